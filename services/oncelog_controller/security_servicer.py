@@ -50,7 +50,7 @@ class SecurityServicer:
         """What a caller is told that got no answer of the machine."""
 
     async def CreateAcls(
-        self, request: pb.CreateAclsRequest, context: Any
+        self, request: pb.CreateAclsRequest, context: object
     ) -> pb.CreateAclsResponse:
         acls = tuple(_acl(acl) for acl in request.acls)
         answer = await self._ask(lambda request_id: CreateAcls(request_id, acls))
@@ -59,7 +59,7 @@ class SecurityServicer:
         )
 
     async def DeleteAcls(
-        self, request: pb.DeleteAclsRequest, context: Any
+        self, request: pb.DeleteAclsRequest, context: object
     ) -> pb.DeleteAclsResponse:
         filters = tuple(_filter(one) for one in request.filters)
         answer = await self._ask(lambda request_id: DeleteAcls(request_id, filters))
@@ -72,7 +72,7 @@ class SecurityServicer:
         return pb.DeleteAclsResponse(results=results, metadata_offset=_offset_of(answer))
 
     async def AlterUserScramCredentials(
-        self, request: pb.AlterUserScramCredentialsRequest, context: Any
+        self, request: pb.AlterUserScramCredentialsRequest, context: object
     ) -> pb.AlterUserScramCredentialsResponse:
         rows = tuple(credential_row(one) for one in request.credentials)
         key = b64encode(secrets.token_bytes(32)).decode()
@@ -89,7 +89,7 @@ class SecurityServicer:
         )
 
     async def AlterClientQuotas(
-        self, request: pb.AlterClientQuotasRequest, context: Any
+        self, request: pb.AlterClientQuotasRequest, context: object
     ) -> pb.AlterClientQuotasResponse:
         changes = tuple(
             (
@@ -111,7 +111,7 @@ class SecurityServicer:
         )
 
     async def AlterApiTokens(
-        self, request: pb.AlterApiTokensRequest, context: Any
+        self, request: pb.AlterApiTokensRequest, context: object
     ) -> pb.AlterApiTokensResponse:
         changes = tuple(map(_token_change, request.changes))
         answer = await self._ask(lambda request_id: AlterApiTokens(request_id, changes))
@@ -120,7 +120,7 @@ class SecurityServicer:
         )
 
     async def EndConsoleSession(
-        self, request: pb.EndConsoleSessionRequest, context: Any
+        self, request: pb.EndConsoleSessionRequest, context: object
     ) -> pb.EndConsoleSessionResponse:
         session = request.session
         answer = await self._ask(

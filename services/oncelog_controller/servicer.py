@@ -73,7 +73,7 @@ class ControllerServicer(SecurityServicer):
         self._session_timeout_ms = session_timeout_ms
 
     async def DescribeController(
-        self, request: pb.DescribeControllerRequest, context: Any
+        self, request: pb.DescribeControllerRequest, context: object
     ) -> pb.DescribeControllerResponse:
         standing = self._standing()
         return pb.DescribeControllerResponse(
@@ -87,7 +87,7 @@ class ControllerServicer(SecurityServicer):
         )
 
     async def RegisterNode(
-        self, request: pb.RegisterNodeRequest, context: Any
+        self, request: pb.RegisterNodeRequest, context: object
     ) -> pb.RegisterNodeResponse:
         node = request.node
         if fault := self._role_fault(node.node_id, role_names(node.roles)):
@@ -124,14 +124,14 @@ class ControllerServicer(SecurityServicer):
         )
 
     async def NodeHeartbeat(
-        self, request: pb.NodeHeartbeatRequest, context: Any
+        self, request: pb.NodeHeartbeatRequest, context: object
     ) -> pb.NodeHeartbeatResponse:
         if fault := self._role_fault(request.node_id):
             return pb.NodeHeartbeatResponse(status=fault)
         return await self._heartbeat(request)
 
     async def NodeSession(
-        self, requests: AsyncIterator[pb.NodeHeartbeatRequest], context: Any = None
+        self, requests: AsyncIterator[pb.NodeHeartbeatRequest], context: object = None
     ) -> AsyncIterator[pb.NodeHeartbeatResponse]:
         """Ends after the answer that tells the node why: NOT_CONTROLLER, or that another process has its place."""
         opened: tuple[int, int] | None = None
@@ -201,13 +201,13 @@ class ControllerServicer(SecurityServicer):
         )
 
     async def WatchMetadata(
-        self, request: pb.WatchMetadataRequest, context: Any = None
+        self, request: pb.WatchMetadataRequest, context: object = None
     ) -> AsyncIterator[pb.MetadataUpdate]:
         async for update in self._watchers.watch(request.from_metadata_offset):
             yield update
 
     async def CreateTopics(
-        self, request: pb.CreateTopicsRequest, context: Any
+        self, request: pb.CreateTopicsRequest, context: object
     ) -> pb.CreateTopicsResponse:
         topics = tuple(_new_topic(topic) for topic in request.topics)
         answer = await self._ask(
@@ -217,7 +217,7 @@ class ControllerServicer(SecurityServicer):
         return pb.CreateTopicsResponse(results=results, metadata_offset=_offset_of(answer))
 
     async def DeleteTopics(
-        self, request: pb.DeleteTopicsRequest, context: Any
+        self, request: pb.DeleteTopicsRequest, context: object
     ) -> pb.DeleteTopicsResponse:
         names = tuple(request.names)
         topic_ids = tuple(topic_id.hex() for topic_id in request.topic_ids)
@@ -226,7 +226,7 @@ class ControllerServicer(SecurityServicer):
         return pb.DeleteTopicsResponse(results=results, metadata_offset=_offset_of(answer))
 
     async def CreatePartitions(
-        self, request: pb.CreatePartitionsRequest, context: Any
+        self, request: pb.CreatePartitionsRequest, context: object
     ) -> pb.CreatePartitionsResponse:
         topics = tuple(
             NewPartitions(topic.name, topic.count, _assignment(topic.assignment))
@@ -239,7 +239,7 @@ class ControllerServicer(SecurityServicer):
         return pb.CreatePartitionsResponse(results=results, metadata_offset=_offset_of(answer))
 
     async def AlterConfigs(
-        self, request: pb.AlterConfigsRequest, context: Any
+        self, request: pb.AlterConfigsRequest, context: object
     ) -> pb.AlterConfigsResponse:
         answer = await self._ask(
             lambda request_id: AlterConfigs(
@@ -256,7 +256,7 @@ class ControllerServicer(SecurityServicer):
         )
 
     async def UpdateFeatures(
-        self, request: pb.UpdateFeaturesRequest, context: Any
+        self, request: pb.UpdateFeaturesRequest, context: object
     ) -> pb.UpdateFeaturesResponse:
         answer = await self._ask(
             lambda request_id: UpdateFeatures(
@@ -268,7 +268,7 @@ class ControllerServicer(SecurityServicer):
         )
 
     async def AllocateProducerIds(
-        self, request: pb.AllocateProducerIdsRequest, context: Any
+        self, request: pb.AllocateProducerIdsRequest, context: object
     ) -> pb.AllocateProducerIdsResponse:
         answer = await self._ask(
             lambda request_id: AllocateProducerIds(request_id, request.node_id, request.node_epoch)
@@ -283,7 +283,7 @@ class ControllerServicer(SecurityServicer):
         )
 
     async def AlterPartition(
-        self, request: pb.AlterPartitionRequest, context: Any
+        self, request: pb.AlterPartitionRequest, context: object
     ) -> pb.AlterPartitionResponse:
         proposals = tuple(
             ProposedIsr(
@@ -316,7 +316,7 @@ class ControllerServicer(SecurityServicer):
         )
 
     async def ReassignPartitions(
-        self, request: pb.ReassignPartitionsRequest, context: Any
+        self, request: pb.ReassignPartitionsRequest, context: object
     ) -> pb.ReassignPartitionsResponse:
         assignments = tuple(
             Reassignment(wanted.partition.topic, wanted.partition.partition, tuple(wanted.replicas))
@@ -337,7 +337,7 @@ class ControllerServicer(SecurityServicer):
         )
 
     async def ElectLeaders(
-        self, request: pb.ElectLeadersRequest, context: Any
+        self, request: pb.ElectLeadersRequest, context: object
     ) -> pb.ElectLeadersResponse:
         partitions = tuple((one.topic, one.partition) for one in request.partitions)
         answer = await self._ask(
@@ -351,14 +351,16 @@ class ControllerServicer(SecurityServicer):
             partitions=_partition_errors(answer.results), metadata_offset=answer.metadata_offset
         )
 
-    async def DrainNode(self, request: pb.DrainNodeRequest, context: Any) -> pb.DrainNodeResponse:
+    async def DrainNode(
+        self, request: pb.DrainNodeRequest, context: object
+    ) -> pb.DrainNodeResponse:
         answer = await self._ask(
             lambda request_id: DrainNode(request_id, request.node_id, request.cancel)
         )
         return pb.DrainNodeResponse(status=_status_of(answer), metadata_offset=_offset_of(answer))
 
     async def RemoveNode(
-        self, request: pb.RemoveNodeRequest, context: Any
+        self, request: pb.RemoveNodeRequest, context: object
     ) -> pb.RemoveNodeResponse:
         answer = await self._ask(lambda request_id: RemoveNode(request_id, request.node_id))
         return pb.RemoveNodeResponse(status=_status_of(answer), metadata_offset=_offset_of(answer))

@@ -1,12 +1,11 @@
-"""A group of the classic protocol as DescribeGroups tells of it."""
-
-from typing import Any
+"""The classic protocol of groups in protobuf: answers and groups to messages."""
 
 from oncelog.api.v1 import groups_pb2 as pb
+from oncelog_coordinator.core.group_events import JoinAnswer
 from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 
 
-def described_classic(group: Group) -> Any:
+def described_classic(group: Group) -> pb.DescribeGroupsResponse.Group:
     """What a member told and got counts only while the group is stable, as in Kafka."""
     is_stable = group.state is GroupState.STABLE
     return pb.DescribeGroupsResponse.Group(
@@ -25,5 +24,25 @@ def described_classic(group: Group) -> Any:
                 assignment=member.assignment if is_stable else b"",
             )
             for member in group.members.values()
+        ],
+    )
+
+
+def joined(answer: JoinAnswer) -> pb.JoinGroupResponse:
+    return pb.JoinGroupResponse(
+        error_code=answer.error_code,
+        generation_id=answer.generation,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            pb.JoinGroupResponse.Member(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
+            )
+            for member in answer.members
         ],
     )

@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog_coordinator.core.consumer_assignors import preferred_assignor
@@ -13,7 +12,7 @@ TopicName = Callable[[bytes], str | None]
 
 
 def heartbeat_event(
-    request_id: int, request: Any, shapes: Topics, topics_version: int
+    request_id: int, request: pb.ConsumerGroupHeartbeatRequest, shapes: Topics, topics_version: int
 ) -> ConsumerHeartbeat:
     def optional(field: str) -> str | None:
         return getattr(request, field) if request.HasField(field) else None
@@ -37,7 +36,7 @@ def heartbeat_event(
     )
 
 
-def heartbeat_response(answer: ConsumerHeartbeatAnswer) -> Any:
+def heartbeat_response(answer: ConsumerHeartbeatAnswer) -> pb.ConsumerGroupHeartbeatResponse:
     return pb.ConsumerGroupHeartbeatResponse(
         error_code=answer.error_code,
         error_message=answer.message,
@@ -49,7 +48,7 @@ def heartbeat_response(answer: ConsumerHeartbeatAnswer) -> Any:
     )
 
 
-def described_group(group: ConsumerGroup, topic_name: TopicName) -> Any:
+def described_group(group: ConsumerGroup, topic_name: TopicName) -> pb.DescribeGroupsResponse.Group:
     return pb.DescribeGroupsResponse.Group(
         group_id=group.group_id,
         group_type=CONSUMER,
@@ -78,7 +77,7 @@ def described_group(group: ConsumerGroup, topic_name: TopicName) -> Any:
     )
 
 
-def _slots(topics: Iterable[Any]) -> Slots:
+def _slots(topics: Iterable[pb.TopicIdPartitions]) -> Slots:
     return frozenset((each.topic_id, number) for each in topics for number in each.partitions)
 
 
@@ -89,7 +88,7 @@ def _grouped(slots: Iterable[tuple[bytes, int]]) -> dict[bytes, list[int]]:
     return found
 
 
-def _topics(slots: Iterable[tuple[bytes, int]]) -> list[Any]:
+def _topics(slots: Iterable[tuple[bytes, int]]) -> list[pb.TopicIdPartitions]:
     return [
         pb.TopicIdPartitions(topic_id=topic_id, partitions=partitions)
         for topic_id, partitions in _grouped(slots).items()

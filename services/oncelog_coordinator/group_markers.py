@@ -5,9 +5,9 @@ transaction than the one it would end is decided with the word of the transactio
 """
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
-from oncelog.api.v1 import storage_pb2
+from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, CoordinatorEpoch, ProducerEpoch, ProducerId
 from oncelog.rpc.transaction_starts import TransactionStarts
@@ -32,7 +32,9 @@ class GroupMarkers:
         self._shards = shards
         self._starts = starts
 
-    async def write(self, request: Any) -> Any:
+    async def write(
+        self, request: storage_pb2.WriteTxnMarkersRequest
+    ) -> storage_pb2.WriteTxnMarkersResponse:
         results = [storage_pb2.MarkerResult(producer_id=m.producer_id) for m in request.markers]
         asked = [
             (marker, result.partitions.add(topic=each.topic, partition=each.partition))
@@ -42,7 +44,7 @@ class GroupMarkers:
         await asyncio.gather(*(self._write(marker, answer) for marker, answer in asked))
         return storage_pb2.WriteTxnMarkersResponse(results=results)
 
-    async def _write(self, marker: Any, answer: Any) -> None:
+    async def _write(self, marker: storage_pb2.TxnMarker, answer: types_pb2.PartitionError) -> None:
         if answer.topic != CONSUMER_OFFSETS_TOPIC:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
@@ -67,7 +69,7 @@ class GroupMarkers:
     async def _end(
         self,
         shard: int,
-        marker: Any,
+        marker: storage_pb2.TxnMarker,
         running_start_ms: int | None = None,
         known_when_asked: TransactionStarted | None = None,
     ) -> ErrorCode:

@@ -7,19 +7,18 @@ which may take as long as a rebalance; a caller that goes away is not missed.
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from oncelog.api.v1 import groups_pb2 as pb
-from oncelog.api.v1 import types_pb2
+from oncelog.api.v1 import storage_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import (
-    Partition,
     ProducerEpoch,
     ProducerId,
 )
 from oncelog.runtime import DriverStopped
-from oncelog_coordinator.classic_messages import described_classic
+from oncelog_coordinator.classic_messages import described_classic, joined
 from oncelog_coordinator.commit_order import LATE, CommitOrder, HeartbeatOrder
 from oncelog_coordinator.consumer_messages import (
     described_group,
@@ -57,7 +56,14 @@ from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.group_markers import GroupMarkers
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.group_transactions import TV2, TransactionCheck
-from oncelog_coordinator.request_origins import origins_of
+from oncelog_coordinator.offset_messages import (
+    commit_codes,
+    instance_id,
+    offsets_to_commit,
+    partition_errors,
+    partitions_of,
+)
+from oncelog_coordinator.request_origins import StampedRequest, origins_of
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_terms import ShardUnavailable
 
@@ -86,7 +92,7 @@ class GroupCoordinatorServicer:
         self,
         group_id: str,
         event: Callable[[int], GroupEvent],
-        refused: Callable[[ErrorCode], Any],
+        refused: Callable[[ErrorCode], object],
     ) -> Any:
         """The machine's answer, or what `refused` makes of the code that stands in its place."""
         if not is_group_id(group_id):
@@ -98,19 +104,21 @@ class GroupCoordinatorServicer:
 
     # ------------------------------------------------------------------------------------------------ membership
 
-    async def JoinGroup(self, request: Any, context: Any) -> Any:
+    async def JoinGroup(
+        self, request: pb.JoinGroupRequest, context: object
+    ) -> pb.JoinGroupResponse:
         settings = self._settings
         shortest, longest = (
             settings.group_session_timeout_min_ms,
             settings.group_session_timeout_max_ms,
         )
         if request.group_id and not shortest <= request.session_timeout_ms <= longest:
-            return _joined(JoinAnswer(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
-        instance_id = _instance_id(request)
-        names = (instance_id or "", request.protocol_type, *(one.name for one in request.protocols))
+            return joined(JoinAnswer(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        instance = instance_id(request)
+        names = (instance or "", request.protocol_type, *(one.name for one in request.protocols))
         if not all(map(fits, names)):
-            return _joined(JoinAnswer(ErrorCode.INVALID_REQUEST, request.member_id))
-        prefix = (request.client_id if instance_id is None else instance_id)[:MEMBER_PREFIX_MAX]
+            return joined(JoinAnswer(ErrorCode.INVALID_REQUEST, request.member_id))
+        prefix = (request.client_id if instance is None else instance)[:MEMBER_PREFIX_MAX]
         rebalance_timeout_ms = request.rebalance_timeout_ms
         answer = await self._ask(
             request.group_id,
@@ -118,7 +126,7 @@ class GroupCoordinatorServicer:
                 request_id,
                 request.group_id,
                 request.member_id,
-                instance_id,
+                instance,
                 request.client_id,
                 request.client_host,
                 request.session_timeout_ms,
@@ -131,9 +139,11 @@ class GroupCoordinatorServicer:
             ),
             lambda error_code: JoinAnswer(error_code, request.member_id),
         )
-        return _joined(answer)
+        return joined(answer)
 
-    async def SyncGroup(self, request: Any, context: Any) -> Any:
+    async def SyncGroup(
+        self, request: pb.SyncGroupRequest, context: object
+    ) -> pb.SyncGroupResponse:
         answer: SyncAnswer = await self._ask(
             request.group_id,
             lambda request_id: SyncGroup(
@@ -141,7 +151,7 @@ class GroupCoordinatorServicer:
                 request.group_id,
                 request.generation_id,
                 request.member_id,
-                _instance_id(request),
+                instance_id(request),
                 request.protocol_type,
                 request.protocol_name,
                 tuple((each.member_id, each.assignment) for each in request.assignments),
@@ -159,7 +169,9 @@ class GroupCoordinatorServicer:
             assignment=answer.assignment,
         )
 
-    async def GroupHeartbeat(self, request: Any, context: Any) -> Any:
+    async def GroupHeartbeat(
+        self, request: pb.GroupHeartbeatRequest, context: object
+    ) -> pb.GroupHeartbeatResponse:
         answer: CodeAnswer = await self._ask(
             request.group_id,
             lambda request_id: Heartbeat(
@@ -167,7 +179,7 @@ class GroupCoordinatorServicer:
                 request.group_id,
                 request.generation_id,
                 request.member_id,
-                _instance_id(request),
+                instance_id(request),
             ),
             CodeAnswer,
         )
@@ -177,8 +189,10 @@ class GroupCoordinatorServicer:
             error_code = ErrorCode.NONE
         return pb.GroupHeartbeatResponse(error_code=error_code)
 
-    async def LeaveGroup(self, request: Any, context: Any) -> Any:
-        leaving = tuple(Leaving(each.member_id, _instance_id(each)) for each in request.members)
+    async def LeaveGroup(
+        self, request: pb.LeaveGroupRequest, context: object
+    ) -> pb.LeaveGroupResponse:
+        leaving = tuple(Leaving(each.member_id, instance_id(each)) for each in request.members)
         answer: LeaveAnswer = await self._ask(
             request.group_id,
             lambda request_id: LeaveGroup(request_id, request.group_id, leaving),
@@ -198,8 +212,10 @@ class GroupCoordinatorServicer:
 
     # ------------------------------------------------------------------------------------------------ offsets
 
-    async def OffsetCommit(self, request: Any, context: Any) -> Any:
-        offsets = _offsets(request)
+    async def OffsetCommit(
+        self, request: pb.OffsetCommitRequest, context: object
+    ) -> pb.OffsetCommitResponse:
+        offsets = offsets_to_commit(request)
         origin = self._origin_of(request)
         answer = self._answered_already(request, origin)
         if answer is None:
@@ -210,35 +226,44 @@ class GroupCoordinatorServicer:
                     request.group_id,
                     request.generation_id,
                     request.member_id,
-                    _instance_id(request),
+                    instance_id(request),
                     offsets,
                 ),
                 CommitAnswer,
             )
             self._order.answered(origin, answer)
-        return pb.OffsetCommitResponse(partitions=_commit_codes(answer, offsets))
+        return pb.OffsetCommitResponse(partitions=commit_codes(answer, offsets))
 
-    def _origin_of(self, request: Any) -> RequestOrigin | None:
+    def _origin_of(self, request: StampedRequest) -> RequestOrigin | None:
         return origins_of(request, is_enabled=self._settings.stamp_check_enabled).origin
 
-    def _answered_already(self, request: Any, origin: RequestOrigin | None) -> CommitAnswer | None:
+    def _answered_already(
+        self,
+        request: pb.OffsetCommitRequest | pb.TxnOffsetCommitRequest,
+        origin: RequestOrigin | None,
+    ) -> CommitAnswer | None:
         """What to answer without committing anything; None: go on. What this process did not hear of while the shard
         was elsewhere is not in its order of commits."""
         if origin is not None and self._shards.is_outdated(request):
             return CommitAnswer(ErrorCode.NOT_COORDINATOR)
         return self._order.arrived(origin)
 
-    async def TxnOffsetCommit(self, request: Any, context: Any) -> Any:
-        offsets = _offsets(request)
+    async def TxnOffsetCommit(
+        self, request: pb.TxnOffsetCommitRequest, context: object
+    ) -> pb.OffsetCommitResponse:
+        offsets = offsets_to_commit(request)
         origin = self._origin_of(request)
         answer = self._answered_already(request, origin)
         if answer is None:
             answer = await self._commit_in_transaction(request, offsets, origin)
             self._order.answered(origin, answer)
-        return pb.OffsetCommitResponse(partitions=_commit_codes(answer, offsets))
+        return pb.OffsetCommitResponse(partitions=commit_codes(answer, offsets))
 
     async def _commit_in_transaction(
-        self, request: Any, offsets: tuple[OffsetToCommit, ...], origin: RequestOrigin | None
+        self,
+        request: pb.TxnOffsetCommitRequest,
+        offsets: tuple[OffsetToCommit, ...],
+        origin: RequestOrigin | None,
     ) -> CommitAnswer:
         if not request.transactional_id:
             return CommitAnswer(ErrorCode.INVALID_REQUEST)
@@ -256,7 +281,7 @@ class GroupCoordinatorServicer:
 
     async def _verify_and_commit(
         self,
-        request: Any,
+        request: pb.TxnOffsetCommitRequest,
         offsets: tuple[OffsetToCommit, ...],
         origin: RequestOrigin | None,
         only_start_ms: int = 0,
@@ -290,7 +315,7 @@ class GroupCoordinatorServicer:
                 request.group_id,
                 request.generation_id,
                 request.member_id,
-                _instance_id(request),
+                instance_id(request),
                 offsets,
                 producer_id,
                 producer_epoch,
@@ -301,12 +326,16 @@ class GroupCoordinatorServicer:
         )
         return answer, start_ms
 
-    async def OffsetFetch(self, request: Any, context: Any) -> Any:
+    async def OffsetFetch(
+        self, request: pb.OffsetFetchRequest, context: object
+    ) -> pb.OffsetFetchResponse:
         fetched = await asyncio.gather(*(self._fetch(one, request) for one in request.groups))
         return pb.OffsetFetchResponse(groups=fetched)
 
-    async def _fetch(self, group: Any, request: Any) -> Any:
-        partitions = None if group.all_topics else tuple(_partitions(group.topics))
+    async def _fetch(
+        self, group: pb.OffsetFetchRequest.Group, request: pb.OffsetFetchRequest
+    ) -> pb.OffsetFetchResponse.Group:
+        partitions = None if group.all_topics else tuple(partitions_of(group.topics))
         answer: FetchOffsetsAnswer | CodeAnswer = await self._ask(
             group.group_id,
             lambda request_id: FetchOffsets(
@@ -340,23 +369,29 @@ class GroupCoordinatorServicer:
             ],
         )
 
-    async def OffsetDelete(self, request: Any, context: Any) -> Any:
-        partitions = tuple(_partitions(request.topics))
+    async def OffsetDelete(
+        self, request: pb.OffsetDeleteRequest, context: object
+    ) -> pb.OffsetDeleteResponse:
+        partitions = tuple(partitions_of(request.topics))
         answer: CommitAnswer = await self._ask(
             request.group_id,
             lambda request_id: DeleteOffsets(request_id, request.group_id, partitions),
             CommitAnswer,
         )
         return pb.OffsetDeleteResponse(
-            error_code=answer.error_code, partitions=_partition_errors(answer.partitions)
+            error_code=answer.error_code, partitions=partition_errors(answer.partitions)
         )
 
-    async def WriteTxnMarkers(self, request: Any, context: Any) -> Any:
+    async def WriteTxnMarkers(
+        self, request: storage_pb2.WriteTxnMarkersRequest, context: object
+    ) -> storage_pb2.WriteTxnMarkersResponse:
         return await self._markers.write(request)
 
     # ------------------------------------------------------------------------------------------------ views
 
-    async def DescribeGroups(self, request: Any, context: Any) -> Any:
+    async def DescribeGroups(
+        self, request: pb.DescribeGroupsRequest, context: object
+    ) -> pb.DescribeGroupsResponse:
         names = request.group_ids[:GROUPS_PER_CALL_MAX]
         described = await asyncio.gather(*map(self._describe, names))
         refused = [
@@ -365,7 +400,7 @@ class GroupCoordinatorServicer:
         ]
         return pb.DescribeGroupsResponse(groups=[*described, *refused])
 
-    async def _describe(self, group_id: str) -> Any:
+    async def _describe(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
         answer: DescribeAnswer | CodeAnswer = await self._ask(
             group_id, lambda request_id: DescribeGroup(request_id, group_id), CodeAnswer
         )
@@ -379,10 +414,12 @@ class GroupCoordinatorServicer:
             return described_group(answer.group, self._shards.topic_name)
         return described_classic(answer.group)
 
-    async def ListGroups(self, request: Any, context: Any) -> Any:
+    async def ListGroups(
+        self, request: pb.ListGroupsRequest, context: object
+    ) -> pb.ListGroupsResponse:
         states = tuple(state.lower() for state in request.state_filters)
         types = tuple(each.lower() for each in request.type_filters)
-        found: list[Any] = []
+        found: list[pb.ListGroupsResponse.Group] = []
         try:
             for _, driver in self._shards.drivers():
                 request_id = driver.request_id()
@@ -402,7 +439,9 @@ class GroupCoordinatorServicer:
             return pb.ListGroupsResponse(error_code=unavailable.error_code)
         return pb.ListGroupsResponse(groups=found)
 
-    async def DeleteGroups(self, request: Any, context: Any) -> Any:
+    async def DeleteGroups(
+        self, request: pb.DeleteGroupsRequest, context: object
+    ) -> pb.DeleteGroupsResponse:
         names = tuple(dict.fromkeys(request.group_ids))
         codes = await asyncio.gather(*map(self._delete, names))
         return pb.DeleteGroupsResponse(
@@ -418,7 +457,9 @@ class GroupCoordinatorServicer:
         )
         return answer.error_code
 
-    async def ConsumerGroupHeartbeat(self, request: Any, context: Any) -> Any:
+    async def ConsumerGroupHeartbeat(
+        self, request: pb.ConsumerGroupHeartbeatRequest, context: object
+    ) -> pb.ConsumerGroupHeartbeatResponse:
         shards = self._shards
         if not shards.speaks_consumer_protocol:
             return pb.ConsumerGroupHeartbeatResponse(
@@ -439,54 +480,3 @@ class GroupCoordinatorServicer:
             )
             self._heartbeats.answered(origin, answer)
         return heartbeat_response(answer)
-
-
-def _instance_id(message: Any) -> str | None:
-    return message.group_instance_id if message.HasField("group_instance_id") else None
-
-
-def _joined(answer: JoinAnswer) -> Any:
-    return pb.JoinGroupResponse(
-        error_code=answer.error_code,
-        generation_id=answer.generation,
-        protocol_type=answer.protocol_type,
-        protocol_name=answer.protocol_name,
-        leader=answer.leader,
-        skip_assignment=answer.skip_assignment,
-        member_id=answer.member_id,
-        members=[
-            pb.JoinGroupResponse.Member(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                metadata=member.metadata,
-            )
-            for member in answer.members
-        ],
-    )
-
-
-def _offsets(request: Any) -> tuple[OffsetToCommit, ...]:
-    return tuple(
-        OffsetToCommit(
-            Partition(each.topic, each.partition), each.offset, each.leader_epoch, each.metadata
-        )
-        for each in request.offsets
-    )
-
-
-def _commit_codes(answer: CommitAnswer, offsets: tuple[OffsetToCommit, ...]) -> list[Any]:
-    """A refusal of the whole request is told of each of its partitions: Kafka has no other place for it."""
-    if answer.error_code is ErrorCode.NONE:
-        return _partition_errors(answer.partitions)
-    return _partition_errors((each.partition, answer.error_code) for each in offsets)
-
-
-def _partition_errors(codes: Iterable[tuple[Partition, ErrorCode]]) -> list[Any]:
-    return [
-        types_pb2.PartitionError(topic=topic, partition=partition, error_code=error_code)
-        for (topic, partition), error_code in codes
-    ]
-
-
-def _partitions(topics: Iterable[Any]) -> Iterable[Partition]:
-    return (Partition(each.topic, number) for each in topics for number in each.partitions)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.group_config import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from oncelog.ids import (
     CONSUMER_OFFSETS_TOPIC,
@@ -115,14 +116,19 @@ class GroupShards(ShardTerms[ShardTerm]):
         """As `ask`, of a shard by its number. Raises KeyError if it is not coordinated here."""
         return await self._ask(self._terms[shard], event)
 
-    def is_outdated(self, request: Any) -> bool:
+    def is_outdated(
+        self,
+        request: pb.OffsetCommitRequest
+        | pb.TxnOffsetCommitRequest
+        | pb.ConsumerGroupHeartbeatRequest,
+    ) -> bool:
         """It was sent to the coordinator that this shard of the group had earlier, perhaps this process: the shard has
         been elsewhere, and so has whoever sent it."""
         term = self.term_of(request.group_id)
         origin = request.stamp
         if term is None or not origin.HasField("coordinator_epoch"):
             return False
-        return bool(origin.coordinator_epoch < term.coordinator_epoch)
+        return origin.coordinator_epoch < term.coordinator_epoch
 
     def loaded(self, shard: int) -> LoadedShard | None:
         """What it is between two loads; None while it loads. Raises KeyError if it is not coordinated here."""

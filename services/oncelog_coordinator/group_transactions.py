@@ -4,7 +4,7 @@ As a partition's leader does before a client's first transactional batch: a TV1 
 transaction the partition is added. Asking again is harmless.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
@@ -70,7 +70,7 @@ class TransactionCheck:
         return _TOLD_TO_PRODUCERS.get(error_code, error_code), start_ms
 
 
-def _code(response: Any) -> ErrorCode:
+def _code(response: coordinator_pb2.AddPartitionsToTxnResponse) -> ErrorCode:
     if not response.results:
         return ErrorCode.NETWORK_EXCEPTION
     result = response.results[0]

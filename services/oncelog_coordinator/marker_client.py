@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -117,7 +117,9 @@ class MarkerClient:
             _delivery_span(wanted, began_ns).end()
         self._feed_back(outcome)
 
-    async def _delivered(self, wanted: MarkersWanted, request: Any) -> MarkersDelivered:
+    async def _delivered(
+        self, wanted: MarkersWanted, request: pb.DeliverMarkersRequest
+    ) -> MarkersDelivered:
         backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
         await self._slots.acquire()
         slot = _Slot(self._slots)
@@ -125,7 +127,7 @@ class MarkerClient:
         try:
             while True:
                 try:
-                    response: Any = await self._ask(request)
+                    response = await self._ask(request)
                     if response.outcome != pb.OVERLOADED:
                         break
                     await backoff.pause()
@@ -141,7 +143,7 @@ class MarkerClient:
             tuple(Partition(gone.topic, gone.partition) for gone in response.dropped),
         )
 
-    async def _ask(self, request: Any) -> Any:
+    async def _ask(self, request: pb.DeliverMarkersRequest) -> pb.DeliverMarkersResponse:
         """Given up when the metadata no longer counts on this sender: one that froze neither answers nor goes away."""
         sender = self._directory.marker_sender()
 
@@ -155,7 +157,7 @@ class MarkerClient:
         call = sender.DeliverMarkers(request)
         return await answer_of_owner(call, DELIVERY_TIMEOUT_S, self._metadata, is_chosen)
 
-    def _request(self, wanted: MarkersWanted) -> Any:
+    def _request(self, wanted: MarkersWanted) -> pb.DeliverMarkersRequest:
         return pb.DeliverMarkersRequest(
             shard=self._shard,
             markers=[

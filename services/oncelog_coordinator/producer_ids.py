@@ -7,7 +7,7 @@ used twice; a crash loses the rest of a block, which costs nothing but numbers.
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
@@ -111,7 +111,7 @@ class ProducerIds:
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {self._node_id} is not in the metadata"
             )
         request = pb.AllocateProducerIdsRequest(node_id=self._node_id, node_epoch=node.node_epoch)
-        answer: Any = await self._directory.controller().AllocateProducerIds(request)
+        answer = await self._directory.controller().AllocateProducerIds(request)
         if answer.status.error_code != ErrorCode.NONE:
             raise KafkaError(error_code_of(answer.status.error_code), answer.status.error_message)
         first, count = answer.first_producer_id, answer.producer_id_count

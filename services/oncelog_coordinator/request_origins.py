@@ -1,10 +1,21 @@
 """Reads and writes the origins of TV1 requests (ADR 0018)."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from oncelog.api.v1 import types_pb2
+from oncelog.api.v1 import coordinator_pb2, groups_pb2, types_pb2
 from oncelog_coordinator.core.client import Client
 from oncelog_coordinator.core.request_origin import RequestOrigin
+
+StampedRequest = (
+    coordinator_pb2.InitProducerIdRequest
+    | coordinator_pb2.AddPartitionsToTxnRequest.Transaction
+    | coordinator_pb2.AddOffsetsToTxnRequest
+    | coordinator_pb2.EndTxnRequest
+    | groups_pb2.OffsetCommitRequest
+    | groups_pb2.TxnOffsetCommitRequest
+    | groups_pb2.ConsumerGroupHeartbeatRequest
+)
+"""Requests with the number that their listener gave them."""
 
 
 class RequestOrigins(NamedTuple):
@@ -17,7 +28,7 @@ class RequestOrigins(NamedTuple):
     """Of an EndTxn: an addition was refused for that one, on this connection."""
 
 
-def origins_of(request: Any, *, is_enabled: bool) -> RequestOrigins:
+def origins_of(request: StampedRequest, *, is_enabled: bool) -> RequestOrigins:
     """`request` has a `RequestStamp` as its `stamp`, or none."""
     if not is_enabled or not request.HasField("stamp") or not request.stamp.listener:
         return RequestOrigins(None, None, None)
@@ -29,16 +40,16 @@ def origins_of(request: Any, *, is_enabled: bool) -> RequestOrigins:
     )
 
 
-def client_of(request: Any) -> Client:
+def client_of(request: StampedRequest) -> Client:
     """Who sent it, as its listener says."""
     asked = request.stamp
     return Client(asked.client_id, asked.client_host)
 
 
-def request_number(origin: RequestOrigin | None) -> Any:
+def request_number(origin: RequestOrigin | None) -> types_pb2.RequestNumber | None:
     """For an answer's `delayed_by`; None leaves it out."""
     return None if origin is None else types_pb2.RequestNumber(**origin._asdict())
 
 
-def _origin(told: Any) -> RequestOrigin:
+def _origin(told: types_pb2.RequestStamp | types_pb2.RequestNumber) -> RequestOrigin:
     return RequestOrigin(told.listener, told.connection, told.request)

@@ -5,7 +5,7 @@ wrong with the request itself, then whether the shard is here, then the machine.
 """
 
 import asyncio
-from typing import Any
+from collections.abc import Iterable
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -49,6 +49,8 @@ from oncelog_coordinator.sink_servicer import SinkCalls
 TRANSACTIONS_PER_CALL_MAX = 1_000
 """In one AddPartitionsToTxn of a storage leader, or ids in one DescribeTransactions."""
 
+_Result = pb.AddPartitionsToTxnResponse.Result
+
 
 class TransactionCoordinatorServicer(SinkCalls):
     """Methods are named and shaped by `coordinator.proto`; those of Spark sinks are in `SinkCalls`."""
@@ -70,7 +72,9 @@ class TransactionCoordinatorServicer(SinkCalls):
 
     # ------------------------------------------------------------------------------------------------ producers
 
-    async def InitProducerId(self, request: Any, context: Any) -> Any:
+    async def InitProducerId(
+        self, request: pb.InitProducerIdRequest, context: object
+    ) -> pb.InitProducerIdResponse:
         if not request.HasField("transactional_id"):
             return self._idempotent_producer()
         settings = self._settings
@@ -94,7 +98,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                 request.transactional_id,
                 lambda request_id: InitProducerId(
                     request_id,
-                    request.transactional_id,
+                    TransactionalId(request.transactional_id),
                     timeout_ms,
                     ProducerId(request.producer_id),
                     ProducerEpoch(request.producer_epoch),
@@ -106,7 +110,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         except (ShardUnavailable, DriverStopped) as unavailable:
             return _initialised(IdentityAnswer(unavailable.error_code))
 
-    def _idempotent_producer(self) -> Any:
+    def _idempotent_producer(self) -> pb.InitProducerIdResponse:
         """No transactional.id: an id at epoch 0, and nothing to remember."""
         claimed = self._producer_ids.claim()
         if claimed is None:
@@ -115,7 +119,9 @@ class TransactionCoordinatorServicer(SinkCalls):
 
     # ------------------------------------------------------------------------------------------------ partitions
 
-    async def AddPartitionsToTxn(self, request: Any, context: Any) -> Any:
+    async def AddPartitionsToTxn(
+        self, request: pb.AddPartitionsToTxnRequest, context: object
+    ) -> pb.AddPartitionsToTxnResponse:
         transactions = request.transactions
         if len(transactions) == 1:
             results = [await self._add_partitions(transactions[0])]
@@ -123,7 +129,7 @@ class TransactionCoordinatorServicer(SinkCalls):
             results = list(await asyncio.gather(*map(self._add_partitions, transactions)))
         return pb.AddPartitionsToTxnResponse(results=results)
 
-    async def _add_partitions(self, asked: Any) -> Any:
+    async def _add_partitions(self, asked: pb.AddPartitionsToTxnRequest.Transaction) -> _Result:
         name = asked.transactional_id
         if not name:
             return _whole(name, ErrorCode.INVALID_REQUEST)
@@ -140,7 +146,11 @@ class TransactionCoordinatorServicer(SinkCalls):
             ]
             return _each(name, zip(partitions, codes, strict=True))
         try:
-            producer = (name, asked.producer_id, asked.producer_epoch)
+            producer = (
+                TransactionalId(name),
+                ProducerId(asked.producer_id),
+                ProducerEpoch(asked.producer_epoch),
+            )
             if asked.verify_only:
                 verified: VerifyAnswer = await self._shards.ask(
                     name, lambda request_id: VerifyPartitions(request_id, *producer, partitions)
@@ -166,7 +176,9 @@ class TransactionCoordinatorServicer(SinkCalls):
             return _whole(name, added.error_code, added.delayed_by)
         return _each(name, ((partition, ErrorCode.NONE) for partition in partitions))
 
-    async def AddOffsetsToTxn(self, request: Any, context: Any) -> Any:
+    async def AddOffsetsToTxn(
+        self, request: pb.AddOffsetsToTxnRequest, context: object
+    ) -> pb.AddOffsetsToTxnResponse:
         """Adds the partition of `__consumer_offsets` where the group's offsets are kept. Always TV0 (facts 2.1)."""
         if not request.transactional_id:
             return pb.AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -182,9 +194,9 @@ class TransactionCoordinatorServicer(SinkCalls):
                 request.transactional_id,
                 lambda request_id: AddPartitions(
                     request_id,
-                    request.transactional_id,
-                    request.producer_id,
-                    request.producer_epoch,
+                    TransactionalId(request.transactional_id),
+                    ProducerId(request.producer_id),
+                    ProducerEpoch(request.producer_epoch),
                     (partition,),
                     0,
                     origins.origin,
@@ -200,7 +212,7 @@ class TransactionCoordinatorServicer(SinkCalls):
 
     # ------------------------------------------------------------------------------------------------ end
 
-    async def EndTxn(self, request: Any, context: Any) -> Any:
+    async def EndTxn(self, request: pb.EndTxnRequest, context: object) -> pb.EndTxnResponse:
         name = request.transactional_id
         if not name:
             return _ended(IdentityAnswer(ErrorCode.INVALID_REQUEST))
@@ -210,9 +222,9 @@ class TransactionCoordinatorServicer(SinkCalls):
                 name,
                 lambda request_id: EndTxn(
                     request_id,
-                    name,
-                    request.producer_id,
-                    request.producer_epoch,
+                    TransactionalId(name),
+                    ProducerId(request.producer_id),
+                    ProducerEpoch(request.producer_epoch),
                     request.committed,
                     request.client_transaction_version,
                     origin=origins.origin,
@@ -225,7 +237,9 @@ class TransactionCoordinatorServicer(SinkCalls):
         except (ShardUnavailable, DriverStopped) as unavailable:
             return _ended(IdentityAnswer(unavailable.error_code))
 
-    async def ForceTerminateTransaction(self, request: Any, context: Any) -> Any:
+    async def ForceTerminateTransaction(
+        self, request: pb.ForceTerminateTransactionRequest, context: object
+    ) -> pb.ForceTerminateTransactionResponse:
         name = request.transactional_id
         if not name:
             return pb.ForceTerminateTransactionResponse(
@@ -245,7 +259,9 @@ class TransactionCoordinatorServicer(SinkCalls):
 
     # ------------------------------------------------------------------------------------------------ views
 
-    async def DescribeTransactions(self, request: Any, context: Any) -> Any:
+    async def DescribeTransactions(
+        self, request: pb.DescribeTransactionsRequest, context: object
+    ) -> pb.DescribeTransactionsResponse:
         names = request.transactional_ids[:TRANSACTIONS_PER_CALL_MAX]
         described = await asyncio.gather(*map(self._describe, names))
         refused = [
@@ -254,7 +270,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         ]
         return pb.DescribeTransactionsResponse(transactions=[*described, *refused])
 
-    async def _describe(self, name: str) -> Any:
+    async def _describe(self, name: str) -> pb.TransactionDescription:
         error_code = ErrorCode.INVALID_REQUEST
         if name:
             try:
@@ -269,9 +285,11 @@ class TransactionCoordinatorServicer(SinkCalls):
                 error_code = unavailable.error_code
         return pb.TransactionDescription(error_code=error_code, transactional_id=name)
 
-    async def ListTransactions(self, request: Any, context: Any) -> Any:
+    async def ListTransactions(
+        self, request: pb.ListTransactionsRequest, context: object
+    ) -> pb.ListTransactionsResponse:
         states, unknown = split_state_filters(request.state_filters)
-        found: list[Any] = []
+        found: list[pb.TransactionDescription] = []
         try:
             compile_id_pattern(request.transactional_id_pattern)
             for term, driver in self._shards.drivers():
@@ -299,7 +317,7 @@ class TransactionCoordinatorServicer(SinkCalls):
             )
         return pb.ListTransactionsResponse(transactions=found, unknown_state_filters=unknown)
 
-    def _description(self, txn: TxnMetadata, term: TransactionTerm) -> Any:
+    def _description(self, txn: TxnMetadata, term: TransactionTerm) -> pb.TransactionDescription:
         return pb.TransactionDescription(
             transactional_id=txn.transactional_id,
             state=txn.state.kafka_name,
@@ -320,10 +338,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         )
 
 
-_Result = pb.AddPartitionsToTxnResponse.Result
-
-
-def _initialised(answer: IdentityAnswer) -> Any:
+def _initialised(answer: IdentityAnswer) -> pb.InitProducerIdResponse:
     return pb.InitProducerIdResponse(
         error_code=answer.error_code,
         producer_id=answer.producer_id,
@@ -333,7 +348,7 @@ def _initialised(answer: IdentityAnswer) -> Any:
     )
 
 
-def _ended(answer: IdentityAnswer) -> Any:
+def _ended(answer: IdentityAnswer) -> pb.EndTxnResponse:
     return pb.EndTxnResponse(
         error_code=answer.error_code,
         producer_id=answer.producer_id,
@@ -344,7 +359,7 @@ def _ended(answer: IdentityAnswer) -> Any:
 
 def _whole(
     transactional_id: str, error_code: ErrorCode, delayed_by: RequestOrigin | None = None
-) -> Any:
+) -> _Result:
     return _Result(
         transactional_id=transactional_id,
         error_code=error_code,
@@ -352,7 +367,7 @@ def _whole(
     )
 
 
-def _each(transactional_id: str, codes: Any) -> Any:
+def _each(transactional_id: str, codes: Iterable[tuple[Partition, ErrorCode]]) -> _Result:
     return _Result(
         transactional_id=transactional_id,
         partitions=[
@@ -364,7 +379,7 @@ def _each(transactional_id: str, codes: Any) -> Any:
 
 def _verified(
     transactional_id: str, answer: VerifyAnswer, partitions: tuple[Partition, ...]
-) -> Any:
+) -> _Result:
     if answer.error_code is not ErrorCode.NONE:
         return _whole(transactional_id, answer.error_code)
     missing = frozenset(answer.missing)

@@ -19,10 +19,10 @@ ends with the very same batch tells the leader that it is a repetition.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from oncelog.api.v1 import controller_pb2, types_pb2
 from oncelog.api.v1 import storage_pb2 as pb
-from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import (
     PRODUCER_EPOCH_MAX,
@@ -36,9 +36,11 @@ from oncelog.journal import AppendFailed
 from oncelog.record.batch import CONTROL, HEADER_BYTES, BatchHeader
 from oncelog.record.records import Record, encode_batch
 from oncelog.rpc.backoff import Backoff
+from oncelog.rpc.deadline import AnswerT
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
+from oncelog.rpc.stubs import StorageStub
 from oncelog.runtime import Clock
 from oncelog.topic_config import TopicConfig
 from oncelog_coordinator.core.shard_machine import (
@@ -174,7 +176,7 @@ class ShardLog(Generic[RecordT]):
         self._next_offset = 0
         self._producer_id: ProducerId | None = None
         self._next_sequence = 0
-        self._topic: Any = None
+        self._topic: controller_pb2.Topic | None = None
         self._topic_batch_bytes_max = TopicConfig().max_message_bytes
 
     @property
@@ -257,7 +259,7 @@ class ShardLog(Generic[RecordT]):
         if run.producer is None:
             self._next_sequence = next_sequence(self._next_sequence, len(records))
 
-    async def _append_until_settled(self, request: Any) -> None:
+    async def _append_until_settled(self, request: pb.AppendRequest) -> None:
         """Repeat the identical batch until the leader answers for it, or time is up."""
         loop = asyncio.get_running_loop()
         timeout_s = self._settings.append_timeout_ms / 1000
@@ -278,10 +280,12 @@ class ShardLog(Generic[RecordT]):
             await backoff.pause_or_news(self._metadata, image)
             timeout_s = deadline - loop.time()
 
-    async def _append_once(self, request: Any, timeout_s: float) -> tuple[ErrorCode, str]:
+    async def _append_once(
+        self, request: pb.AppendRequest, timeout_s: float
+    ) -> tuple[ErrorCode, str]:
         try:
             leader, storage = self._leader()
-            response: Any = await self._answer(storage.Append(request), leader, timeout_s)
+            response = await self._answer(storage.Append(request), leader, timeout_s)
         except KafkaError as error:
             return error.error_code, error.message
         except TimeoutError:
@@ -297,7 +301,7 @@ class ShardLog(Generic[RecordT]):
             )
         return error_code, response.error_message
 
-    def _leader(self) -> tuple[int, Any]:
+    def _leader(self) -> tuple[int, StorageStub]:
         """The partition's leader and its stub. Raises KafkaError while there is none."""
         found = self._metadata.image.partition(self._partition)
         if found is None:
@@ -311,7 +315,7 @@ class ShardLog(Generic[RecordT]):
                 ErrorCode.LEADER_NOT_AVAILABLE, f"node {found.leader} is not known yet"
             ) from None
 
-    async def _answer(self, call: Any, leader: int, timeout_s: float) -> Any:
+    async def _answer(self, call: Awaitable[AnswerT], leader: int, timeout_s: float) -> AnswerT:
         """Not waited for any longer when another node leads: repeating is safe for all that is asked here."""
 
         def still_leads(image: MetadataImage) -> bool:
@@ -384,7 +388,7 @@ class ShardLog(Generic[RecordT]):
                 raise ReplayFailed(f"{self._partition} grew past {log_end} while it was loaded")
             high_watermark = fetched.high_watermark
 
-    async def _fetch(self, position: int) -> Any:
+    async def _fetch(self, position: int) -> pb.FetchedPartition:
         request = pb.FetchRequest(
             max_bytes=self._load_buffer_bytes,
             read_to_log_end=True,
@@ -401,7 +405,7 @@ class ShardLog(Generic[RecordT]):
         )
         try:
             leader, storage = self._leader()
-            response: Any = await self._answer(storage.Fetch(request), leader, FETCH_TIMEOUT_S)
+            response = await self._answer(storage.Fetch(request), leader, FETCH_TIMEOUT_S)
         except Exception as error:
             raise ReplayFailed(f"{self._partition}: {error}") from error
         if len(response.partitions) != 1:
@@ -410,7 +414,7 @@ class ShardLog(Generic[RecordT]):
             )
         return response.partitions[0]
 
-    def _check(self, fetched: Any) -> None:
+    def _check(self, fetched: pb.FetchedPartition) -> None:
         if fetched.error_code != ErrorCode.NONE:
             raise ReplayFailed(f"{self._partition}: {error_code_of(fetched.error_code).name}")
 

@@ -13,7 +13,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from oncelog.errors import ErrorCode, OncelogError
@@ -47,7 +47,7 @@ class LoadedShard(NamedTuple):
     """One load of one shard. `close(has_moved)` ends what works for the driver, after it."""
 
     driver: Driver
-    close: Callable[[bool], Awaitable[None]] = _nothing_to_close
+    close: Callable[[bool], Coroutine[Any, Any, None]] = _nothing_to_close
 
 
 class ShardTerm:
@@ -242,7 +242,7 @@ class ShardTerms(ABC, Generic[TermT]):
         loaded, term.loaded = term.loaded, None
         self._own(_finish(term.task, loaded, has_moved))
 
-    def _own(self, work: Any) -> None:
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -34,10 +34,12 @@ class SinkCalls:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
 
-    async def OpenAttempt(self, request: Any, context: Any) -> Any:
+    async def OpenAttempt(
+        self, request: pb.OpenAttemptRequest, context: object
+    ) -> pb.OpenAttemptResponse:
         try:
             answer = await self._ask(
-                request,
+                request.sink,
                 lambda request_id: OpenAttempt(
                     request_id, request.sink, request.nonce, Millis(request.timeout_ms)
                 ),
@@ -50,10 +52,12 @@ class SinkCalls:
             is_traced=spans.recorder is not None,
         )
 
-    async def JoinAttempt(self, request: Any, context: Any) -> Any:
+    async def JoinAttempt(
+        self, request: pb.JoinAttemptRequest, context: object
+    ) -> pb.JoinAttemptResponse:
         try:
             answer = await self._ask(
-                request,
+                request.sink,
                 lambda request_id: JoinAttempt(
                     request_id,
                     request.sink,
@@ -77,10 +81,12 @@ class SinkCalls:
             transactional_id=answer.transactional_id,
         )
 
-    async def SealBranch(self, request: Any, context: Any) -> Any:
+    async def SealBranch(
+        self, request: pb.SealBranchRequest, context: object
+    ) -> pb.SealBranchResponse:
         try:
             answer = await self._ask(
-                request,
+                request.sink,
                 lambda request_id: SealBranch(
                     request_id,
                     request.sink,
@@ -100,10 +106,12 @@ class SinkCalls:
             return pb.SealBranchResponse(**_refusal(unavailable))
         return pb.SealBranchResponse(**_outcome(answer))
 
-    async def CommitBatch(self, request: Any, context: Any) -> Any:
+    async def CommitBatch(
+        self, request: pb.CommitBatchRequest, context: object
+    ) -> pb.CommitBatchResponse:
         try:
             answer = await self._ask(
-                request,
+                request.sink,
                 lambda request_id: CommitBatch(
                     request_id,
                     request.sink,
@@ -115,10 +123,12 @@ class SinkCalls:
             return pb.CommitBatchResponse(**_refusal(unavailable))
         return pb.CommitBatchResponse(**_outcome(answer))
 
-    async def AbortAttempt(self, request: Any, context: Any) -> Any:
+    async def AbortAttempt(
+        self, request: pb.AbortAttemptRequest, context: object
+    ) -> pb.AbortAttemptResponse:
         try:
             answer = await self._ask(
-                request,
+                request.sink,
                 lambda request_id: AbortAttempt(request_id, request.sink, tuple(request.nonces)),
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
@@ -129,17 +139,21 @@ class SinkCalls:
             aborted=answer.aborted,
         )
 
-    async def DescribeSink(self, request: Any, context: Any) -> Any:
+    async def DescribeSink(
+        self, request: pb.DescribeSinkRequest, context: object
+    ) -> pb.DescribeSinkResponse:
         try:
             answer: SinkDescription = await self._ask(
-                request, lambda request_id: DescribeSink(request_id, request.sink)
+                request.sink, lambda request_id: DescribeSink(request_id, request.sink)
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.DescribeSinkResponse(error_code=unavailable.error_code, sink=request.sink)
         return _sink_description(answer)
 
-    async def ListSinks(self, request: Any, context: Any) -> Any:
-        found: list[Any] = []
+    async def ListSinks(
+        self, request: pb.ListSinksRequest, context: object
+    ) -> pb.ListSinksResponse:
+        found: list[pb.ListSinksResponse.Sink] = []
         try:
             for _, driver in self._shards.drivers():
                 request_id = driver.request_id()
@@ -149,10 +163,12 @@ class SinkCalls:
             return pb.ListSinksResponse(**_refusal(unavailable))
         return pb.ListSinksResponse(sinks=found)
 
-    async def DeleteSink(self, request: Any, context: Any) -> Any:
+    async def DeleteSink(
+        self, request: pb.DeleteSinkRequest, context: object
+    ) -> pb.DeleteSinkResponse:
         try:
             answer = await self._ask(
-                request, lambda request_id: DeleteSink(request_id, request.sink)
+                request.sink, lambda request_id: DeleteSink(request_id, request.sink)
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.DeleteSinkResponse(**_refusal(unavailable))
@@ -160,10 +176,10 @@ class SinkCalls:
             error_code=answer.error_code, error_message=answer.error_message
         )
 
-    async def _ask(self, request: Any, event: Callable[[int], SinkEvent]) -> Any:
-        if not request.sink:
+    async def _ask(self, sink: str, event: Callable[[int], SinkEvent]) -> Any:
+        if not sink:
             raise ShardUnavailable(ErrorCode.INVALID_REQUEST)
-        return await self._shards.ask(request.sink, event)
+        return await self._shards.ask(sink, event)
 
 
 def _refusal(unavailable: ShardUnavailable | DriverStopped) -> dict[str, Any]:
@@ -178,7 +194,7 @@ def _outcome(answer: Any) -> dict[str, Any]:
     }
 
 
-def _branch_message(message: Any) -> BranchMessage:
+def _branch_message(message: pb.BranchMessage) -> BranchMessage:
     return BranchMessage(
         message.nonce,
         message.query_id,
@@ -191,7 +207,7 @@ def _branch_message(message: Any) -> BranchMessage:
     )
 
 
-def _sink_description(sink: SinkDescription) -> Any:
+def _sink_description(sink: SinkDescription) -> pb.DescribeSinkResponse:
     return pb.DescribeSinkResponse(
         error_code=sink.error_code,
         sink=sink.sink,
@@ -213,7 +229,7 @@ def _sink_description(sink: SinkDescription) -> Any:
     )
 
 
-def _listing(sink: SinkListing) -> Any:
+def _listing(sink: SinkListing) -> pb.ListSinksResponse.Sink:
     return pb.ListSinksResponse.Sink(
         sink=sink.sink,
         query_id=sink.query_id,
@@ -224,7 +240,7 @@ def _listing(sink: SinkListing) -> Any:
     )
 
 
-def _attempt(attempt: AttemptDescription) -> Any:
+def _attempt(attempt: AttemptDescription) -> pb.DescribeSinkResponse.Attempt:
     return pb.DescribeSinkResponse.Attempt(
         nonce=attempt.nonce,
         batch_id=attempt.batch_id,

@@ -5,7 +5,6 @@ transaction; the other with the decision, an EndTxn or a timeout, and is the mar
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from oncelog.ids import Millis
 from oncelog.process.role_metrics import Histogram
@@ -33,7 +32,7 @@ class ShardTimes:
         self._decided_ms: dict[str, Millis] = {}
         """Of transactions that are prepared now."""
 
-    def observe(self, records: Iterable[Any], now: Millis) -> None:
+    def observe(self, records: Iterable[object], now: Millis) -> None:
         for record in records:
             if not isinstance(record, TxnMetadata):
                 continue

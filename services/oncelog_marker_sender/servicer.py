@@ -1,7 +1,5 @@
 """The `MarkerSender` service: contract messages in and out, nothing decided here."""
 
-from typing import Any
-
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.api.v1 import types_pb2 as types
 from oncelog.ids import CoordinatorEpoch
@@ -22,7 +20,7 @@ class MarkerSenderServicer:
         self._sender = sender
 
     async def DeliverMarkers(
-        self, request: pb.DeliverMarkersRequest, context: Any
+        self, request: pb.DeliverMarkersRequest, context: object
     ) -> pb.DeliverMarkersResponse:
         ended = await self._sender.deliver(request.shard, request.markers, request.metadata_offset)
         if ended is None:
@@ -36,14 +34,14 @@ class MarkerSenderServicer:
         )
 
     async def CancelShard(
-        self, request: pb.CancelShardRequest, context: Any
+        self, request: pb.CancelShardRequest, context: object
     ) -> pb.CancelShardResponse:
         coordinator_epoch = CoordinatorEpoch(request.coordinator_epoch)
         cancelled = self._sender.cancel_shard(request.shard, coordinator_epoch)
         return pb.CancelShardResponse(cancelled=cancelled)
 
     async def DescribeQueues(
-        self, request: pb.DescribeQueuesRequest, context: Any
+        self, request: pb.DescribeQueuesRequest, context: object
     ) -> pb.DescribeQueuesResponse:
         return pb.DescribeQueuesResponse(
             queues=[

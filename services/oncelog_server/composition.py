@@ -117,17 +117,8 @@ async def embedded_roles(
         await _follow(stack, follower)
         history.follow(follower)
         stack.callback(history.close)
-        storage, coordinator, marker_sender = DirectStub(), DirectStub(), DirectStub()
-        group_coordinator = DirectStub()
-        directory = LocalDirectory(
-            storage=storage,
-            coordinator=coordinator,
-            group_coordinator=group_coordinator,
-            marker_sender=marker_sender,
-            controller=controller,
-        )
         events = History()
-        log_roles = await _start_log(stack, data, sources, follower, directory, events)
+        directory, log_roles = await _start_log(stack, data, sources, follower, controller, events)
         listener = await _start_listener(stack, settings, sources, follower, directory)
         counting = Counting(controller_role, *log_roles, listener)
         gateway = await _start_gateway(
@@ -229,9 +220,9 @@ async def _start_log(
     data: Path,
     sources: Sources,
     follower: MetadataFollower,
-    directory: LocalDirectory,
+    controller: DirectStub,
     events: History,
-) -> tuple["StorageRole", "CoordinatorRole", "MarkerSenderRole"]:
+) -> tuple[LocalDirectory, tuple["StorageRole", "CoordinatorRole", "MarkerSenderRole"]]:
     from oncelog_coordinator.settings import CoordinatorSettings
     from oncelog_coordinator.wiring import build_coordinator
     from oncelog_marker_sender.settings import MarkerSenderSettings
@@ -239,6 +230,14 @@ async def _start_log(
     from oncelog_storage.settings import StorageSettings
     from oncelog_storage.wiring import build_storage
 
+    stubs = DirectStub(), DirectStub(), DirectStub(), DirectStub()
+    directory = LocalDirectory(
+        storage=stubs[0],
+        marker_sender=stubs[1],
+        coordinator=stubs[2],
+        group_coordinator=stubs[3],
+        controller=controller,
+    )
     storage = build_storage(
         sources.read(StorageSettings, data_dir=data / "logs"),
         NODE_ID,
@@ -259,13 +258,17 @@ async def _start_log(
         directory,
         feed=LocalFeed(events, "coordinator", NODE_ID),
     )
-    directory.storage(NODE_ID).bind(storage.servicer)
-    directory.marker_sender().bind(marker_sender.servicer)
-    directory.coordinator(NODE_ID).bind(coordinator.servicer)
-    directory.group_coordinator(NODE_ID).bind(coordinator.group_servicer)
+    servicers = (
+        storage.servicer,
+        marker_sender.servicer,
+        coordinator.servicer,
+        coordinator.group_servicer,
+    )
+    for stub, servicer in zip(stubs, servicers, strict=True):
+        stub.bind(servicer)
     for role in (storage, marker_sender, coordinator):
         await _start(stack, role)
-    return storage, coordinator, marker_sender
+    return directory, (storage, coordinator, marker_sender)
 
 
 async def _start_listener(

@@ -15,7 +15,7 @@ from tests.integration.rpc.scripted_controller import (
 )
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.rpc.controller_stub import ControllerStub
+from oncelog.rpc.controller_stub import ActiveControllerStub
 from oncelog.rpc.session_pool import SessionPool
 from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
 
@@ -62,7 +62,7 @@ async def controllers(kind=ScriptedController):
         for served in (first, second):
             served.servicer.stop = served.stop
         pool = SessionPool(SessionLimits())
-        stub = ControllerStub([first.address, second.address], pool)
+        stub = ActiveControllerStub([first.address, second.address], pool)
         try:
             yield stub, first.servicer, second.servicer
         finally:

@@ -5,7 +5,7 @@ to ask it (a reader with an old image, an operator) gets its answer or PeerUnava
 fenced by an epoch. Only the marker sender, where any will do, is chosen among the nodes that are not fenced.
 """
 
-from typing import Any
+from typing import cast
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.rpc.contract import (
@@ -14,11 +14,18 @@ from oncelog.rpc.contract import (
     STORAGE,
     TRANSACTION_COORDINATOR,
 )
-from oncelog.rpc.controller_stub import ControllerStub
+from oncelog.rpc.controller_stub import ActiveControllerStub
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.session_client import SessionStub
 from oncelog.rpc.session_pool import SessionPool
+from oncelog.rpc.stubs import (
+    ControllerStub,
+    GroupCoordinatorStub,
+    MarkerSenderStub,
+    StorageStub,
+    TransactionCoordinatorStub,
+)
 
 
 class ClusterDirectory:
@@ -28,7 +35,7 @@ class ClusterDirectory:
         self,
         node_id: int,
         metadata: MetadataFollower,
-        controller: ControllerStub,
+        controller: ActiveControllerStub,
         controller_addresses: frozenset[str],
         pool: SessionPool,
     ) -> None:
@@ -45,19 +52,19 @@ class ClusterDirectory:
     def add_local(self, service_name: str, servicer: object) -> None:
         self._local[service_name] = DirectStub(servicer)
 
-    def storage(self, node_id: int) -> Any:
-        return self._stub(node_id, STORAGE)
+    def storage(self, node_id: int) -> StorageStub:
+        return cast(StorageStub, self._stub(node_id, STORAGE))
 
-    def coordinator(self, node_id: int) -> Any:
-        return self._stub(node_id, TRANSACTION_COORDINATOR)
+    def coordinator(self, node_id: int) -> TransactionCoordinatorStub:
+        return cast(TransactionCoordinatorStub, self._stub(node_id, TRANSACTION_COORDINATOR))
 
-    def group_coordinator(self, node_id: int) -> Any:
-        return self._stub(node_id, GROUP_COORDINATOR)
+    def group_coordinator(self, node_id: int) -> GroupCoordinatorStub:
+        return cast(GroupCoordinatorStub, self._stub(node_id, GROUP_COORDINATOR))
 
-    def marker_sender(self) -> Any:
+    def marker_sender(self) -> MarkerSenderStub:
         """The same one while it lives, this process's own if it has one. Raises KeyError when none lives."""
         if MARKER_SENDER in self._local:
-            return self._local[MARKER_SENDER]
+            return cast(MarkerSenderStub, self._local[MARKER_SENDER])
         nodes = self._metadata.image.nodes
         chosen = nodes.get(self._marker_sender_id)
         if chosen is None or not _can_send_markers(chosen):
@@ -66,16 +73,16 @@ class ClusterDirectory:
                 raise KeyError("marker sender")
             # Different processes begin with different ones.
             self._marker_sender_id = living[self._node_id % len(living)]
-        return self._stub(self._marker_sender_id, MARKER_SENDER)
+        return self.marker_sender_on(self._marker_sender_id)
 
-    def marker_sender_on(self, node_id: int) -> Any:
+    def marker_sender_on(self, node_id: int) -> MarkerSenderStub:
         """To look at this one; `marker_sender` chooses one to work with."""
-        return self._stub(node_id, MARKER_SENDER)
+        return cast(MarkerSenderStub, self._stub(node_id, MARKER_SENDER))
 
-    def controller(self) -> Any:
-        return self._controller
+    def controller(self) -> ControllerStub:
+        return cast(ControllerStub, self._controller)
 
-    def _stub(self, node_id: int, service_name: str) -> Any:
+    def _stub(self, node_id: int, service_name: str) -> DirectStub | SessionStub:
         if node_id == self._node_id:
             return self._local[service_name]
         node = self._metadata.image.nodes.get(node_id)

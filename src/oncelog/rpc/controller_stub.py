@@ -39,7 +39,7 @@ producer ids is never given twice, and the others are plain statements."""
 _METHODS = SERVICES[CONTROLLER].methods
 
 
-class ControllerStub:
+class ActiveControllerStub:
     """The unary methods of `Controller`, as `await stub.CreateTopics(request, timeout=1.0)`, and its streams."""
 
     def __init__(self, addresses: Sequence[str], pool: SessionPool) -> None:

@@ -5,7 +5,7 @@ each; here the call is started first, and the timer is armed only when it really
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import CoroutineType
 from typing import Any, TypeVar
 
@@ -13,8 +13,10 @@ AnswerT = TypeVar("AnswerT")
 
 
 async def answer_within(
-    call: Any, timeout_s: float, on_wait: Callable[[asyncio.Timeout], None] | None = None
-) -> Any:
+    call: Awaitable[AnswerT],
+    timeout_s: float,
+    on_wait: Callable[[asyncio.Timeout], None] | None = None,
+) -> AnswerT:
     """What awaiting `call` returns. Raises TimeoutError after `timeout_s`, and what the call raises.
 
     Anything awaitable may be given; only a coroutine can be started before the timer. `on_wait` is given the timer when
@@ -28,11 +30,13 @@ async def answer_within(
     try:
         waits_for = call.send(None)
     except StopIteration as done:
-        return done.value
+        value: AnswerT = done.value
+        return value
     async with asyncio.timeout(timeout_s) as deadline:
         if on_wait is not None:
             on_wait(deadline)
-        return await _Started(call, waits_for)
+        answer: AnswerT = await _Started(call, waits_for)
+        return answer
 
 
 class _Started:

@@ -29,7 +29,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.cluster_directory import ClusterDirectory
-from oncelog.rpc.controller_stub import ControllerStreams, ControllerStub
+from oncelog.rpc.controller_stub import ActiveControllerStub, ControllerStreams
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.rpc.mutual_tls import limits_of
 from oncelog.rpc.node_settings import NO_NODE_ID, NodeSettings
@@ -83,7 +83,7 @@ class Node:
                 f"ONCELOG_NODE_CONTROLLERS={settings.controllers!r} names no controller; "
                 "give host:port of each, separated by commas"
             )
-        self._controller = ControllerStub(controllers, self._pool)
+        self._controller = ActiveControllerStub(controllers, self._pool)
         self.server = RpcServer(settings.host, settings.port, limits)
         self._take_id(settings.node_id)
         self.kafka_host = ""

@@ -5,24 +5,24 @@ decided meanwhile arrives on the metadata stream, so a caller need not wait for 
 unknown, as after any TimeoutError.
 """
 
-from collections.abc import Callable
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable
 
-from oncelog.rpc.deadline import answer_within
+from oncelog.rpc.deadline import AnswerT, answer_within
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 
 
 async def answer_of_owner(
-    call: Any,
+    call: Awaitable[AnswerT],
     timeout_s: float,
     metadata: MetadataFollower,
     is_owner: Callable[[MetadataImage], bool],
-) -> Any:
+) -> AnswerT:
     """What awaiting `call` returns. Raises TimeoutError after `timeout_s` or when an image comes in which `is_owner`
     does not hold any more, and what the call raises."""
     forget: Callable[[], None] | None = None
 
-    def on_wait(deadline: Any) -> None:
+    def on_wait(deadline: asyncio.Timeout) -> None:
         nonlocal forget
 
         def changed(_: MetadataImage, new: MetadataImage) -> None:

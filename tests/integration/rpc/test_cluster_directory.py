@@ -9,7 +9,7 @@ from tests.integration.rpc.scripted_controller import Served
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.rpc.cluster_directory import ClusterDirectory
 from oncelog.rpc.contract import MARKER_SENDER, STORAGE
-from oncelog.rpc.controller_stub import ControllerStub
+from oncelog.rpc.controller_stub import ActiveControllerStub
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.rpc.session_pool import SessionPool
 from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
@@ -20,7 +20,7 @@ OWN = 1
 class World:
     def __init__(self):
         self.pool = SessionPool(SessionLimits())
-        controller = ControllerStub(["127.0.0.1:1"], self.pool)
+        controller = ActiveControllerStub(["127.0.0.1:1"], self.pool)
         self.metadata = MetadataFollower(OWN, controller)
         self.directory = ClusterDirectory(
             OWN, self.metadata, controller, frozenset({"127.0.0.1:1"}), self.pool

@@ -14,7 +14,7 @@ from tests.integration.rpc.scripted_controller import DEADLINE_S, Cluster, Scrip
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.rpc.contract import CONTROLLER
-from oncelog.rpc.controller_stub import ControllerStub
+from oncelog.rpc.controller_stub import ActiveControllerStub
 from oncelog.rpc.server import RpcServer
 from oncelog.rpc.session_pool import SessionPool
 from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
@@ -83,7 +83,7 @@ async def test_a_controller_that_moved_is_found_under_its_name(name_lags_s):
         async with controller(1, FIRST_HOST) as first:
             port = first.port
             name = f"dns://{FIRST_HOST}:{name_port}/controller-0.controllers:{port}"
-            stub = ControllerStub([name], pool)
+            stub = ActiveControllerStub([name], pool)
             assert await who_answers(stub) == 1
         async with controller(2, SECOND_HOST, port):
             loop.call_later(name_lags_s, setattr, names, "host", SECOND_HOST)

@@ -23,7 +23,7 @@ from oncelog.errors import OncelogError
 from oncelog.rpc.callers import ALLOWED, CALLER_ROLE, ROLES
 from oncelog.rpc.channel import open_channel
 from oncelog.rpc.contract import CONTROLLER, PEER, SERVICES
-from oncelog.rpc.controller_stub import ControllerStub
+from oncelog.rpc.controller_stub import ActiveControllerStub
 from oncelog.rpc.mutual_tls import MutualTls
 from oncelog.rpc.probe import check
 from oncelog.rpc.served import _tell_once
@@ -364,7 +364,7 @@ async def test_a_node_outlives_files_that_are_away_for_a_moment(pki, tmp_path):
     controller = ScriptedController(Cluster(), 1)
     async with Served(controller, CONTROLLER, limits(pki, "controller")) as served:
         pool = SessionPool(limits(folder, "gateway"))
-        stub = ControllerStub([served.address], pool)
+        stub = ActiveControllerStub([served.address], pool)
         await stub.find()
         (folder / "gateway.key").rename(folder / "away.key")
         with pytest.raises(PeerUnavailable, match=r"cannot read .*gateway\.key"):

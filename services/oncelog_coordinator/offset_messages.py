@@ -1,0 +1,55 @@
+"""Committed offsets in protobuf: requests to values of the machine, answers to messages."""
+
+from collections.abc import Iterable
+
+from oncelog.api.v1 import groups_pb2 as pb
+from oncelog.api.v1 import types_pb2
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
+from oncelog_coordinator.core.group_events import CommitAnswer, OffsetToCommit
+
+OfMember = (
+    pb.JoinGroupRequest
+    | pb.SyncGroupRequest
+    | pb.GroupHeartbeatRequest
+    | pb.LeaveGroupRequest.Member
+    | pb.OffsetCommitRequest
+    | pb.TxnOffsetCommitRequest
+)
+
+
+def instance_id(message: OfMember) -> str | None:
+    return message.group_instance_id if message.HasField("group_instance_id") else None
+
+
+def offsets_to_commit(
+    request: pb.OffsetCommitRequest | pb.TxnOffsetCommitRequest,
+) -> tuple[OffsetToCommit, ...]:
+    return tuple(
+        OffsetToCommit(
+            Partition(each.topic, each.partition), each.offset, each.leader_epoch, each.metadata
+        )
+        for each in request.offsets
+    )
+
+
+def commit_codes(
+    answer: CommitAnswer, offsets: tuple[OffsetToCommit, ...]
+) -> list[types_pb2.PartitionError]:
+    """A refusal of the whole request is told of each of its partitions: Kafka has no other place for it."""
+    if answer.error_code is ErrorCode.NONE:
+        return partition_errors(answer.partitions)
+    return partition_errors((each.partition, answer.error_code) for each in offsets)
+
+
+def partition_errors(
+    codes: Iterable[tuple[Partition, ErrorCode]],
+) -> list[types_pb2.PartitionError]:
+    return [
+        types_pb2.PartitionError(topic=topic, partition=partition, error_code=error_code)
+        for (topic, partition), error_code in codes
+    ]
+
+
+def partitions_of(topics: Iterable[types_pb2.TopicPartitions]) -> Iterable[Partition]:
+    return (Partition(each.topic, number) for each in topics for number in each.partitions)
