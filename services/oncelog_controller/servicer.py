@@ -8,7 +8,7 @@ the machine need not be there.
 
 import base64
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -432,12 +432,12 @@ def _new_topic(topic: pb.NewTopic) -> NewTopic:
     )
 
 
-def _assignment(assignment: Any) -> dict[int, tuple[int, ...]]:
+def _assignment(assignment: Mapping[int, pb.ReplicaList]) -> dict[int, tuple[int, ...]]:
     return {partition: tuple(listed.replicas) for partition, listed in assignment.items()}
 
 
 def _topic_results(
-    answer: TopicsAnswer | ErrorCode, names: Any, topic_ids: Any = ()
+    answer: TopicsAnswer | ErrorCode, names: Iterable[str], topic_ids: Iterable[str] = ()
 ) -> list[pb.TopicResult]:
     if isinstance(answer, ErrorCode):
         lost = [TopicResult(name, answer, _reason(answer)) for name in dict.fromkeys(names)]

@@ -188,7 +188,7 @@ class Access:
         use = pb.ApiToken(name=token.name, digest=bytes.fromhex(token.digest), last_used_ms=now)
         request = pb.AlterApiTokensRequest(changes=[pb.AlterApiTokensRequest.Change(use=use)])
         try:
-            await self._roles.ask_controller("AlterApiTokens", request)
+            await self._roles.ask_controller(lambda controller: controller.AlterApiTokens, request)
         except KafkaError as error:
             log.info("the use of token %s is not noted: %s", token.name, error)
 
@@ -206,7 +206,9 @@ class Access:
         request = pb.EndConsoleSessionRequest(time_ms=self._clock.now())
         request.session.session_id = session.session_id
         request.session.expires_ms = session.expires_ms
-        answer = await self._roles.ask_controller("EndConsoleSession", request)
+        answer = await self._roles.ask_controller(
+            lambda controller: controller.EndConsoleSession, request
+        )
         raise_for(answer.status.error_code, answer.status.error_message)
 
     async def _tell_logout_again(self, session: Session) -> None:

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from oncelog.api.v1 import groups_pb2 as pb
+from oncelog.api.v1 import storage_pb2
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis, Partition, ProducerId
 from oncelog.rpc.metadata import GROUP
@@ -34,6 +35,13 @@ from oncelog_gateway.operators import Operator
 from oncelog_gateway.records_behind import RecordsBehind
 from oncelog_gateway.roles import Roles, raise_for
 from oncelog_gateway.transactions import Transactions, failure_of
+
+OfGroupT = TypeVar(
+    "OfGroupT",
+    pb.DescribeGroupsResponse.Group,
+    pb.DeleteGroupsResponse.Result,
+    pb.OffsetFetchResponse.Group,
+)
 
 COUNTED_MAX: Final = 100
 COUNTED_AT_ONCE: Final = 8
@@ -79,12 +87,14 @@ class Groups:
 
     async def _listed(self, states: Sequence[str]) -> tuple[list[Group], list[KafkaError]]:
         request = pb.ListGroupsRequest(state_filters=states)
-        found: dict[str, Any] = {}
+        found: dict[str, pb.ListGroupsResponse.Group] = {}
         failures: list[KafkaError] = []
 
         async def ask(node_id: int) -> None:
             try:
-                answer = await self._roles.ask_groups(node_id, "ListGroups", request)
+                answer = await self._roles.ask_groups(
+                    node_id, lambda groups: groups.ListGroups, request
+                )
                 raise_for(answer.error_code, f"the coordinator on node {node_id} is not ready")
             except KafkaError as error:
                 failures.append(error)
@@ -100,7 +110,9 @@ class Groups:
         """With its members and what each was assigned."""
         coordinator = self._roles.coordinator_of_group(group_id)
         request = pb.DescribeGroupsRequest(group_ids=[group_id])
-        answer = await self._roles.ask_groups(coordinator, "DescribeGroups", request)
+        answer = await self._roles.ask_groups(
+            coordinator, lambda groups: groups.DescribeGroups, request
+        )
         found = _only(answer.groups, group_id)
         return GroupDetail(
             group_id=group_id,
@@ -192,7 +204,9 @@ class Groups:
         coordinator = self._roles.coordinator_of_group(group_id)
         wanted = pb.OffsetFetchRequest.Group(group_id=group_id, member_epoch=-1, all_topics=True)
         request = pb.OffsetFetchRequest(groups=[wanted], with_pending=with_pending)
-        answer = await self._roles.ask_groups(coordinator, "OffsetFetch", request)
+        answer = await self._roles.ask_groups(
+            coordinator, lambda groups: groups.OffsetFetch, request
+        )
         return {
             Partition(one.topic, one.partition): one
             for one in _only(answer.groups, group_id).offsets
@@ -216,7 +230,7 @@ class Groups:
             ]
             try:
                 answer = await self._roles.ask_groups(
-                    node_id, "OffsetFetch", pb.OffsetFetchRequest(groups=wanted)
+                    node_id, lambda groups: groups.OffsetFetch, pb.OffsetFetchRequest(groups=wanted)
                 )
             except KafkaError as error:
                 failures.append(error)
@@ -239,7 +253,9 @@ class Groups:
         async with self._audit.attempt(operator, "delete_group", target) as attempt:
             coordinator = self._roles.coordinator_of_group(group_id)
             request = pb.DeleteGroupsRequest(group_ids=[group_id])
-            answer = await self._roles.ask_groups(coordinator, "DeleteGroups", request)
+            answer = await self._roles.ask_groups(
+                coordinator, lambda groups: groups.DeleteGroups, request
+            )
             _only(answer.results, group_id)
             attempt.detail = f"group {group_id!r} is deleted with its offsets"
 
@@ -330,7 +346,9 @@ class Groups:
             ],
         )
         coordinator = self._roles.coordinator_of_group(group_id)
-        answer = await self._roles.ask_groups(coordinator, "OffsetCommit", request)
+        answer = await self._roles.ask_groups(
+            coordinator, lambda groups: groups.OffsetCommit, request
+        )
         for one in answer.partitions:
             raise_for(
                 one.error_code,
@@ -338,7 +356,7 @@ class Groups:
             )
 
 
-def _only(answers: Iterable[Any], group_id: str) -> Any:
+def _only(answers: Iterable[OfGroupT], group_id: str) -> OfGroupT:
     """The answer for this group. Raises KafkaError for one that is a refusal."""
     for one in answers:
         if one.group_id == group_id:
@@ -357,7 +375,9 @@ def _refusal(error_code: int, group_id: str) -> str:
     return f"group {group_id!r}"
 
 
-def _fields(found: Any) -> dict[str, str]:
+def _fields(
+    found: pb.ListGroupsResponse.Group | pb.DescribeGroupsResponse.Group,
+) -> dict[str, str]:
     return {
         "group_id": found.group_id,
         "state": found.state,
@@ -388,7 +408,10 @@ def _unstable(
 
 
 def _offset(
-    partition: Partition, committed: Any, described: Any, unstable: Mapping[int, UnstableOffset]
+    partition: Partition,
+    committed: pb.OffsetFetchResponse.Offset,
+    described: storage_pb2.PartitionDescription | KafkaError | None,
+    unstable: Mapping[int, UnstableOffset],
 ) -> GroupOffset:
     end = None if described is None or isinstance(described, KafkaError) else described
     offset = committed.offset if committed.offset >= 0 else None

@@ -156,7 +156,7 @@ def _how_to_move(
     )
 
 
-def _staying(image: MetadataImage, role: Any) -> set[int]:
+def _staying(image: MetadataImage, role: pb.Role) -> set[int]:
     """Nodes of this role that live and are not draining."""
     return {
         node_id

@@ -60,10 +60,10 @@ class RecordsBehind:
                 )
             ],
         )
-        answer = await self._roles.ask_leader(partition, "Fetch", request)
+        answer = await self._roles.ask_leader(partition, lambda storage: storage.Fetch, request)
         (found,) = answer.partitions
         raise_for(found.error_code, str(partition))
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 def _aborted(found: pb.FetchedPartition) -> list[AbortedTransaction]:

@@ -93,7 +93,9 @@ class Tokens:
 
     async def _alter(self, change: pb.AlterApiTokensRequest.Change) -> None:
         request = pb.AlterApiTokensRequest(changes=[change])
-        answer = await self._roles.ask_controller("AlterApiTokens", request)
+        answer = await self._roles.ask_controller(
+            lambda controller: controller.AlterApiTokens, request
+        )
         raise_for(answer.results[0].error_code, answer.results[0].error_message)
         await self._roles.seen(answer.metadata_offset)
 

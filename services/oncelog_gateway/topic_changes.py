@@ -1,9 +1,11 @@
 """What changes topics: asked of the controller, seen in this process's image, recorded in the audit log."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog.rpc.stubs import ControllerStub, Unary
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.roles import Roles, raise_for
@@ -11,6 +13,11 @@ from oncelog_gateway.topic_resources import (
     AddPartitionsRequest,
     AlterConfigsRequest,
     CreateTopicRequest,
+)
+
+RequestT = TypeVar("RequestT")
+TopicsAnswerT = TypeVar(
+    "TopicsAnswerT", pb.CreateTopicsResponse, pb.DeleteTopicsResponse, pb.CreatePartitionsResponse
 )
 
 
@@ -33,16 +40,18 @@ class TopicChanges:
         )
         request = pb.CreateTopicsRequest(topics=[topic], validate_only=body.dry_run)
         if body.dry_run:
-            return await self._ask("CreateTopics", request, body.name)
+            return await self._ask(lambda controller: controller.CreateTopics, request, body.name)
         async with self._audit.attempt(operator, "create_topic", body.model_dump()) as attempt:
-            result = await self._ask("CreateTopics", request, body.name, is_seen=True)
+            result = await self._ask(
+                lambda controller: controller.CreateTopics, request, body.name, is_seen=True
+            )
             attempt.detail = f"topic {body.name!r} has {result.partitions} partitions"
         return result
 
     async def delete(self, operator: Operator, name: str) -> None:
         request = pb.DeleteTopicsRequest(names=[name])
         async with self._audit.attempt(operator, "delete_topic", {"name": name}) as attempt:
-            await self._ask("DeleteTopics", request, name, is_seen=True)
+            await self._ask(lambda controller: controller.DeleteTopics, request, name, is_seen=True)
             attempt.detail = f"topic {name!r} is deleted with its records"
 
     async def add_partitions(
@@ -52,11 +61,13 @@ class TopicChanges:
         wanted = pb.NewPartitions(name=name, count=body.partition_count)
         request = pb.CreatePartitionsRequest(topics=[wanted], validate_only=body.dry_run)
         if body.dry_run:
-            await self._ask("CreatePartitions", request, name)
+            await self._ask(lambda controller: controller.CreatePartitions, request, name)
             return None
         target = {"name": name, **body.model_dump()}
         async with self._audit.attempt(operator, "add_partitions", target) as attempt:
-            await self._ask("CreatePartitions", request, name, is_seen=True)
+            await self._ask(
+                lambda controller: controller.CreatePartitions, request, name, is_seen=True
+            )
             attempt.detail = f"topic {name!r} has {body.partition_count} partitions"
         return attempt.audit_id
 
@@ -81,20 +92,27 @@ class TopicChanges:
 
     async def _alter(self, request: pb.AlterConfigsRequest) -> int:
         """The metadata offset of the change."""
-        answer = await self._roles.ask_controller("AlterConfigs", request)
+        answer = await self._roles.ask_controller(
+            lambda controller: controller.AlterConfigs, request
+        )
         status = answer.status
         raise_for(status.error_code, status.error_message or f"topic {request.name!r}")
-        return int(answer.metadata_offset)
+        return answer.metadata_offset
 
     async def _ask(
-        self, method: str, request: Any, name: str, *, is_seen: bool = False
+        self,
+        method: Callable[[ControllerStub], Unary[RequestT, TopicsAnswerT]],
+        request: RequestT,
+        name: str,
+        *,
+        is_seen: bool = False,
     ) -> pb.TopicResult:
         answer = await self._roles.ask_controller(method, request)
         if len(answer.results) != 1:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller did not answer for topic {name!r}"
             )
-        result: pb.TopicResult = answer.results[0]
+        result = answer.results[0]
         raise_for(result.error_code, result.error_message or f"topic {name!r}")
         if is_seen:
             await self._roles.seen(answer.metadata_offset)

@@ -1,7 +1,7 @@
 """The configs of a node as DescribeConfigs tells them: what is set, what nodes published, what the metadata shows."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -75,7 +75,7 @@ def _process_roles(node: pb.Node) -> str:
     return ",".join(roles)
 
 
-def _nodes_with(image: MetadataImage, role: Any) -> list[int]:
+def _nodes_with(image: MetadataImage, role: pb.Role) -> list[int]:
     return [node.node_id for node in image.nodes.values() if role in node.roles]
 
 

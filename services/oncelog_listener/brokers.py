@@ -7,7 +7,7 @@ by. A client that reached this listener by another address than the registered o
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from oncelog.api.v1 import controller_pb2
@@ -95,7 +95,9 @@ def brokers_for(call: Call) -> Brokers:
     return Brokers(tuple(sorted((itself, *others))), departed)
 
 
-def _registered(node: Any, listener: str, *, is_main: bool) -> tuple[str, int] | None:
+def _registered(
+    node: controller_pb2.Node, listener: str, *, is_main: bool
+) -> tuple[str, int] | None:
     """Where other listeners tell clients to find this listener of the node."""
     if is_main:
         return node.kafka_host, node.kafka_port
@@ -114,7 +116,7 @@ def _by(listener: str, brokers: tuple[Broker, ...], image: MetadataImage) -> tup
 
 
 def live_listeners(image: MetadataImage, but: int) -> tuple[Broker, ...]:
-    def is_live(node: Any) -> bool:
+    def is_live(node: controller_pb2.Node) -> bool:
         return (
             controller_pb2.ROLE_LISTENER in node.roles
             and node.kafka_port > 0

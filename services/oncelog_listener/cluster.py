@@ -5,16 +5,17 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import Partition
 from oncelog.protocol.messages import WireError
-from oncelog.rpc.deadline import answer_within
+from oncelog.rpc.deadline import AnswerT, answer_within
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.rpc.sessions import PeerUnavailable
+from oncelog.rpc.stubs import GroupCoordinatorStub, StorageStub, TransactionCoordinatorStub
 from oncelog_listener.access import Access
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.memory_budget import UnsentAnswers
@@ -31,6 +32,23 @@ PEER_FAILURES: Final = (OSError, TimeoutError, OncelogError)
 code. Anything else is a bug and ends the connection."""
 
 TopicPartition = tuple[str, int]
+ItemT = TypeVar("ItemT")
+
+
+class _OfPartition(Protocol):
+    """What a leader says of one of its partitions."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def error_code(self) -> int: ...
+
+
+FoundT = TypeVar("FoundT", bound=_OfPartition)
 
 LEADER_TIMEOUT_S: Final = 120.0
 """For a leader that keeps its own, shorter time; it bounds what a frozen one can hold."""
@@ -82,7 +100,7 @@ class Cluster:
     def image(self) -> MetadataImage:
         return self.metadata.image
 
-    def storage(self, node_id: int) -> Any:
+    def storage(self, node_id: int) -> StorageStub:
         """The stub of a storage node. Raises OncelogError for a node that is not known (yet)."""
         try:
             return self.directory.storage(node_id)
@@ -91,21 +109,21 @@ class Cluster:
                 f"storage node {node_id} is not known yet", was_sent=False
             ) from None
 
-    def coordinator(self, node_id: int) -> Any:
+    def coordinator(self, node_id: int) -> TransactionCoordinatorStub:
         """The stub of a coordinator. Raises OncelogError for a node that is not known (yet)."""
         try:
             return self.directory.coordinator(node_id)
         except KeyError:
             raise OncelogError(f"coordinator {node_id} is not known yet") from None
 
-    def group_coordinator(self, node_id: int) -> Any:
+    def group_coordinator(self, node_id: int) -> GroupCoordinatorStub:
         """The stub of a coordinator of groups. Raises OncelogError for a node that is not known (yet)."""
         try:
             return self.directory.group_coordinator(node_id)
         except KeyError:
             raise OncelogError(f"coordinator {node_id} is not known yet") from None
 
-    async def ask(self, answer: Awaitable[Any]) -> Any:
+    async def ask(self, answer: Awaitable[AnswerT]) -> AnswerT:
         """The answer of a coordinator or the controller. Raises one of PEER_FAILURES."""
         return await answer_within(answer, self.settings.request_timeout_ms / 1000)
 
@@ -133,18 +151,18 @@ class Cluster:
 
     async def ask_leaders(
         self,
-        items: Mapping[TopicPartition, Any],
-        ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]],
+        items: Mapping[TopicPartition, ItemT],
+        ask: Callable[[StorageStub, list[ItemT]], Awaitable[Sequence[FoundT]]],
         repeatable: Repeatable = Repeatable.ALWAYS,
         is_wanted: Callable[[], bool] = lambda: True,
-    ) -> dict[TopicPartition, Any]:
+    ) -> dict[TopicPartition, FoundT | Unanswered]:
         """Each partition's answer from its leader: what `ask(stub, items)` returned for it, or an Unanswered.
 
         One call a leader, all at once; `ask` returns objects that name their topic and partition. Partitions whose
         leader is gone or was replaced are asked for again, where `repeatable` allows it and as long as `is_wanted`.
         """
         retries = RetryPolicy(self)
-        answers: dict[TopicPartition, Any] = {}
+        answers: dict[TopicPartition, FoundT | Unanswered] = {}
         pending = items
         while True:
             image = self.image
@@ -158,7 +176,9 @@ class Cluster:
                 return answers
             pending = again
 
-    def _is_repeated(self, key: TopicPartition, answer: Any, repeatable: Repeatable) -> bool:
+    def _is_repeated(
+        self, key: TopicPartition, answer: FoundT | Unanswered, repeatable: Repeatable
+    ) -> bool:
         was_sent = not isinstance(answer, Unanswered) or answer.was_sent
         exists = self.image.partition(Partition(*key)) is not None
         return exists and is_repeated(repeatable, answer.error_code, was_sent)
@@ -166,12 +186,12 @@ class Cluster:
     async def _ask_leaders_once(
         self,
         image: MetadataImage,
-        items: Mapping[TopicPartition, Any],
-        ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]],
+        items: Mapping[TopicPartition, ItemT],
+        ask: Callable[[StorageStub, list[ItemT]], Awaitable[Sequence[FoundT]]],
         repeatable: Repeatable,
-    ) -> dict[TopicPartition, Any]:
+    ) -> dict[TopicPartition, FoundT | Unanswered]:
         by_leader: dict[int, list[TopicPartition]] = {}
-        answers: dict[TopicPartition, Any] = {}
+        answers: dict[TopicPartition, FoundT | Unanswered] = {}
         for key in items:
             leader = self.leader_of(image, key)
             if isinstance(leader, Unanswered):
@@ -193,9 +213,9 @@ class Cluster:
         self,
         leader: int,
         keys: list[TopicPartition],
-        items: Mapping[TopicPartition, Any],
-        ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]],
-        answers: dict[TopicPartition, Any],
+        items: Mapping[TopicPartition, ItemT],
+        ask: Callable[[StorageStub, list[ItemT]], Awaitable[Sequence[FoundT]]],
+        answers: dict[TopicPartition, FoundT | Unanswered],
         repeatable: Repeatable,
     ) -> None:
         def leads(image: MetadataImage) -> bool:

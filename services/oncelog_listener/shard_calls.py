@@ -4,34 +4,57 @@ Partition leaders are asked in the same way by `Cluster.ask_leaders`. What may b
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, Generic, TypeVar
 
 from oncelog.errors import ErrorCode
-from oncelog.rpc.metadata import TRANSACTION, MetadataImage
+from oncelog.rpc.deadline import AnswerT
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.rpc.sessions import PeerUnavailable
+from oncelog.rpc.stubs import GroupCoordinatorStub, TransactionCoordinatorStub
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
 
+StubT = TypeVar("StubT")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKind(Generic[StubT]):
+    kind: int
+    """TRANSACTION or GROUP."""
+    stub: Callable[[Directory, int], StubT]
+    """Of the coordinator on a node."""
+
+
+TRANSACTION_SHARD: Final[ShardKind[TransactionCoordinatorStub]] = ShardKind(
+    TRANSACTION, lambda directory, node_id: directory.coordinator(node_id)
+)
+GROUP_SHARD: Final[ShardKind[GroupCoordinatorStub]] = ShardKind(
+    GROUP, lambda directory, node_id: directory.group_coordinator(node_id)
+)
+
 
 async def call_shard(
     cluster: Cluster,
-    kind: int,
+    kind: ShardKind[StubT],
     name: str,
-    ask: Callable[[Any], Awaitable[Any]],
+    ask: Callable[[StubT], Awaitable[AnswerT]],
     *,
-    error_code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
+    error_code_of: Callable[[AnswerT], int] = attrgetter("error_code"),
     repeatable: Repeatable = Repeatable.ALWAYS,
     timeout_ms: int | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
-) -> Any:
+) -> AnswerT:
     """What `ask(stub)` of the shard's coordinator returns. Raises one of PEER_FAILURES when nobody answered in time.
 
     Nothing is begun or repeated for a client that may be gone (`is_wanted`): it asks elsewhere, is answered there and
     goes on. Then this request would end its next transaction, or fence it.
 
-    `kind` is TRANSACTION or GROUP, `name` a transactional.id or a group id.
+    `name` is a transactional.id or a group id.
     """
     timeout_s = (timeout_ms or cluster.settings.request_timeout_ms) / 1000
     retries = RetryPolicy(cluster)
@@ -62,15 +85,15 @@ async def call_shard(
 
 async def _asked(
     cluster: Cluster,
-    kind: int,
+    kind: ShardKind[StubT],
     name: str,
     owner: int,
-    answer: Awaitable[Any],
+    answer: Awaitable[AnswerT],
     timeout_s: float,
     repeatable: Repeatable,
-) -> Any:
+) -> AnswerT:
     def owns(image: MetadataImage) -> bool:
-        shard = image.shard_for(kind, name)
+        shard = image.shard_for(kind.kind, name)
         return repeatable is not Repeatable.ALWAYS or (
             shard is not None and shard.coordinator == owner
         )
@@ -78,15 +101,14 @@ async def _asked(
     return await answer_of_owner(answer, timeout_s, cluster.metadata, owns)
 
 
-def _owner(cluster: Cluster, image: MetadataImage, kind: int, name: str) -> tuple[int, Any]:
-    shard = image.shard_for(kind, name)
+def _owner(
+    cluster: Cluster, image: MetadataImage, kind: ShardKind[StubT], name: str
+) -> tuple[int, StubT]:
+    shard = image.shard_for(kind.kind, name)
     if shard is None or shard.coordinator < 0:
         raise PeerUnavailable(f"the shard of {name!r} has no coordinator now", was_sent=False)
-    directory = cluster.directory
     try:
-        if kind == TRANSACTION:
-            return shard.coordinator, directory.coordinator(shard.coordinator)
-        return shard.coordinator, directory.group_coordinator(shard.coordinator)
+        return shard.coordinator, kind.stub(cluster.directory, shard.coordinator)
     except KeyError:
         raise PeerUnavailable(
             f"coordinator {shard.coordinator} is not known yet", was_sent=False

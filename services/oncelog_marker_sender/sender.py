@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError
@@ -19,6 +19,7 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, CoordinatorEpoch, NodeId, Partit
 from oncelog.rpc.deadline import answer_within
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import GROUP, MetadataFollower, MetadataImage
+from oncelog.rpc.stubs import GroupCoordinatorStub, StorageStub
 from oncelog_marker_sender.core.queues import (
     HOLDING,
     Ended,
@@ -228,7 +229,7 @@ class MarkerSender:
             if borrowed_from is not None:
                 self._borrowed.pop(borrowed_from, None)
 
-    def _stub(self, node_id: NodeId) -> Any:
+    def _stub(self, node_id: NodeId) -> StorageStub | GroupCoordinatorStub:
         """Raises KeyError for a node that is not known yet."""
         if node_id >= GROUP_COORDINATOR:
             return self._directory.group_coordinator(node_id - GROUP_COORDINATOR)

@@ -77,7 +77,9 @@ class Features:
         return self.list()
 
     async def _ask(self, request: pb.UpdateFeaturesRequest) -> None:
-        answer = await self._roles.ask_controller("UpdateFeatures", request)
+        answer = await self._roles.ask_controller(
+            lambda controller: controller.UpdateFeatures, request
+        )
         raise_for(answer.status.error_code, answer.status.error_message)
         if not request.validate_only:
             await self._roles.seen(answer.metadata_offset)

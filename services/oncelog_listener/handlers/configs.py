@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.rpc.metadata import ALL_BROKERS, MetadataImage
 from oncelog.security import acl
@@ -127,7 +127,7 @@ def _entries(
             return _not_served(resource_type)
 
 
-def _node_named(image: MetadataImage, name: str) -> Any:
+def _node_named(image: MetadataImage, name: str) -> pb.Node | None:
     """As text: "01" and digits of other scripts name no broker, and AlterConfigs refuses them too."""
     return next((one for node_id, one in image.nodes.items() if str(node_id) == name), None)
 
@@ -276,7 +276,7 @@ async def _ask_controller(cluster: Cluster, request: pb.AlterConfigsRequest) -> 
     except PEER_FAILURES as error:
         return Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
     if answer.status.error_code:
-        return Unanswered(answer.status.error_code, answer.status.error_message)
+        return Unanswered(error_code_of(answer.status.error_code), answer.status.error_message)
     if not request.validate_only:
         await cluster.wait_for_image(answer.metadata_offset)
     return _NOTHING_FAILED

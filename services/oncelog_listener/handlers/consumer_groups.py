@@ -80,10 +80,10 @@ async def consumer_group_heartbeat(call: Call) -> Any:
         lambda coordinator: coordinator.ConsumerGroupHeartbeat(for_owner(call, asked)),
         repeatable=Repeatable.ALWAYS if is_join else Repeatable.UNLESS_DONE,
     )
-    code = told_code(answer)
-    if code:
-        message = "" if isinstance(answer, ErrorCode) else answer.error_message
-        return _refused(call, code, message)
+    if isinstance(answer, ErrorCode):
+        return _refused(call, answer)
+    if answer.error_code:
+        return _refused(call, answer.error_code, answer.error_message)
     types = call.types
     assignment = None
     if answer.assignment_present:
@@ -117,7 +117,7 @@ def _may_be_told(call: Call, topic_id: bytes) -> bool:
     return topic is None or _may_see(call, topic.name, is_logged=False)
 
 
-def _refused(call: Call, code: int, message: str) -> Any:
+def _refused(call: Call, code: int, message: str = "") -> Any:
     return call.types.ConsumerGroupHeartbeatResponse(
         throttle_time=NO_THROTTLE,
         error_code=wire_error(code),
@@ -140,8 +140,12 @@ async def consumer_group_describe(call: Call) -> Any:
     )
 
 
-def _described(call: Call, group_id: str, found: Any) -> Any:
+def _described(
+    call: Call, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
+) -> Any:
     code, message = told_code(found), None
+    if isinstance(found, ErrorCode):
+        found = pb.DescribeGroupsResponse.Group()
     if not code and found.group_type != CONSUMER:
         code = ErrorCode.GROUP_ID_NOT_FOUND
     if not code and not _may_see_assignments(call, found.members):
@@ -165,7 +169,7 @@ def _described(call: Call, group_id: str, found: Any) -> Any:
     )
 
 
-def _may_see_assignments(call: Call, members: Iterable[Any]) -> bool:
+def _may_see_assignments(call: Call, members: Iterable[pb.DescribeGroupsResponse.Member]) -> bool:
     topic_ids = {
         one.topic_id
         for member in members
@@ -175,7 +179,7 @@ def _may_see_assignments(call: Call, members: Iterable[Any]) -> bool:
     return all(_may_be_told(call, topic_id) for topic_id in topic_ids)
 
 
-def _member(call: Call, member: Any) -> Any:
+def _member(call: Call, member: pb.DescribeGroupsResponse.Member) -> Any:
     return call.types.Member(
         member_id=member.member_id,
         instance_id=optional(member, "group_instance_id"),
@@ -191,7 +195,7 @@ def _member(call: Call, member: Any) -> Any:
     )
 
 
-def _assignment(call: Call, topics: Iterable[Any]) -> Any:
+def _assignment(call: Call, topics: Iterable[pb.TopicIdPartitions]) -> Any:
     """A topic that is gone has no name, and nobody reads it any more."""
     known = call.cluster.image.topics_by_id
     types = call.types

@@ -69,17 +69,16 @@ async def fetch(call: Call) -> Any:
         await call.cluster.metadata.newer_than(image, min(left_s, _NEWS_WAIT_S))
 
 
-def _waits_for_leaders(answers: dict[TopicPartition, Any]) -> bool:
+def _waits_for_leaders(answers: dict[TopicPartition, pb.FetchedPartition | Unanswered]) -> bool:
     """There is nothing to tell but that leaders are being replaced. A client that hears so sleeps, and asks for
     metadata first; within the time it gave us to wait for data we can do better."""
     is_waiting = False
     for answer in answers.values():
-        if not answer.error_code:
-            if answer.records:
+        if isinstance(answer, Unanswered) or answer.error_code:
+            if not is_repeated(Repeatable.ALWAYS, answer.error_code):
                 return False
-        elif is_repeated(Repeatable.ALWAYS, answer.error_code):
             is_waiting = True
-        else:
+        elif answer.records:
             return False
     return is_waiting
 
@@ -111,11 +110,13 @@ async def _refused_topics(call: Call) -> frozenset[str]:
 
 async def _by_leader(
     call: Call,
-) -> tuple[dict[int, list[Any]], dict[TopicPartition, Any]]:
+) -> tuple[
+    dict[int, list[pb.FetchPartition]], dict[TopicPartition, pb.FetchedPartition | Unanswered]
+]:
     cluster = call.cluster
     image = cluster.image
-    by_leader: dict[int, list[Any]] = {}
-    answers: dict[TopicPartition, Any] = {}
+    by_leader: dict[int, list[pb.FetchPartition]] = {}
+    answers: dict[TopicPartition, pb.FetchedPartition | Unanswered] = {}
     named: set[TopicPartition] = set()
     current_leader_epoch_known = call.version >= 9
     refused = await _refused_topics(call)
@@ -149,8 +150,8 @@ async def _by_leader(
 async def _fetch_from(
     call: Call,
     leader: int,
-    partitions: list[Any],
-    answers: dict[TopicPartition, Any],
+    partitions: list[pb.FetchPartition],
+    answers: dict[TopicPartition, pb.FetchedPartition | Unanswered],
     max_wait_ms: int,
     leader_count: int,
 ) -> None:
@@ -189,7 +190,9 @@ async def _fetch_from(
 
 
 async def _fetch_from_many(
-    call: Call, by_leader: dict[int, list[Any]], answers: dict[TopicPartition, Any]
+    call: Call,
+    by_leader: dict[int, list[pb.FetchPartition]],
+    answers: dict[TopicPartition, pb.FetchedPartition | Unanswered],
 ) -> None:
     """Ask all leaders without waiting; if that is too little, wait until the first of them has something.
 
@@ -216,16 +219,20 @@ async def _fetch_from_many(
         task.result()
 
 
-def _is_enough(min_bytes: int, answers: dict[TopicPartition, Any]) -> bool:
+def _is_enough(
+    min_bytes: int, answers: dict[TopicPartition, pb.FetchedPartition | Unanswered]
+) -> bool:
     total = 0
     for answer in answers.values():
-        if answer.error_code:
+        if isinstance(answer, Unanswered) or answer.error_code:
             return True
         total += len(answer.records)
     return total >= min_bytes
 
 
-async def _response(call: Call, answers: dict[TopicPartition, Any]) -> Any:
+async def _response(
+    call: Call, answers: dict[TopicPartition, pb.FetchedPartition | Unanswered]
+) -> Any:
     """What is answered, in the request's order. A partition that stands there twice is answered once, as in Kafka:
     its records must not be sent again for each time."""
     types = call.types
@@ -247,7 +254,7 @@ async def _response(call: Call, answers: dict[TopicPartition, Any]) -> Any:
     )
 
 
-def _partition_data(call: Call, partition: int, answer: Any) -> Any:
+def _partition_data(call: Call, partition: int, answer: pb.FetchedPartition | Unanswered) -> Any:
     types = call.types
     if isinstance(answer, Unanswered):
         code = answer.error_code

@@ -12,7 +12,6 @@ from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.protocol.versions import ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT
-from oncelog.rpc.metadata import TRANSACTION
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
@@ -31,7 +30,7 @@ from oncelog_listener.handlers.groups import (
     for_owner,
     told_code,
 )
-from oncelog_listener.shard_calls import call_shard
+from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
 
 TOPIC_IDS_FROM: Final = 10
 _LEADER_EPOCH_FROM: Final = 6
@@ -172,22 +171,23 @@ async def _checked(
     return codes, list(offsets.values())
 
 
-def _first_code(answer: Any) -> int:
+def _first_code(answer: pb.OffsetCommitResponse) -> int:
     """A coordinator that cannot answer says so of every partition."""
     return next((one.error_code for one in answer.partitions if one.error_code), 0)
 
 
-async def _codes_of(call: Call, answer: Any, offsets: Iterable[Any]) -> dict[TopicPartition, int]:
+async def _codes_of(
+    call: Call, answer: pb.OffsetCommitResponse | ErrorCode, offsets: Iterable[pb.OffsetToCommit]
+) -> dict[TopicPartition, int]:
     """Each partition's code. An answer that is an ErrorCode, or leaves one out, is told of each it concerns."""
-    is_refused = isinstance(answer, ErrorCode)
-    default = answer if is_refused else ErrorCode.UNKNOWN_SERVER_ERROR
+    default = answer if isinstance(answer, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
     codes: dict[TopicPartition, int] = {}
     for one in offsets:
         codes[one.topic, one.partition] = default
         if call.is_turn_over():
             await call.next_turn()
-    for one in () if is_refused else answer.partitions:
-        codes[one.topic, one.partition] = one.error_code
+    for told in () if isinstance(answer, ErrorCode) else answer.partitions:
+        codes[told.topic, told.partition] = told.error_code
         if call.is_turn_over():
             await call.next_turn()
     return codes
@@ -229,7 +229,7 @@ async def add_offsets_to_txn(call: Call) -> Any:
         try:
             answer = await call_shard(
                 call.cluster,
-                TRANSACTION,
+                TRANSACTION_SHARD,
                 request.transactional_id,
                 lambda coordinator: coordinator.AddOffsetsToTxn(asked),
                 is_wanted=call.is_wanted,

@@ -7,6 +7,7 @@ from typing import Any, Final
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import GROUP
+from oncelog.rpc.stubs import GroupCoordinatorStub
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import listed_here
 from oncelog_listener.call import Call
@@ -22,14 +23,17 @@ _DEAD: Final = "Dead"
 CONSUMER: Final = "consumer"
 
 
-async def described_groups(call: Call, ids: Sequence[str]) -> Sequence[Any]:
+async def described_groups(
+    call: Call, ids: Sequence[str]
+) -> Sequence[pb.DescribeGroupsResponse.Group | ErrorCode]:
     """Each as its coordinator has it, of whichever protocol, in this order."""
 
-    async def ask(coordinator: Any, positions: list[int]) -> Sequence[Any]:
+    async def ask(
+        coordinator: GroupCoordinatorStub, positions: list[int]
+    ) -> Sequence[pb.DescribeGroupsResponse.Group]:
         asked = pb.DescribeGroupsRequest(group_ids=[ids[position] for position in positions])
         answer = await call.cluster.ask(coordinator.DescribeGroups(asked))
-        found: Sequence[Any] = answer.groups
-        return found
+        return answer.groups
 
     return await ask_coordinators(call, ids, ask)
 
@@ -46,9 +50,13 @@ async def describe_groups(call: Call) -> Any:
     )
 
 
-def _described(call: Call, group_id: str, found: Any) -> Any:
+def _described(
+    call: Call, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
+) -> Any:
     """A group, or why it is not shown. Until version 6 a group that does not exist is a dead one."""
     code = told_code(found)
+    if isinstance(found, ErrorCode):
+        found = pb.DescribeGroupsResponse.Group()
     if not code and found.group_type == CONSUMER:
         # As in Kafka: who asks so speaks the classic protocol, and falls back to this when the other call is missing.
         code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -114,7 +122,7 @@ async def list_groups(call: Call) -> Any:
     shards = [shard for (kind, _), shard in cluster.image.shards.items() if kind == GROUP]
     if not shards or any(shard.coordinator < 0 for shard in shards):
         return _listed(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    found: dict[str, Any] = {}
+    found: dict[str, pb.ListGroupsResponse.Group] = {}
     for node_id in sorted({shard.coordinator for shard in shards}):
         try:
             answer = await cluster.ask(cluster.group_coordinator(node_id).ListGroups(asked))
@@ -136,7 +144,7 @@ async def list_groups(call: Call) -> Any:
     return _listed(call, ErrorCode.NONE, own)
 
 
-def _listed(call: Call, error_code: int, found: Sequence[Any] = ()) -> Any:
+def _listed(call: Call, error_code: int, found: Sequence[pb.ListGroupsResponse.Group] = ()) -> Any:
     types = call.types
     return types.ListGroupsResponse(
         throttle_time=NO_THROTTLE,
@@ -156,11 +164,12 @@ def _listed(call: Call, error_code: int, found: Sequence[Any] = ()) -> Any:
 async def delete_groups(call: Call) -> Any:
     ids, refused = split_groups(call, Operation.DELETE, call.request.groups_names)
 
-    async def ask(coordinator: Any, positions: list[int]) -> Sequence[Any]:
+    async def ask(
+        coordinator: GroupCoordinatorStub, positions: list[int]
+    ) -> Sequence[pb.DeleteGroupsResponse.Result]:
         asked = pb.DeleteGroupsRequest(group_ids=[ids[position] for position in positions])
         answer = await call.cluster.ask(coordinator.DeleteGroups(asked))
-        found: Sequence[Any] = answer.results
-        return found
+        return answer.results
 
     # What is deleted is not known any more.
     found = await ask_coordinators(call, ids, ask, Repeatable.UNLESS_DONE)

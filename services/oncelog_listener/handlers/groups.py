@@ -7,11 +7,16 @@ clients build on. Both go on when their client leaves: the member is in the grou
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import Message
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
+from oncelog.rpc.deadline import AnswerT
 from oncelog.rpc.metadata import GROUP
+from oncelog.rpc.stubs import GroupCoordinatorStub
 from oncelog.security.acl import Operation
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
@@ -23,7 +28,14 @@ from oncelog_listener.cluster import (
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.group_access import group_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
-from oncelog_listener.shard_calls import call_shard
+from oncelog_listener.shard_calls import GROUP_SHARD, call_shard
+
+OfGroupT = TypeVar(
+    "OfGroupT",
+    pb.OffsetCommitRequest,
+    pb.TxnOffsetCommitRequest,
+    pb.ConsumerGroupHeartbeatRequest,
+)
 
 _REBALANCE_TIMEOUT_FROM: Final = 1
 _MEMBER_ID_REQUIRED_FROM: Final = 4
@@ -38,17 +50,17 @@ _NO_MEMBER: Final = ""
 async def ask_coordinator(
     call: Call,
     group_id: str,
-    ask: Callable[[Any], Awaitable[Any]],
+    ask: Callable[[GroupCoordinatorStub], Awaitable[AnswerT]],
     *,
-    error_code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
+    error_code_of: Callable[[AnswerT], int] = attrgetter("error_code"),
     repeatable: Repeatable = Repeatable.ALWAYS,
     timeout_ms: int | None = None,
-) -> Any:
+) -> AnswerT | ErrorCode:
     """What `ask(stub)` of the group's coordinator returns, or COORDINATOR_NOT_AVAILABLE when nobody answers."""
     try:
         return await call_shard(
             call.cluster,
-            GROUP,
+            GROUP_SHARD,
             group_id,
             ask,
             error_code_of=error_code_of,
@@ -60,7 +72,7 @@ async def ask_coordinator(
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def for_owner(call: Call, asked: Any) -> Any:
+def for_owner(call: Call, asked: OfGroupT) -> OfGroupT:
     """With the epoch of the coordinator that is asked: should it lose the shard and get it back before this arrives,
     then the client has gone on elsewhere meanwhile, and this is a copy."""
     shard = call.cluster.image.shard_for(GROUP, asked.group_id)
@@ -75,23 +87,25 @@ def for_owner(call: Call, asked: Any) -> Any:
 async def ask_coordinators(
     call: Call,
     group_ids: Sequence[str],
-    ask: Callable[[Any, list[int]], Awaitable[Iterable[Any]]],
+    ask: Callable[[GroupCoordinatorStub, list[int]], Awaitable[Iterable[AnswerT]]],
     repeatable: Repeatable = Repeatable.ALWAYS,
-) -> list[Any]:
+) -> list[AnswerT | ErrorCode]:
     """For each group what its coordinator answers, or an ErrorCode. One call a coordinator, all at once.
 
     `ask(stub, positions)` returns, in order, the answers for the groups at these positions.
     """
     cluster = call.cluster
     retries = RetryPolicy(cluster)
-    found: list[Any] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(group_ids)
+    found: list[AnswerT | ErrorCode] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(group_ids)
     sent: set[int] = set()
     pending = list(range(len(group_ids)))
 
     async def ask_one(node_id: int, positions: list[int]) -> None:
         sent.difference_update(positions)
         try:
-            answers = list(await ask(cluster.group_coordinator(node_id), positions))
+            answers: list[AnswerT | ErrorCode] = list(
+                await ask(cluster.group_coordinator(node_id), positions)
+            )
         except PEER_FAILURES as error:
             answers = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(positions)
             if was_sent(error):
@@ -341,7 +355,7 @@ def told_code(answer: Any) -> int:
     return code
 
 
-def optional(message: Any, field: str) -> str | None:
+def optional(message: Message, field: str) -> str | None:
     """An optional string of a protobuf message."""
     if not message.HasField(field):
         return None

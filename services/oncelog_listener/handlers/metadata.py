@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
+from oncelog.api.v1 import controller_pb2
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import Brokers, brokers_for
@@ -125,7 +126,7 @@ def _missing(
     )
 
 
-async def _topic(call: Call, topic: Any, brokers: Brokers) -> Any:
+async def _topic(call: Call, topic: controller_pb2.Topic, brokers: Brokers) -> Any:
     partitions: list[Any] = []
     for partition in topic.partitions:
         partitions.append(_partition(call, topic, partition, brokers))
@@ -141,7 +142,9 @@ async def _topic(call: Call, topic: Any, brokers: Brokers) -> Any:
     )
 
 
-def _partition(call: Call, topic: Any, partition: Any, brokers: Brokers) -> Any:
+def _partition(
+    call: Call, topic: controller_pb2.Topic, partition: controller_pb2.Partition, brokers: Brokers
+) -> Any:
     node_id = brokers.leader_of(topic.name, partition.partition)
     has_leader = partition.leader >= 0
     return call.types.MetadataResponsePartition(
@@ -263,7 +266,7 @@ def _undescribed(call: Call, name: str, code: ErrorCode, operations: int = NOT_A
     )
 
 
-def _described(call: Call, topic: Any, partitions: Any, brokers: Brokers) -> Any:
+def _described(call: Call, topic: controller_pb2.Topic, partitions: Any, brokers: Brokers) -> Any:
     types = call.types
     leaders = [brokers.leader_of(topic.name, one.partition) for one in partitions]
     return types.DescribeTopicPartitionsResponseTopic(

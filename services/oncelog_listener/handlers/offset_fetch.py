@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
+from oncelog.rpc.stubs import GroupCoordinatorStub
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, grouped, wire_error
@@ -39,14 +40,15 @@ async def offset_fetch(call: Call) -> Any:
     groups = [_read(call, group) for group in (request.groups if is_batch else (request,))]
     allowed = [group for group in groups if not group.refusal]
 
-    async def ask(coordinator: Any, positions: list[int]) -> Sequence[Any]:
+    async def ask(
+        coordinator: GroupCoordinatorStub, positions: list[int]
+    ) -> Sequence[pb.OffsetFetchResponse.Group]:
         asked = pb.OffsetFetchRequest(
             groups=[_asked(allowed[position]) for position in positions],
             require_stable=call.version >= _STABLE_FROM and request.require_stable,
         )
         answer = await call.cluster.ask(coordinator.OffsetFetch(asked))
-        found: Sequence[Any] = answer.groups
-        return found
+        return answer.groups
 
     found = iter(await ask_coordinators(call, [group.asked.group_id for group in allowed], ask))
     fetched = [_fetched(call, group, group.refusal or next(found)) for group in groups]
@@ -96,16 +98,20 @@ def _asked(group: _Group) -> pb.OffsetFetchRequest.Group:
     )
 
 
-def _fetched(call: Call, group: _Group, answer: Any) -> tuple[int, tuple[Any, ...]]:
+def _fetched(
+    call: Call, group: _Group, answer: pb.OffsetFetchResponse.Group | ErrorCode
+) -> tuple[int, tuple[Any, ...]]:
     """One group's code and topics."""
-    code = told_code(answer)
-    if code and call.version >= _GROUP_ERROR_FROM:
-        return code, ()
-    if code:
+    if isinstance(answer, ErrorCode) or answer.error_code:
+        code = told_code(answer)
+        if call.version >= _GROUP_ERROR_FROM:
+            return code, ()
         return 0, tuple(_all_failed(call, topic, code) for topic in group.topics)
     if group.asked.topics is None:
         return 0, _every_topic(call, answer.offsets)
-    found = {(offset.topic, offset.partition): offset for offset in answer.offsets}
+    found: dict[tuple[str | None, int], pb.OffsetFetchResponse.Offset] = {
+        (offset.topic, offset.partition): offset for offset in answer.offsets
+    }
     return 0, tuple(
         _all_failed(call, topic, topic.refusal)
         if topic.refusal
@@ -120,7 +126,7 @@ def _fetched(call: Call, group: _Group, answer: Any) -> tuple[int, tuple[Any, ..
     )
 
 
-def _every_topic(call: Call, offsets: Iterable[Any]) -> tuple[Any, ...]:
+def _every_topic(call: Call, offsets: Iterable[pb.OffsetFetchResponse.Offset]) -> tuple[Any, ...]:
     """By topic. Where ids are spoken, a topic that is gone has none and is left out, as in Kafka."""
     found = {(offset.topic, offset.partition): offset for offset in offsets}
     known = call.cluster.image.topics
@@ -150,7 +156,9 @@ def _all_failed(call: Call, topic: _Topic, code: int) -> Any:
     )
 
 
-def _fetched_partition(call: Call, partition: int, found: Any, code: int = 0) -> Any:
+def _fetched_partition(
+    call: Call, partition: int, found: pb.OffsetFetchResponse.Offset | None, code: int = 0
+) -> Any:
     types = call.types
     build = (
         types.OffsetFetchResponsePartitions

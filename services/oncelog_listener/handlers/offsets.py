@@ -8,6 +8,7 @@ from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.protocol.versions import LIST_OFFSETS
+from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
@@ -34,8 +35,8 @@ async def list_offsets(call: Call) -> Any:
     isolation_level: Any = request.isolation_level if call.version >= 2 else 0
     if isolation_level not in (types_pb2.READ_UNCOMMITTED, types_pb2.READ_COMMITTED):
         raise CloseConnection(f"isolation level {isolation_level} is neither 0 nor 1")
-    items: dict[TopicPartition, Any] = {}
-    answers: dict[TopicPartition, Any] = {}
+    items: dict[TopicPartition, pb.ListOffsetsPartition] = {}
+    answers: dict[TopicPartition, pb.ListedOffset | Unanswered] = {}
     refused = refused_topics(call, Operation.DESCRIBE, (topic.name for topic in request.topics))
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -59,14 +60,15 @@ async def list_offsets(call: Call) -> Any:
                     else -1,
                 )
 
-    async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
+    async def ask(
+        storage: StorageStub, partitions: list[pb.ListOffsetsPartition]
+    ) -> Sequence[pb.ListedOffset]:
         answer = await call.cluster.ask(
             storage.ListOffsets(
                 pb.ListOffsetsRequest(isolation_level=isolation_level, partitions=partitions)
             )
         )
-        found: Sequence[Any] = answer.partitions
-        return found
+        return answer.partitions
 
     answers.update(await call.cluster.ask_leaders(items, ask))
     types = call.types
@@ -87,15 +89,15 @@ async def list_offsets(call: Call) -> Any:
     )
 
 
-def _listed(call: Call, partition: int, answer: Any) -> Any:
-    failed = answer.error_code or isinstance(answer, Unanswered)
+def _listed(call: Call, partition: int, answer: pb.ListedOffset | Unanswered) -> Any:
+    found = None if isinstance(answer, Unanswered) or answer.error_code else answer
     error_code = error_for_version(LIST_OFFSETS, call.version, answer.error_code)
     return call.types.ListOffsetsPartitionResponse(
         partition_index=partition,
         error_code=wire_error(error_code),
-        timestamp=-1 if failed else answer.timestamp_ms,
-        offset=-1 if failed else answer.offset,
-        leader_epoch=-1 if failed else answer.leader_epoch,
+        timestamp=-1 if found is None else found.timestamp_ms,
+        offset=-1 if found is None else found.offset,
+        leader_epoch=-1 if found is None else found.leader_epoch,
     )
 
 
@@ -115,12 +117,13 @@ async def offset_for_leader_epoch(call: Call) -> Any:
     is_follower = call.may_cluster(Operation.CLUSTER_ACTION, is_logged=False)
     refused = {} if is_follower else take_refused(call, Operation.DESCRIBE, items)
 
-    async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
+    async def ask(
+        storage: StorageStub, partitions: list[pb.OffsetsForLeaderEpochRequest.Partition]
+    ) -> Sequence[pb.OffsetsForLeaderEpochResponse.Partition]:
         answer = await call.cluster.ask(
             storage.OffsetsForLeaderEpoch(pb.OffsetsForLeaderEpochRequest(partitions=partitions))
         )
-        found: Sequence[Any] = answer.partitions
-        return found
+        return answer.partitions
 
     answers = refused | await call.cluster.ask_leaders(items, ask)
     types = call.types
@@ -139,20 +142,22 @@ async def offset_for_leader_epoch(call: Call) -> Any:
     )
 
 
-def _epoch_end(types: Any, partition: int, answer: Any) -> Any:
-    failed = bool(answer.error_code)
+def _epoch_end(
+    types: Any, partition: int, answer: pb.OffsetsForLeaderEpochResponse.Partition | Unanswered
+) -> Any:
+    found = None if isinstance(answer, Unanswered) or answer.error_code else answer
     return types.EpochEndOffset(
         error_code=wire_error(answer.error_code),
         partition=partition,
-        leader_epoch=-1 if failed else answer.leader_epoch,
-        end_offset=-1 if failed else answer.end_offset,
+        leader_epoch=-1 if found is None else found.leader_epoch,
+        end_offset=-1 if found is None else found.end_offset,
     )
 
 
 async def delete_records(call: Call) -> Any:
     request = call.request
-    items: dict[TopicPartition, Any] = {}
-    answers: dict[TopicPartition, Any] = {}
+    items: dict[TopicPartition, pb.DeleteRecordsRequest.Partition] = {}
+    answers: dict[TopicPartition, pb.DeleteRecordsResponse.Partition | Unanswered] = {}
     refused = refused_topics(call, Operation.DELETE, (topic.name for topic in request.topics))
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -168,7 +173,7 @@ async def delete_records(call: Call) -> Any:
             )
     to_the_end = [key for key, item in items.items() if item.before_offset == _HIGH_WATERMARK]
     for key, end in (await _high_watermarks(call, to_the_end)).items():
-        if end.error_code:
+        if isinstance(end, Unanswered) or end.error_code:
             # Of a leader that is too new to know the end, an admin client knows this code only.
             is_new = end.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
             code = ErrorCode.LEADER_NOT_AVAILABLE if is_new else error_code_of(end.error_code)
@@ -177,7 +182,9 @@ async def delete_records(call: Call) -> Any:
         else:
             items[key].before_offset = end.offset
 
-    async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
+    async def ask(
+        storage: StorageStub, partitions: list[pb.DeleteRecordsRequest.Partition]
+    ) -> Sequence[pb.DeleteRecordsResponse.Partition]:
         answer = await call.cluster.ask(
             storage.DeleteRecords(
                 pb.DeleteRecordsRequest(
@@ -185,8 +192,7 @@ async def delete_records(call: Call) -> Any:
                 )
             )
         )
-        found: Sequence[Any] = answer.partitions
-        return found
+        return answer.partitions
 
     answers.update(await call.cluster.ask_leaders(items, ask))
     types = call.types
@@ -198,7 +204,9 @@ async def delete_records(call: Call) -> Any:
                 partitions=tuple(
                     types.DeleteRecordsPartitionResult(
                         partition_index=wanted.partition_index,
-                        low_watermark=-1 if answer.error_code else answer.low_watermark,
+                        low_watermark=-1
+                        if isinstance(answer, Unanswered) or answer.error_code
+                        else answer.low_watermark,
                         error_code=wire_error(answer.error_code),
                     )
                     for wanted in topic.partitions
@@ -210,16 +218,19 @@ async def delete_records(call: Call) -> Any:
     )
 
 
-async def _high_watermarks(call: Call, keys: Sequence[TopicPartition]) -> dict[TopicPartition, Any]:
+async def _high_watermarks(
+    call: Call, keys: Sequence[TopicPartition]
+) -> dict[TopicPartition, pb.ListedOffset | Unanswered]:
     """Where "all that is there" ends, found out once: a copy of the request that is held up on its way, while the
     repetition is answered, must not delete what was written since."""
 
-    async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
+    async def ask(
+        storage: StorageStub, partitions: list[pb.ListOffsetsPartition]
+    ) -> Sequence[pb.ListedOffset]:
         answer = await call.cluster.ask(
             storage.ListOffsets(pb.ListOffsetsRequest(partitions=partitions))
         )
-        found: Sequence[Any] = answer.partitions
-        return found
+        return answer.partitions
 
     items = {
         (topic, partition): pb.ListOffsetsPartition(

@@ -12,12 +12,11 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import acl_name_of
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.private_api import PrivateCall
-from oncelog.rpc.metadata import TRANSACTION
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.access import tell
 from oncelog_listener.call import Session
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
-from oncelog_listener.shard_calls import call_shard
+from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
 from oncelog_listener.traces import sink_answered, sink_span
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
@@ -53,7 +52,7 @@ async def private_call(
         with sink_span(call.method, request, session, client_id, cluster.node_id) as span:
             answer = await call_shard(
                 cluster,
-                TRANSACTION,
+                TRANSACTION_SHARD,
                 request.sink,
                 lambda coordinator: getattr(coordinator, call.method)(request),
             )

@@ -1,11 +1,13 @@
 """Produce: record batches to their leaders, unread (facts 3 and 9)."""
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS, Partition
 from oncelog.protocol.versions import PRODUCE
+from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.brokers import Broker, brokers_for
 from oncelog_listener.call import Call, CloseConnection
@@ -48,7 +50,7 @@ async def produce(call: Call) -> Any:
     batches = [data.records for topic in request.topic_data for data in topic.partition_data]
     refused = refused_request(request.acks, request.transactional_id, batches)
     transactional_id = transaction_of(request.transactional_id, batches)
-    answers: dict[TopicPartition, Any] = {}
+    answers: dict[TopicPartition, pb.PartitionProduced | Unanswered] = {}
     if refused is None and transactional_id is not None:
         code = transaction_refusal(call, Operation.WRITE, transactional_id)
         refused = Refusal(code, "Transactional Id authorization failed.") if code else None
@@ -68,9 +70,11 @@ async def produce(call: Call) -> Any:
     return _response(call, answers)
 
 
-def _accepted(call: Call, answers: dict[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+def _accepted(
+    call: Call, answers: dict[TopicPartition, pb.PartitionProduced | Unanswered]
+) -> dict[TopicPartition, pb.PartitionRecords]:
     """What goes to leaders; what is refused here goes into `answers`."""
-    items: dict[TopicPartition, Any] = {}
+    items: dict[TopicPartition, pb.PartitionRecords] = {}
     topics = call.request.topic_data
     refused_names = refused_topics(call, Operation.WRITE, (topic.name for topic in topics))
     for topic in topics:
@@ -99,13 +103,15 @@ def _accepted(call: Call, answers: dict[TopicPartition, Any]) -> dict[TopicParti
 
 
 async def _append(
-    call: Call, items: dict[TopicPartition, Any], transactional_id: str
-) -> dict[TopicPartition, Any]:
+    call: Call, items: dict[TopicPartition, pb.PartitionRecords], transactional_id: str
+) -> dict[TopicPartition, pb.PartitionProduced | Unanswered]:
     request = call.request
     timeout_ms = milliseconds(request.timeout)
     mode = verification_mode(call.version)
 
-    async def ask(storage: Any, partitions: list[Any]) -> Any:
+    async def ask(
+        storage: StorageStub, partitions: list[pb.PartitionRecords]
+    ) -> Sequence[pb.PartitionProduced]:
         # No deadline of our own: the leader keeps `timeout_ms`, and cutting an append short would leave it unknown.
         answer = await storage.Produce(
             pb.ProduceRequest(
@@ -130,7 +136,9 @@ async def _append(
     return await call.cluster.ask_leaders(items, ask, repeatable, is_wanted)
 
 
-def _close_on_error(answers: dict[TopicPartition, Any]) -> None:
+def _close_on_error(
+    answers: dict[TopicPartition, pb.PartitionProduced | Unanswered],
+) -> None:
     """Nobody reads an answer to acks=0, so Kafka tells of an error by closing the connection."""
     for (topic, partition), answer in answers.items():
         if answer.error_code:
@@ -139,7 +147,7 @@ def _close_on_error(answers: dict[TopicPartition, Any]) -> None:
             )
 
 
-def _response(call: Call, answers: dict[TopicPartition, Any]) -> Any:
+def _response(call: Call, answers: dict[TopicPartition, pb.PartitionProduced | Unanswered]) -> Any:
     types = call.types
     hints = _leader_hints(call, answers) if call.version >= _LEADER_HINTS_FROM else {}
     return types.ProduceResponse(
@@ -178,7 +186,7 @@ class _LeaderHint(NamedTuple):
 
 
 def _leader_hints(
-    call: Call, answers: dict[TopicPartition, Any]
+    call: Call, answers: dict[TopicPartition, pb.PartitionProduced | Unanswered]
 ) -> dict[TopicPartition, _LeaderHint]:
     """Where a batch that met no leader goes next (KIP-951): to the listener that Metadata names now, mostly this one.
 
@@ -203,9 +211,12 @@ def _endpoints(call: Call, hints: dict[TopicPartition, _LeaderHint]) -> tuple[An
 
 
 def _partition_response(
-    call: Call, partition: int, answer: Any, hint: _LeaderHint | None = None
+    call: Call,
+    partition: int,
+    answer: pb.PartitionProduced | Unanswered,
+    hint: _LeaderHint | None = None,
 ) -> Any:
-    if answer.error_code:
+    if isinstance(answer, Unanswered) or answer.error_code:
         error_code = answer.error_code
         if error_code == ErrorCode.NETWORK_EXCEPTION:
             # The leader was lost with the batch. librdkafka gives up on this code but repeats a time-out.

@@ -9,11 +9,12 @@ Clients see listeners as brokers, and each partition "led" by one of them (ADR 0
 - a storage node has one folder, so no replica moves to another one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
+from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
@@ -53,7 +54,9 @@ async def describe_log_dirs(call: Call) -> Any:
         if brokers.leader_of(*key) == cluster.node_id
     ]
 
-    async def ask(storage: Any, items: list[Any]) -> Any:
+    async def ask(
+        storage: StorageStub, items: list[types_pb2.TopicPartition]
+    ) -> Sequence[storage_pb2.PartitionDescription]:
         answer = await storage.DescribePartitions(
             storage_pb2.DescribePartitionsRequest(partitions=items)
         )
@@ -68,7 +71,9 @@ async def describe_log_dirs(call: Call) -> Any:
     }
     for key, answer in found.items():
         leader = cluster.leader_of(image, key)
-        if not answer.error_code and isinstance(leader, int):
+        if isinstance(answer, Unanswered) or answer.error_code:
+            continue
+        if isinstance(leader, int):
             by_leader.setdefault(leader, {})[key] = answer.size_bytes
     results = tuple(
         types.DescribeLogDirsResult(
@@ -160,7 +165,7 @@ def _wanted(call: Call, topics: Iterable[Any] | None) -> list[TopicPartition]:
     return [(one.topic, partition) for one in topics for partition in one.partitions]
 
 
-def _named(key: TopicPartition) -> Any:
+def _named(key: TopicPartition) -> types_pb2.TopicPartition:
     return types_pb2.TopicPartition(topic=key[0], partition=key[1])
 
 

@@ -9,6 +9,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.rpc.metadata import MetadataImage
+from oncelog.rpc.stubs import ControllerStub
 from oncelog.security.acl import Operation, ResourceType
 from oncelog.topic_config import TOPIC_CONFIGS
 from oncelog_listener.call import Call
@@ -16,6 +17,8 @@ from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Unanswered, wir
 from oncelog_listener.core.config_entries import topic_entries
 from oncelog_listener.core.topic_names import is_legal_topic_name
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_creations, refused_topics
+
+TopicsAnswer = pb.CreateTopicsResponse | pb.DeleteTopicsResponse | pb.CreatePartitionsResponse
 
 _DEFAULT: Final = -1
 _STATES_FROM: Final = 6
@@ -35,8 +38,8 @@ _Named = tuple[str | None, UUID | None]
 async def create_topics(call: Call) -> Any:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
-    results: dict[str | bytes, Any] = {}
-    asked: list[Any] = []
+    results: dict[str | bytes, pb.TopicResult | Unanswered] = {}
+    asked: list[pb.NewTopic] = []
     refused = refused_creations(call, times)
     for topic in request.topics:
         if times[topic.name] > 1:
@@ -91,7 +94,7 @@ def _twice(name: str | bytes | None) -> Unanswered:
     return Unanswered(ErrorCode.INVALID_REQUEST, f"topic {shown} stands twice in one request")
 
 
-def _new_topic(topic: Any) -> Any:
+def _new_topic(topic: Any) -> pb.NewTopic:
     new = pb.NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
@@ -103,12 +106,17 @@ def _new_topic(topic: Any) -> Any:
     return new
 
 
-def _created(call: Call, name: str, result: Any, configs: Mapping[str, str]) -> Any:
+def _created(
+    call: Call,
+    name: str,
+    result: pb.TopicResult | Unanswered | None,
+    configs: Mapping[str, str],
+) -> Any:
     types = call.types
     if result is None:
         result = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
-    failed = result.error_code != ErrorCode.NONE
-    is_hidden = not failed and not call.may(
+    created = None if isinstance(result, Unanswered) or result.error_code else result
+    is_hidden = created is not None and not call.may(
         Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_logged=False
     )
     extra = (
@@ -118,14 +126,14 @@ def _created(call: Call, name: str, result: Any, configs: Mapping[str, str]) -> 
     )
     return types.CreatableTopicResult(
         name=name,
-        topic_id=None if failed else _uuid(result.topic_id),
+        topic_id=None if created is None else _uuid(created.topic_id),
         error_code=wire_error(result.error_code),
         error_message=result.error_message or None,
-        num_partitions=_DEFAULT if failed or is_hidden else result.partitions,
-        replication_factor=_DEFAULT if failed or is_hidden else result.replication_factor,
+        num_partitions=_DEFAULT if created is None or is_hidden else created.partitions,
+        replication_factor=_DEFAULT if created is None or is_hidden else created.replication_factor,
         **extra,
         configs=()
-        if failed or is_hidden or call.version < _CONFIGS_FROM
+        if created is None or is_hidden or call.version < _CONFIGS_FROM
         else tuple(
             types.CreatableTopicConfigs(
                 name=one.name,
@@ -181,7 +189,7 @@ async def delete_topics(call: Call) -> Any:
             asked.topic_ids.append(topic_id.bytes)
         else:
             asked.names.append(name)
-    deleted: dict[str | bytes, Any] = {}
+    deleted: dict[str | bytes, pb.TopicResult | Unanswered] = {}
     if asked.names or asked.topic_ids:
         deleted = await _decided(
             call,
@@ -209,13 +217,13 @@ async def delete_topics(call: Call) -> Any:
     return types.DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
 
 
-def _known(image: MetadataImage, name: str | None, topic_id: UUID | None) -> Any:
+def _known(image: MetadataImage, name: str | None, topic_id: UUID | None) -> pb.Topic | None:
     if topic_id is not None:
         return image.topics_by_id.get(topic_id.bytes)
     return image.topics.get(name or "")
 
 
-def _refused_deletion(call: Call, name: str | None, topic: Any) -> Unanswered | None:
+def _refused_deletion(call: Call, name: str | None, topic: pb.Topic | None) -> Unanswered | None:
     """Why the client may not delete it, or None. Whether it exists is told to those who may describe it."""
     if name is None:
         if topic is None:
@@ -248,10 +256,10 @@ def _misnamed(name: str | None, topic_id: UUID | None, times: int) -> Unanswered
 async def _decided(
     call: Call,
     wanted: Sequence[str | bytes],
-    ask: Callable[[Any], Awaitable[Any]],
+    ask: Callable[[ControllerStub], Awaitable[TopicsAnswer]],
     *,
     is_change: bool,
-) -> dict[str | bytes, Any]:
+) -> dict[str | bytes, pb.TopicResult | Unanswered]:
     """What the controller says of each topic, by name and by id, once the image shows it: the client may ask for it at
     once."""
     controller = call.cluster.directory.controller()
@@ -268,8 +276,8 @@ async def _decided(
 async def create_partitions(call: Call) -> Any:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
-    results: dict[str | bytes, Any] = {}
-    asked: list[Any] = []
+    results: dict[str | bytes, pb.TopicResult | Unanswered] = {}
+    asked: list[pb.NewPartitions] = []
     refused = refused_topics(call, Operation.ALTER, times)
     for topic in request.topics:
         if times[topic.name] > 1:
@@ -313,7 +321,7 @@ def _added_count(call: Call, topic: Any) -> int:
     return int(topic.count) - (len(existing.partitions) if existing is not None else 0)
 
 
-def _new_partitions(call: Call, topic: Any) -> Any:
+def _new_partitions(call: Call, topic: Any) -> pb.NewPartitions:
     new = pb.NewPartitions(name=topic.name, count=topic.count)
     existing = call.cluster.image.topics.get(topic.name)
     first = len(existing.partitions) if existing is not None else 0

@@ -8,6 +8,7 @@ from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import TRANSACTION
+from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import listed_here
 from oncelog_listener.call import Call
@@ -20,6 +21,7 @@ from oncelog_listener.cluster import (
     wire_time,
 )
 from oncelog_listener.group_access import may_transaction, transaction_refusal
+from oncelog_listener.handlers.groups import told_code
 from oncelog_listener.topic_access import take_refused
 
 
@@ -32,12 +34,13 @@ async def describe_producers(call: Call) -> Any:
 
     refused = take_refused(call, Operation.READ, items)
 
-    async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
+    async def ask(
+        storage: StorageStub, partitions: list[types_pb2.TopicPartition]
+    ) -> Sequence[storage_pb2.PartitionProducers]:
         answer = await call.cluster.ask(
             storage.DescribeProducers(storage_pb2.DescribeProducersRequest(partitions=partitions))
         )
-        found: Sequence[Any] = answer.partitions
-        return found
+        return answer.partitions
 
     answers = refused | await call.cluster.ask_leaders(items, ask)
     types = call.types
@@ -56,7 +59,9 @@ async def describe_producers(call: Call) -> Any:
     )
 
 
-def _producers(types: Any, partition: int, answer: Any) -> Any:
+def _producers(
+    types: Any, partition: int, answer: storage_pb2.PartitionProducers | Unanswered
+) -> Any:
     found = () if isinstance(answer, Unanswered) else answer.producers
     return types.PartitionResponse(
         partition_index=partition,
@@ -80,7 +85,7 @@ async def describe_transactions(call: Call) -> Any:
     """Each id's transaction, from the coordinator that owns it; one call a coordinator."""
     image = call.cluster.image
     ids = list(dict.fromkeys(call.request.transactional_ids))
-    described: dict[str, Any] = {}
+    described: dict[str, pb.TransactionDescription | ErrorCode] = {}
     by_coordinator: dict[int, list[str]] = {}
     for transactional_id in ids:
         shard = image.shard_for(TRANSACTION, transactional_id)
@@ -107,18 +112,21 @@ async def describe_transactions(call: Call) -> Any:
     return call.types.DescribeTransactionsResponse(
         throttle_time=NO_THROTTLE,
         transaction_states=tuple(
-            _state(call, transactional_id, described.get(transactional_id))
+            _state(
+                call,
+                transactional_id,
+                described.get(transactional_id, ErrorCode.UNKNOWN_SERVER_ERROR),
+            )
             for transactional_id in ids
         ),
     )
 
 
-def _state(call: Call, transactional_id: str, found: Any) -> Any:
+def _state(call: Call, transactional_id: str, found: pb.TransactionDescription | ErrorCode) -> Any:
     types = call.types
-    code = ErrorCode.UNKNOWN_SERVER_ERROR if found is None else found
-    if isinstance(code, ErrorCode) or code.error_code:
+    if isinstance(found, ErrorCode) or found.error_code:
         return types.TransactionState(
-            error_code=wire_error(code if isinstance(code, ErrorCode) else code.error_code),
+            error_code=wire_error(told_code(found)),
             transactional_id=transactional_id,
             transaction_state="",
             transaction_timeout=timedelta(0),

@@ -9,6 +9,11 @@ from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
 from oncelog.protocol.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 from oncelog.rpc.metadata import GROUP, TRANSACTION
+from oncelog.rpc.stubs import (
+    GroupCoordinatorStub,
+    StorageStub,
+    TransactionCoordinatorStub,
+)
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
@@ -25,7 +30,7 @@ from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.group_access import transaction_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
-from oncelog_listener.shard_calls import call_shard
+from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
 
 _IDENTITY_FROM: Final = 3
 _TV2_END_FROM: Final = 5
@@ -40,7 +45,9 @@ _MAY_HAVE_DECIDED: Final = frozenset(
 """Answers to EndTxn whose decision may yet be in the log: its append was not confirmed in time (facts 6)."""
 
 
-async def _ask_any_coordinator(cluster: Cluster, asked: Any) -> Any:
+async def _ask_any_coordinator(
+    cluster: Cluster, asked: pb.InitProducerIdRequest
+) -> pb.InitProducerIdResponse:
     """For an idempotent producer without an id any coordinator will do: it only takes a producer id from a block."""
     retries = RetryPolicy(cluster)
     while True:
@@ -100,7 +107,7 @@ async def init_producer_id(call: Call) -> Any:
         else:
             answer = await call_shard(
                 call.cluster,
-                TRANSACTION,
+                TRANSACTION_SHARD,
                 transactional_id,
                 lambda coordinator: coordinator.InitProducerId(asked),
                 is_wanted=call.is_wanted,
@@ -200,7 +207,7 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
     try:
         answer = await call_shard(
             call.cluster,
-            TRANSACTION,
+            TRANSACTION_SHARD,
             transactional_id,
             lambda coordinator: coordinator.AddPartitionsToTxn(asked),
             error_code_of=_first_error,
@@ -219,7 +226,7 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
     return {key: told.get(key, ErrorCode.NONE) for key in keys}
 
 
-def _first_error(answer: Any) -> int:
+def _first_error(answer: pb.AddPartitionsToTxnResponse) -> int:
     """Of an AddPartitionsToTxn for one transaction. A coordinator may not have heard of a new topic yet."""
     for result in answer.results:
         for code in (result.error_code, *(one.error_code for one in result.partitions)):
@@ -247,7 +254,7 @@ async def end_txn(call: Call) -> Any:
     undecided = 0
     is_last_in_doubt = False
 
-    async def ask(coordinator: Any) -> Any:
+    async def ask(coordinator: TransactionCoordinatorStub) -> pb.EndTxnResponse:
         nonlocal undecided, is_last_in_doubt
         undecided += 1
         try:
@@ -261,7 +268,7 @@ async def end_txn(call: Call) -> Any:
 
     try:
         answer = await call_shard(
-            call.cluster, TRANSACTION, request.transactional_id, ask, is_wanted=call.is_wanted
+            call.cluster, TRANSACTION_SHARD, request.transactional_id, ask, is_wanted=call.is_wanted
         )
     except PEER_FAILURES:
         return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -317,7 +324,11 @@ async def write_txn_markers(call: Call) -> Any:
             codes.append(dict.fromkeys(items, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
             continue
 
-        async def ask(storage: Any, partitions: list[Any], marker: Any = marker) -> Sequence[Any]:
+        async def ask(
+            storage: StorageStub | GroupCoordinatorStub,
+            partitions: list[types_pb2.TopicPartition],
+            marker: Any = marker,
+        ) -> Sequence[types_pb2.PartitionError]:
             one = storage_pb2.TxnMarker(
                 producer_id=marker.producer_id,
                 producer_epoch=marker.producer_epoch,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from oncelog.api.v1 import (
@@ -34,8 +35,8 @@ class Method:
     name: str
     path: str
     """As gRPC writes it: /oncelog.api.v1.Storage/Produce."""
-    request_from_string: Callable[[bytes], Any]
-    response_from_string: Callable[[bytes], Any]
+    request_from_string: Callable[[bytes], Message]
+    response_from_string: Callable[[bytes], Message]
     takes_stream: bool
     answers_stream: bool
 
@@ -53,8 +54,8 @@ class Service:
 
 
 def _method(service: ServiceDescriptor, method: MethodDescriptor) -> Method:
-    request: Any = GetMessageClass(method.input_type)
-    response: Any = GetMessageClass(method.output_type)
+    request = GetMessageClass(method.input_type)
+    response = GetMessageClass(method.output_type)
     return Method(
         name=method.name,
         path=f"/{service.full_name}/{method.name}",

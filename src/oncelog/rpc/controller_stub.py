@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc.aio
+from google.protobuf.message import Message
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError
@@ -57,14 +58,14 @@ class ActiveControllerStub:
         return call
 
     def _unary(self, method: Method) -> Callable[..., Coroutine[Any, Any, Any]]:
-        async def call(request: Any, timeout: float | None = None) -> Any:
+        async def call(request: Message, timeout: float | None = None) -> Any:
             return await self._call(
                 method, request, DEFAULT_TIMEOUT_S if timeout is None else timeout
             )
 
         return call
 
-    async def _call(self, method: Method, request: Any, timeout_s: float) -> Any:
+    async def _call(self, method: Method, request: Message, timeout_s: float) -> Any:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         backoff = Backoff(SEARCH_PAUSE_MS, SEARCH_PAUSE_MAX_MS)

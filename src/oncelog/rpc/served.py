@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from grpc import StatusCode
 
 from oncelog.errors import OncelogError
 from oncelog.rpc.callers import may_call, refusal
 from oncelog.rpc.contract import SERVICES, Method
+from oncelog.rpc.deadline import AnswerT
 from oncelog.rpc.sessions import PeerUnavailable
 from oncelog.runtime.cancellation import was_cancelled
 
@@ -72,7 +73,7 @@ class Served:
     method: Method
     answer: Callable[..., Any]
 
-    def read(self, request: bytes) -> Any:
+    def read(self, request: bytes) -> Message:
         """The request of a unary method. Raises CallRefused."""
         if not self.method.is_unary:
             raise CallRefused(
@@ -85,13 +86,12 @@ class Served:
                 StatusCode.INVALID_ARGUMENT, f"{self.method.path}: the request cannot be read"
             ) from None
 
-    async def call(self, message: Any) -> bytes:
+    async def call(self, message: Message) -> bytes:
         """The serialized response. Raises CallRefused for whatever goes wrong."""
-        response = await self.called(self.answer(message, None))
-        encoded: bytes = response.SerializeToString()
-        return encoded
+        response: Message = await self.called(self.answer(message, None))
+        return response.SerializeToString()
 
-    async def called(self, answer: Awaitable[Any]) -> Any:
+    async def called(self, answer: Awaitable[AnswerT]) -> AnswerT:
         """What awaiting `answer` returns; its exceptions become a status that names the method."""
         try:
             return await answer

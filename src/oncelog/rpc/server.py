@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -229,7 +230,7 @@ def _admit(context: Any, path: str) -> None:
     CALLER_ROLE.set(role)
 
 
-def _serialized(message: Any) -> Any:
+def _serialized(message: Message) -> bytes:
     return message.SerializeToString()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.message import EncodeError
+from google.protobuf.message import EncodeError, Message
 
 from oncelog.api.v1.peer_pb2 import SessionFrame, SessionReply
 from oncelog.errors import OncelogError
@@ -54,7 +54,7 @@ def _session_call(
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     path, read = method.path, method.response_from_string
 
-    async def call(request: Any, timeout: float | None = None) -> Any:
+    async def call(request: Message, timeout: float | None = None) -> Any:
         return read(await session.call(path, request.SerializeToString, timeout))
 
     return call

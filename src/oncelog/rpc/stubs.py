@@ -4,7 +4,8 @@ Generated gRPC stubs carry no types, and `DirectStub` and `SessionStub` find the
 of the roles sees these protocols. `tests/unit/rpc/test_stubs.py` compares them with the contract.
 """
 
-from typing import Protocol
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
 
 from oncelog.api.v1 import (
     controller_pb2,
@@ -13,6 +14,15 @@ from oncelog.api.v1 import (
     marker_sender_pb2,
     storage_pb2,
 )
+
+RequestT = TypeVar("RequestT", contravariant=True)
+ResponseT = TypeVar("ResponseT", covariant=True)
+
+
+class Unary(Protocol[RequestT, ResponseT]):
+    """One of these methods."""
+
+    def __call__(self, request: RequestT, timeout: float | None = None) -> Awaitable[ResponseT]: ...
 
 
 class ControllerStub(Protocol):

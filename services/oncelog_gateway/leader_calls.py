@@ -1,0 +1,264 @@
+"""Calls to partition leaders: which node to ask, for how long, and what its silence means.
+
+A call that gets no answer in time becomes REQUEST_TIMED_OUT, and a node that is not known becomes a failure of what it
+leads.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol, TypeVar
+
+from oncelog.api.v1 import storage_pb2
+from oncelog.api.v1.types_pb2 import TopicPartition
+from oncelog.errors import ErrorCode, KafkaError, error_code_of
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import GROUP, MetadataFollower, MetadataImage
+from oncelog.rpc.sessions import PeerUnavailable
+from oncelog.rpc.stubs import (
+    GroupCoordinatorStub,
+    StorageStub,
+    Unary,
+)
+from oncelog_gateway.core.interlock import AbortMarker
+from oncelog_gateway.time_budget import wait_s
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+class _OfPartition(Protocol):
+    """What a leader says of one of its partitions."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def error_code(self) -> int: ...
+
+
+FoundT = TypeVar("FoundT", bound=_OfPartition)
+
+
+def raise_for(error_code: int, message: str) -> None:
+    """Raises KafkaError unless the code is NONE."""
+    if error_code != ErrorCode.NONE:
+        raise KafkaError(error_code_of(error_code), message)
+
+
+class LeaderCalls:
+    """Every method raises KafkaError."""
+
+    def __init__(
+        self, metadata: MetadataFollower, directory: Directory, call_timeout_ms: int
+    ) -> None:
+        self.metadata = metadata
+        self.directory = directory
+        self._call_timeout_ms = call_timeout_ms
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
+
+    async def describe_partitions(
+        self, partitions: Iterable[Partition]
+    ) -> dict[Partition, storage_pb2.PartitionDescription | KafkaError]:
+        """Offsets of each partition as its leader has them, or why they could not be had."""
+
+        async def ask(
+            stub: StorageStub, asked: list[Partition]
+        ) -> Iterable[storage_pb2.PartitionDescription]:
+            request = storage_pb2.DescribePartitionsRequest(partitions=_named(asked))
+            answer = await self.call("the partition leader", stub.DescribePartitions, request)
+            return answer.partitions
+
+        return await self._of_leaders(partitions, ask)
+
+    async def describe_producers(
+        self, partitions: Iterable[Partition]
+    ) -> dict[Partition, storage_pb2.PartitionProducers | KafkaError]:
+        """Producers of each partition as its leader has them, or why they could not be had."""
+
+        async def ask(
+            stub: StorageStub, asked: list[Partition]
+        ) -> Iterable[storage_pb2.PartitionProducers]:
+            request = storage_pb2.DescribeProducersRequest(partitions=_named(asked))
+            answer = await self.call("the partition leader", stub.DescribeProducers, request)
+            return answer.partitions
+
+        return await self._of_leaders(partitions, ask)
+
+    async def describe_record(
+        self, partition: Partition, offset: int
+    ) -> storage_pb2.DescribeRecordResponse:
+        """One without an error."""
+        named = TopicPartition(topic=partition.topic, partition=partition.partition)
+        request = storage_pb2.DescribeRecordRequest(partition=named, offset=offset)
+        stub = self._storage(partition, self.leader_of(partition))
+        answer = await self.call("the partition leader", stub.DescribeRecord, request)
+        raise_for(answer.error_code, answer.error_message or f"{partition} at offset {offset}")
+        return answer
+
+    async def list_offsets(
+        self, partitions: Iterable[Partition], timestamp_ms: int
+    ) -> dict[Partition, storage_pb2.ListedOffset | KafkaError]:
+        """Kafka's: -1 is the high watermark, -2 the start of the log, else the first record that is not older."""
+
+        async def ask(
+            stub: StorageStub, asked: list[Partition]
+        ) -> Iterable[storage_pb2.ListedOffset]:
+            request = storage_pb2.ListOffsetsRequest(
+                partitions=[
+                    storage_pb2.ListOffsetsPartition(
+                        topic=one.topic,
+                        partition=one.partition,
+                        timestamp_ms=timestamp_ms,
+                        current_leader_epoch=-1,
+                    )
+                    for one in asked
+                ]
+            )
+            answer = await self.call("the partition leader", stub.ListOffsets, request)
+            return answer.partitions
+
+        return await self._of_leaders(partitions, ask)
+
+    async def ask_leader(
+        self,
+        partition: Partition,
+        method: Callable[[StorageStub], Unary[RequestT, ResponseT]],
+        request: RequestT,
+    ) -> ResponseT:
+        """The answer of the partition's leader."""
+        call = method(self._storage(partition, self.leader_of(partition)))
+        return await self.call(f"the leader of {partition}", call, request)
+
+    async def write_abort_marker(self, marker: AbortMarker) -> None:
+        """Append one abort marker at the partition's leader (facts 1.4: the request is WriteTxnMarkers)."""
+        node_id, stub = self._marker_writer(marker.partition)
+        request = storage_pb2.WriteTxnMarkersRequest(
+            markers=[
+                storage_pb2.TxnMarker(
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    commit=False,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    transaction_version=marker.transaction_version,
+                    partitions=_named([marker.partition]),
+                )
+            ]
+        )
+        answer = await self.call(f"node {node_id}", stub.WriteTxnMarkers, request)
+        for result in answer.results:
+            for one in result.partitions:
+                raise_for(one.error_code, one.error_message)
+
+    def leader_of(self, partition: Partition) -> int:
+        """Node id. Raises KafkaError for a partition that does not exist or has no leader now."""
+        found = self.image.partition(partition)
+        if found is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no partition {partition.partition} of a topic {partition.topic!r}; GET /v1/topics lists all",
+            )
+        if found.leader < 0:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader now")
+        return found.leader
+
+    def _marker_writer(
+        self, partition: Partition
+    ) -> tuple[int, StorageStub | GroupCoordinatorStub]:
+        """Who appends markers there: the leader, or the coordinator that owns the group shard (ADR 0015)."""
+        leader = self.leader_of(partition)
+        if partition.topic != CONSUMER_OFFSETS_TOPIC:
+            return leader, self._storage(partition, leader)
+        shard = self.image.shards.get((GROUP, partition.partition))
+        owner = -1 if shard is None else shard.coordinator
+        try:
+            return owner, self.directory.group_coordinator(owner)
+        except KeyError:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"group shard {partition.partition} has no coordinator now",
+            ) from None
+
+    def _storage(self, partition: Partition, leader: int) -> StorageStub:
+        try:
+            return self.directory.storage(leader)
+        except KeyError:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"node {leader}, which leads {partition}, has no known address yet",
+            ) from None
+
+    async def _of_leaders(
+        self,
+        partitions: Iterable[Partition],
+        ask: Callable[[StorageStub, list[Partition]], Awaitable[Iterable[FoundT]]],
+    ) -> dict[Partition, FoundT | KafkaError]:
+        found: dict[Partition, FoundT | KafkaError] = {}
+        of_leader: dict[int, list[Partition]] = defaultdict(list)
+        stubs: dict[int, StorageStub] = {}
+        for partition in partitions:
+            try:
+                leader = self.leader_of(partition)
+                stubs.setdefault(leader, self._storage(partition, leader))
+                of_leader[leader].append(partition)
+            except KafkaError as error:
+                found[partition] = error
+
+        async def ask_leader(leader: int, asked: list[Partition]) -> None:
+            try:
+                answers = await ask(stubs[leader], asked)
+            except KafkaError as error:
+                found.update(dict.fromkeys(asked, error))
+                return
+            for one in answers:
+                partition = Partition(one.topic, one.partition)
+                found[partition] = (
+                    KafkaError(error_code_of(one.error_code), f"node {leader} about {partition}")
+                    if one.error_code
+                    else one
+                )
+            for partition in asked:
+                found.setdefault(
+                    partition,
+                    KafkaError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        f"node {leader} does not know {partition} yet",
+                    ),
+                )
+
+        async with asyncio.TaskGroup() as group:
+            for leader, asked in of_leader.items():
+                group.create_task(ask_leader(leader, asked))
+        return found
+
+    async def call(
+        self, whom: str, method: Unary[RequestT, ResponseT], request: RequestT
+    ) -> ResponseT:
+        timeout_s = wait_s(self._call_timeout_ms / 1000)
+        try:
+            return await method(request, timeout=timeout_s)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{whom} did not answer within {timeout_s * 1000:.0f} ms; whether it acted is not known",
+            ) from None
+        except PeerUnavailable as error:
+            if not error.was_sent:
+                raise KafkaError(
+                    ErrorCode.BROKER_NOT_AVAILABLE, f"{whom} cannot be reached: {error}"
+                ) from error
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{whom} went away before it answered; whether it acted is not known",
+            ) from error
+
+
+def _named(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    return [TopicPartition(topic=one.topic, partition=one.partition) for one in partitions]
