@@ -163,7 +163,7 @@ class FinalRead(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(Operation):
-    """`client` is the nemesis; it lasts from `invoked_ms` to `completed_ms`."""
+    """`client` is the fault plan; it lasts from `invoked_ms` to `completed_ms`."""
 
     kind: str
     target: str
@@ -171,7 +171,7 @@ class Fault(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted(Operation):
+class WorkloadFact(Operation):
     """What a workload tells its own checker: `facts` is JSON made by the workload."""
 
     kind: str
@@ -187,7 +187,7 @@ AnyOperation = (
     | OffsetsFetched
     | FinalRead
     | Fault
-    | Noted
+    | WorkloadFact
 )
 
 OperationT = TypeVar("OperationT", bound=Operation)
@@ -202,7 +202,7 @@ class History:
     operations: list[AnyOperation] = field(default_factory=list)
 
     def add(self, operation: AnyOperation) -> None:
-        """When it completed, or when nobody will hear of it any more."""
+        """When it completed, or when nobody will receive its answer any more."""
         self.operations.append(operation)
 
     def all(self, kind: type[OperationT]) -> list[OperationT]:

@@ -1,4 +1,4 @@
-"""What workloads tell their own checkers: the facts inside `Noted`, and the values that mean something.
+"""What workloads tell their own checkers: the facts inside `WorkloadFact`, and the values that mean something.
 
 Both sides import this and nothing of each other. A fact is a frozen dataclass of strings, numbers, booleans and tuples
 of them; `note` makes the operation, `facts_of` finds all facts of one kind again.
@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
-from oncelog_robustness.history import History, Noted, Outcome
+from oncelog_robustness.history import History, Outcome, WorkloadFact
 
 SEPARATOR: Final = "|"
 
@@ -33,7 +33,7 @@ class ProducerReady:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRing:
     """Tokens walk round the partitions of a topic. A mover takes a token from one partition and puts it into the next
-    in one transaction, with the group's offset. Noted once, in setup.
+    in one transaction, with the group's offset. Written once, in setup.
 
     Hop 0 of each token is put there in setup, hop `h` lies in partition `(start + h) % places` for any start.
     """
@@ -48,7 +48,7 @@ class TokenRing:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankOpened:
     """The account of each booking is in its value (`booking_value`); a transfer is a transaction of two bookings whose
-    amounts add up to 0. Noted once, when the deposits are in: bookings as well, which add up to `total`.
+    amounts add up to 0. Written once, when the deposits are in: bookings as well, which add up to `total`.
     """
 
     kind: ClassVar[str] = "bank-opened"
@@ -73,7 +73,7 @@ class BankRead:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copier:
     """Members of a group copy each committed record of one topic into another, each copy in one transaction with the
-    group's offsets. The value of a copy names its original (`copy_value`). Noted once, in setup."""
+    group's offsets. The value of a copy names its original (`copy_value`). Written once, in setup."""
 
     kind: ClassVar[str] = "copier"
     input_topic: str
@@ -98,7 +98,7 @@ class KeyDeleted:
 class SparkTask:
     """One try of one task of an attempt at a micro-batch, sealed or not, with all that it may have written.
 
-    Noted before the first record is sent, or when the try ended however it ended.
+    Written before the first record is sent, or when the try ended however it ended.
     """
 
     kind: ClassVar[str] = "spark-task"
@@ -137,7 +137,7 @@ class SparkBatchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProgress:
-    """After healing a group was given time to finish. Noted when it has, or when the time was up."""
+    """After healing a group was given time to finish. Written when it has, or when the time was up."""
 
     kind: ClassVar[str] = "group-progress"
     group: str
@@ -188,8 +188,8 @@ FactT = TypeVar(
 )
 
 
-def note(fact: Fact, *, client: str, invoked_ms: int, completed_ms: int | None) -> Noted:
-    return Noted(
+def note(fact: Fact, *, client: str, invoked_ms: int, completed_ms: int | None) -> WorkloadFact:
+    return WorkloadFact(
         client=client,
         invoked_ms=invoked_ms,
         completed_ms=completed_ms,
@@ -198,14 +198,16 @@ def note(fact: Fact, *, client: str, invoked_ms: int, completed_ms: int | None) 
     )
 
 
-def facts_of(history: History, kind: type[FactT]) -> list[tuple[Noted, FactT]]:
+def facts_of(history: History, kind: type[FactT]) -> list[tuple[WorkloadFact, FactT]]:
     """By the time they began. Raises ValueError for facts that are none of the kind."""
     return [
-        (entry, _decoded(entry, kind)) for entry in history.all(Noted) if entry.kind == kind.kind
+        (entry, _decoded(entry, kind))
+        for entry in history.all(WorkloadFact)
+        if entry.kind == kind.kind
     ]
 
 
-def _decoded(entry: Noted, kind: type[FactT]) -> FactT:
+def _decoded(entry: WorkloadFact, kind: type[FactT]) -> FactT:
     content = json.loads(entry.facts)
     if set(content) != {one.name for one in fields(kind)}:
         raise ValueError(f"no facts of {kind.kind}: {entry.facts[:200]}")

@@ -6,7 +6,7 @@ from contextlib import closing
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-PATIENCE_S = 60
+WAIT_S = 60
 TOPIC = "payments"
 COMPACTED = "balances"
 GROUP = "ledger"
@@ -30,7 +30,7 @@ def transactional(bootstrap, transactional_id):
             "log_level": 0,
         }
     )
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(WAIT_S)
     return producer
 
 
@@ -38,7 +38,7 @@ def commit(producer, *values, topic=TOPIC):
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value, partition=0)
-    producer.commit_transaction(PATIENCE_S)
+    producer.commit_transaction(WAIT_S)
 
 
 def write(bootstrap, *, replicas=1):
@@ -47,14 +47,14 @@ def write(bootstrap, *, replicas=1):
     configs = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
     topics = [NewTopic(TOPIC, 1, replicas), NewTopic(COMPACTED, 1, replicas, config=configs)]
     for made in admin.create_topics(topics).values():
-        made.result(PATIENCE_S)
+        made.result(WAIT_S)
     first = transactional(bootstrap, "pay")
     commit(first, *COMMITTED)
     first.begin_transaction()
     for value in ABORTED:
         first.produce(TOPIC, value, partition=0)
-    first.flush(PATIENCE_S)
-    first.abort_transaction(PATIENCE_S)
+    first.flush(WAIT_S)
+    first.abort_transaction(WAIT_S)
     plain = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
     for value in IDEMPOTENT:
         plain.produce(TOPIC, value, partition=0)
@@ -62,14 +62,14 @@ def write(bootstrap, *, replicas=1):
         for value in (*map(str, range(int(balance))), balance):
             plain.produce(COMPACTED, value, name, partition=0)
             # A batch, and so a segment, of its own.
-            assert plain.flush(PATIENCE_S) == 0
-    assert plain.flush(PATIENCE_S) == 0
+            assert plain.flush(WAIT_S) == 0
+    assert plain.flush(WAIT_S) == 0
     _commit_offsets(bootstrap, first)
     left = transactional(bootstrap, "open")
     left.begin_transaction()
     for value in OPEN:
         left.produce(TOPIC, value, partition=0)
-    assert left.flush(PATIENCE_S) == 0
+    assert left.flush(WAIT_S) == 0
     return left
 
 
@@ -79,8 +79,8 @@ def _commit_offsets(bootstrap, producer):
         consumer.commit(offsets=[outside], asynchronous=False)
         producer.begin_transaction()
         metadata = consumer.consumer_group_metadata()
-        producer.send_offsets_to_transaction([inside], metadata, PATIENCE_S)
-        producer.commit_transaction(PATIENCE_S)
+        producer.send_offsets_to_transaction([inside], metadata, WAIT_S)
+        producer.commit_transaction(WAIT_S)
 
 
 def consume_in_groups(bootstrap):
@@ -88,7 +88,7 @@ def consume_in_groups(bootstrap):
     for name, protocol in MEMBERS.items():
         with closing(_consumer(bootstrap, name, {"group.protocol": protocol})) as consumer:
             consumer.subscribe([COMPACTED])
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + WAIT_S
             while not consumer.assignment():
                 assert time.monotonic() < deadline, f"{name} is given nothing"
                 consumer.poll(0.1)
@@ -104,7 +104,7 @@ def check(bootstrap, *, more=()):
     commit(transactional(bootstrap, "pay"), "after too")
     plain = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
     plain.produce(TOPIC, "after all", partition=0)
-    assert plain.flush(PATIENCE_S) == 0
+    assert plain.flush(WAIT_S) == 0
     expected = [*COMMITTED, *IDEMPOTENT, *more, "after", "after too", "after all"]
     assert read(bootstrap) == expected
     last = dict(pair.split("=") for pair in read(bootstrap, COMPACTED))
@@ -114,7 +114,7 @@ def check(bootstrap, *, more=()):
 def offsets(bootstrap, group, keys):
     with closing(_consumer(bootstrap, group)) as consumer:
         partitions = [TopicPartition(*key) for key in keys]
-        found = consumer.committed(partitions, PATIENCE_S)
+        found = consumer.committed(partitions, WAIT_S)
         return {(one.topic, one.partition): one.offset for one in found}
 
 
@@ -124,9 +124,9 @@ def read(bootstrap, topic=TOPIC):
     with closing(_consumer(bootstrap, "reader")) as consumer:
         partition = TopicPartition(topic, 0, 0)
         consumer.assign([partition])
-        _, end = consumer.get_watermark_offsets(partition, PATIENCE_S)
+        _, end = consumer.get_watermark_offsets(partition, WAIT_S)
         while consumer.position([partition])[0].offset < end:
-            message = consumer.poll(PATIENCE_S)
+            message = consumer.poll(WAIT_S)
             assert message is not None, f"{topic} stands still at {values[-3:]}"
             if message.error():
                 continue

@@ -102,7 +102,7 @@ GROUPS = (
     consumer.PatternResolved("g", "x.*", consumer.PatternTopics(("xa", "xb"), 8, TIME)),
 )
 NOT_IN_A_RECORD = {
-    "Heard",
+    "SessionExtended",
     "ProducersForgotten",
     "TransactionStarted",
     "TopicsLookedThrough",

@@ -2,7 +2,7 @@
 
 What each kind means here, where it is not what its name says:
 
-- A partition outlasts TCP's patience: when it ends, connections on which anything waited break. CLOG is the same
+- A partition is longer than TCP retransmits: when it ends, connections on which anything waited break. CLOG is the same
   without that: what waited arrives, all at once.
 - DISK_FULL is a limit on the size of files (RLIMIT_FSIZE of the running process): every write that would make a file
   longer than the limit is refused or cut short, with EFBIG where a full disk says ENOSPC. It needs no root.

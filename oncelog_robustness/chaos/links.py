@@ -23,7 +23,7 @@ class AfterHold(StrEnum):
 
     DELIVER = "deliver"
     BREAK = "break"
-    """Lost, and their connection with them: the partition outlasted TCP's patience."""
+    """Lost, and their connection with them: the partition was longer than TCP retransmits."""
     GHOST = "ghost"
     """Their sender's connection breaks, and yet they arrive."""
 

@@ -12,7 +12,7 @@ from oncelog_robustness.chaos.plan import role_of
 from oncelog_robustness.fault_plan import FAMILIES, FaultKind
 from oncelog_robustness.history import Ending, Fault, History, Outcome, Transaction
 
-NEMESIS: Final = "nemesis"
+FAULT_PLAN: Final = "fault-plan"
 """The client whose faults are the plan's; workloads kill their own clients beside it."""
 GAP_MS_MIN: Final = 1_000
 KILLS: Final = frozenset((FaultKind.KILL, FaultKind.KILL_ALL))
@@ -98,7 +98,7 @@ def percentile(values: Sequence[int], share: float) -> int | None:
 
 
 def planned_faults(history: History) -> list[Fault]:
-    return [fault for fault in history.all(Fault) if fault.client == NEMESIS]
+    return [fault for fault in history.all(Fault) if fault.client == FAULT_PLAN]
 
 
 def measure(

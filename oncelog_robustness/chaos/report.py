@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog_robustness.chaos.measures import NEMESIS, percentile
+from oncelog_robustness.chaos.measures import FAULT_PLAN, percentile
 from oncelog_robustness.chaos.page.build import build_page
 from oncelog_robustness.chaos.run import RunResult
 from oncelog_robustness.checkers.verdict import Answer
@@ -91,7 +91,7 @@ def report_content(result: RunResult) -> dict[str, Any]:
 
 
 def _faults(faults: Sequence[Fault]) -> dict[str, Any]:
-    planned = [fault for fault in faults if fault.client == NEMESIS]
+    planned = [fault for fault in faults if fault.client == FAULT_PLAN]
     return {
         "planned": len(planned),
         "by_workloads": len(faults) - len(planned),

@@ -22,7 +22,7 @@ from oncelog_robustness.chaos.contract import ChaosInjector, Target
 from oncelog_robustness.chaos.lab import HISTORY, LabOrder
 from oncelog_robustness.chaos.lab_process import LabProcess
 from oncelog_robustness.chaos.links import CLIENTS
-from oncelog_robustness.chaos.measures import NEMESIS, Lag, Measures, measure
+from oncelog_robustness.chaos.measures import FAULT_PLAN, Lag, Measures, measure
 from oncelog_robustness.chaos.part import end_part, start_part
 from oncelog_robustness.chaos.plan import HITS_PER_MINUTE, hits_for, name_of, plan_chaos, role_of
 from oncelog_robustness.chaos.progress import Progress
@@ -219,7 +219,7 @@ class ChaosRun:
                 if name_of(fault) not in injector.missed:
                     self._faults.append(
                         Fault(
-                            client=NEMESIS,
+                            client=FAULT_PLAN,
                             invoked_ms=invoked_ms,
                             completed_ms=self.now_ms(),
                             kind=fault.kind,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from oncelog_robustness.checkers.evidence import Seen, first_committed_sight
 from oncelog_robustness.checkers.findings import Findings, reader, seen, writer
 from oncelog_robustness.checkers.verdict import Verdict
-from oncelog_robustness.history import Ending, History, Noted, Outcome, Transaction
+from oncelog_robustness.history import Ending, History, Outcome, Transaction, WorkloadFact
 from oncelog_robustness.observations import Observations
 from oncelog_robustness.workload_facts import ProducerReady, facts_of
 
@@ -70,7 +70,7 @@ def check(history: History, observations: Observations) -> Verdict:
     return findings.verdict("no transaction is known to be of a producer that was fenced")
 
 
-def _ready(entry: Noted, completed_ms: int) -> _Ready:
+def _ready(entry: WorkloadFact, completed_ms: int) -> _Ready:
     return _Ready(entry.invoked_ms, completed_ms, entry.client)
 
 

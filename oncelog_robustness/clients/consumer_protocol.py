@@ -23,7 +23,7 @@ from oncelog_robustness.clients.group_calls import (
     LEAVES,
     LEAVES_FOR_A_WHILE,
     GroupCalls,
-    Heard,
+    HeartbeatAnswer,
     Said,
 )
 from oncelog_robustness.clients.membership import Membership
@@ -111,7 +111,7 @@ class ProtocolConsumer:
             said.topics = self._topics
             said.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
         try:
-            heard = await self._calls.say(self._member_id, self._instance_id, said)
+            answer = await self._calls.say(self._member_id, self._instance_id, said)
         except (Lost, Unreachable) as error:
             self._failed(error)
         except KafkaError as error:
@@ -123,14 +123,14 @@ class ProtocolConsumer:
             elif not error.error_code.is_retriable:
                 raise Refused(str(error)) from error
         else:
-            self._heard(heard)
+            self._take(answer)
 
-    def _heard(self, heard: Heard) -> None:
-        self._epoch = heard.epoch
+    def _take(self, answer: HeartbeatAnswer) -> None:
+        self._epoch = answer.epoch
         self._says_all = False
-        if heard.assigned is not None:
-            self._assigned = heard.assigned
-        self._due_s = time.monotonic() + heard.interval_ms / 1000
+        if answer.assigned is not None:
+            self._assigned = answer.assigned
+        self._due_s = time.monotonic() + answer.interval_ms / 1000
 
     def _failed(self, error: Exception) -> None:
         self._calls.brokers.forget()
@@ -178,7 +178,7 @@ class ProtocolConsumer:
         raise AssertionError("offsets go into a transaction, or by GroupCalls")
 
     async def close(self) -> None:
-        """It leaves, a static member for a while; if nobody hears it, its session will end."""
+        """It leaves, a static member for a while; if nobody receives it, its session will end."""
         if self._epoch != JOINS:
             leaving = LEAVES if self._instance_id is None else LEAVES_FOR_A_WHILE
             with suppress(Lost, Unreachable, KafkaError):

@@ -1,7 +1,7 @@
 """What a member of a group asks its coordinator, one request each and nothing repeated: both protocols, by hand.
 
 Libraries say only what is right. A member here says whatever it is made to say, and is told by KafkaError what its
-coordinator thinks of it; Lost means that nobody knows whether it was heard.
+coordinator thinks of it; Lost means that nobody knows whether it was answer.
 """
 
 import uuid
@@ -34,7 +34,7 @@ class Joined(NamedTuple):
     must_assign: bool
 
 
-class Heard(NamedTuple):
+class HeartbeatAnswer(NamedTuple):
     """The answer to a heartbeat of the consumer protocol."""
 
     member_id: str
@@ -145,7 +145,7 @@ class GroupCalls:
 
     # ------------------------------------------------------------------------------------- the consumer protocol
 
-    async def say(self, member_id: str, instance_id: str | None, said: Said) -> Heard:
+    async def say(self, member_id: str, instance_id: str | None, said: Said) -> HeartbeatAnswer:
         """Raises KafkaError with what the coordinator answered, or because a topic has no id now."""
         types = types_of(versions.CONSUMER_GROUP_HEARTBEAT)
         owned_of = None if said.owned is None else by_topic(sorted(said.owned))
@@ -171,7 +171,7 @@ class GroupCalls:
         )
         answer = await self.ask(versions.CONSUMER_GROUP_HEARTBEAT, request)
         check(answer.error_code.value, answer.error_message or "")
-        return Heard(
+        return HeartbeatAnswer(
             member_id=answer.member_id or member_id,
             epoch=int(answer.member_epoch),
             interval_ms=int(answer.heartbeat_interval / timedelta(milliseconds=1)),

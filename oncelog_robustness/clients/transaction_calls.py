@@ -1,7 +1,7 @@
 """What can be asked about transactions and in the name of a producer, one request each and nothing repeated, by hand.
 
 Libraries say only what is right. Here anything can be said, and KafkaError tells what the coordinator or the leader
-thinks of it; Lost means that nobody knows whether it was heard.
+thinks of it; Lost means that nobody knows whether it was received.
 """
 
 from collections.abc import Sequence

@@ -199,7 +199,7 @@ class Tv2Producer:
             raise Unanswered(f"EndTxn: {_name(code)}")
 
     async def _end(self, is_commit: bool) -> tuple[int, ErrorCode | None]:
-        """How many tries may have been heard, and the last answer; None when the last try had none."""
+        """How many tries may have been received, and the last answer; None when the last try had none."""
         assert self._identity is not None
         request = types_of(versions.END_TXN).EndTxnRequest(
             transactional_id=self._transactional_id,

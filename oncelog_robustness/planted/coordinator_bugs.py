@@ -252,7 +252,7 @@ COORDINATOR_BUGS: Final = (
         first_seed=1,
     ),
     Bug(
-        name="stamp-ignored",
+        name="origin-ignored",
         promise="An EndTxn that was held up on an older connection does not end the transaction that runs now.",
         source="ADR 0018",
         edits=(
@@ -271,7 +271,7 @@ COORDINATOR_BUGS: Final = (
         first_seed=10,
     ),
     Bug(
-        name="stamps-of-two-listeners-do-not-compare",
+        name="origins-of-two-listeners-do-not-compare",
         promise="Nor does one that was held up on its way through a listener that its client has left.",
         source="ADR 0018",
         edits=(

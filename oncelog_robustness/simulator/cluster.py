@@ -55,7 +55,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class _Life:
+class _Launch:
     """One incarnation."""
 
     process: SimProcess
@@ -79,7 +79,7 @@ class SimCluster:
         self._settings_of = settings_of
         self._address_of = address_of
         self.members = {name: _member(name) for name in shape.names()}
-        self._lives: dict[str, _Life] = {}
+        self._launches: dict[str, _Launch] = {}
         self._wanted: dict[str, bool] = {}
         """Whether the orchestrator starts it again when it ends by itself."""
         self.restarts_by_itself = 0
@@ -102,95 +102,95 @@ class SimCluster:
         """Of every process of a role that is ready and not dead: it and the role object of its wiring."""
         found = []
         for name in self.names(role):
-            life = self._lives.get(name)
+            launch = self._launches.get(name)
             if (
-                life is not None
-                and life.running is not None
-                and life.process.state is not ProcessState.DEAD
+                launch is not None
+                and launch.running is not None
+                and launch.process.state is not ProcessState.DEAD
             ):
-                found.append((life.process, life.running.role))
+                found.append((launch.process, launch.running.role))
         return found
 
     def process(self, name: str) -> SimProcess:
         """Its newest incarnation. Raises KeyError."""
-        return self._lives[name].process
+        return self._launches[name].process
 
     async def start(self) -> None:
         """Every process, as an orchestrator would: all at once. Returns when all are ready."""
         for name in self.members:
             self.launch(name)
         for name in self.members:
-            await self._lives[name].is_ready.wait()
+            await self._launches[name].is_ready.wait()
 
     def launch(self, name: str) -> None:
         """Start the next incarnation, unless one lives."""
         # One that is just stopping is started again when it has ended.
         self._wanted[name] = True
-        life = self._lives.get(name)
-        if life is not None and life.process.state is not ProcessState.DEAD:
+        launch = self._launches.get(name)
+        if launch is not None and launch.process.state is not ProcessState.DEAD:
             return
         process = self._world.new_process(name)
         process.contracts = self.contracts.get(name)
-        life = self._lives[name] = _Life(process)
+        launch = self._launches[name] = _Launch(process)
         self._world.trace("launch", name, process.incarnation)
-        process.spawn(self._run(self.members[name], life), "main")
+        process.spawn(self._run(self.members[name], launch), "main")
 
     async def wait_ready(self, name: str) -> None:
         """Its newest incarnation at the time when that gets ready."""
         while True:
-            life = self._lives[name]
-            await _first(life.is_ready, life.ended)
-            if self._lives[name] is life and life.is_ready.is_set():
+            launch = self._launches[name]
+            await _first(launch.is_ready, launch.ended)
+            if self._launches[name] is launch and launch.is_ready.is_set():
                 return
-            if self._lives[name] is life:
+            if self._launches[name] is launch:
                 await asyncio.sleep(START_AGAIN_S / 10)
 
     def kill(self, name: str) -> None:
         """SIGKILL; `launch` starts it again."""
-        life = self._lives[name]
+        launch = self._launches[name]
         self._wanted[name] = False
-        if life.process.state is not ProcessState.DEAD:
-            self._world.trace("kill", name, life.process.incarnation)
+        if launch.process.state is not ProcessState.DEAD:
+            self._world.trace("kill", name, launch.process.incarnation)
             self._world.effects[Effect.KILLED] += 1
-            life.process.end()
-            self._world.keep_for_ever(life)
-            life.ended.set()
+            launch.process.end()
+            self._world.keep_for_ever(launch)
+            launch.ended.set()
 
     def pause(self, name: str) -> None:
         self._world.trace("pause", name)
-        process = self._lives[name].process
+        process = self._launches[name].process
         if process.state is ProcessState.RUNNING:
             self._world.effects[Effect.PAUSED] += 1
         process.pause()
 
     def resume(self, name: str) -> None:
         self._world.trace("resume", name)
-        self._lives[name].process.resume()
+        self._launches[name].process.resume()
 
     async def terminate(self, name: str, timeout_s: float = 2 * DRAIN_TIMEOUT_S) -> None:
         """SIGTERM: it drains and stops; killed if that takes too long, as an orchestrator does."""
-        life = self._lives[name]
+        launch = self._launches[name]
         self._wanted[name] = False
         self._world.trace("terminate", name)
-        life.told.set()
+        launch.told.set()
         try:
             async with asyncio.timeout(timeout_s):
-                await life.ended.wait()
+                await launch.ended.wait()
             self._world.effects[Effect.DRAINED] += 1
         except TimeoutError:
-            if self._lives[name] is life:
+            if self._launches[name] is launch:
                 self.kill(name)
 
-    async def _run(self, member: Member, life: _Life) -> None:
+    async def _run(self, member: Member, launch: _Launch) -> None:
         program = _PROGRAMS[member.role]
         settings = Settings(_read(program, self._environment(member)))
         try:
             async with program.open(settings) as running:
-                life.running = running
-                life.is_ready.set()
-                self._world.trace("ready", member.name, life.process.incarnation)
+                launch.running = running
+                launch.is_ready.set()
+                self._world.trace("ready", member.name, launch.process.incarnation)
                 failed = asyncio.create_task(running.failure())
-                told = asyncio.create_task(life.told.wait())
+                told = asyncio.create_task(launch.told.wait())
                 try:
                     await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
                     if failed.done() and not told.done():
@@ -201,26 +201,26 @@ class SimCluster:
                 await running.drain(DRAIN_TIMEOUT_S)
         except OncelogError as error:
             self._world.trace("gave-up", member.name, str(error))
-        self._ended(member, life)
+        self._ended(member, launch)
 
-    def _ended(self, member: Member, life: _Life) -> None:
+    def _ended(self, member: Member, launch: _Launch) -> None:
         """The process returned from its main: the kernel closes what it left open."""
-        self._world.trace("ended", member.name, life.process.incarnation)
+        self._world.trace("ended", member.name, launch.process.incarnation)
         # What follows is done by the world: this very task belongs to the process that ends.
-        self._world.loop.call_soon(self._bury, member, life, context=self._world.own_context)
+        self._world.loop.call_soon(self._bury, member, launch, context=self._world.own_context)
 
-    def _bury(self, member: Member, life: _Life) -> None:
-        if life.process.state is ProcessState.DEAD:
+    def _bury(self, member: Member, launch: _Launch) -> None:
+        if launch.process.state is ProcessState.DEAD:
             return
-        life.process.end()
-        self._world.keep_for_ever(life)
-        life.ended.set()
-        if self._wanted[member.name] and self._lives[member.name] is life:
+        launch.process.end()
+        self._world.keep_for_ever(launch)
+        launch.ended.set()
+        if self._wanted[member.name] and self._launches[member.name] is launch:
             self.restarts_by_itself += 1
-            self._world.loop.call_later(START_AGAIN_S, self._start_again, member.name, life)
+            self._world.loop.call_later(START_AGAIN_S, self._start_again, member.name, launch)
 
-    def _start_again(self, name: str, life: _Life) -> None:
-        if self._wanted[name] and self._lives[name] is life:
+    def _start_again(self, name: str, launch: _Launch) -> None:
+        if self._wanted[name] and self._launches[name] is launch:
             self.launch(name)
 
     def _environment(self, member: Member) -> dict[str, str]:

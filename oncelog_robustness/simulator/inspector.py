@@ -51,7 +51,7 @@ from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.wiring import StorageRole
 
 SWEEP_S: Final = 0.5
-"""How often every replica is looked at, whether or not anything was heard of it."""
+"""How often every replica is looked at, whether or not it reported anything."""
 
 
 class InvariantBroken(AssertionError):
@@ -323,7 +323,7 @@ class Inspector:
         newest = max(self._newest_epochs.get(partition, 0), state.leader_epoch)
         self._newest_epochs[partition] = newest
         if leader.replicas is None or state.leader_epoch < newest:
-            # One that was replaced and has not heard of it knows nothing of replicas that were moved since.
+            # One that was replaced and does not know it knows nothing of replicas that were moved since.
             return
         # What the leader calls committed is on every in-sync replica, and each syncs before it tells its position.
         for node_id in leader.replicas.isr:

@@ -61,7 +61,7 @@ class Operator:
     # ------------------------------------------------------------------------------------------- transactions
 
     async def _terminate(self, draw: random.Random, is_over: asyncio.Event) -> None:
-        """One that a coordinator tells of, in whatever state it is, or one of which nobody has heard."""
+        """One that a coordinator tells of, in whatever state it is, or one that nobody knows."""
         dice, names = draw.random(), []
         for name in self._cluster.names("coordinator"):
             request = coordinator_pb2.ListTransactionsRequest(duration_filter_ms=-1)

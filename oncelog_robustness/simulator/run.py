@@ -252,7 +252,7 @@ class _Run:
             self._count(f"hit {target.rstrip('-0123456789')}")
         self.history.add(
             Fault(
-                client="nemesis",
+                client="fault-plan",
                 invoked_ms=now,
                 completed_ms=now + fault.lasts_ms,
                 kind=fault.kind.value,

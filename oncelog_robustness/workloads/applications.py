@@ -1,5 +1,5 @@
-"""An application: a transactional id of its own, the library that its number deals it, and life after life until the
-run is over. Whoever comes back has the same id, so it fences its predecessor and ends what that one began."""
+"""An application: a transactional id of its own, the library that its number deals it, and incarnation after
+incarnation until the run is over. Each has the same id, so it fences its predecessor and ends what that one began."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -10,16 +10,18 @@ from oncelog_robustness.workloads.lives import live_on
 from oncelog_robustness.workloads.parameters import Watched
 from oncelog_robustness.workloads.transacting import OpenTransaction, Transactor
 
-Life = Callable[[Transactor], Coroutine[Any, Any, None]]
+Incarnation = Callable[[Transactor], Coroutine[Any, Any, None]]
 Body = Callable[[Transactor, OpenTransaction], Awaitable[None]]
 
 
-async def run_application(lab: Lab, name: str, number: int, given: Watched, life: Life) -> None:
+async def run_application(
+    lab: Lab, name: str, number: int, given: Watched, incarnation: Incarnation
+) -> None:
     """`name` is its transactional id as well."""
 
     async def work(process: ClientProcess) -> None:
         clients = lab.clients[number % len(lab.clients)]
-        await life(Transactor(lab, process, clients, name, given.transaction_timeout_ms))
+        await incarnation(Transactor(lab, process, clients, name, given.transaction_timeout_ms))
 
     await live_on(lab, name, work, life_ms=given.life_ms, rest_ms=given.rest_ms)
 
@@ -36,7 +38,7 @@ async def run_writer(
 ) -> None:
     """An application that does nothing but one transaction after the other."""
 
-    async def life(client: Transactor) -> None:
+    async def incarnation(client: Transactor) -> None:
         await client.transact_on(partial(body, client), abort_share=abort_share, pause_ms=pause_ms)
 
-    await run_application(lab, name, number, given, life)
+    await run_application(lab, name, number, given, incarnation)

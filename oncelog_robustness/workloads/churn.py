@@ -12,7 +12,7 @@ from oncelog_robustness.clients.contract import Admin, ClientError
 from oncelog_robustness.history import Isolation, Partition
 from oncelog_robustness.workloads.applications import run_writer
 from oncelog_robustness.workloads.contract import Lab, until_over
-from oncelog_robustness.workloads.lives import patiently
+from oncelog_robustness.workloads.lives import retried
 from oncelog_robustness.workloads.parameters import (
     ClientCount,
     Partitions,
@@ -23,7 +23,7 @@ from oncelog_robustness.workloads.parameters import (
 )
 from oncelog_robustness.workloads.reading import (
     DECIDED_LIMIT_MS,
-    PATIENCE_MS,
+    RETRY_TIMEOUT_MS,
     final_reads,
     make_topic,
     partitions_of,
@@ -83,9 +83,9 @@ class Churn:
 
     async def check(self, lab: Lab) -> None:
         client = f"{self.name}-check"
-        admin = await patiently(lab, PATIENCE_MS, lambda: lab.clients[0].admin(client))
+        admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin(client))
         due = self.due(self._over_ms)
-        while await patiently(lab, PATIENCE_MS, lambda: self._step(lab, admin, due)):
+        while await retried(lab, RETRY_TIMEOUT_MS, lambda: self._step(lab, admin, due)):
             continue
         await admin.close()
         partitions = list(self.steady)

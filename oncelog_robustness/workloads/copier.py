@@ -18,7 +18,7 @@ from oncelog_robustness.workload_facts import Copier as CopierFact
 from oncelog_robustness.workload_facts import GroupProgress, copy_partition, copy_value, note
 from oncelog_robustness.workloads.applications import run_writer
 from oncelog_robustness.workloads.contract import ClientProcess, Lab, until_over
-from oncelog_robustness.workloads.lives import kill, live_on, patiently
+from oncelog_robustness.workloads.lives import kill, live_on, retried
 from oncelog_robustness.workloads.parameters import (
     ClientCount,
     Partitions,
@@ -30,7 +30,7 @@ from oncelog_robustness.workloads.parameters import (
 from oncelog_robustness.workloads.plain import Bursts, run_plain_writer
 from oncelog_robustness.workloads.reading import (
     DECIDED_LIMIT_MS,
-    PATIENCE_MS,
+    RETRY_TIMEOUT_MS,
     WrittenReader,
     fetch_offsets,
     final_reads,
@@ -117,7 +117,7 @@ class Copier:
         limit_ms = self.parameters.transaction_timeout_ms + DECIDED_LIMIT_MS
         inputs = await final_reads(lab, client, self.inputs, limit_ms)
         goal = _goal(inputs)
-        admin = await patiently(lab, PATIENCE_MS, lambda: lab.clients[0].admin(client))
+        admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin(client))
         for group in self.groups:
             await self._finish(lab, admin, group, goal)
         await admin.close()
@@ -178,8 +178,8 @@ class Copier:
                 name = f"{group.name}-member-{number}"
                 if not any(one.name.startswith(f"{name}#") for one in running):
                     running.append(lab.spawn(name, partial(self._copy, lab, group, name, goal)))
-            found = await patiently(
-                lab, PATIENCE_MS, lambda: admin.committed(group.name, self.inputs)
+            found = await retried(
+                lab, RETRY_TIMEOUT_MS, lambda: admin.committed(group.name, self.inputs)
             )
             is_done = all(found[one] >= goal[one] for one in self.inputs)
             if is_done or lab.now_ms() - began_ms > FINISH_LIMIT_MS:
@@ -193,9 +193,9 @@ class Copier:
             partitions=tuple((*one, found[one], goal[one]) for one in self.inputs),
         )
         lab.record(note(progress, client=client, invoked_ms=began_ms, completed_ms=lab.now_ms()))
-        await patiently(
+        await retried(
             lab,
-            PATIENCE_MS,
+            RETRY_TIMEOUT_MS,
             lambda: fetch_offsets(lab, client, admin, group.name, self.inputs, is_final=True),
         )
 

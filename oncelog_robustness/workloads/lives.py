@@ -1,4 +1,4 @@
-"""Clients that die and come back, and the patience of those that wait for something."""
+"""Clients that die and come back, and retries of those that wait for something."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -75,7 +75,7 @@ async def _ended_within(process: ClientProcess, ms: int) -> bool:
     return True
 
 
-async def patiently(
+async def retried(
     lab: Lab, limit_ms: int, call: Callable[[], Awaitable[ResultT]], pause_ms: int = 200
 ) -> ResultT:
     """The first answer that is no error. After `limit_ms` the error is raised."""

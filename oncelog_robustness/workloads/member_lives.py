@@ -36,7 +36,7 @@ Commits = Callable[[GroupCalls, Membership, bool], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class MemberRun:
     """What a member of either protocol has."""
 
     lab: Lab
@@ -72,19 +72,19 @@ class Life:
         )
 
 
-class ClassicLife:
+class ClassicMemberRun:
     """JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
-    def __init__(self, life: Life) -> None:
-        self._life = life
-        self._calls = life.calls
+    def __init__(self, run: MemberRun) -> None:
+        self._run = run
+        self._calls = run.calls
         self._member_id = ""
         self._joined: Joined | None = None
         self._protocols = self._drawn_protocols()
 
     async def live(self) -> None:
-        life = self._life
-        while not life.lab.is_over:
+        run = self._run
+        while not run.lab.is_over:
             try:
                 if self._joined is None:
                     await self._join()
@@ -95,43 +95,43 @@ class ClassicLife:
             except KafkaError as error:
                 self._calls.brokers.forget()
                 self._refused(error)
-            await life.rest()
+            await run.rest()
         self._calls.brokers.close()
 
     def _drawn_protocols(self) -> dict[str, bytes]:
         """What it subscribes to, by assignors that it likes; most like the first one most."""
-        life = self._life
-        topics = list(life.topics) if life.strikes(0.7) else []
+        run = self._run
+        topics = list(run.topics) if run.strikes(0.7) else []
         metadata = ConsumerProtocolMemberMetadata(0, topics, b"").encode()
         names = list(PROTOCOLS)
-        if life.strikes(life.wrong_share):
-            life.lab.random.shuffle(names)
-            names = names[: life.lab.random.randint(1, len(names))]
+        if run.strikes(run.wrong_share):
+            run.lab.random.shuffle(names)
+            names = names[: run.lab.random.randint(1, len(names))]
         return dict.fromkeys(names, metadata)
 
     def _refused(self, error: KafkaError) -> None:
         if error.error_code is ErrorCode.MEMBER_ID_REQUIRED:
             # Some never come back with the id that they were given.
-            self._member_id = "" if self._life.strikes(self._life.wrong_share) else error.message
+            self._member_id = "" if self._run.strikes(self._run.wrong_share) else error.message
             return
         if not error.error_code.is_retriable:
             self._joined = None
             self._member_id = ""
 
     async def _join(self) -> None:
-        life = self._life
+        run = self._run
         joined = await self._calls.join(
-            self._member_id, life.instance_id, self._protocols, (life.session_ms, REBALANCE_MS)
+            self._member_id, run.instance_id, self._protocols, (run.session_ms, REBALANCE_MS)
         )
         self._joined = joined
         self._member_id = joined.member_id
-        if life.strikes(life.wrong_share):
+        if run.strikes(run.wrong_share):
             # It has joined and never asks for its assignment.
             return
         await self._sync(joined)
 
     def _me(self, joined: Joined) -> Membership:
-        return Membership(joined.generation, joined.member_id, self._life.instance_id)
+        return Membership(joined.generation, joined.member_id, self._run.instance_id)
 
     async def _sync(self, joined: Joined) -> None:
         assignments: Mapping[str, bytes] = {}
@@ -140,11 +140,11 @@ class ClassicLife:
         await self._calls.sync(self._me(joined), joined.protocol, assignments)
 
     async def _step(self, joined: Joined) -> None:
-        life, me = self._life, self._me(joined)
-        if life.strikes(life.wrong_share):
-            await self._wrong_step(joined, life.wrong(me))
+        run, me = self._run, self._me(joined)
+        if run.strikes(run.wrong_share):
+            await self._wrong_step(joined, run.wrong(me))
             return
-        draw = life.lab.random.random()
+        draw = run.lab.random.random()
         if draw < 0.45:
             try:
                 await self._calls.heartbeat(me)
@@ -153,46 +153,44 @@ class ClassicLife:
                     raise
                 await self._join()
         elif draw < 0.75:
-            await life.commits(self._calls, me, False)
+            await run.commits(self._calls, me, False)
         elif draw < 0.85:
             await self._join()
         elif draw < 0.93:
             self._joined = None
-            await self._calls.leave(joined.member_id, life.instance_id)
+            await self._calls.leave(joined.member_id, run.instance_id)
             self._member_id = ""
         else:
-            await life.be_silent()
+            await run.be_silent()
 
     async def _wrong_step(self, joined: Joined, somebody: Membership) -> None:
         """Answered or not, it says nothing about this member."""
-        life = self._life
+        run = self._run
         steps: Sequence[Callable[[], Awaitable[object]]] = (
             lambda: self._calls.heartbeat(somebody),
-            lambda: life.commits(self._calls, somebody, somebody.member_id == NOBODY),
+            lambda: run.commits(self._calls, somebody, somebody.member_id == NOBODY),
             lambda: self._calls.sync(somebody, joined.protocol, {}),
             lambda: self._calls.sync(self._me(joined), "no such protocol", {}),
             lambda: self._calls.leave(somebody.member_id, somebody.instance_id),
-            lambda: self._calls.join(
-                NOBODY, None, self._protocols, (life.session_ms, REBALANCE_MS)
-            ),
+            lambda: self._calls.join(NOBODY, None, self._protocols, (run.session_ms, REBALANCE_MS)),
         )
         with suppress(*UNANSWERED):
-            await life.lab.random.choice(steps)()
+            await run.lab.random.choice(steps)()
 
 
-class ConsumerLife:
+class ConsumerMemberRun:
     """ConsumerGroupHeartbeat."""
 
-    def __init__(self, life: Life) -> None:
-        self._life = life
-        self._calls = life.calls
+    def __init__(self, run: MemberRun) -> None:
+        self._run = run
+        self._calls = run.calls
         self._epoch = JOINS
         self._assigned: frozenset[Partition] = frozenset()
         self._owned: frozenset[Partition] = frozenset()
 
     async def live(self) -> None:
-        life = self._life
-        while not life.lab.is_over:
+        run = self._run
+        while not run.lab.is_over:
             try:
                 await self._step()
             except (Lost, Unreachable):
@@ -202,61 +200,61 @@ class ConsumerLife:
                 if not error.error_code.is_retriable:
                     self._epoch = JOINS
                     self._owned = frozenset()
-            await life.rest()
+            await run.rest()
         self._calls.brokers.close()
 
     async def _step(self) -> None:
-        life, draw = self._life, self._life.lab.random
+        run, draw = self._run, self._run.lab.random
         if self._epoch == JOINS:
             await self._say(replace(self._all(), owned=frozenset()))
             return
-        me = Membership(self._epoch, life.member_id, life.instance_id)
-        if life.strikes(life.wrong_share):
-            await self._wrong_step(life.wrong(me))
+        me = Membership(self._epoch, run.member_id, run.instance_id)
+        if run.strikes(run.wrong_share):
+            await self._wrong_step(run.wrong(me))
             return
         step = draw.random()
         if step < 0.5:
             # Now and then it keeps what it should give up, for longer than it may.
-            if not life.strikes(life.wrong_share):
+            if not run.strikes(run.wrong_share):
                 self._owned = self._assigned
             await self._say(Said(self._epoch, owned=self._owned))
         elif step < 0.75:
-            await life.commits(self._calls, me, False)
+            await run.commits(self._calls, me, False)
         elif step < 0.82:
-            topics = life.topics if life.strikes(0.7) else ()
+            topics = run.topics if run.strikes(0.7) else ()
             await self._say(replace(self._all(), topics=topics, owned=self._owned))
         elif step < 0.92:
-            away = LEAVES_FOR_A_WHILE if life.instance_id is not None else LEAVES
-            await self._calls.say(life.member_id, life.instance_id, Said(away))
+            away = LEAVES_FOR_A_WHILE if run.instance_id is not None else LEAVES
+            await self._calls.say(run.member_id, run.instance_id, Said(away))
             self._epoch, self._owned = JOINS, frozenset()
         else:
-            await life.be_silent()
+            await run.be_silent()
 
     def _all(self) -> Said:
         return Said(
             self._epoch,
-            topics=self._life.topics,
+            topics=self._run.topics,
             owned=self._owned,
             rebalance_timeout_ms=REBALANCE_MS,
         )
 
     async def _say(self, said: Said) -> None:
-        heard = await self._calls.say(self._life.member_id, self._life.instance_id, said)
-        self._epoch = heard.epoch
-        if heard.assigned is not None:
-            self._assigned = heard.assigned
+        answer = await self._calls.say(self._run.member_id, self._run.instance_id, said)
+        self._epoch = answer.epoch
+        if answer.assigned is not None:
+            self._assigned = answer.assigned
 
     async def _wrong_step(self, somebody: Membership) -> None:
-        life, calls = self._life, self._calls
+        run, calls = self._run, self._calls
         fuller = self._all()
         steps: Sequence[Callable[[], Awaitable[object]]] = (
             lambda: calls.say(somebody.member_id, somebody.instance_id, Said(somebody.generation)),
-            lambda: calls.say(life.member_id, life.instance_id, replace(fuller, assignor="none")),
-            lambda: calls.say(life.member_id, life.instance_id, Said(-3)),
+            lambda: calls.say(run.member_id, run.instance_id, replace(fuller, assignor="none")),
+            lambda: calls.say(run.member_id, run.instance_id, Said(-3)),
             lambda: calls.say("", None, replace(fuller, epoch=JOINS)),
-            lambda: life.commits(calls, somebody, somebody.member_id == NOBODY),
-            lambda: calls.committed_to(somebody, [(topic, 0) for topic in life.topics]),
+            lambda: run.commits(calls, somebody, somebody.member_id == NOBODY),
+            lambda: calls.committed_to(somebody, [(topic, 0) for topic in run.topics]),
             lambda: asyncio.sleep(REBALANCE_MS / 1000),
         )
         with suppress(*UNANSWERED):
-            await life.lab.random.choice(steps)()
+            await run.lab.random.choice(steps)()

@@ -21,8 +21,13 @@ from oncelog_robustness.history import GroupOffsets, OffsetsCommitted, Outcome, 
 from oncelog_robustness.workload_facts import GroupProgress, note
 from oncelog_robustness.workloads.applications import run_writer
 from oncelog_robustness.workloads.contract import ClientProcess, Lab, until_over
-from oncelog_robustness.workloads.lives import live_on, patiently
-from oncelog_robustness.workloads.member_lives import UNANSWERED, ClassicLife, ConsumerLife, Life
+from oncelog_robustness.workloads.lives import live_on, retried
+from oncelog_robustness.workloads.member_lives import (
+    UNANSWERED,
+    ClassicMemberRun,
+    ConsumerMemberRun,
+    MemberRun,
+)
 from oncelog_robustness.workloads.parameters import (
     ClientCount,
     Partitions,
@@ -33,7 +38,7 @@ from oncelog_robustness.workloads.parameters import (
 )
 from oncelog_robustness.workloads.reading import (
     DECIDED_LIMIT_MS,
-    PATIENCE_MS,
+    RETRY_TIMEOUT_MS,
     fetch_offsets,
     final_reads,
     make_topic,
@@ -107,9 +112,11 @@ class Members:
         client = f"{self.name}-check"
         limit_ms = self.parameters.transaction_timeout_ms + DECIDED_LIMIT_MS
         await final_reads(lab, client, self.partitions, limit_ms)
-        admin = await patiently(lab, PATIENCE_MS, lambda: lab.clients[0].admin(client))
+        admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin(client))
         for group in self.groups:
-            await patiently(lab, PATIENCE_MS, partial(self._fetch, lab, client, admin, group, True))
+            await retried(
+                lab, RETRY_TIMEOUT_MS, partial(self._fetch, lab, client, admin, group, True)
+            )
         await admin.close()
         for group in self.groups:
             await self._is_taken(lab, group)
@@ -127,7 +134,7 @@ class Members:
         given = self.parameters
         calls = GroupCalls(Brokers(lab.clients[0].bootstrap, process.name), group)
         offsets = _Offsets(lab, process, self.partitions)
-        life = Life(
+        run = MemberRun(
             lab=lab,
             calls=calls,
             member_id=process.name,
@@ -139,7 +146,7 @@ class Members:
             commits=offsets.commit,
         )
         is_classic = "-classic-" in group or ("-either-" in group and lab.random.random() < 0.5)
-        await (ClassicLife(life) if is_classic else ConsumerLife(life)).live()
+        await (ClassicMemberRun(run) if is_classic else ConsumerMemberRun(run)).live()
 
     async def _committer(self, lab: Lab, number: int) -> None:
         given = self.parameters
@@ -208,9 +215,9 @@ class Members:
         said = Said(0, (self.name,), frozenset(), 5_000)
         while len(has) < len(self.partitions) and lab.now_ms() - began_ms < TAKEN_LIMIT_MS:
             try:
-                heard = await calls.say(client, None, said)
-                has = has if heard.assigned is None else heard.assigned
-                said = Said(heard.epoch, owned=has)
+                answer = await calls.say(client, None, said)
+                has = has if answer.assigned is None else answer.assigned
+                said = Said(answer.epoch, owned=has)
             except UNANSWERED:
                 # Of a living group of the classic protocol it is refused until that is empty.
                 brokers.forget()

@@ -15,7 +15,7 @@ from oncelog_robustness.history import (
     Read,
 )
 from oncelog_robustness.workloads.contract import ClientProcess, Lab
-from oncelog_robustness.workloads.lives import live_on, patiently
+from oncelog_robustness.workloads.lives import live_on, retried
 from oncelog_robustness.workloads.parameters import Watched
 
 POLL_MS: Final = 100
@@ -23,7 +23,7 @@ FINAL_READ_LIMIT_MS: Final = 60_000
 """For one partition, with a new consumer whenever one fails."""
 DECIDED_LIMIT_MS: Final = 60_000
 """After healing, for every transaction to be decided; where clients leave some open, their timeout comes on top."""
-PATIENCE_MS: Final = 120_000
+RETRY_TIMEOUT_MS: Final = 120_000
 """For the requests of `setup` and `check`."""
 
 
@@ -182,7 +182,7 @@ async def make_topic(
     wanted = {"retention.ms": "-1", "retention.bytes": "-1", **(config or {})}
     if lab.random.random() < 0.5:
         wanted.setdefault("segment.bytes", str(2 ** lab.random.randint(11, 16)))
-    admin = await patiently(lab, PATIENCE_MS, lambda: lab.clients[0].admin("setup"))
+    admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin("setup"))
 
     async def create() -> None:
         try:
@@ -193,7 +193,7 @@ async def make_topic(
                 raise
             await admin.create_topic(topic, partitions, replicas or lab.replicas, wanted)
 
-    await patiently(lab, PATIENCE_MS, create)
+    await retried(lab, RETRY_TIMEOUT_MS, create)
     await admin.close()
 
 
@@ -223,7 +223,7 @@ async def final_reads(
     lab: Lab, client: str, partitions: Sequence[Partition], decided_limit_ms: int
 ) -> list[FinalRead]:
     """Every partition from its start to its end at both isolation levels, by each library in turn."""
-    admin = await patiently(lab, PATIENCE_MS, lambda: lab.clients[0].admin(client))
+    admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin(client))
     await await_decided(lab, admin, partitions, decided_limit_ms)
     found: list[FinalRead] = []
     for number, partition in enumerate(partitions):
@@ -245,7 +245,7 @@ async def read_to_end(
     isolation: Isolation,
 ) -> FinalRead:
     invoked_ms = lab.now_ms()
-    bounds = await patiently(lab, PATIENCE_MS, lambda: admin.bounds([partition], isolation))
+    bounds = await retried(lab, RETRY_TIMEOUT_MS, lambda: admin.bounds([partition], isolation))
     start, end = bounds[partition]
     deadline_ms = lab.now_ms() + FINAL_READ_LIMIT_MS
     reads: list[Read] = []

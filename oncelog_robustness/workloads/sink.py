@@ -40,7 +40,7 @@ from oncelog.spark.attempt import (
 )
 from oncelog_robustness.clients.blocking import blocking
 from oncelog_robustness.clients.login import chosen_login
-from oncelog_robustness.history import Noted, Outcome
+from oncelog_robustness.history import Outcome, WorkloadFact
 from oncelog_robustness.workload_facts import SparkBatchEnded, SparkTask, note
 from oncelog_robustness.workloads.contract import ClientProcess, Lab, until_over
 from oncelog_robustness.workloads.lives import live_on
@@ -90,7 +90,7 @@ class SinkParameters(Watched):
     hasty_share: Share = 0.25
     """Of the attempts: with a timeout so short that it may pass at any step of theirs."""
     new_query_share: Share = 0.06
-    """Of the batches: the first one of a query that nobody has heard of, and that takes the sink over."""
+    """Of the batches: the first one of a query that nobody knows, and that takes the sink over."""
 
 
 class _Turn(NamedTuple):
@@ -178,7 +178,7 @@ class _Driver:
         """Raises OncelogError where Spark would fail the query."""
         with self._cluster() as cluster:
             attempt = AttemptName(self._sink, self._lab.random.randbytes(NONCE_BYTES))
-            # Opened first: nobody has heard of a sink before its first attempt.
+            # Opened first: nobody knows a sink before its first attempt.
             await blocking(open_attempt, cluster, attempt, self._timeout_ms())
             turn = await self._turn(cluster)
             began_ms = self._lab.now_ms()
@@ -262,7 +262,7 @@ class _Driver:
             await blocking(abort_attempts, cluster, self._sink, [attempt.nonce])
             return Outcome.FAIL
         if draw.random() < given.repeat_share:
-            # Spark commits again after a crash; whatever it hears then, the batch is committed.
+            # Spark commits again after a crash; whatever answer it receives then, the batch is committed.
             with suppress(OncelogError):
                 await blocking(commit_batch, cluster, self._sink, turn.batch, outcomes)
         return Outcome.OK
@@ -274,7 +274,7 @@ class _Driver:
         outcome: Outcome,
         winners: Sequence[tuple[int, _Try]],
         began_ms: int,
-    ) -> Noted:
+    ) -> WorkloadFact:
         fact = SparkBatchEnded(
             sink=self._sink,
             query=turn.query,
@@ -310,7 +310,7 @@ class _Driver:
     async def _try(
         self, attempt: AttemptName, identity: TaskIdentity, pause_ms: int, adopts: bool
     ) -> _Try | None:
-        """None when it failed: a task of Spark's raises, and its driver hears of it."""
+        """None when it failed: a task of Spark's raises, and its driver is told."""
         name = str(identity.task_attempt_id)
         draw = self._lab.random
         try:

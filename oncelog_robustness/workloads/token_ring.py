@@ -14,11 +14,11 @@ from oncelog_robustness.history import Ending, Isolation, Read
 from oncelog_robustness.workload_facts import TokenRing, note, token_of, token_value
 from oncelog_robustness.workloads.applications import run_application
 from oncelog_robustness.workloads.contract import Lab, until_over
-from oncelog_robustness.workloads.lives import patiently
+from oncelog_robustness.workloads.lives import retried
 from oncelog_robustness.workloads.parameters import Partitions, Pause, Sends, Share, Watched
 from oncelog_robustness.workloads.reading import (
     DECIDED_LIMIT_MS,
-    PATIENCE_MS,
+    RETRY_TIMEOUT_MS,
     WrittenReader,
     fetch_offsets,
     final_reads,
@@ -79,7 +79,7 @@ class Ring:
     async def check(self, lab: Lab) -> None:
         client = f"{self.name}-check"
         await final_reads(lab, client, self.partitions, DECIDED_LIMIT_MS)
-        admin = await patiently(lab, PATIENCE_MS, lambda: lab.clients[0].admin(client))
+        admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin(client))
         await fetch_offsets(lab, client, admin, self.group, self.partitions, is_final=True)
         await admin.close()
 

@@ -18,12 +18,12 @@ from oncelog_robustness.clients.contract import (
 from oncelog_robustness.history import (
     Ending,
     GroupOffsets,
-    Noted,
     Outcome,
     Partition,
     Read,
     Send,
     Transaction,
+    WorkloadFact,
 )
 from oncelog_robustness.workload_facts import KeyDeleted, ProducerReady, note
 from oncelog_robustness.workloads.contract import ClientProcess, Lab
@@ -94,16 +94,16 @@ class OpenTransaction:
             with_value=self.sends[-1].value,
         )
         word, invoked_ms = f"delete {key}", self._lab.now_ms()
-        self._process.last_word(word, self._noted(fact, invoked_ms, None))
+        self._process.last_word(word, self._fact_of(fact, invoked_ms, None))
         try:
             offset = await self._producer.send(partition, None, key)
         except ClientError:
-            self._process.settle(word, self._noted(fact, invoked_ms, self._lab.now_ms()))
+            self._process.settle(word, self._fact_of(fact, invoked_ms, self._lab.now_ms()))
             raise
         fact = replace(fact, offset=offset)
-        self._process.settle(word, self._noted(fact, invoked_ms, self._lab.now_ms()))
+        self._process.settle(word, self._fact_of(fact, invoked_ms, self._lab.now_ms()))
 
-    def _noted(self, fact: KeyDeleted, invoked_ms: int, completed_ms: int | None) -> Noted:
+    def _fact_of(self, fact: KeyDeleted, invoked_ms: int, completed_ms: int | None) -> WorkloadFact:
         return note(
             fact, client=self._process.name, invoked_ms=invoked_ms, completed_ms=completed_ms
         )

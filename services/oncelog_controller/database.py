@@ -50,7 +50,7 @@ MIGRATION_TIMEOUT_MS: Final = 30_000
 """Longest wait for one statement of a migration, or for another controller's migration. In operation a statement that
 takes seconds means that the database is ill; making the tables of a new one takes as long as its disk does."""
 MIGRATION_POLL_S: Final = 0.1
-"""How often a controller asks for its turn, and hears that it is told to stop. A statement that waits hears nothing."""
+"""How often a controller asks for its turn, and sees that it is told to stop. A statement that waits sees nothing."""
 LEFT_OPEN_MS: Final = 4_000
 """A controller that is frozen or cut off in the middle of a transaction holds the lock that all of them need. After so
 long Postgres ends that transaction, and nobody loses anything: nothing was answered yet."""

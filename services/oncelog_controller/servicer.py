@@ -187,13 +187,13 @@ class ControllerServicer(SecurityServicer):
 
         answer: Any = plain_heartbeat(self._log.image, event(0))
         if answer is None:
-            self._sessions.heard(request.node_id, request.node_epoch)
+            self._sessions.heartbeat_received(request.node_id, request.node_epoch)
             answer = await self._ask(event)
         if isinstance(answer, ErrorCode):
             return pb.NodeHeartbeatResponse(status=_unavailable(answer))
         assert isinstance(answer, HeartbeatAnswer), answer
         if answer.error_code is ErrorCode.NONE:
-            self._sessions.heard(request.node_id, request.node_epoch)
+            self._sessions.heartbeat_received(request.node_id, request.node_epoch)
         return pb.NodeHeartbeatResponse(
             status=_status(answer.error_code, answer.message),
             fenced=answer.fenced,

@@ -1,4 +1,4 @@
-"""Sessions in real time: what is heard of nodes goes in, and the end of a session becomes an event for the machine."""
+"""Sessions in real time: heartbeats of nodes go in, and the end of a session becomes an event for the machine."""
 
 import asyncio
 import time
@@ -14,11 +14,11 @@ from oncelog_controller.metadata_log import MetadataLog
 TICK_S = 0.05
 LOOK_AGAIN_S = 0.1
 STALL_MS = 1000
-"""A tick that is late by more: this process did not run, and could not hear anybody either."""
+"""A tick that is late by more: this process did not run, and could receive no heartbeat either."""
 
 
 class SessionWatch:
-    """`begin` with each term, `end` with it. In between, `heard`, `opened` and `closed` as it happens."""
+    """`begin` with each term, `end` with it. In between, `heartbeat_received`, `opened` and `closed` as it happens."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class SessionWatch:
             await asyncio.gather(ticker, return_exceptions=True)
         self._sessions.clear()
 
-    def heard(self, node_id: int, node_epoch: int) -> None:
+    def heartbeat_received(self, node_id: int, node_epoch: int) -> None:
         if self._keeps_session(node_id):
-            self._sessions.heard(node_id, node_epoch, now_ms())
+            self._sessions.heartbeat_received(node_id, node_epoch, now_ms())
 
     def opened(self, node_id: int, node_epoch: int) -> bool:
         """False when no session is kept for this node, now or at all: then its end is not told either."""

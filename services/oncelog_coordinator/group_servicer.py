@@ -185,7 +185,7 @@ class GroupCoordinatorServicer:
         )
         error_code = answer.error_code
         if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # Nobody's session ends while its shard loads, and clients have no patience with this code here.
+            # Nobody's session ends while its shard loads, and clients fail on this code here.
             error_code = ErrorCode.NONE
         return pb.GroupHeartbeatResponse(error_code=error_code)
 
@@ -242,7 +242,7 @@ class GroupCoordinatorServicer:
         request: pb.OffsetCommitRequest | pb.TxnOffsetCommitRequest,
         origin: RequestOrigin | None,
     ) -> CommitAnswer | None:
-        """What to answer without committing anything; None: go on. What this process did not hear of while the shard
+        """What to answer without committing anything; None: go on. What this process did not receive while the shard
         was elsewhere is not in its order of commits."""
         if origin is not None and self._shards.is_outdated(request):
             return CommitAnswer(ErrorCode.NOT_COORDINATOR)

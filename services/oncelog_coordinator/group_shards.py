@@ -198,7 +198,7 @@ class GroupShards(ShardTerms[ShardTerm]):
                 try:
                     term.driver.submit(TopicsDeleted(topics))
                 except DriverStopped:
-                    # Its offsets stay until they expire: a topic that goes while a shard loads is not heard of.
+                    # Its offsets stay until they expire: a topic that goes while a shard loads is not noticed.
                     continue
 
     # ------------------------------------------------------------------------------------------------ terms

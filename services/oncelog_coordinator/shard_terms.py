@@ -96,7 +96,7 @@ class ShardTerms(ABC, Generic[TermT]):
         """A fresh machine with its journal and driver, not yet started."""
 
     def _tell(self, term: TermT, state: str) -> None:
-        """The live feed hears what becomes of a shard."""
+        """The live feed is told what becomes of a shard."""
 
     @abstractmethod
     def _is_empty(self, driver: Driver) -> bool: ...

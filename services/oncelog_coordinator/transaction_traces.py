@@ -29,7 +29,7 @@ _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 def with_trace(event: AddPartitions, known: TxnMetadata | None) -> AddPartitions:
     """With a trace for the transaction that it may start, from the client's request on. `known`: of this id, before it.
 
-    Not the one under which the request came: what gives up waiting never hears where it belonged, and stays there.
+    Not the one under which the request came: what gives up waiting never learns where it belonged, and stays there.
     """
     running = spans.current()
     if running is None or (known is not None and known.state is TxnState.ONGOING):

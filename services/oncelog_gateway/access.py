@@ -25,7 +25,7 @@ log = logging.getLogger("oncelog.gateway")
 USE_TOLD_EVERY_MS: Final = 3_600_000
 """The journal learns of a token's use at most this often."""
 LOGOUT_TOLD_EVERY_S: Final = 1.0
-"""While no controller hears it."""
+"""While no controller receives it."""
 ADMIN_FILE: Final = "admin-token-file"
 
 
@@ -184,7 +184,7 @@ class Access:
         self._telling_of(self._tell_use(token, now), "a token's use")
 
     async def _tell_use(self, token: ApiToken, now: int) -> None:
-        """The next use tells it again, an hour later, if no controller hears this one."""
+        """The next use tells it again, an hour later, if no controller receives this one."""
         use = pb.ApiToken(name=token.name, digest=bytes.fromhex(token.digest), last_used_ms=now)
         request = pb.AlterApiTokensRequest(changes=[pb.AlterApiTokensRequest.Change(use=use)])
         try:

@@ -1,7 +1,7 @@
 """How long one answer for people may wait for the roles: each call, and all of them together.
 
-Every call has the gateway's own timeout. A page and an explanation have less: a role that is frozen must cost them a
-line that says so, not the reader's patience. Calls of the same task and of the tasks that it starts share the time.
+Every call has the gateway's own timeout. A page and an explanation have less: when a role is frozen, they say so in a
+line and return in time. Calls of the same task and of the tasks that it starts share the time.
 """
 
 import asyncio

@@ -87,7 +87,7 @@ class MarkerSender:
     ) -> Ended | None:
         """How the delivery of one decision's markers ended. None when it is to be asked for again, here or elsewhere:
         this sender stops, there is no room for it, or our metadata does not get as far as that of the caller. A
-        partition that is not in ours may be one that we have not heard of yet, and only one that is gone needs none.
+        partition that is not in ours may be one that we do not know yet, and only one that is gone needs none.
 
         A caller that gives up (is cancelled) takes its delivery with it: it will ask again.
         """

@@ -23,7 +23,7 @@ from oncelog.rpc.mutual_tls import MutualTls
 from oncelog.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from oncelog.security.scram import ITERATIONS_MIN, make_credential
 
-PATIENCE_S: Final = 60.0
+RETRY_TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _CALL_TIMEOUT_S: Final = 10.0
 _KAFKA_NUMBERS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
@@ -62,7 +62,7 @@ def admit(request: Any, controllers: list[str], tls: MutualTls) -> None:
     """Tells the active one. Raises OncelogError when it refuses, or none is active for a minute; a repetition changes
     nothing."""
     reason = "no address of a controller is given"
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + RETRY_TIMEOUT_S
     while time.monotonic() < deadline:
         for address in controllers:
             reason = _ask(address, request, tls)

@@ -136,7 +136,7 @@ class StorageRole:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest metadata this node has heard of."""
+        """The newest metadata this node knows."""
         return self._metadata.image
 
     @property

@@ -65,7 +65,7 @@ class Decision(Generic[RecordOut]):
     effects: tuple[Effect, ...] = ()
     label: str = ""
     unlogged: tuple[RecordOut, ...] = ()
-    """Changes that no journal keeps, applied behind `records` at offset -1: who waits for an answer, who was heard of.
+    """Changes that no journal keeps, applied behind `records` at offset -1: whose session was extended.
     A replay forgets them, so nothing that was ever promised may rest on one (ADR 0019)."""
 
 

@@ -120,7 +120,7 @@ class Broker:
                 self.admin(versions.OFFSET_COMMIT, 8, group_id=name, **words)
             self._begin(name)
         self.create_acls((*FOR_EVERYBODY, *(acl for user in USERS for acl in user.acls)))
-        time.sleep(2)  # Both tell that an ACL stands before each of their parts has heard of it.
+        time.sleep(2)  # Both tell that an ACL stands before each of their parts knows it.
 
     def _begin(self, transactional_id):
         """An open transaction over an open and a secret topic."""

@@ -1,4 +1,4 @@
-"""A TCP proxy that reads Kafka frames. It can swallow a reply: the request took effect, and nobody hears of it. And it
+"""A TCP proxy that reads Kafka frames. It can swallow a reply: the request took effect, and nobody receives it. And it
 can hold a request: its client is cut off and connects again, and the request arrives whenever the test says."""
 
 import queue

@@ -22,7 +22,7 @@ def server(tmp_path_factory):
             yield running
 
 
-class Story:
+class Writes:
     """What was written and committed; the values are unique."""
 
     def __init__(self, producer, topic):
@@ -74,27 +74,27 @@ def test_every_client_reads_the_last_committed_values(
     codec, client, server, compacted, make_producer, transactional_id
 ):
     producer = make_producer(Confluent(), transactional_id, compression=codec)
-    story = Story(producer, compacted)
-    story.transact(1, commits=True, key=b"gone", value=True)
+    writes = Writes(producer, compacted)
+    writes.transact(1, commits=True, key=b"gone", value=True)
     for number in range(30):
-        story.transact(3, commits=number % 3 != 1)
-    story.transact(1, commits=True, key=b"gone", value=False)
-    story.transact(30, commits=True)
+        writes.transact(3, commits=number % 3 != 1)
+    writes.transact(1, commits=True, key=b"gone", value=False)
+    writes.transact(30, commits=True)
     plain = make_producer(Confluent())
-    story.committed.append((plain.send(compacted, b"end", key=b"end"), b"end", b"end"))
+    writes.committed.append((plain.send(compacted, b"end", key=b"end"), b"end", b"end"))
     left = until_cleaned(server, compacted, 60)
-    assert latest_of(left) == story.latest
+    assert latest_of(left) == writes.latest
     rows = {(record.offset, record.key, record.value) for record in left}
-    assert rows <= set(story.committed)
-    assert latest_of(client.read(server.bootstrap, compacted, until=b"end")) == story.latest
+    assert rows <= set(writes.committed)
+    assert latest_of(client.read(server.bootstrap, compacted, until=b"end")) == writes.latest
     gap = next(a.offset + 1 for a, b in pairwise(left) if b.offset > a.offset + 1)
     seen = client.read(server.bootstrap, compacted, offset=gap, until=b"end")
     # It may have been cleaned once more meanwhile.
     assert {record.offset for record in seen} <= {r.offset for r in left if r.offset >= gap}
-    assert latest_of(seen) == {key: row for key, row in story.latest.items() if row[0] >= gap}
+    assert latest_of(seen) == {key: row for key, row in writes.latest.items() if row[0] >= gap}
     # The producer's own last batches may be gone; its sequences and its next transaction are not.
-    story.transact(2, commits=True, key=b"next")
-    last = story.committed[-1]
+    writes.transact(2, commits=True, key=b"next")
+    last = writes.committed[-1]
     seen = client.read(server.bootstrap, compacted, until=last[2])
     assert latest_of(seen)[b"next"] == (last[0], last[2])
 

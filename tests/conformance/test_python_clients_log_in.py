@@ -20,7 +20,7 @@ from oncelog.client.login import tls_context
 from oncelog.security.plain import hash_password
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-PATIENCE_S = 20
+WAIT_S = 20
 
 
 class Tokens(AbstractTokenProvider):
@@ -50,10 +50,10 @@ def by_confluent(bootstrap, authority, mechanism, files):
     if mechanism:
         settings["sasl.mechanism"] = mechanism
     producer = Producer(settings)
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     producer.produce("orders", b"value")
-    producer.commit_transaction(PATIENCE_S)
+    producer.commit_transaction(WAIT_S)
 
 
 def by_kafka_python(bootstrap, authority, mechanism, files):
@@ -73,7 +73,7 @@ def by_kafka_python(bootstrap, authority, mechanism, files):
     )
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send("orders", b"value").get(PATIENCE_S)
+    producer.send("orders", b"value").get(WAIT_S)
     producer.commit_transaction()
     producer.close()
 
@@ -102,7 +102,7 @@ def by_aiokafka(bootstrap, authority, mechanism, files):
         async with producer, producer.transaction():
             await producer.send_and_wait("orders", b"value")
 
-    asyncio.run(asyncio.wait_for(commit(), PATIENCE_S))
+    asyncio.run(asyncio.wait_for(commit(), WAIT_S))
 
 
 CLIENTS = [by_confluent, by_kafka_python, by_aiokafka]

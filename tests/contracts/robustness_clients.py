@@ -14,7 +14,7 @@ from oncelog_robustness.history import Isolation
 TIMEOUT_MS = 30_000
 PRODUCE, METADATA, END_TXN = 0, 3, 26
 POLL_MS = 500
-PATIENCE_S = 40.0
+WAIT_S = 40.0
 
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 
@@ -54,7 +54,7 @@ class Place:
         consumer = await self.clients.consumer("reader", isolation, None)
         await consumer.assign({place: start})
         found = []
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while await consumer.position(place) < end:
                 found += [read.value for read in await consumer.poll(POLL_MS)]
         await consumer.close()
@@ -199,7 +199,7 @@ class ClientContract:
             await producer.send((place.topic, 0), "a")
             place.lose_answers(END_TXN, 1000)
             commit = asyncio.create_task(producer.commit())
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 while not await place.values():
                     pass
             successor = await place.producer()
@@ -284,7 +284,7 @@ class ClientContract:
             await one.subscribe([place.topic])
             assert await next_positions(one) == dict.fromkeys(both, 0)
             found = []
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 while len(found) < 4:
                     found += [read.value for read in await one.poll(POLL_MS)]
             assert sorted(found) == ["a0", "a1", "b0", "b1"]
@@ -293,7 +293,7 @@ class ClientContract:
             other = await place.clients.consumer("other", COMMITTED, group)
             await other.subscribe([place.topic])
             owned, taken = {}, {}
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 while len(owned) != 1 or len(taken) != 1:
                     owned, taken = await asyncio.gather(
                         _positions(one, owned), _positions(other, taken)
@@ -403,7 +403,7 @@ class ClientContract:
 
 async def next_positions(consumer):
     """What the next rebalance that gives it something gives it."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while not (positions := await _positions(consumer, {})):
             pass
     return positions
@@ -417,7 +417,7 @@ async def _positions(consumer, positions):
 
 
 async def _first_reads(consumer):
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while not (reads := await consumer.poll(POLL_MS)):
             pass
     return reads

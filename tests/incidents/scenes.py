@@ -20,14 +20,14 @@ from tests.unit.listener.wire_client import WireClient
 from oncelog.record.records import Record, encode_batch
 from oncelog_server.cli.rest import Rest
 
-PATIENCE_S = 30
+WAIT_S = 30
 ANSWER_MAX_S = 2.0
 TRIES = 3
 END_TXN, INIT_PRODUCER_ID, ADD_PARTITIONS, PRODUCE = 26, 22, 24, 0
 
 
-def eventually(found, what="it did not happen", patience_s=PATIENCE_S):
-    deadline = time.monotonic() + patience_s
+def eventually(found, what="it did not happen", wait_s=WAIT_S):
+    deadline = time.monotonic() + wait_s
     while not (answer := found()):
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
@@ -56,7 +56,7 @@ def answered(gateway, subject, *more):
             [*command, *more, "--", subject],
             check=False,
             capture_output=True,
-            timeout=PATIENCE_S,
+            timeout=WAIT_S,
             text=True,
             env=os.environ | {"COLUMNS": "100"},
         )
@@ -71,9 +71,7 @@ def shown(gateway, subject, incident, *words):
     assert done.returncode == 0, done.stderr
     assert took_s <= ANSWER_MAX_S, f"{took_s:.2f} s"
     printed = " ".join(done.stdout.split())
-    with urlopen(
-        f"{gateway}/explain?{urlencode({'subject': subject})}", timeout=PATIENCE_S
-    ) as page:
+    with urlopen(f"{gateway}/explain?{urlencode({'subject': subject})}", timeout=WAIT_S) as page:
         drawn = " ".join(html.unescape(re.sub(r"<[^>]*>", "", page.read().decode())).split())
     for one in (incident, *words):
         assert one in printed, printed
@@ -88,7 +86,7 @@ def told(found):
 def new_topic(bootstrap, name, partitions=1, replicas=1):
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (created,) = admin.create_topics([NewTopic(name, partitions, replicas)]).values()
-    created.result(PATIENCE_S)
+    created.result(WAIT_S)
     return name
 
 
@@ -102,7 +100,7 @@ def producer(bootstrap, transactional_id, client_id="app-1", timeout_ms=60_000):
             "log_level": 0,
         }
     )
-    opened.init_transactions(PATIENCE_S)
+    opened.init_transactions(WAIT_S)
     return opened
 
 
@@ -111,7 +109,7 @@ def write(opened, topic, *values):
     opened.begin_transaction()
     for value in values or (b"x",):
         opened.produce(topic, value, partition=0)
-    assert opened.flush(PATIENCE_S) == 0
+    assert opened.flush(WAIT_S) == 0
 
 
 def consumer(bootstrap, group, topic=None):

@@ -5,7 +5,7 @@ import threading
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.incidents.scenes import (
-    PATIENCE_S,
+    WAIT_S,
     eventually,
     explained,
     new_topic,
@@ -30,7 +30,7 @@ def topic_on(cluster, name, node_id):
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     wanted = NewTopic(name, num_partitions=1, replica_assignment=[[node_id]])
     (created,) = admin.create_topics([wanted]).values()
-    created.result(PATIENCE_S)
+    created.result(WAIT_S)
     return name
 
 
@@ -46,7 +46,7 @@ def stuck(cluster, request):
     opened = producer(cluster.bootstrap, name, "app-1")
     write(opened, topic)
     cluster.kill(name_of(cluster, ALONE))
-    opened.commit_transaction(PATIENCE_S)
+    opened.commit_transaction(WAIT_S)
     eventually(lambda: "has no leader" in explained(cluster.gateway, name)["verdict"])
     return name, topic, opened
 
@@ -82,7 +82,7 @@ def test_a_restarted_application_loops_on_an_open_transaction(cluster, stuck):
         f"start node {ALONE} again",
     )
     cluster.start_dead()
-    again.join(PATIENCE_S)
+    again.join(WAIT_S)
     assert not again.is_alive(), "it still loops"
 
 
@@ -102,8 +102,8 @@ def test_a_running_producer_loops_on_concurrent_transactions(cluster, stuck):
         "was refused with CONCURRENT_TRANSACTIONS",
     )
     cluster.start_dead()
-    again.join(PATIENCE_S)
-    opened.commit_transaction(PATIENCE_S)
+    again.join(WAIT_S)
+    opened.commit_transaction(WAIT_S)
     eventually(lambda: explained(cluster.gateway, name)["incident"] == "healthy")
 
 

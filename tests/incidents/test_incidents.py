@@ -18,7 +18,7 @@ import pytest
 from tests.incidents.scenes import (
     ADD_PARTITIONS,
     END_TXN,
-    PATIENCE_S,
+    WAIT_S,
     consumer,
     eventually,
     explained,
@@ -62,7 +62,7 @@ def driver(server, tmp_path_factory):
     sink = new_topic(server.bootstrap, "to-spark")
     input_of_spark = producer(server.bootstrap, "input-of-spark")
     write(input_of_spark, source)
-    input_of_spark.commit_transaction(PATIENCE_S)
+    input_of_spark.commit_transaction(WAIT_S)
     folder = tmp_path_factory.mktemp("spark")
     command = [sys.executable, "-m", "tests.incidents.slow_driver", server.bootstrap, source, sink]
     with (folder / "driver.log").open("wb") as log:
@@ -80,7 +80,7 @@ def driver(server, tmp_path_factory):
 def kill_driver(running):
     if running.poll() is None:
         os.killpg(running.pid, signal.SIGKILL)
-        running.wait(PATIENCE_S)
+        running.wait(WAIT_S)
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def topic(server, name):
 def refused(opened):
     """Commits, in vain."""
     with pytest.raises(Exception, match=r"fenced|epoch|state"):
-        opened.commit_transaction(PATIENCE_S)
+        opened.commit_transaction(WAIT_S)
 
 
 def test_hung_then_fenced(server, topic, name):
@@ -264,7 +264,7 @@ def test_invalid_txn_state_after_a_timeout_abort(server, topic, name):
 def test_a_lag_of_markers_never_reaches_zero(server, topic, name):
     opened = producer(server.bootstrap, name)
     write(opened, topic, b"a", b"b")
-    opened.commit_transaction(PATIENCE_S)
+    opened.commit_transaction(WAIT_S)
     reader = consumer(server.bootstrap, f"g-{name}", topic)
     seen = []
     while len(seen) < 2:
@@ -286,11 +286,11 @@ def test_an_unstable_offset_commit_waits_for_its_transaction(server, topic, name
     reader = consumer(server.bootstrap, f"g-{name}", topic)
     plain = producer(server.bootstrap, f"{name}-input")
     write(plain, topic)
-    plain.commit_transaction(PATIENCE_S)
+    plain.commit_transaction(WAIT_S)
     eventually(lambda: [m for m in reader.consume(1, 1) if not m.error()])
     opened.begin_transaction()
     opened.send_offsets_to_transaction(
-        reader.position(reader.assignment()), reader.consumer_group_metadata(), PATIENCE_S
+        reader.position(reader.assignment()), reader.consumer_group_metadata(), WAIT_S
     )
     waits = consumer(server.bootstrap, f"g-{name}")
     with pytest.raises(confluent_kafka.KafkaException, match="_TIMED_OUT"):
@@ -303,8 +303,8 @@ def test_an_unstable_offset_commit_waits_for_its_transaction(server, topic, name
         "UNSTABLE_OFFSET_COMMIT",
         f"oncelog transactions terminate {name} --dry-run",
     )
-    opened.commit_transaction(PATIENCE_S)
-    assert waits.committed([confluent_kafka.TopicPartition(topic, 0)], PATIENCE_S)[0].offset == 1
+    opened.commit_transaction(WAIT_S)
+    assert waits.committed([confluent_kafka.TopicPartition(topic, 0)], WAIT_S)[0].offset == 1
     waits.close()
     reader.close()
 
@@ -312,7 +312,7 @@ def test_an_unstable_offset_commit_waits_for_its_transaction(server, topic, name
 def test_what_is_well_is_told_and_what_is_unknown_is_refused(server, topic, name, capfd):
     opened = producer(server.bootstrap, name)
     write(opened, topic)
-    opened.commit_transaction(PATIENCE_S)
+    opened.commit_transaction(WAIT_S)
     assert eventually(lambda: explained(server.gateway, name)["incident"] == "healthy")
     assert explained(server.gateway, f"{topic}-0")["incident"] == "healthy"
     arguments = ["--gateway", server.gateway, "transactions", "explain"]
@@ -324,7 +324,7 @@ def test_what_is_well_is_told_and_what_is_unknown_is_refused(server, topic, name
     assert "--kind" in capfd.readouterr().err
 
 
-@pytest.mark.timeout(START_OF_SPARK_S + PATIENCE_S)
+@pytest.mark.timeout(START_OF_SPARK_S + WAIT_S)
 @pytest.mark.skipif(shutil.which("java") is None, reason="`make java` installs Java for Spark")
 def test_a_spark_attempt_of_a_dead_driver(server, driver):
     eventually(lambda: _is_at_work(server), "no task of Spark is at work", START_OF_SPARK_S)

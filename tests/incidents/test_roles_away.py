@@ -9,8 +9,8 @@ from urllib.request import urlopen
 import pytest
 from tests.incidents.scenes import (
     ANSWER_MAX_S,
-    PATIENCE_S,
     TRIES,
+    WAIT_S,
     consumer,
     eventually,
     explained,
@@ -48,7 +48,7 @@ def opened(cluster):
     new_topic(cluster.bootstrap, "away", 1, 3)
     running = producer(cluster.bootstrap, "away", "app-1", timeout_ms=600_000)
     write(running, "away")
-    running.commit_transaction(PATIENCE_S)
+    running.commit_transaction(WAIT_S)
     reader = consumer(cluster.bootstrap, "g-away", "away")
     seen = eventually(lambda: [one for one in reader.consume(1, 1) if not one.error()])
     reader.commit(message=seen[0], asynchronous=False)
@@ -72,7 +72,7 @@ def every_page(gateway):
         for _ in range(TRIES):
             before = time.monotonic()
             try:
-                with urlopen(gateway + path, timeout=PATIENCE_S) as answer:
+                with urlopen(gateway + path, timeout=WAIT_S) as answer:
                     text = answer.read().decode()
             except HTTPError as error:
                 raise AssertionError(f"{path}: {error.code} {error.read()[:500]!r}") from None

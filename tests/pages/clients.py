@@ -6,7 +6,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.incidents.scenes import raw, raw_produce
 
-PATIENCE_S = 30
+WAIT_S = 30
 NAME = "slow/one"
 
 
@@ -19,10 +19,10 @@ def begin(server, name=NAME, client_id="app-1", topic="orders"):
             "log_level": 0,
         }
     )
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     producer.produce(topic, b"x", partition=0)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(WAIT_S) == 0
     return producer
 
 
@@ -34,6 +34,6 @@ def leave_hanging(server, topic):
 
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     (created,) = admin.create_topics([NewTopic(topic, 1, 1)]).values()
-    created.result(PATIENCE_S)
+    created.result(WAIT_S)
     with ThreadPoolExecutor() as pool:
-        assert pool.submit(write).result(PATIENCE_S) == 0
+        assert pool.submit(write).result(WAIT_S) == 0

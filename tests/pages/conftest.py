@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.pages.clients import PATIENCE_S
+from tests.pages.clients import WAIT_S
 from tests.targets import open_target
 
 playwright = pytest.importorskip("playwright.sync_api", reason="`make pages` installs Playwright")
 
-PATIENCE_MS = 10_000
+WAIT_MS = 10_000
 CHROMIUM = os.environ.get("ONCELOG_TEST_CHROMIUM") or shutil.which("chromium")
 ARGUMENTS = [
     "--no-sandbox",
@@ -31,7 +31,7 @@ def server(tmp_path_factory):
         with open_target(tmp_path_factory.mktemp("oncelog")) as running:
             admin = AdminClient({"bootstrap.servers": running.bootstrap})
             (created,) = admin.create_topics([NewTopic("orders", 1, 1)]).values()
-            created.result(PATIENCE_S)
+            created.result(WAIT_S)
             yield running
 
 
@@ -65,7 +65,7 @@ def tab(browser, server):
         expected.extend(expects)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
+        page.set_default_timeout(WAIT_MS)
         page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(path)

@@ -5,7 +5,7 @@
 
 import pytest
 from tests.incidents.scenes import consumer
-from tests.pages.clients import PATIENCE_S, begin, leave_hanging
+from tests.pages.clients import WAIT_S, begin, leave_hanging
 
 from oncelog_server.cli.rest import Rest
 
@@ -69,7 +69,7 @@ def test_a_transaction_appears_and_goes_on_without_a_reload(tab, server, opened)
     producer = begin(server, "appears")
     row = page.get_by_role("row").filter(has_text="appears")
     row.get_by_text("Ongoing").wait_for()
-    producer.commit_transaction(PATIENCE_S)
+    producer.commit_transaction(WAIT_S)
     row.get_by_text("CompleteCommit").wait_for()
     assert page.evaluate("window.sameDocument")
 
@@ -119,7 +119,7 @@ def test_the_lanes_show_every_event_and_keep_their_names(tab, opened):
     "path", ["/audit", "/nodes", "/group?id=reads", "/transaction?id=very-narrow", "/producers"]
 )
 def test_a_table_that_does_not_fit_is_scrolled_with_the_keyboard(tab, server, opened, path):
-    begin(server, "very-narrow").abort_transaction(PATIENCE_S)
+    begin(server, "very-narrow").abort_transaction(WAIT_S)
     Rest(server.gateway).post("/v1/transactions/very-narrow/terminate", {"dry_run": True})
     reader = consumer(server.bootstrap, "reads", "orders")
     reader.poll(1)

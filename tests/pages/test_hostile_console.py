@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.pages.clients import PATIENCE_S, begin
+from tests.pages.clients import WAIT_S, begin
 
 from oncelog_server.cli.rest import Rest
 
@@ -28,7 +28,7 @@ TABS_OF_ONE_BROWSER = 8
 def odd(server):
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     (created,) = admin.create_topics([NewTopic(LONG_TOPIC, 1, 1)]).values()
-    created.result(PATIENCE_S)
+    created.result(WAIT_S)
     return [begin(server, name, client_id=SCRIPT, topic=LONG_TOPIC) for name in NAMES]
 
 
@@ -78,7 +78,7 @@ def test_a_link_to_an_odd_name_leads_to_it(tab, odd):
 
 
 def test_a_name_that_is_two_things_offers_both(tab, server):
-    begin(server, "orders-0").abort_transaction(PATIENCE_S)
+    begin(server, "orders-0").abort_transaction(WAIT_S)
     page = tab("/explain?subject=orders-0")
     page.get_by_role("link", name="the transaction orders-0").click()
     page.get_by_text("Its last transaction was aborted").wait_for()
@@ -113,15 +113,15 @@ def test_a_transaction_that_ended_meanwhile_is_left_alone(tab, server):
     page.get_by_role("button", name="What would ending it do?").click()
     act = page.get_by_role("button", name="Fence the producer and abort")
     act.wait_for()
-    producer.commit_transaction(PATIENCE_S)
+    producer.commit_transaction(WAIT_S)
     producer.begin_transaction()
     producer.produce("orders", b"the next one", partition=0)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(WAIT_S) == 0
     act.click()
     page.get_by_role("status").get_by_text("has ended meanwhile").wait_for()
     found = Rest(server.gateway).get("/v1/transactions/meanwhile")
     assert found["state"] == "Ongoing", "the next transaction was ended"
-    producer.commit_transaction(PATIENCE_S)
+    producer.commit_transaction(WAIT_S)
 
 
 def test_the_keyboard_alone_ends_a_transaction(tab, server):
@@ -153,7 +153,7 @@ def test_what_is_selected_to_copy_stays_selected(tab, server):
     page.evaluate("getSelection().selectAllChildren(document.querySelector('dt code'))")
     chosen = page.evaluate("String(getSelection())")
     assert "oncelog transactions" in chosen
-    producer.commit_transaction(PATIENCE_S)
+    producer.commit_transaction(WAIT_S)
     page.evaluate("new Promise((done) => setTimeout(done, 1_000))")
     assert page.evaluate("String(getSelection())") == chosen
     page.evaluate("getSelection().removeAllRanges()")

@@ -2,7 +2,7 @@
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.pages.clients import PATIENCE_S, begin
+from tests.pages.clients import WAIT_S, begin
 
 from oncelog_server.demo.processes import OncelogServer
 
@@ -24,7 +24,7 @@ def server(tmp_path_factory):
     with OncelogServer(folder / "data", environment=environment) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
         (created,) = admin.create_topics([NewTopic("orders", 1, 1)]).values()
-        created.result(PATIENCE_S)
+        created.result(WAIT_S)
         yield running
 
 

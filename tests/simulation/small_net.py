@@ -18,7 +18,7 @@ class SmallNet:
         self.world.loop.network = self.network
         self.client = self.world.new_process("client")
         self.server = self.world.new_process("server")
-        self.heard = []
+        self.received = []
         """By connection: the bytes that the server received; "." for their end, "!" for a reset."""
 
     @property
@@ -48,7 +48,7 @@ class SmallNet:
     async def serve_listening(self):
         async def listen(reader, writer):
             told = bytearray()
-            self.heard.append(told)
+            self.received.append(told)
             try:
                 while data := await reader.read(1000):
                     told += data
@@ -63,7 +63,7 @@ class SmallNet:
         return await self.client.spawn(asyncio.open_connection(host, PORT), "connect")
 
     async def until_heard(self, told, within_s=10):
-        await self.until(lambda: [bytes(one) for one in self.heard] == told, within_s)
+        await self.until(lambda: [bytes(one) for one in self.received] == told, within_s)
 
 
 def keep_for_ever(world):

@@ -28,23 +28,23 @@ class SmallWorld:
         return self.world.trace_log.digest
 
 
-def in_small_world(seed: int, story: Callable[[SmallWorld], Any]) -> Any:
-    """What `story(small_world)` returns; a coroutine function runs on the simulated loop."""
+def in_small_world(seed: int, steps: Callable[[SmallWorld], Any]) -> Any:
+    """What `steps(small_world)` returns; a coroutine function runs on the simulated loop."""
     parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
     root = Path(tempfile.mkdtemp(prefix="oncelog-test-", dir=parent))
     try:
-        return run_forked(_tell, seed, root, story)
+        return run_forked(_tell, seed, root, steps)
     finally:
         shutil.rmtree(root)
 
 
-def _tell(seed: int, root: Path, story: Callable[[SmallWorld], Any]) -> Any:
+def _tell(seed: int, root: Path, steps: Callable[[SmallWorld], Any]) -> Any:
     world = World(seed)
     seams.replace_clock_and_randomness(world)
     small = SmallWorld(world, SimDisks(world, root), SimDatabase(world, root))
     small.disks.install()
     small.database.install()
-    result = story(small)
+    result = steps(small)
     if inspect.iscoroutine(result):
         result = world.loop.run_until_complete(result)
     return result

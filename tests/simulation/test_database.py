@@ -44,7 +44,7 @@ async def as_process(small, name, coroutine):
 
 
 def test_time_in_the_database_is_the_true_time_of_the_simulation():
-    async def story(small):
+    async def steps(small):
         process = small.world.new_process("controller-1")
         process.clock_skew_ms = 999_999
 
@@ -58,13 +58,13 @@ def test_time_in_the_database_is_the_true_time_of_the_simulation():
 
         return await process.spawn(hold(), "hold")
 
-    epoch, after_one_second, after_four = in_small_world(1, story)
+    epoch, after_one_second, after_four = in_small_world(1, steps)
     assert (epoch, after_four) == (1, 0)
     assert 1900 < after_one_second <= 2000
 
 
 def test_a_controller_killed_at_any_moment_leaves_no_lock():
-    async def story(small):
+    async def steps(small):
         async def write_for_ever():
             database = await opened(small)
             journal = journal_on(database)
@@ -88,17 +88,17 @@ def test_a_controller_killed_at_any_moment_leaves_no_lock():
             counts.append(await as_process(small, "controller-2", count()))
         return counts, small.digest
 
-    counts, digest = in_small_world(1, story)
+    counts, digest = in_small_world(1, steps)
     assert counts == sorted(counts)
     assert counts[-1] > 20
     assert not any(count % 2 for count in counts)
-    assert (counts, digest) == in_small_world(1, story)
-    assert digest != in_small_world(2, story)[1]
+    assert (counts, digest) == in_small_world(1, steps)
+    assert digest != in_small_world(2, steps)[1]
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_outage_fails_every_call_until_it_ends(is_silent):
-    async def story(small):
+    async def steps(small):
         async def work():
             loop = small.world.loop
             lease = await lease_of(small, 1)
@@ -115,7 +115,7 @@ def test_outage_fails_every_call_until_it_ends(is_silent):
 
         return await as_process(small, "controller-1", work())
 
-    took_s = in_small_world(1, story)
+    took_s = in_small_world(1, steps)
     if is_silent:
         assert took_s == pytest.approx(TIMEOUT_MS / 1000, abs=0.001)
     else:
@@ -123,7 +123,7 @@ def test_outage_fails_every_call_until_it_ends(is_silent):
 
 
 def test_outage_of_one_controller_is_not_the_others():
-    async def story(small):
+    async def steps(small):
         small.database.begin_outage("controller-1")
         with pytest.raises(OncelogError):
             await as_process(small, "controller-1", opened(small))
@@ -131,11 +131,11 @@ def test_outage_of_one_controller_is_not_the_others():
         small.database.heal()
         await as_process(small, "controller-1", opened(small))
 
-    in_small_world(1, story)
+    in_small_world(1, steps)
 
 
 def test_lost_answer_leaves_a_record_told_of_as_a_failure():
-    async def story(small):
+    async def steps(small):
         async def work():
             database = await opened(small)
             journal = journal_on(database)
@@ -151,11 +151,11 @@ def test_lost_answer_leaves_a_record_told_of_as_a_failure():
 
         return await as_process(small, "controller-1", work())
 
-    assert in_small_world(1, story) == ["first", "unknown"]
+    assert in_small_world(1, steps) == ["first", "unknown"]
 
 
 def test_restart_cuts_off_what_is_under_way_around_its_commit():
-    async def story(small):
+    async def steps(small):
         async def work():
             database = await opened(small)
             journal = journal_on(database)
@@ -175,13 +175,13 @@ def test_restart_cuts_off_what_is_under_way_around_its_commit():
             # It was answered before the restart came.
             return "answered"
 
-    seen = [in_small_world(seed, story) for seed in range(30)]
+    seen = [in_small_world(seed, steps) for seed in range(30)]
     assert [] in seen
     assert ["record"] in seen
 
 
 def test_failed_function_is_rolled_back():
-    async def story(small):
+    async def steps(small):
         async def work():
             database = await opened(small)
             row = {
@@ -203,4 +203,4 @@ def test_failed_function_is_rolled_back():
 
         return await as_process(small, "controller-1", work())
 
-    assert in_small_world(1, story) == 0
+    assert in_small_world(1, steps) == 0

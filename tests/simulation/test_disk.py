@@ -14,7 +14,7 @@ from tests.integration.storage.partition_log_at import (
     everything,
     new_log,
     opened,
-    write_story,
+    write_rounds,
 )
 from tests.integration.storage.storage_node import NOW, txn_batch
 from tests.simulation.small_world import in_small_world
@@ -33,7 +33,7 @@ def as_process(small, name, work):
 
 
 def test_killed_process_loses_nothing_that_it_wrote():
-    def story(small):
+    def steps(small):
         folder = small.disks.folder(HOST)
         before = len(os.listdir("/proc/self/fd"))
 
@@ -41,7 +41,7 @@ def test_killed_process_loses_nothing_that_it_wrote():
             directory = LogDirectory(folder / "data")
             directory.open("cluster", 1)
             log = new_log(folder / "data" / "orders-0", segment_bytes=600)
-            write_story(log)
+            write_rounds(log)
             return everything(log)
 
         process, written = as_process(small, "storage-1", write)
@@ -58,20 +58,20 @@ def test_killed_process_loses_nothing_that_it_wrote():
         assert recovered == written
         return recovered[1]
 
-    assert in_small_world(1, story) > 10
+    assert in_small_world(1, steps) > 10
 
 
 def test_after_a_power_cut_a_log_has_at_least_what_was_synced():
-    def story(small):
+    def steps(small):
         folder = small.disks.folder(HOST) / "orders-0"
 
         def write():
             log = new_log(folder, segment_bytes=600)
-            write_story(log, rounds=3)
+            write_rounds(log, rounds=3)
             safe = checkpoint(log)
             sync_directory(folder)
             sync_directory(folder.parent)
-            write_story(log, rounds=2)
+            write_rounds(log, rounds=2)
             return safe, log.log_end_offset, everything(log)[0]
 
         process, (safe, end, records) = as_process(small, "storage-1", write)
@@ -87,16 +87,16 @@ def test_after_a_power_cut_a_log_has_at_least_what_was_synced():
         append(log, txn_batch(9, 0, 2, timestamp=NOW))
         return (recovered[1] - safe, end - safe), small.digest
 
-    ends = [in_small_world(seed, story)[0] for seed in range(40)]
+    ends = [in_small_world(seed, steps)[0] for seed in range(40)]
     kept = {kept if kept in (0, whole) else "part" for kept, whole in ends}
     assert {0, "part", ends[0][1]} == kept
-    assert in_small_world(7, story) == in_small_world(7, story)
+    assert in_small_world(7, steps) == in_small_world(7, steps)
 
 
 def test_a_power_cut_takes_what_no_sync_covers():
     """The books see every way in which production writes; without its syncs, nothing is safe."""
 
-    def story(small):
+    def steps(small):
         folder = small.disks.folder(HOST)
         sizes = []
         write_at(str(folder / "synced"), 0, b"s" * 9000)
@@ -114,7 +114,7 @@ def test_a_power_cut_takes_what_no_sync_covers():
         assert set(content[9000:]) <= {0, ord("n")}
         return len(content), content[:4096].count(b"n"), content.count(b"\0")
 
-    seen = [in_small_world(seed, story) for seed in range(60)]
+    seen = [in_small_world(seed, steps) for seed in range(60)]
     sizes = {size for size, _, _ in seen}
     assert {9000, 17100} < sizes
     assert {overwritten for _, overwritten, _ in seen} == {0, 100}
@@ -122,7 +122,7 @@ def test_a_power_cut_takes_what_no_sync_covers():
 
 
 def test_a_synced_replacement_is_there_and_others_may_be_torn():
-    def story(small):
+    def steps(small):
         folder = small.disks.folder(HOST)
         for name in ("a", "b"):
             write_atomically(folder / name, b"old", sync=True)
@@ -132,12 +132,12 @@ def test_a_synced_replacement_is_there_and_others_may_be_torn():
         assert (folder / "a").read_bytes() == b"new and longer"
         return (folder / "b").read_bytes()
 
-    seen = {in_small_world(seed, story) for seed in range(40)}
+    seen = {in_small_world(seed, steps) for seed in range(40)}
     assert {b"old", b"new and longer", b""} < seen
 
 
 def test_names_that_were_not_synced_come_and_go_in_order():
-    def story(small):
+    def steps(small):
         folder = small.disks.folder(HOST)
         for name in ("first", "second"):
             os.close(os.open(folder / name, os.O_CREAT | os.O_WRONLY))
@@ -155,7 +155,7 @@ def test_names_that_were_not_synced_come_and_go_in_order():
             )
         return names
 
-    assert {in_small_world(seed, story) for seed in range(60)} == {
+    assert {in_small_world(seed, steps) for seed in range(60)} == {
         ("first", "second"),
         ("renamed", "second"),
         ("renamed",),
@@ -164,7 +164,7 @@ def test_names_that_were_not_synced_come_and_go_in_order():
 
 
 def test_truncation_is_undone_or_done():
-    def story(small):
+    def steps(small):
         folder = small.disks.folder(HOST)
         write_at(str(folder / "log"), 0, b"a" * 10_000)
         sync_directory(folder)
@@ -178,15 +178,15 @@ def test_truncation_is_undone_or_done():
         assert content[5000:] == b"a" * 5000 or set(content[5000:6000]) <= {0, ord("b")}
         return len(content)
 
-    sizes = {in_small_world(seed, story) for seed in range(60)}
+    sizes = {in_small_world(seed, steps) for seed in range(60)}
     assert sizes == {5000, 6000, 10_000}
 
 
 def test_full_disk_cuts_a_write_short_and_room_heals_the_log():
-    def story(small):
+    def steps(small):
         folder = small.disks.folder(HOST) / "orders-0"
         log = new_log(folder)
-        write_story(log, rounds=1)
+        write_rounds(log, rounds=1)
         small.disks.fill(HOST, 30)
         before = everything(log)
         for _ in range(3):
@@ -198,11 +198,11 @@ def test_full_disk_cuts_a_write_short_and_room_heals_the_log():
         append(log, txn_batch(7, 0, 3, timestamp=NOW))
         assert everything(opened(folder)) == everything(log)
 
-    in_small_world(1, story)
+    in_small_world(1, steps)
 
 
 def test_what_a_failed_sync_dropped_is_gone_unless_rewritten():
-    def story(small, is_written_again):
+    def steps(small, is_written_again):
         folder = small.disks.folder(HOST)
         write_at(str(folder / "log"), 0, b"a" * 100)
         sync_directory(folder)
@@ -217,18 +217,18 @@ def test_what_a_failed_sync_dropped_is_gone_unless_rewritten():
         return (folder / "log").read_bytes()
 
     for seed in range(20):
-        found = in_small_world(seed, lambda small: story(small, is_written_again=False))
+        found = in_small_world(seed, lambda small: steps(small, is_written_again=False))
         assert found == b"a" * 100 + bytes(100) + b"c" * 100
-        found = in_small_world(seed, lambda small: story(small, is_written_again=True))
+        found = in_small_world(seed, lambda small: steps(small, is_written_again=True))
         assert found == b"a" * 100 + b"b" * 100
 
 
 def test_flipped_bit_is_in_a_closed_segment_and_is_noticed():
-    def story(small):
+    def steps(small):
         folder = small.disks.folder(HOST) / "orders-0"
         log = new_log(folder, segment_bytes=600)
         assert small.disks.flip_bit(HOST) is None
-        write_story(log)
+        write_rounds(log)
         before = everything(log)
         name = small.disks.flip_bit(HOST)
         assert name != f"orders-0/{os.path.basename(log.segments[-1].log_path)}"
@@ -243,20 +243,20 @@ def test_flipped_bit_is_in_a_closed_segment_and_is_noticed():
         assert len(changed) == 1
         return name, False
 
-    seen = [in_small_world(seed, story) for seed in range(20)]
+    seen = [in_small_world(seed, steps) for seed in range(20)]
     assert len({name for name, _ in seen}) > 1
     assert sum(is_noticed for _, is_noticed in seen) >= 15
 
 
 def test_process_can_be_killed_at_any_step_of_a_checkpoint():
-    def story(small, operations):
+    def steps(small, operations):
         folder = small.disks.folder(HOST) / "orders-0"
 
         def write():
             log = new_log(folder, segment_bytes=600)
-            write_story(log)
+            write_rounds(log)
             safe = checkpoint(log)
-            write_story(log)
+            write_rounds(log)
             return log, safe, everything(log)
 
         process, (log, safe, written) = as_process(small, "storage-1", write)
@@ -285,11 +285,11 @@ def test_process_can_be_killed_at_any_step_of_a_checkpoint():
         return len(cleanups)
 
     for operations in range(12):
-        assert in_small_world(operations, lambda small, n=operations: story(small, n)) == 1
+        assert in_small_world(operations, lambda small, n=operations: steps(small, n)) == 1
 
 
 def test_numbers_times_and_order_of_files_are_simulated():
-    def story(small):
+    def steps(small):
         folder = small.disks.folder(HOST)
         for name in "abcdefgh":
             write_at(str(folder / name), 0, b"x")
@@ -301,13 +301,13 @@ def test_numbers_times_and_order_of_files_are_simulated():
         assert status.st_size == 1
         return status.st_ino, os.listdir(folder), os.listdir(folder)
 
-    number, order, another = in_small_world(3, story)
+    number, order, another = in_small_world(3, steps)
     assert order != another
-    assert (number, order, another) == in_small_world(3, story)
+    assert (number, order, another) == in_small_world(3, steps)
 
 
 def test_slow_disk_makes_the_work_of_its_hosts_threads_late():
-    async def story(small):
+    async def steps(small):
         from concurrent.futures import ThreadPoolExecutor
 
         loop = small.world.loop
@@ -327,12 +327,12 @@ def test_slow_disk_makes_the_work_of_its_hosts_threads_late():
         healed = await small.world.new_process("storage-1", HOST).spawn(work(), "work")
         return fast, slow, other, healed
 
-    fast, slow, other, healed = in_small_world(1, story)
+    fast, slow, other, healed = in_small_world(1, steps)
     assert max(fast, other, healed) < 0.01 < slow
 
 
 def test_files_elsewhere_are_the_real_ones(tmp_path):
-    def story(small):
+    def steps(small):
         process = small.world.new_process("storage-1", HOST)
         small.disks.fill(HOST)
         small.disks.fail_syncs(HOST, 10)
@@ -348,5 +348,5 @@ def test_files_elsewhere_are_the_real_ones(tmp_path):
 
         return process.context().run(work)
 
-    assert in_small_world(1, story) == (tmp_path / "file").stat().st_ino
+    assert in_small_world(1, steps) == (tmp_path / "file").stat().st_ino
     assert (tmp_path / "other").read_text() == "content"

@@ -58,10 +58,10 @@ def test_topics_are_drawn_within_the_bounds_of_their_configs():
 
 
 def test_constants_are_replaced_in_the_whole_interpreter():
-    def story(small):
+    def steps(small):
         drawn = extremes.replace_constants(small.world.streams.stream("settings"), wildness=9.0)
         return drawn, batch_walk._SCAN_BYTES
 
-    drawn, scan_bytes = in_small_world(1, story)
+    drawn, scan_bytes = in_small_world(1, steps)
     assert scan_bytes == drawn["_SCAN_BYTES"] <= 1024 < batch_walk._SCAN_BYTES
     assert drawn["PRODUCER_ID_BLOCK_SIZE"] <= 2

@@ -56,19 +56,19 @@ class Peers:
                     await asyncio.sleep(0.05)
 
 
-def told(story, seed=1, wildness=0):
+def told(steps, seed=1, wildness=0):
     medium = SimulatedGrpc(wildness, seed)
 
     async def scenario():
         peers = Peers(medium.network)
         await peers.start()
-        await story(peers, medium.network)
+        await steps(peers, medium.network)
 
     return medium.run(scenario)
 
 
 def test_a_call_through_a_short_partition_is_late_and_not_lost():
-    async def story(peers, network):
+    async def steps(peers, network):
         await peers.call()
         undo = network.partition(["client"], ["server"])
         call = peers.call(length=5)
@@ -79,19 +79,19 @@ def test_a_call_through_a_short_partition_is_late_and_not_lost():
         assert length_of(await call) == 5
         assert peers.now < 5
 
-    told(story)
+    told(steps)
 
 
 @pytest.mark.parametrize("hosts", [("client", "server"), ("server", "client")])
 @pytest.mark.parametrize("one_way", [False, True])
 def test_a_partition_is_noticed_by_the_keepalive_on_both_sides(hosts, one_way):
-    async def story(peers, network):
+    async def steps(peers, network):
         waits = peers.call("waits")
         await asyncio.sleep(0.1)
         assert peers.servicer.in_flight == 1
         network.partition([hosts[0]], [hosts[1]], one_way=one_way)
         began = peers.now
-        # Whoever notices it says so, and may still be heard on the other side.
+        # Whoever notices it says so, and may still be received on the other side.
         with pytest.raises(PeerUnavailable, match=r"keepalive watchdog|reset by peer") as failure:
             await waits
         assert failure.value.was_sent
@@ -104,11 +104,11 @@ def test_a_partition_is_noticed_by_the_keepalive_on_both_sides(hosts, one_way):
         network.heal_all()
         assert await peers.until_answered() == 7
 
-    told(story)
+    told(steps)
 
 
 def test_a_frozen_peer_is_noticed_and_goes_on_where_nobody_waits():
-    async def story(peers, network):
+    async def steps(peers, network):
         await peers.call()
         peers.server.pause()
         with pytest.raises(PeerUnavailable, match="keepalive"):
@@ -120,11 +120,11 @@ def test_a_frozen_peer_is_noticed_and_goes_on_where_nobody_waits():
         assert peers.servicer.in_flight == 0
         assert await peers.until_answered() == 7
 
-    told(story)
+    told(steps)
 
 
 def test_a_killed_peer_is_noticed_at_once():
-    async def story(peers, network):
+    async def steps(peers, network):
         waits = peers.call("waits")
         await asyncio.sleep(0.1)
         began = peers.now
@@ -135,11 +135,11 @@ def test_a_killed_peer_is_noticed_at_once():
         # Nothing of a killed process runs: its handler was never told.
         assert peers.servicer.cancelled == 0
 
-    told(story)
+    told(steps)
 
 
 def test_a_reset_fails_what_is_in_flight_on_both_sides():
-    async def story(peers, network):
+    async def steps(peers, network):
         waits = peers.call("waits")
         await asyncio.sleep(0.1)
         network.reset("client")
@@ -149,11 +149,11 @@ def test_a_reset_fails_what_is_in_flight_on_both_sides():
         assert peers.servicer.cancelled == 1
         assert await peers.until_answered() == 7
 
-    told(story)
+    told(steps)
 
 
 def test_a_ghost_call_is_executed_after_it_was_said_to_fail():
-    async def story(peers, network):
+    async def steps(peers, network):
         await peers.call()
         network.ghost("client", gather_s=0.1, late_s=1)
         await asyncio.sleep(0.05)
@@ -166,24 +166,24 @@ def test_a_ghost_call_is_executed_after_it_was_said_to_fail():
         await asyncio.sleep(2)
         assert peers.servicer.begun == 3
 
-    told(story)
+    told(steps)
 
 
 def test_an_idle_connection_is_kept_alive():
-    async def story(peers, network):
+    async def steps(peers, network):
         waits = peers.call("until told", 3)
         await asyncio.sleep(100)
         peers.server.context().run(peers.servicer.told.set)
         assert length_of(await waits) == 3
 
-    world = told(story)
+    world = told(steps)
     assert world.trace_log.counts["net"] > 2 * 100 / 2
 
 
 def digest(seed):
     """Of two hundred calls in a wild network with resets."""
 
-    async def story(peers, network):
+    async def steps(peers, network):
         seams.replace_clock_and_randomness(network.world)
         calls = []
         for number in range(200):
@@ -194,7 +194,7 @@ def digest(seed):
         await asyncio.gather(*calls, return_exceptions=True)
         assert await peers.until_answered() == 7
 
-    return told(story, seed, wildness=1).trace_log.digest
+    return told(steps, seed, wildness=1).trace_log.digest
 
 
 def test_a_seed_is_the_same_run_every_time():

@@ -27,7 +27,7 @@ from oncelog_storage.core.producer_state import ProducerStates
 
 TOPIC = "orders"
 SHAPE = Shape(controllers=1, storage=3, coordinators=1, marker_senders=1, listeners=1)
-PATIENCE_S = 120
+WAIT_S = 120
 TIMEOUT_MS = 5_000
 
 
@@ -91,7 +91,7 @@ class SmallCluster:
         await producer.close()
 
     async def settled(self):
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while self.inspector.unsettled() is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.25)
 
@@ -100,21 +100,21 @@ class SmallCluster:
         return {verdict.checker: verdict for verdict in found}
 
 
-def told(story, is_inspected=True):
-    """What `story(small)`, a coroutine function, returns; in a child of its own."""
+def told(steps, is_inspected=True):
+    """What `steps(small)`, a coroutine function, returns; in a child of its own."""
     parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
     # Nodes tell their folders to the controller: two runs are the same only if their folders are.
     root = parent / f"oncelog-test-{os.getpid()}"
     root.mkdir()
     try:
-        return run_forked(_tell, story, root, is_inspected)
+        return run_forked(_tell, steps, root, is_inspected)
     finally:
         shutil.rmtree(root)
 
 
-def _tell(story, root, is_inspected):
+def _tell(steps, root, is_inspected):
     small = SmallCluster(root, is_inspected)
-    return small.world.loop.run_until_complete(story(small))
+    return small.world.loop.run_until_complete(steps(small))
 
 
 def broken(verdicts):
@@ -122,7 +122,7 @@ def broken(verdicts):
 
 
 def test_a_sound_cluster_is_judged_sound_in_all_respects():
-    async def story(small):
+    async def steps(small):
         await small.started()
         small.cluster.kill("storage-2")
         small.disks.power_cut("storage-2")
@@ -136,7 +136,7 @@ def test_a_sound_cluster_is_judged_sound_in_all_respects():
         counts = len(seen.replicas), small.inspector.sample_count
         return small.verdicts(), counts, small.raised
 
-    verdicts, (kept, sampled), raised = told(story)
+    verdicts, (kept, sampled), raised = told(steps)
     answers = {name: (verdict.answer, verdict.proof) for name, verdict in verdicts.items()}
     assert set(answers.values()) == {(Answer.OK, ())}, answers
     assert not [one for one in raised if isinstance(one, InvariantBroken)]
@@ -144,12 +144,12 @@ def test_a_sound_cluster_is_judged_sound_in_all_respects():
 
 
 def test_looking_changes_nothing():
-    async def story(small):
+    async def steps(small):
         await small.started()
         await asyncio.sleep(3)
         return small.world.trace_log.digest
 
-    assert told(story) == told(story, is_inspected=False)
+    assert told(steps) == told(steps, is_inspected=False)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_looking_changes_nothing():
     ],
 )
 def test_what_breaks_is_seen_at_its_step(damage, checker):
-    async def story(small):
+    async def steps(small):
         await small.started()
         (process, leader), (_, follower) = replicas_of(small)
         if damage == "a high watermark beyond the end":
@@ -182,14 +182,14 @@ def test_what_breaks_is_seen_at_its_step(damage, checker):
         raised = [str(one) for one in small.raised if isinstance(one, InvariantBroken)]
         return small.verdicts(), raised
 
-    verdicts, raised = told(story)
+    verdicts, raised = told(steps)
     assert checker in broken(verdicts), verdicts
     assert raised or damage == "a high watermark that goes back"
     assert f"{TOPIC}-0" in verdicts[checker].proof[0]
 
 
 def test_a_stable_offset_that_was_too_early_is_seen():
-    async def story(small):
+    async def steps(small):
         end = ProducerStates.apply_marker
 
         def end_at_once(producers, **marker):
@@ -203,7 +203,7 @@ def test_a_stable_offset_that_was_too_early_is_seen():
         await small.inspector.finish()
         return small.verdicts()
 
-    verdicts = told(story)
+    verdicts = told(steps)
     assert broken(verdicts) == {"lso-passed-undecided"}
 
 
@@ -220,7 +220,7 @@ def replicas_of(small):
 
 
 def test_a_disk_that_lied_about_fsync_is_seen_at_the_next_start():
-    async def story(small):
+    async def steps(small):
         await small.started()
         (process, _), _ = replicas_of(small)
         name = process.name
@@ -233,13 +233,13 @@ def test_a_disk_that_lied_about_fsync_is_seen_at_the_next_start():
         await small.inspector.finish()
         return small.verdicts()
 
-    verdicts = told(story)
+    verdicts = told(steps)
     assert broken(verdicts) == {"fsync-lie"}
     assert "synced and committed up to" in verdicts["fsync-lie"].proof[0]
 
 
 def test_a_follower_that_told_what_it_had_not_synced_is_seen():
-    async def story(small):
+    async def steps(small):
         await small.started()
         _, (process, replica) = replicas_of(small)
         # From here on it syncs nothing, and calls nothing synced.
@@ -256,13 +256,13 @@ def test_a_follower_that_told_what_it_had_not_synced_is_seen():
         await small.inspector.finish()
         return end_offset, small.verdicts()
 
-    end_offset, verdicts = told(story)
+    end_offset, verdicts = told(steps)
     assert broken(verdicts) == {"fsync-lie"}
     assert f"committed up to {end_offset} " in verdicts["fsync-lie"].proof[0]
 
 
 def test_what_is_open_is_named():
-    async def story(small):
+    async def steps(small):
         await small.started()
         clients = AiokafkaClients(small.cluster.bootstrap)
         producer = await small.client.spawn(
@@ -283,7 +283,7 @@ def test_what_is_open_is_named():
         small.cluster.kill("listener-1")
         return while_open, stuck, small.inspector.unsettled()
 
-    while_open, stuck, without_listener = told(story)
+    while_open, stuck, without_listener = told(steps)
     assert while_open == "open is Ongoing"
     assert stuck.answer is Answer.BROKEN
     assert any("open is still Ongoing" in sentence for sentence in stuck.proof)

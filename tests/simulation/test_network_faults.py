@@ -18,7 +18,7 @@ def test_a_partition_holds_everything_and_loses_nothing():
         undo = net.network.partition(["client"], ["server"])
         writer.write(b"held")
         await asyncio.sleep(60)
-        assert net.heard == [b""]
+        assert net.received == [b""]
         undo()
         await net.until_heard([b"held"], within_s=1)
         undo()
@@ -136,7 +136,7 @@ def test_a_clog_lets_everything_through_at_once():
         for _ in range(10):
             writer.write(b"x")
             await asyncio.sleep(1)
-        assert net.heard == [b""]
+        assert net.received == [b""]
         undo()
         await net.until_heard([b"xxxxxxxxxx"], within_s=0.01)
 
@@ -184,7 +184,7 @@ def test_a_ghost_is_processed_after_its_sender_saw_it_break():
         with pytest.raises(ConnectionResetError):
             await reader.read(1)
         broke_at = net.now
-        assert net.heard == [b""]
+        assert net.received == [b""]
         _, again = await net.connect()
         again.write(b"repeated")
         await net.until_heard([b"", b"repeated"], within_s=0.02)
@@ -258,7 +258,7 @@ def test_two_faults_at_once_both_have_to_end():
         writer.write(b"x")
         cut()
         await asyncio.sleep(10)
-        assert net.heard == [b""]
+        assert net.received == [b""]
         clogged()
         await net.until_heard([b"x"], within_s=1)
 

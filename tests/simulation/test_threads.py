@@ -9,7 +9,7 @@ from tests.simulation.small_world import in_small_world
 
 
 def test_work_happens_between_its_beginning_and_its_answer():
-    async def story(small):
+    async def steps(small):
         loop, done_at, answered_at = small.world.loop, [], []
         small.world.executor_delay_s = lambda _executor: 1.0
         executor = ThreadPoolExecutor(1)
@@ -22,15 +22,15 @@ def test_work_happens_between_its_beginning_and_its_answer():
             assert answered_at[number] == pytest.approx(given + 1.0, abs=0.001)
         return [at - number for number, at in enumerate(done_at)]
 
-    moments = in_small_world(1, story)
+    moments = in_small_world(1, steps)
     assert min(moments) < 0.2
     assert max(moments) > 0.8
-    assert moments == in_small_world(1, story)
-    assert moments != in_small_world(2, story)
+    assert moments == in_small_world(1, steps)
+    assert moments != in_small_world(2, steps)
 
 
 def test_one_executor_works_in_order_and_one_after_the_other():
-    async def story(small):
+    async def steps(small):
         loop, done = small.world.loop, []
         small.world.executor_delay_s = lambda _executor: 1.0
         executor = ThreadPoolExecutor(1)
@@ -39,13 +39,13 @@ def test_one_executor_works_in_order_and_one_after_the_other():
         )
         return done, loop.time()
 
-    done, took_s = in_small_world(1, story)
+    done, took_s = in_small_world(1, steps)
     assert done == [0, 1, 2, 3, 4]
     assert took_s == pytest.approx(5.0, abs=0.001)
 
 
 def test_cancelled_work_is_done_only_if_it_had_begun():
-    async def story(small):
+    async def steps(small):
         loop, done = small.world.loop, []
         small.world.executor_delay_s = lambda _executor: 1.0
         executor = ThreadPoolExecutor(1)
@@ -55,11 +55,11 @@ def test_cancelled_work_is_done_only_if_it_had_begun():
         await asyncio.sleep(5)
         return done
 
-    assert in_small_world(1, story) == ["a"]
+    assert in_small_world(1, steps) == ["a"]
 
 
 def test_shutdown_waits_for_what_was_given_and_takes_no_more():
-    async def story(small):
+    async def steps(small):
         loop, done = small.world.loop, []
         executor = ThreadPoolExecutor(1)
         futures = [loop.run_in_executor(executor, done.append, name) for name in "abc"]
@@ -70,11 +70,11 @@ def test_shutdown_waits_for_what_was_given_and_takes_no_more():
         await asyncio.gather(*futures)
         return at_once, done
 
-    assert in_small_world(1, story) == (["a", "b", "c"], ["a", "b", "c"])
+    assert in_small_world(1, steps) == (["a", "b", "c"], ["a", "b", "c"])
 
 
 def test_work_of_a_killed_process_is_never_answered():
-    async def story(small):
+    async def steps(small):
         told = []
         process = small.world.new_process("storage-1")
 
@@ -92,4 +92,4 @@ def test_work_of_a_killed_process_is_never_answered():
         await asyncio.sleep(1)
         return told
 
-    assert in_small_world(1, story) == []
+    assert in_small_world(1, steps) == []

@@ -151,7 +151,7 @@ def test_f7_driver_killed_at_the_decision_leaves_a_whole_batch(lab, is_decided):
     aborted = lab.proxy.plan("AbortAttempt", Fault.HOLD)
     driver = lab.start_driver()
     assert held.happened.wait(150), "the driver did not reach its commit"
-    # Dead before it hears of the outcome, and before it can abort.
+    # Dead before it receives the outcome, and before it can abort.
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait(20)
     again.times = aborted.times = 0

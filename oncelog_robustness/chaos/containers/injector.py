@@ -5,8 +5,8 @@
 - ROLLING_RESTART puts another container in the place of each one of a role, as an upgrade does: SIGTERM, a drain, and
   a new container with the address and the data of the old one.
 - PAUSE freezes the container (the cgroup's freezer), and its network answers nobody but the kernel.
-- A partition drops packets in the container's network, by iptables beside it. Connections live on when TCP's patience
-  is longer. RESET answers every packet of a second with a TCP reset.
+- A partition drops packets in the container's network, by iptables beside it. Connections survive when TCP retransmits
+  for longer. RESET answers every packet of a second with a TCP reset.
 - MACHINE_LOST kills every container of a machine at once. A partition of a machine leaves its containers each other.
 """
 

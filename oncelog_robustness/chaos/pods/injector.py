@@ -6,8 +6,8 @@
 - PAUSE is SIGSTOP to every process of the pod, and needs the same. The longest one is shorter than what liveness probes
   bear.
 - RESTART deletes the pod with its own grace: it drains. ROLLING_RESTART is `kubectl rollout restart`.
-- A partition drops packets in the pod's network, the kubelet's probes as well. Connections live on when TCP's patience
-  is longer. RESET answers every packet of a second with a TCP reset.
+- A partition drops packets in the pod's network, the kubelet's probes as well. Connections survive when TCP retransmits
+  for longer. RESET answers every packet of a second with a TCP reset.
 - DISK_FULL fills the volume of a node with a file, where the volume is a small file system of its own.
 - What is gone comes back by its controller: a fault ends when every pod of the role is Ready again.
 """

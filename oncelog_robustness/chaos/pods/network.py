@@ -13,7 +13,7 @@ from oncelog_robustness.fault_plan import FaultKind, PlannedFault
 HELPER: Final = "oncelog-chaos"
 DELAY_MS: Final = (20, 300)
 _CHAIN: Final = "ONCELOG-CHAOS"
-# Not `sleep` itself: the first process of a namespace does not hear SIGTERM, and the pod's end would wait for it.
+# Not `sleep` itself: the first process of a namespace ignores SIGTERM, and the pod's end would wait for it.
 _SLEEP: Final = 'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'
 PROBE: Final = "iptables -w 5 -nL INPUT >/dev/null && command -v tc >/dev/null"
 PROBE_DELAY: Final = (

@@ -1,12 +1,12 @@
-"""Sessions: who was heard of when, and whose time is up. Kept in memory and never journalled (ADR 0014).
+"""Sessions: when each node's last heartbeat came, and whose time is up. Kept in memory and never journalled (ADR 0014).
 
-A node is heard of by a heartbeat, unary or on its stream, and has a whole session timeout from then on. When the last
+A heartbeat, unary or on a stream, gives its node a whole session timeout from then on. When the last
 stream of a process breaks, what is left of its session shrinks to the grace: a process that was killed does not come
 back within it, one whose connection broke does. A controller that takes over knows nothing of streams, so every node
 gets a whole session to appear.
 
 Times are those of a clock that never jumps. `stalled` gives back the time in which this process did not run and
-could hear nobody.
+could receive no heartbeat.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class _Session:
     node_epoch: int
     expires_at_ms: int
     stream_count: int = 0
-    heard: bool = False
+    has_heartbeat: bool = False
     broken: bool = False
 
 
@@ -33,7 +33,7 @@ class Sessions:
         self._sessions: dict[int, _Session] = {}
 
     def expect(self, nodes: Iterable[tuple[int, int]], now: Millis) -> None:
-        """These processes, by node id and node epoch, are known from the journal; nothing was heard of them here."""
+        """These processes, by node id and node epoch, are known from the journal; no heartbeat of theirs came here."""
         for node_id, node_epoch in nodes:
             self._sessions[node_id] = _Session(node_epoch, now + self._timeout_ms)
 
@@ -41,15 +41,15 @@ class Sessions:
         session = self._sessions.get(node_id)
         return session is not None and session.node_epoch >= node_epoch
 
-    def heard(self, node_id: int, node_epoch: int, now: Millis) -> None:
+    def heartbeat_received(self, node_id: int, node_epoch: int, now: Millis) -> None:
         session = self._of(node_id, node_epoch, now)
         if session is not None:
             session.expires_at_ms = now + self._timeout_ms
-            session.heard = True
+            session.has_heartbeat = True
             session.broken = False
 
     def opened(self, node_id: int, node_epoch: int, now: Millis) -> None:
-        self.heard(node_id, node_epoch, now)
+        self.heartbeat_received(node_id, node_epoch, now)
         session = self._of(node_id, node_epoch, now)
         if session is not None:
             session.stream_count += 1
@@ -68,7 +68,7 @@ class Sessions:
         session = self._sessions.get(node_id)
         if session is None or session.node_epoch != node_epoch:
             return False
-        return session.broken or not session.heard
+        return session.broken or not session.has_heartbeat
 
     def gone(self, node_id: int, node_epoch: int, now: Millis) -> None:
         """Nothing listens at the node's address any more: while it is missing, there is nothing to wait for."""
@@ -76,9 +76,9 @@ class Sessions:
             self._break(self._sessions[node_id], now, 0)
 
     def is_live(self, node_id: int, now: Millis) -> bool:
-        """The node was heard of by this controller, its streams stand, and its time is not up."""
+        """A heartbeat of the node came to this controller, its streams stand, and its time is not up."""
         session = self._sessions.get(node_id)
-        if session is None or session.broken or not session.heard:
+        if session is None or session.broken or not session.has_heartbeat:
             return False
         return now < session.expires_at_ms
 
@@ -96,7 +96,7 @@ class Sessions:
             del self._sessions[node_id]
 
     def stalled(self, lost_ms: int) -> None:
-        """Nobody was heard for `lost_ms` because this process did not run."""
+        """No heartbeat was received for `lost_ms` because this process did not run."""
         for session in self._sessions.values():
             session.expires_at_ms += lost_ms
 

@@ -38,7 +38,7 @@ from oncelog_coordinator.core.group_events import (
     SessionCheck,
 )
 from oncelog_coordinator.core.group_rebalance import session_timer
-from oncelog_coordinator.core.group_records import GroupRecord, Heard, RejoinAwaited
+from oncelog_coordinator.core.group_records import GroupRecord, RejoinAwaited, SessionExtended
 
 
 def revoke_timer(group_id: str, member_id: str) -> str:
@@ -73,7 +73,7 @@ class Change:
         self.now = now
         self.records: list[GroupRecord] = []
         self.effects: list[Effect] = []
-        self.heard: list[GroupRecord] = []
+        self.unlogged: list[GroupRecord] = []
 
     def write(self, record: ConsumerRecord) -> None:
         self.records.append(record)
@@ -95,28 +95,28 @@ class Change:
         self.write(GroupEpoch(group.group_id, group.epoch + 1, group.topics_hash))
 
     def watch(self, member_id: str) -> None:
-        """From now on this member must be heard of within its session."""
-        self.hear(member_id)
+        """From now on this member must send a request within its session."""
+        self.extend_session(member_id)
         group_id = self.group.group_id
         timeout_ms = session_ms(self.group.members.get(member_id), self.config)
         timer = session_timer(group_id, member_id)
         self.effects.append(SetTimer(timer, timeout_ms, SessionCheck(group_id, member_id)))
 
-    def hear(self, member_id: str) -> None:
+    def extend_session(self, member_id: str) -> None:
         timeout_ms = session_ms(self.group.members.get(member_id), self.config)
         deadline = Millis(self.now + timeout_ms)
-        self.heard.append(Heard(self.group.group_id, member_id, deadline))
+        self.unlogged.append(SessionExtended(self.group.group_id, member_id, deadline))
 
     def await_rejoin(self, member_id: str, timeout_ms: int) -> None:
         """A member of the classic protocol owes its next request of the rebalance within `timeout_ms`."""
         group_id, deadline = self.group.group_id, Millis(self.now + timeout_ms)
         over = RejoinTimeOver(group_id, member_id, deadline)
-        self.heard.append(RejoinAwaited(group_id, member_id, deadline))
+        self.unlogged.append(RejoinAwaited(group_id, member_id, deadline))
         self.effects.append(SetTimer(rejoin_timer(group_id, member_id), Millis(timeout_ms), over))
 
     def end_rejoin(self, member_id: str) -> None:
         group_id = self.group.group_id
-        self.heard.append(RejoinAwaited(group_id, member_id, None))
+        self.unlogged.append(RejoinAwaited(group_id, member_id, None))
         self.effects.append(CancelTimer(rejoin_timer(group_id, member_id)))
 
     def decision(self, label: str) -> Decision[GroupRecord]:
@@ -124,7 +124,7 @@ class Change:
         for pattern in self.group.patterns:
             if pattern not in kept:
                 self.write(PatternResolved(self.group.group_id, pattern, None))
-        return Decision(tuple(self.records), tuple(self.effects), label, tuple(self.heard))
+        return Decision(tuple(self.records), tuple(self.effects), label, tuple(self.unlogged))
 
 
 # ------------------------------------------------------------------------------------------------ members

@@ -193,7 +193,7 @@ def sync(
     member = group.members[event.member_id]
     classic = member.subscription.classic
     assert classic is not None, member
-    change.hear(event.member_id)
+    change.extend_session(event.member_id)
     change.end_rejoin(event.member_id)
     version = version_of(classic.protocols[0][1])
     data = write_assignment(member.current.assigned, shapes, version)
@@ -268,7 +268,7 @@ def heartbeat(
         reply = Reply(event.request_id, CodeAnswer(error_code))
         return Decision((), (reply,), "heartbeat_refused")
     change = Change(group, config, now)
-    change.hear(event.member_id)
+    change.extend_session(event.member_id)
     assign(change, shapes, has_changed=False)
     if _should_join(change.group, change.group.members[event.member_id]):
         error_code = ErrorCode.REBALANCE_IN_PROGRESS

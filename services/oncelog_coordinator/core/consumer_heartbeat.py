@@ -162,7 +162,7 @@ def _heartbeat(
     if is_join:
         change.watch(event.member_id)
     else:
-        change.hear(event.member_id)
+        change.extend_session(event.member_id)
     # Who says that it owns something else than it may missed an answer, or is on its way; once more does no harm.
     is_told = event.owned is None or event.owned == after.assigned
     is_same = after.assigned == before.current.assigned and event.member_epoch == after.epoch
@@ -275,7 +275,7 @@ def _resolve(change: Change, event: ConsumerHeartbeat, looked: LookedThrough) ->
                 continue
             message = f"{pattern[:200]!r} names {len(topics)} topics, too many for a record"
             raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
-        change.heard.append(TopicsLookedThrough(group.group_id, pattern, version, now))
+        change.unlogged.append(TopicsLookedThrough(group.group_id, pattern, version, now))
         known = group.patterns.get(pattern)
         if known is not None and known.topics == topics:
             continue

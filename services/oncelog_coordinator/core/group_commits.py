@@ -30,10 +30,10 @@ from oncelog_coordinator.core.group_offsets import NEVER_ENDED, CommittedOffset,
 from oncelog_coordinator.core.group_records import (
     GroupRecord,
     GroupTombstone,
-    Heard,
     OffsetCommitted,
     OffsetTombstone,
     ProducersForgotten,
+    SessionExtended,
     TransactionEnded,
     TransactionStarted,
 )
@@ -59,13 +59,13 @@ def commit(
         reply = Reply(event.request_id, CommitAnswer(error_code))
         return Decision((), (reply,), "commit_refused")
     records, answer = _commit_records(event, config, now)
-    heard: tuple[GroupRecord, ...] = ()
-    # A member of a consumer group is heard of by its heartbeats only.
+    extended: tuple[GroupRecord, ...] = ()
+    # Only its heartbeats extend the session of a member of a consumer group.
     member = group.members.get(event.member_id) if isinstance(group, Group) else None
     if member is not None:
         deadline = Millis(now + member.session_timeout_ms)
-        heard = (Heard(event.group_id, event.member_id, deadline),)
-    return Decision(records, (Reply(event.request_id, answer),), "offsets_committed", heard)
+        extended = (SessionExtended(event.group_id, event.member_id, deadline),)
+    return Decision(records, (Reply(event.request_id, answer),), "offsets_committed", extended)
 
 
 def commit_in_transaction(
@@ -199,7 +199,7 @@ def _is_late(
 
 def _is_told(started: TransactionStarted | None, event: EndTransaction) -> bool:
     """The coordinator was asked, and no transaction was let in since. It knows better: this process may coordinate the
-    shard no more and not have heard, and the transaction that is open here have ended elsewhere."""
+    shard no more and not know it, and the transaction that is open here have ended elsewhere."""
     return event.running_start_ms is not None and event.known_when_asked == started
 
 

@@ -174,7 +174,7 @@ def _known_member(change: Change, event: JoinGroup) -> Decision[GroupRecord]:
     )
     if is_settled:
         # Its answer to the join of this generation was lost.
-        change.hear(event.member_id, member.session_timeout_ms)
+        change.extend_session(event.member_id, member.session_timeout_ms)
         change.reply(event.request_id, join_answer(group, event.member_id))
         return change.decision("joined_already")
     change.reply(member.joining, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, event.member_id))

@@ -1,8 +1,8 @@
 """The group machine: every consumer group of one `__consumer_offsets` partition, and their offsets.
 
 `decide` gives each event to the module that holds its table, `apply` keeps the newest value of each group and offset,
-`resume` watches the members that the log knows. What only this life of the machine knows (who waits for an answer, who
-was heard of) is applied like a record but never journaled: see `Decision.unlogged` and ADR 0019.
+`resume` watches the members that the log knows. What only this run of the machine knows (who waits for an answer, whose
+session was extended) is applied like a record but never journaled: see `Decision.unlogged` and ADR 0019.
 
 A group speaks one of two protocols: the classic one (`group_state`, then `group_rebalance`) or the consumer protocol of
 KIP-848 (`consumer_group`, then `consumer_heartbeat`). Its offsets are the same. A living group changes its type with
@@ -74,11 +74,11 @@ from oncelog_coordinator.core.group_records import (
     GroupChanged,
     GroupRecord,
     GroupTombstone,
-    Heard,
     OffsetCommitted,
     OffsetTombstone,
     ProducersForgotten,
     RejoinAwaited,
+    SessionExtended,
     TopicsLookedThrough,
     TransactionEnded,
     TransactionStarted,
@@ -243,7 +243,7 @@ class GroupMachine:
 
     def apply(self, offset: Offset, record: GroupRecord) -> None:
         match record:
-            case Heard():
+            case SessionExtended():
                 self._deadlines[record.group_id, record.member_id] = record.deadline
             case RejoinAwaited():
                 self._await_rejoin(record)

@@ -20,7 +20,11 @@ from oncelog_coordinator.core.group_events import (
     SyncGroup,
 )
 from oncelog_coordinator.core.group_rebalance import Change
-from oncelog_coordinator.core.group_records import GroupRecord, Heard, group_bytes_estimate
+from oncelog_coordinator.core.group_records import (
+    GroupRecord,
+    SessionExtended,
+    group_bytes_estimate,
+)
 from oncelog_coordinator.core.group_state import Group, GroupState
 
 # ------------------------------------------------------------------------------------------------ sync
@@ -37,7 +41,7 @@ def sync(
     member = group.members[event.member_id]
     if group.is_in(GroupState.STABLE):
         change.group = group.synced(event.member_id)
-        change.hear(event.member_id, member.session_timeout_ms)
+        change.extend_session(event.member_id, member.session_timeout_ms)
         change.reply(event.request_id, _assigned(group, member.assignment))
         return change.decision("assignment_told_again")
     change.reply(member.syncing, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -84,7 +88,7 @@ def _assign(change: Change, assignments: dict[str, bytes]) -> Decision[GroupReco
         },
     )
     if group_bytes_estimate(group) > change.config.record_bytes_max:
-        # The record would never fit: whoever waits must hear of it, and the leader may do better next time.
+        # The record would never fit: whoever waits must be told, and the leader may do better next time.
         change.end_sync(SyncAnswer(ErrorCode.UNKNOWN_SERVER_ERROR))
         change.prepare()
         return change.decision("assignment_too_large")
@@ -111,7 +115,7 @@ def heartbeat(group: Group | None, event: Heartbeat, now: Millis) -> Decision[Gr
         (),
         (Reply(event.request_id, CodeAnswer(error_code)),),
         "heartbeat",
-        (Heard(event.group_id, event.member_id, deadline),),
+        (SessionExtended(event.group_id, event.member_id, deadline),),
     )
 
 

@@ -269,4 +269,4 @@ def _downgraded(
         rebalance.prepare()
     begun = rebalance.decision(label)
     effects = (*change.effects, *begun.effects)
-    return Decision(records, effects, label, (*change.heard, *begun.unlogged))
+    return Decision(records, effects, label, (*change.unlogged, *begun.unlogged))

@@ -1,7 +1,8 @@
 """A rebalance, from the reason for it to the generation it ends in; shared by everything that changes a membership.
 
-`Change` gathers what one event does to one group while it is decided: the next group, what is said to whom, and who was
-heard of. It is a value under construction, not state: `decision()` hands it over, and nothing changes before `apply`.
+`Change` gathers what one event does to one group while it is decided: the next group, what is said to whom, and whose
+session is extended. It is a value under construction, not state: `decision()` hands it over, and nothing changes
+before `apply`.
 
 A rebalance waits for every member to join again, at most for the longest rebalance timeout among them; those who did
 not are dropped, unless they are static: an instance keeps its place until its session ends. A first rebalance waits a
@@ -25,7 +26,7 @@ from oncelog_coordinator.core.group_events import (
     SyncAnswer,
     SyncTimeOver,
 )
-from oncelog_coordinator.core.group_records import GroupChanged, GroupRecord, Heard
+from oncelog_coordinator.core.group_records import GroupChanged, GroupRecord, SessionExtended
 from oncelog_coordinator.core.group_state import Group, GroupState, Member
 
 
@@ -55,7 +56,7 @@ class Change:
         self.config = config
         self.now = now
         self._effects: list[Effect] = []
-        self._heard: list[Heard] = []
+        self._extended: list[SessionExtended] = []
         self._is_stored = False
 
     # ------------------------------------------------------------------------------------------- saying
@@ -69,16 +70,16 @@ class Change:
         self._is_stored = True
 
     def watch(self, member_id: str, timeout_ms: int) -> None:
-        """From now on this member must be heard of within `timeout_ms`."""
+        """From now on this member must send a request within `timeout_ms`."""
         group_id = self.group.group_id
-        self.hear(member_id, timeout_ms)
+        self.extend_session(member_id, timeout_ms)
         timer = session_timer(group_id, member_id)
         self._effects.append(SetTimer(timer, Millis(timeout_ms), SessionCheck(group_id, member_id)))
 
-    def hear(self, member_id: str, timeout_ms: int) -> None:
+    def extend_session(self, member_id: str, timeout_ms: int) -> None:
         """Cheaper than `watch`: the timer under way finds the later deadline when it ends."""
         deadline = Millis(self.now + timeout_ms)
-        self._heard.append(Heard(self.group.group_id, member_id, deadline))
+        self._extended.append(SessionExtended(self.group.group_id, member_id, deadline))
 
     def effect(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -88,8 +89,8 @@ class Change:
         if self.group is not self.before or self._is_stored:
             changed = (GroupChanged(self.group),)
         if self._is_stored:
-            return Decision(changed, tuple(self._effects), label, tuple(self._heard))
-        return Decision((), tuple(self._effects), label, (*changed, *self._heard))
+            return Decision(changed, tuple(self._effects), label, tuple(self._extended))
+        return Decision((), tuple(self._effects), label, (*changed, *self._extended))
 
     # ------------------------------------------------------------------------------------------- members
 
@@ -293,7 +294,7 @@ def session_going_on(
     granted: tuple[GroupRecord, ...] = ()
     if left_ms > longest_ms:
         left_ms = longest_ms
-        granted = (Heard(event.group_id, event.member_id, Millis(now + left_ms)),)
+        granted = (SessionExtended(event.group_id, event.member_id, Millis(now + left_ms)),)
     timer = session_timer(event.group_id, event.member_id)
     return Decision((), (SetTimer(timer, Millis(left_ms), event),), label, granted)
 

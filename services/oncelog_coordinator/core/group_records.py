@@ -94,7 +94,7 @@ class TransactionEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class SessionExtended:
     """Never journaled: until `deadline` this member needs to say nothing."""
 
     group_id: str
@@ -144,7 +144,7 @@ GroupRecord = (
     | GroupChanged
     | GroupTombstone
     | TransactionEnded
-    | Heard
+    | SessionExtended
     | ProducersForgotten
     | TransactionStarted
     | TopicsLookedThrough
@@ -169,7 +169,7 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return _group_key(record.group_id), None
         case (
             TransactionEnded()
-            | Heard()
+            | SessionExtended()
             | ProducersForgotten()
             | TransactionStarted()
             | TopicsLookedThrough()

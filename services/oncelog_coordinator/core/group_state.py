@@ -8,8 +8,8 @@ Empty ── first member ──▶ PreparingRebalance ── all have joined, o
 ```
 
 Kafka's Dead is a group that is not there. What the log keeps of a group is written when it becomes Stable or Empty;
-who waits for an answer, who has joined half a rebalance, and when a member was last heard of live in the machine only,
-and a new coordinator learns them from the members themselves.
+who waits for an answer, who has joined half a rebalance, and when a member last sent a request live in the machine
+only, and a new coordinator learns them from the members themselves.
 """
 
 import struct

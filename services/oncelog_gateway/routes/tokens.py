@@ -56,7 +56,7 @@ def tokens_router(tokens: Tokens, operators: Operators) -> APIRouter:
     async def revoke_token(
         request: Request, name: Annotated[str, Path(min_length=1, max_length=100, examples=["ci"])]
     ) -> Response:
-        """Every gateway refuses it as soon as it hears of it; streams and sessions of it end."""
+        """Every gateway refuses it as soon as it knows; streams and sessions of it end."""
         await tokens.revoke(operators.of(request), name)
         return Response(status_code=204)
 

@@ -34,7 +34,7 @@ NOT_DONE: Final = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_CONTROLLER,
-        # Asked only about what this node's metadata knows: the other one has not heard of it yet.
+        # Asked only about what this node's metadata knows: the other one does not know it yet.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )

@@ -70,7 +70,7 @@ async def fetch(call: Call) -> Any:
 
 
 def _waits_for_leaders(answers: dict[TopicPartition, pb.FetchedPartition | Unanswered]) -> bool:
-    """There is nothing to tell but that leaders are being replaced. A client that hears so sleeps, and asks for
+    """There is nothing to tell but that leaders are being replaced. A client that is told so sleeps, and asks for
     metadata first; within the time it gave us to wait for data we can do better."""
     is_waiting = False
     for answer in answers.values():

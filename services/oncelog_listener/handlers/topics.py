@@ -154,8 +154,8 @@ def _uuid(raw: bytes) -> UUID | None:
 async def delete_topics(call: Call) -> Any:
     """By name, or from version 6 by id; an internal topic is refused before the controller sees it.
 
-    An id goes to the controller as it is: its name, as far as this listener has heard, may be another topic's by now.
-    With an authorizer an id that this listener has not heard of stays here: nobody can say whose topic it is.
+    An id goes to the controller as it is: its name, as far as this listener knows, may be another topic's by now.
+    With an authorizer an id that this listener does not know stays here: nobody can say whose topic it is.
     """
     if call.version >= _STATES_FROM:
         wanted = Counter((state.name, state.topic_id) for state in call.request.topics)

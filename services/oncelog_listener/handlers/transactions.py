@@ -227,7 +227,7 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
 
 
 def _first_error(answer: pb.AddPartitionsToTxnResponse) -> int:
-    """Of an AddPartitionsToTxn for one transaction. A coordinator may not have heard of a new topic yet."""
+    """Of an AddPartitionsToTxn for one transaction. A coordinator may not know a new topic yet."""
     for result in answer.results:
         for code in (result.error_code, *(one.error_code for one in result.partitions)):
             if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED):

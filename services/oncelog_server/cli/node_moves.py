@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.2
 LINE_INTERVAL_S: Final = 5.0
 """Between two lines of progress where no terminal is."""
-PATIENCE_S: Final = 60.0
+RETRY_TIMEOUT_S: Final = 60.0
 """For a gateway or a controller that does not answer in between: one that is restarted is back by then."""
 SHOWN_MAX: Final = 50
 
@@ -125,10 +125,10 @@ class MoveCommand:
     ) -> None:
         bar.show(step["left_count"])
         while step["left_count"]:
-            under_way = self._patiently(self._under_way, deadline)
+            under_way = self._retried(self._under_way, deadline)
             bar.show(max(step["left_count"] - step["under_way_count"] + under_way, 0))
             if under_way <= in_motion_max // 2:
-                step = self._patiently(lambda: self._step(body), deadline)
+                step = self._retried(lambda: self._step(body), deadline)
                 bar.show(step["left_count"])
             if step["left_count"] and time.monotonic() >= deadline:
                 raise OncelogError(self._late(step["left_count"], timeout_s))
@@ -137,9 +137,9 @@ class MoveCommand:
     def _under_way(self) -> int:
         return int(self._rest.get("/v1/reassignments", {"limit": 1})["total"])
 
-    def _patiently(self, ask: Callable[[], Any], deadline: float) -> Any:
+    def _retried(self, ask: Callable[[], Any], deadline: float) -> Any:
         """What `ask` returns. A gateway or a controller that is restarted answers after a while."""
-        give_up_at = min(deadline, time.monotonic() + PATIENCE_S)
+        give_up_at = min(deadline, time.monotonic() + RETRY_TIMEOUT_S)
         while True:
             try:
                 return ask()

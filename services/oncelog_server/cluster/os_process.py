@@ -135,7 +135,7 @@ def start_process(
 def end_process(ref: ProcessRef, number: int, timeout_s: float) -> bool:
     """Ask it to end with a signal; SIGKILL when it has not in time. True when it ended by itself."""
     ref.signal(number)
-    # A paused process hears of its end only when it goes on.
+    # A paused process learns of its end only when it goes on.
     ref.signal(signal.SIGCONT)
     if ref.wait(timeout_s):
         return True

@@ -16,9 +16,9 @@ from oncelog_server.demo.given_log import GivenLog
 from oncelog_server.demo.input_rows import read_table
 from oncelog_server.demo.prerequisites import missing_prerequisites
 from oncelog_server.demo.processes import OncelogServer
+from oncelog_server.demo.run import DemoRun
 from oncelog_server.demo.scenario import PaymentsScenario, Scenario, TableScenario
 from oncelog_server.demo.screen import Screen
-from oncelog_server.demo.story import Story
 
 ROWS_DEFAULT = 500_000
 ROWS_MIN = 1_000
@@ -103,7 +103,7 @@ def run_demo(scenario: Scenario, given: GivenLog | None = None, *, keep: bool, s
         with server, Screen(scenario.row_count) as screen:
             screen.event(f"{scenario.title}, in {folder}")
             screen.event(f"oncelog is up on {server.bootstrap}")
-            checks = Story(scenario, folder, server, screen).run()
+            checks = DemoRun(scenario, folder, server, screen).run()
             is_proven = all(check.holds for check in checks)
             elapsed_s = time.monotonic() - started_at
             screen.proof(checks)

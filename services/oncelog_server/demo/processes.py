@@ -84,7 +84,7 @@ class OwnProcess:
             raise ProcessDied(f"process {self.pid} did not end within {timeout_s:.0f} s") from None
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM, then SIGKILL to the group when that was not heard in time. Returns the exit code."""
+        """SIGTERM, then SIGKILL to the group when that had no effect in time. Returns the exit code."""
         self.terminate()
         try:
             code = self.wait(timeout_s)

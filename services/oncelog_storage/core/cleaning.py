@@ -42,7 +42,7 @@ _CRC_FROM: Final = 21
 
 
 class LastWord(NamedTuple):
-    """Where an active producer was heard last: its newest data's last offset (-1: only markers), and its epoch."""
+    """Where an active producer wrote last: its newest data's last offset (-1: only markers), and its epoch."""
 
     data_offset: int
     producer_epoch: int

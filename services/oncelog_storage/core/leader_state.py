@@ -20,7 +20,7 @@ UNKNOWN_END: Final = -1
 
 
 class Liveness:
-    """When a follower was last heard of; its fetch session, in most cases, which it keeps for all its partitions."""
+    """When a follower last fetched; its fetch session, in most cases, which it keeps for all its partitions."""
 
     __slots__ = ("is_waiting", "last_seen")
 
@@ -48,7 +48,7 @@ class FollowerProgress:
         self.log_start_offset = UNKNOWN_END
         self.node_epoch = -1
         self.behind_since: float | None = now
-        """None: it had everything when it was last heard of."""
+        """None: it had everything when it last fetched."""
         self.last_fetch = now
         self.end_at_last_fetch = 0
         """Where the leader's log ended then."""

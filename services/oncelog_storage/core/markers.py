@@ -29,7 +29,7 @@ def is_late(partition: Partition, request: MarkerRequest) -> bool | None:
 def needs_its_start(partition: Partition, request: MarkerRequest) -> bool:
     """Ask the coordinator when the producer's transaction began, also about a marker that looks late.
 
-    This node may lead no more and not have heard, the open transaction have ended elsewhere, and a marker that is
+    This node may lead no more and not know it, the open transaction have ended elsewhere, and a marker that is
     called late here be lost.
     """
     return bool(request.transactional_id) and is_late(partition, request) is not False

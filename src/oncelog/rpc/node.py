@@ -379,7 +379,7 @@ class Node:
                 ),
                 timeout_s=self._session_timeout_s / 2,
             )
-            self._heard(answer, loop.time())
+            self._heartbeat_answered(answer, loop.time())
             interval_s = self._session_timeout_s / BEATS_PER_SESSION
             if self._wants_drain:
                 interval_s = min(interval_s, DRAINING_BEAT_S)
@@ -388,7 +388,7 @@ class Node:
                 async with asyncio.timeout(interval_s):
                     await self._beat_now.wait()
 
-    def _heard(self, answer: pb.NodeHeartbeatResponse, now: float) -> None:
+    def _heartbeat_answered(self, answer: pb.NodeHeartbeatResponse, now: float) -> None:
         error_code = error_code_of(answer.status.error_code)
         reason = f"{error_code.name} {answer.status.error_message}"
         if error_code is ErrorCode.STALE_BROKER_EPOCH:

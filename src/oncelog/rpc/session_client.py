@@ -205,7 +205,7 @@ class _Stream:
             raise
 
     def _give_up(self, call_id: int) -> None:
-        """Its caller waits no longer: tell the peer, if the peer has heard of it."""
+        """Its caller waits no longer: tell the peer, if the peer knows it."""
         call = self._take(call_id)
         if call is not None and call.was_sent:
             self._cancelled.append(call_id)

@@ -44,7 +44,7 @@ class TransactionStarts:
             if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return 0
             if found.error_code or found.coordinator_epoch < owner[1]:
-                # It does not own the shard, or has not heard yet that it lost it and got it back.
+                # It does not own the shard, or does not know yet that it lost it and got it back.
                 return None
             start_ms: int = found.transaction_start_time_ms
             return max(0, start_ms) if found.producer_id == producer_id else 0

@@ -94,9 +94,9 @@ class Java:
     def read(
         self, bootstrap, topic, *, isolation="read_committed", partition=0, offset=0, until=None
     ):
-        patience_ms = int((QUIET_S if until is None else CALL_TIMEOUT_S) * 1000)
+        wait_ms = int((QUIET_S if until is None else CALL_TIMEOUT_S) * 1000)
         answer = self._process.ask(
-            "read", bootstrap, topic, partition, offset, isolation, patience_ms, _hex(until)
+            "read", bootstrap, topic, partition, offset, isolation, wait_ms, _hex(until)
         )
         return [
             Record(

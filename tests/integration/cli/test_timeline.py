@@ -16,7 +16,7 @@ from tests.targets import open_target
 from oncelog_server.cli import run
 from oncelog_server.cli.rest import Rest
 
-PATIENCE_S = 30
+WAIT_S = 30
 STREAMS_MAX = 2
 
 
@@ -32,7 +32,7 @@ def server(tmp_path_factory):
 def topic(server):
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     for created in admin.create_topics([NewTopic("orders", 2, 1)]).values():
-        created.result(PATIENCE_S)
+        created.result(WAIT_S)
     return "orders"
 
 
@@ -46,7 +46,7 @@ def producer(server, transactional_id, client_id, timeout_ms=60_000):
             "log_level": 0,
         }
     )
-    opened.init_transactions(PATIENCE_S)
+    opened.init_transactions(WAIT_S)
     return opened
 
 
@@ -54,11 +54,11 @@ def begin(opened, topic, *partitions):
     opened.begin_transaction()
     for partition in partitions:
         opened.produce(topic, b"x", partition=partition)
-    assert opened.flush(PATIENCE_S) == 0
+    assert opened.flush(WAIT_S) == 0
 
 
 def eventually(found):
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S
     while not (answer := found()):
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.05)
@@ -76,7 +76,7 @@ def states(events):
 def test_a_commit_is_told_from_first_request_to_last_marker(server, topic):
     opened = producer(server, "commits", "app-1")
     begin(opened, topic, 0, 1)
-    opened.commit_transaction(PATIENCE_S)
+    opened.commit_transaction(WAIT_S)
     events = eventually(
         lambda: "CompleteCommit" in states(told := timeline(server, "commits")) and told
     )
@@ -101,7 +101,7 @@ def test_a_takeover_names_who_took_over_and_who_was_refused(server, topic):
     begin(first, topic, 0)
     producer(server, "taken", "app-2")
     with pytest.raises(confluent_kafka.KafkaException):
-        first.commit_transaction(PATIENCE_S)
+        first.commit_transaction(WAIT_S)
     events = eventually(
         lambda: (
             [e for e in timeline(server, "taken") if e["kind"] == "refused"]
@@ -133,7 +133,7 @@ def stream(server, query="", last_id=""):
     )
     if last_id:
         request.add_header("Last-Event-ID", last_id)
-    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+    with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
         assert answer.headers["Content-Type"].startswith("text/event-stream")
         yield answer
 
@@ -154,7 +154,7 @@ def test_live_events_go_on_where_they_were_left(server, topic):
         begin(opened, topic, 0)
         (ongoing,) = events_of(answer, 1)
         assert ongoing["fields"]["state"] == "Ongoing"
-    opened.commit_transaction(PATIENCE_S)
+    opened.commit_transaction(WAIT_S)
     query = "?transactional_id=live&kind=transaction"
     with stream(server, query, ongoing["id"]) as answer:
         assert states(events_of(answer, 2)) == ["PrepareCommit", "CompleteCommit"]
@@ -191,7 +191,7 @@ def test_the_terminal_shows_it_and_follows(server, topic, capfd):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
         lines = iter(following.stdout.readline, "")
         assert next(line for line in lines if "begins with" in line)
-        opened.commit_transaction(PATIENCE_S)
+        opened.commit_transaction(WAIT_S)
         assert next(line for line in lines if "is committed" in line)
         following.terminate()
     assert run([*arguments, "-o", "json"]) == 0

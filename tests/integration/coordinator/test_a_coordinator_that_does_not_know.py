@@ -1,4 +1,4 @@
-"""A coordinator that lost its shard and has not heard of it yet: what it answers without writing anything."""
+"""A coordinator that lost its shard and does not know it yet: what it answers without writing anything."""
 
 import asyncio
 import contextlib

@@ -16,15 +16,15 @@ import oncelog
 from oncelog.errors import OncelogError
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 60
+WAIT_S = 60
 
 
 def written_and_read(bootstrap_servers):
     producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": "t"})
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     producer.produce("orders", b"one")
-    producer.commit_transaction(PATIENCE_S)
+    producer.commit_transaction(WAIT_S)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -34,7 +34,7 @@ def written_and_read(bootstrap_servers):
     )
     try:
         consumer.subscribe(["orders"])
-        message = consumer.poll(PATIENCE_S)
+        message = consumer.poll(WAIT_S)
         return None if message is None else message.value()
     finally:
         consumer.close()
@@ -43,7 +43,7 @@ def written_and_read(bootstrap_servers):
 def test_a_log_runs_while_the_block_does_and_leaves_nothing():
     with oncelog.running() as log:
         assert written_and_read(log.bootstrap_servers) == b"one"
-        with urlopen(f"{log.rest_url}/v1/topics", timeout=PATIENCE_S) as answer:
+        with urlopen(f"{log.rest_url}/v1/topics", timeout=WAIT_S) as answer:
             assert b"orders" in answer.read()
         assert log.data.exists()
     assert not psutil.pid_exists(log.pid)
@@ -57,7 +57,7 @@ def test_settings_are_given_and_those_of_the_caller_do_not_count(monkeypatch, tm
     ) as log:
         producer = Producer({"bootstrap.servers": log.bootstrap_servers})
         producer.produce("orders", b"one")
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(WAIT_S) == 0
         assert len(producer.list_topics("orders").topics["orders"].partitions) == 3
     assert (tmp_path / "kept").exists()
 
@@ -93,7 +93,7 @@ def test_it_ends_when_its_caller_is_killed():
         pid, data = caller.stdout.readline().split()
         child = psutil.Process(int(pid))
         caller.send_signal(signal.SIGKILL)
-        psutil.wait_procs([child], timeout=PATIENCE_S)
+        psutil.wait_procs([child], timeout=WAIT_S)
     assert not psutil.pid_exists(int(pid))
     for path in sorted(Path(data).parent.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -120,7 +120,7 @@ def test_the_fixture_gives_each_worker_a_log(tmp_path):
         text=True,
         cwd=tmp_path,
         check=False,
-        timeout=PATIENCE_S * 2,
+        timeout=WAIT_S * 2,
     )
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout

@@ -15,7 +15,7 @@ from oncelog.security import pki
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import ClusterShape
 
-PATIENCE_S = 30
+WAIT_S = 30
 DAY_S = 86_400
 VALID_S = 40
 """Longer than the cluster takes to start."""
@@ -56,9 +56,9 @@ def committed_values(cluster, topic):
 @pytest.mark.slow
 def test_a_producer_commits_through_the_end_of_every_certificate(cluster):
     client = AdminClient(confluent_of(cluster))
-    client.create_topics([NewTopic("ledger", PARTITIONS, 2)])["ledger"].result(PATIENCE_S)
+    client.create_topics([NewTopic("ledger", PARTITIONS, 2)])["ledger"].result(WAIT_S)
     producer = Producer(confluent_of(cluster, transactional_id="pay"))
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(WAIT_S)
     ends_s = renew(cluster.folder / "security")
     sent, slowest_s = [], 0.0
     while time.time() < ends_s + AFTER_S:
@@ -67,7 +67,7 @@ def test_a_producer_commits_through_the_end_of_every_certificate(cluster):
         for partition in range(PARTITIONS):
             sent.append(f"{len(sent)}".encode())
             producer.produce("ledger", sent[-1], partition=partition)
-        producer.commit_transaction(PATIENCE_S)
+        producer.commit_transaction(WAIT_S)
         slowest_s = max(slowest_s, time.monotonic() - began_s)
     assert sorted(committed_values(cluster, "ledger")) == sorted(sent)
     assert slowest_s < COMMIT_MAX_S

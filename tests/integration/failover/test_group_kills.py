@@ -23,7 +23,7 @@ from oncelog_server.cluster.plan import CONTROLLER, MARKER_SENDER
 from oncelog_server.cluster.view import read_image
 
 PARTITIONS = 4
-PATIENCE_S = 40.0
+WAIT_S = 40.0
 RESTARTS_MAX = 20
 QUIET = {"log_level": 0}
 
@@ -54,7 +54,7 @@ class Pipeline:
         admin = AdminClient({"bootstrap.servers": self._bootstrap, **QUIET})
         topics = [NewTopic(topic, PARTITIONS, 3) for topic in (self.source, self.target)]
         for created in admin.create_topics(topics).values():
-            created.result(PATIENCE_S)
+            created.result(WAIT_S)
         for thread in self._threads:
             thread.start()
         return self
@@ -62,11 +62,11 @@ class Pipeline:
     def __exit__(self, *_):
         self._is_ending = True
         for thread in self._threads:
-            thread.join(PATIENCE_S)
+            thread.join(WAIT_S)
 
     def await_moved(self, more):
         """Until the pipeline has committed `more` numbers from now on."""
-        wanted, deadline = self.moved + more, time.monotonic() + PATIENCE_S
+        wanted, deadline = self.moved + more, time.monotonic() + WAIT_S
         while self.moved < wanted:
             assert not self.failures, self.failures
             where = f"stands still at {self.moved} of {self.written}; errors: {self.errors}"
@@ -94,7 +94,7 @@ class Pipeline:
             )
             self.written += 1
             producer.poll(0.01)
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(WAIT_S) == 0
 
     def _delivered(self, error, message):
         if error is not None:
@@ -127,7 +127,7 @@ class Pipeline:
             {"bootstrap.servers": self._bootstrap, "transactional.id": self.group, **QUIET}
         )
         try:
-            producer.init_transactions(PATIENCE_S)
+            producer.init_transactions(WAIT_S)
             consumer.subscribe([self.source])
             while not self._is_ending or self.moved < self.written:
                 messages = [m for m in consumer.consume(50, timeout=0.5) if m.error() is None]
@@ -143,13 +143,11 @@ class Pipeline:
                 producer.produce(self.target, message.value(), partition=message.partition())
             position = consumer.position(consumer.assignment())
             told = [each for each in position if each.offset >= 0]
-            producer.send_offsets_to_transaction(
-                told, consumer.consumer_group_metadata(), PATIENCE_S
-            )
-            producer.commit_transaction(PATIENCE_S)
+            producer.send_offsets_to_transaction(told, consumer.consumer_group_metadata(), WAIT_S)
+            producer.commit_transaction(WAIT_S)
         except KafkaException as error:
             if error.args[0].txn_requires_abort():
-                producer.abort_transaction(PATIENCE_S)
+                producer.abort_transaction(WAIT_S)
             raise
         self.moved += len(messages)
 
@@ -173,7 +171,7 @@ class Pipeline:
             }
         )
         consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        values, ended, deadline = Counter(), set(), time.monotonic() + PATIENCE_S
+        values, ended, deadline = Counter(), set(), time.monotonic() + WAIT_S
         try:
             while len(ended) < PARTITIONS:
                 assert time.monotonic() < deadline, ended

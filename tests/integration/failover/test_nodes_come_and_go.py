@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from tests.integration.failover.traffic import Traffic
-from tests.integration.processes.deadlines import PATIENCE_S, eventually
+from tests.integration.processes.deadlines import WAIT_S, eventually
 from tests.targets import asked_security, cluster_folder
 
 from oncelog_server.cli import run
@@ -47,7 +47,7 @@ def interrupted(cluster, *arguments):
     rest = Rest(cluster.gateway)
     eventually(lambda: rest.get("/v1/reassignments")["total"] > 0)
     process.send_signal(signal.SIGINT)
-    return process.wait(PATIENCE_S)
+    return process.wait(WAIT_S)
 
 
 def longest_pause_s(traffic):

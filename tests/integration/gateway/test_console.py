@@ -12,26 +12,26 @@ from oncelog.process.sources import Sources
 from oncelog_server.composition import embedded_roles
 from oncelog_server.settings import EmbeddedSettings
 
-PATIENCE_S = 30
+WAIT_S = 30
 NAME = "pay<b>/1"
 
 
 def read(gateway, path):
-    with urlopen(Request(gateway + path), timeout=PATIENCE_S) as answer:
+    with urlopen(Request(gateway + path), timeout=WAIT_S) as answer:
         return answer.read().decode(), answer.headers
 
 
 def prepare(bootstrap):
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (created,) = admin.create_topics([NewTopic("orders", 1, 1)]).values()
-    created.result(PATIENCE_S)
+    created.result(WAIT_S)
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": NAME, "log_level": 0}
     )
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     producer.produce("orders", b"x", partition=0)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(WAIT_S) == 0
     return producer
 
 
@@ -74,7 +74,7 @@ def check(addresses):
         {"Content-Type": "application/json"},
         method="POST",
     )
-    urlopen(body, timeout=PATIENCE_S).close()
+    urlopen(body, timeout=WAIT_S).close()
     for path, words in PAGES.items():
         text, headers = read(gateway, path)
         missing = [word for word in words if word not in text]
@@ -87,7 +87,7 @@ def check(addresses):
     script, headers = read(gateway, "/console.js")
     assert headers["Content-Type"].startswith("text/javascript")
     assert "EventSource" in script
-    producer.abort_transaction(PATIENCE_S)
+    producer.abort_transaction(WAIT_S)
 
 
 def test_every_page_shows_its_subject_and_asks_nobody_elsewhere(tmp_path):

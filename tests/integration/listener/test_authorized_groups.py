@@ -1,7 +1,7 @@
 """ACLs of groups and transactional ids: what is refused without each operation, in every version, and what is not told.
 
 Each row of `NEEDS` names an API and one thing that its client must be allowed. A client that has everything else gets
-the code; no coordinator hears of what was refused, and a resource that does not exist is refused alike.
+the code; no coordinator receives what was refused, and a resource that does not exist is refused alike.
 """
 
 import uuid
@@ -155,7 +155,7 @@ def codes(value):
     return found
 
 
-def heard(world):
+def received(world):
     """All that coordinators were asked."""
     return str(world.groups.calls) + str(world.coordinator.calls)
 
@@ -178,7 +178,7 @@ def test_each_operation_is_needed(need, version):
     world = guarded(*acls_for(others))
     answer = call(world, need.api, version)
     assert codes(answer) - {0} == {need.code}
-    assert NAMES[need.resource_type] not in heard(world)
+    assert NAMES[need.resource_type] not in received(world)
 
 
 @pytest.mark.parametrize("api", dict.fromkeys(need.api for need in NEEDS))
@@ -186,7 +186,7 @@ def test_no_more_than_the_table_is_needed(api):
     for version in versions(api):
         world = guarded(*acls_for(needs_of(api)))
         assert codes(call(world, api, version)) <= {0}
-        assert heard(world) != "[][]"
+        assert received(world) != "[][]"
 
 
 OF_A_TOPIC = [

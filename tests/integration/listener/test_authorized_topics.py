@@ -1,7 +1,7 @@
 """ACLs of topics and the cluster: what is refused without each operation, in every version, and what is not told.
 
 Each row of `NEEDS` names an API and one thing that its client must be allowed. A client that has everything else gets
-the code; no leader and no controller hears of what was refused.
+the code; no leader and no controller receives what was refused.
 """
 
 import re
@@ -131,7 +131,7 @@ def call(world, api, version, **words):
     return ask(world, API_KEYS[api], version, request=request)
 
 
-def heard(world):
+def received(world):
     """All that leaders and the controller were asked."""
     return str(world.storage.calls) + str(world.controller.calls)
 
@@ -143,10 +143,10 @@ IDS = [f"{need.api} v{version} {need.operation.name}" for need, version in REFUS
 @pytest.mark.parametrize(("need", "version"), REFUSED, ids=IDS)
 def test_each_operation_is_needed(need, version):
     world = guarded()
-    before = heard(world)
+    before = received(world)
     answer = call(world, need.api, version)
     assert codes(answer) - {0} == {need.code}
-    assert heard(world) == before
+    assert received(world) == before
 
 
 @pytest.mark.parametrize(("need", "version"), REFUSED, ids=IDS)
@@ -183,7 +183,7 @@ def test_a_transactional_produce_needs_its_id():
 def test_the_name_of_a_transaction_alone_needs_nothing():
     world = guarded(entry(WRITE, TOPIC, "orders"))
     assert codes(call(world, "Produce", 9, transactional_id="pay")) <= {0}
-    assert "pay" not in heard(world)
+    assert "pay" not in received(world)
 
 
 @pytest.mark.parametrize(

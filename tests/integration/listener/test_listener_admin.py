@@ -129,7 +129,7 @@ def test_a_resource_described_many_times_is_told_once():
 
 
 def test_a_topic_deleted_by_its_id_is_not_its_successor():
-    """It was deleted and made again, and this listener has not heard of that yet."""
+    """It was deleted and made again, and this listener does not know that yet."""
     world = World(topic("a", 1))
     topic_id = UUID(bytes=world.metadata.image.topics["a"].topic_id)
     unknown = controller_pb2.TopicResult(topic_id=topic_id.bytes, error_code=100)

@@ -19,7 +19,7 @@ from oncelog.protocol.versions import ALTER_CLIENT_QUOTAS, CREATE_TOPICS, METADA
 from oncelog_server.demo.processes import OncelogServer
 
 VALUE = bytes(range(250)) * 40  # 10 kB
-PATIENCE_S = 30
+WAIT_S = 30
 THROTTLING_QUOTA_EXCEEDED = 89
 
 
@@ -74,7 +74,7 @@ class Throttled:
         for _ in range(count):
             self.client.produce("held", VALUE, on_delivery=lambda error, _: errors.append(error))
             self.client.poll(0)
-        assert self.client.flush(PATIENCE_S) == 0
+        assert self.client.flush(WAIT_S) == 0
         assert errors == [None] * count
         return time.monotonic() - began
 
@@ -123,7 +123,7 @@ def test_a_consumer_is_held_and_told(server):
     )
     reader.client.subscribe(["held"])
     count, began = 0, time.monotonic()
-    while not reader.times_s and time.monotonic() - began < PATIENCE_S:
+    while not reader.times_s and time.monotonic() - began < WAIT_S:
         count += reader.client.poll(0.1) is not None
     assert max(reader.times_s) > 0.5
     # What it has fetched: two times ten seconds' worth.
@@ -137,7 +137,7 @@ async def test_request_time_is_held_for_a_second_at_most(server):
     await alter(server, [("client-id", "test")], request_percentage=0.01)
     wire = await WireClient.connect(port_of(server))
     told_s = 0.0
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while not told_s:
             answer = await wire.call(METADATA, 5, topics=(), allow_auto_topic_creation=False)
             told_s = answer.throttle_time.total_seconds()
@@ -158,7 +158,7 @@ async def test_request_time_is_counted_of_private_calls(server):
     for _ in range(50):
         began = time.monotonic()
         wire.writer.write(asked)
-        await asyncio.wait_for(wire.frame(), PATIENCE_S)
+        await asyncio.wait_for(wire.frame(), WAIT_S)
         longest_s = max(longest_s, time.monotonic() - began)
         if longest_s > 0.5:
             break
@@ -173,7 +173,7 @@ def test_an_older_client_waits_before_it_changes_topics(server):
     began = time.monotonic()
     for name, partition_count in (("first", 12), ("second", 1)):
         (created,) = admin.create_topics([NewTopic(name, partition_count, 1)]).values()
-        created.result(PATIENCE_S)
+        created.result(WAIT_S)
     assert time.monotonic() - began > 0.8
 
 

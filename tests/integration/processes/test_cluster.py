@@ -29,7 +29,7 @@ from oncelog_server.cluster.probe import is_serving
 from oncelog_server.cluster.status import cluster_status
 from oncelog_server.cluster.tail import tail_of
 
-PATIENCE_S = 60
+WAIT_S = 60
 
 
 @pytest.fixture(autouse=True)
@@ -47,14 +47,14 @@ def producer(cluster, transactional_id):
             "log_level": 0,
         }
     )
-    opened.init_transactions(PATIENCE_S)
+    opened.init_transactions(WAIT_S)
     return opened
 
 
 def commit(opened, topic, value):
     opened.begin_transaction()
     opened.produce(topic, value)
-    opened.commit_transaction(PATIENCE_S)
+    opened.commit_transaction(WAIT_S)
 
 
 def read_committed(cluster, topic, count):
@@ -70,7 +70,7 @@ def read_committed(cluster, topic, count):
         consumer.assign([TopicPartition(topic, 0, 0)])
         found = []
         while len(found) < count:
-            (message,) = consumer.consume(1, PATIENCE_S)
+            (message,) = consumer.consume(1, WAIT_S)
             if message.error() is not None:
                 raise KafkaException(message.error())
             found.append(message.value())
@@ -88,8 +88,8 @@ def test_a_transaction_commits_and_is_read_and_described(cluster, topic):
     commit(opened, topic, b"first")
     opened.begin_transaction()
     opened.produce(topic, b"aborted")
-    opened.flush(PATIENCE_S)
-    opened.abort_transaction(PATIENCE_S)
+    opened.flush(WAIT_S)
+    opened.abort_transaction(WAIT_S)
     commit(opened, topic, b"second")
     assert read_committed(cluster, topic, 2) == [b"first", b"second"]
     rest = Rest(cluster.gateway)
@@ -134,7 +134,7 @@ def test_every_process_tells_its_health_and_its_services(cluster):
     with grpc.insecure_channel(cluster.members[0].rpc_address) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         asked = iter([reflection_pb2.ServerReflectionRequest(list_services="*")])
-        (answer,) = stub.ServerReflectionInfo(asked, timeout=PATIENCE_S)
+        (answer,) = stub.ServerReflectionInfo(asked, timeout=WAIT_S)
     names = {service.name for service in answer.list_services_response.service}
     assert {"oncelog.api.v1.Controller", "grpc.health.v1.Health"} <= names
 
@@ -208,13 +208,13 @@ def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_progr
     process = run_program(member.module, "--process-metrics-port", str(metrics_port), **environment)
     while "is ready" not in (line := process.stderr.readline()):
         assert line, "it ended"
-    with urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=PATIENCE_S) as answer:
+    with urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=WAIT_S) as answer:
         shown = answer.read().decode()
     assert f'oncelog_process{{module="{member.module}",node_id="{member.node_id}"' in shown
     assert "oncelog_event_loop_lag_seconds_bucket" in shown
     process.send_signal(number)
     process.stderr.read()
-    assert process.wait(PATIENCE_S) == 0
+    assert process.wait(WAIT_S) == 0
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_progr
 )
 def test_a_process_serves_the_metrics_of_its_role(cluster, capsys, monkeypatch, role, series):
     member = cluster.of_role(role)[1]
-    with urlopen(member.metrics_url, timeout=PATIENCE_S) as answer:
+    with urlopen(member.metrics_url, timeout=WAIT_S) as answer:
         shown = answer.read().decode()
     for name in series:
         assert f"# TYPE {name}" in shown, shown
@@ -240,10 +240,10 @@ def test_a_process_serves_the_metrics_of_its_role(cluster, capsys, monkeypatch, 
 def test_a_second_signal_ends_a_process_at_once(cluster):
     name = cluster.of_role(LISTENER)[1].name
     process = cluster.process(name)
-    # Paused, it hears both when it goes on: there is no time to end in between.
+    # Paused, it receives both when it goes on: there is no time to end in between.
     for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
         process.signal(number)
-    assert process.wait(PATIENCE_S)
+    assert process.wait(WAIT_S)
     assert "second signal" in tail_of(cluster.log_of(name))
 
 

@@ -14,7 +14,7 @@ from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import ClusterShape
 from oncelog_server.cluster.status import cluster_status
 
-PATIENCE_S = 120
+WAIT_S = 120
 SHAPE = ClusterShape(1, 1, 1, 2, 0, 0)
 
 
@@ -63,10 +63,10 @@ def test_restarts_at_once_lose_no_process(running):
     watching = threading.Thread(target=watch)
     watching.start()
     try:
-        ended = [process.communicate(timeout=PATIENCE_S) for process in started]
+        ended = [process.communicate(timeout=WAIT_S) for process in started]
     finally:
         done.set()
-        watching.join(PATIENCE_S)
+        watching.join(WAIT_S)
     assert [process.returncode for process in started] == [0] * len(names), ended
     assert lies == []
     assert processes_by_module(running.folder) == before
@@ -80,7 +80,7 @@ def test_restarts_at_once_lose_no_process(running):
 def test_down_waits_for_a_restart_and_ends_what_it_started(running):
     restart = command(running.folder, "restart", "marker-sender-2")
     down = command(running.folder, "down")
-    restarted, ended = [process.communicate(timeout=PATIENCE_S) for process in (restart, down)]
+    restarted, ended = [process.communicate(timeout=WAIT_S) for process in (restart, down)]
     assert down.returncode == 0, ended
     # The restart may come second: nothing of the cluster is there to serve with.
     assert restart.returncode == 0 or "is down" in restarted[1], restarted
@@ -93,7 +93,7 @@ def test_a_process_of_a_cluster_that_is_down_is_not_started(running):
     running.stop()
     began = time.monotonic()
     restart = command(running.folder, "restart", "marker-sender-2")
-    _, said = restart.communicate(timeout=PATIENCE_S)
+    _, said = restart.communicate(timeout=WAIT_S)
     assert restart.returncode == 1
     assert (
         f"is down, and marker-sender-2 alone cannot serve: `oncelog cluster up --folder {running.folder}`"

@@ -1,4 +1,4 @@
-"""A logout at one of two gateways: the cookie opens neither, also where no controller heard of it at first."""
+"""A logout at one of two gateways: the cookie opens neither, also where no controller received it at first."""
 
 import time
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from tests.targets import cluster_folder
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import CONTROLLER, GATEWAY, ClusterShape
 
-PATIENCE_S = 60
+WAIT_S = 60
 SHAPE = ClusterShape(
     controllers=1, storage=1, coordinators=1, marker_senders=1, listeners=1, gateways=2
 )
@@ -52,11 +52,11 @@ async def status(client, cookie):
     return (await client.ask("GET", "/v1/tokens", cookie)).status
 
 
-async def until_refused(client, cookie, patience_s):
+async def until_refused(client, cookie, wait_s):
     """How long it was taken."""
     begun = time.monotonic()
     while await status(client, cookie) == 200:
-        assert time.monotonic() - begun < patience_s, "the cookie is still good"
+        assert time.monotonic() - begun < wait_s, "the cookie is still good"
     return time.monotonic() - begun
 
 
@@ -83,4 +83,4 @@ async def test_a_logout_without_a_controller_is_told_later(cluster, gateways):
     assert "Max-Age=0" in left.headers["set-cookie"]
     assert [await status(client, cookie) for client in gateways] == [401, 200]
     cluster.restart(controller.name)
-    await until_refused(other, cookie, PATIENCE_S)
+    await until_refused(other, cookie, WAIT_S)

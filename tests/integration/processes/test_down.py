@@ -24,7 +24,7 @@ from oncelog_server.cluster.plan import (
 )
 from oncelog_server.cluster.probe import is_serving
 
-PATIENCE_S = 90
+WAIT_S = 90
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def oncelog_cluster(command, folder, *arguments):
         ],
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=WAIT_S,
         check=False,
     )
 

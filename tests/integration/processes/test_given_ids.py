@@ -20,7 +20,7 @@ from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import CONTROLLER, HOST, ClusterShape, FreePorts
 from oncelog_server.cluster.view import read_image
 
-PATIENCE_S = 60
+WAIT_S = 60
 SHAPE = ClusterShape(
     controllers=1, storage=1, coordinators=1, marker_senders=0, listeners=1, gateways=0
 )
@@ -77,7 +77,7 @@ class GivenProcess:
 
     def end(self, number):
         self.tell(number)
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(WAIT_S)
 
 
 @pytest.fixture
@@ -123,21 +123,21 @@ class Payments:
         self.topic = f"payments-{uuid.uuid4().hex[:8]}"
         self.bootstrap = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
         self.producer = Producer({**self.bootstrap, "transactional.id": self.topic})
-        self.producer.init_transactions(PATIENCE_S)
+        self.producer.init_transactions(WAIT_S)
         self.committed = []
 
     def commit(self):
         value = f"payment {len(self.committed)}".encode()
         self.producer.begin_transaction()
         self.producer.produce(self.topic, value)
-        self.producer.commit_transaction(PATIENCE_S)
+        self.producer.commit_transaction(WAIT_S)
         self.committed.append(value)
 
     def check(self):
         group = {"group.id": uuid.uuid4().hex, "isolation.level": "read_committed"}
         with closing(Consumer({**self.bootstrap, **group})) as consumer:
             consumer.assign([TopicPartition(self.topic, 0, 0)])
-            found = consumer.consume(len(self.committed), PATIENCE_S)
+            found = consumer.consume(len(self.committed), WAIT_S)
         assert [message.value() for message in found] == self.committed
 
 
@@ -200,11 +200,11 @@ def test_a_listener_with_a_given_id_serves_clients(cluster, start, tmp_path):
         if before is not None:
             environment["ONCELOG_LISTENER_PORT"] = before
     there = Producer({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0})
-    assert listener.node_id in there.list_topics(timeout=PATIENCE_S).brokers
+    assert listener.node_id in there.list_topics(timeout=WAIT_S).brokers
     listener.end(signal.SIGTERM)
     eventually(lambda: listener.node_id not in image_of(cluster).nodes)
     named = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    assert 41 in named.list_topics(timeout=PATIENCE_S).brokers
+    assert 41 in named.list_topics(timeout=WAIT_S).brokers
 
 
 def test_a_frozen_process_takes_its_id_back_when_it_wakes(cluster, start):
@@ -251,7 +251,7 @@ def test_a_process_with_state_refuses_id_zero(role, how):
         env={**os.environ, **variable},
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=WAIT_S,
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (2, "")

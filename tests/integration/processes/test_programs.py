@@ -14,11 +14,11 @@ from oncelog_server.cluster.plan import HOST, FreePorts
 
 __all__ = ["postgres_server", "postgres_url"]
 
-PATIENCE_S = 60
+WAIT_S = 60
 
 
 def ended(process):
-    out, err = process.communicate(timeout=PATIENCE_S)
+    out, err = process.communicate(timeout=WAIT_S)
     return process.returncode, out, err
 
 

@@ -19,7 +19,7 @@ from oncelog_server.cli import run
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import GATEWAY, ClusterShape
 
-PATIENCE_S = 60
+WAIT_S = 60
 SHAPE = ClusterShape(1, 1, 1, 1, 1, 1)
 OF_SCRAM, OF_PLAIN, GUESSED = (f"{word}-{uuid.uuid4().hex}" for word in ("scram", "plain", "guess"))
 
@@ -75,7 +75,7 @@ def shown(cluster):
     (gateway,) = cluster.of_role(GATEWAY)
     pages += [f"http://{gateway.address}/{page}" for page in ("metrics", "v1/cluster", "v1/topics")]
     for page in pages:
-        with urlopen(scrape_of(cluster, page), timeout=PATIENCE_S) as answer:
+        with urlopen(scrape_of(cluster, page), timeout=WAIT_S) as answer:
             found[page] = answer.read()
     return found
 
@@ -90,7 +90,7 @@ def oncelog(*arguments):
     ended = subprocess.run(
         [sys.executable, "-m", "oncelog_server", *arguments],
         capture_output=True,
-        timeout=PATIENCE_S,
+        timeout=WAIT_S,
         check=False,
     )
     return ended.stdout + ended.stderr
@@ -109,15 +109,15 @@ def work(cluster, tmp_path):
         {"sasl_mechanism": "PLAIN", "sasl_username": "clara", "sasl_password": OF_PLAIN},
     ]
     for login in logins:
-        AdminClient(confluent_of(cluster, **login)).list_topics(timeout=PATIENCE_S)
+        AdminClient(confluent_of(cluster, **login)).list_topics(timeout=WAIT_S)
         wrong = confluent_of(cluster, **login | {"sasl_password": GUESSED})
         with pytest.raises(KafkaException):
             AdminClient(wrong).list_topics(timeout=1)
     producer = Producer(confluent_of(cluster, transactional_id="t"))
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     producer.produce("orders", b"value")
-    producer.commit_transaction(PATIENCE_S)
+    producer.commit_transaction(WAIT_S)
     given = cluster.security.client_properties.read_text()
     broken = tmp_path / "broken.properties"
     for text in (

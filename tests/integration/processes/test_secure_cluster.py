@@ -21,7 +21,7 @@ from oncelog_server.cluster.plan import CONTROLLER, ClusterShape
 from oncelog_server.cluster.probe import is_serving
 from oncelog_server.cluster.view import describe_controller, read_image
 
-PATIENCE_S = 60
+WAIT_S = 60
 SHAPE = ClusterShape(storage=2, coordinators=2, marker_senders=1, listeners=1)
 
 
@@ -38,10 +38,10 @@ def topic():
 
 def commit(cluster, topic, value):
     opened = Producer(confluent_of(cluster, transactional_id=f"pay-{topic}"))
-    opened.init_transactions(PATIENCE_S)
+    opened.init_transactions(WAIT_S)
     opened.begin_transaction()
     opened.produce(topic, value)
-    opened.commit_transaction(PATIENCE_S)
+    opened.commit_transaction(WAIT_S)
 
 
 def read_committed(cluster, topic, count):
@@ -49,7 +49,7 @@ def read_committed(cluster, topic, count):
     settings = confluent_of(cluster, group_id=group, isolation_level="read_committed")
     with closing(Consumer(settings)) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        messages = consumer.consume(count, PATIENCE_S)
+        messages = consumer.consume(count, WAIT_S)
         consumer.commit(asynchronous=False)
         return [message.value() for message in messages]
 
@@ -74,9 +74,9 @@ def test_every_process_wants_a_token_for_its_metrics(cluster):
     assert stat.S_IMODE(cluster.security.metrics_token.stat().st_mode) == 0o600
     for member in cluster.members:
         with pytest.raises(HTTPError, match="401"):
-            urlopen(member.metrics_url, timeout=PATIENCE_S)
+            urlopen(member.metrics_url, timeout=WAIT_S)
         asked = Request(member.metrics_url, headers={"Authorization": f"Bearer {token}"})
-        with urlopen(asked, timeout=PATIENCE_S) as answer:
+        with urlopen(asked, timeout=WAIT_S) as answer:
             assert b"oncelog_process{" in answer.read(), member
 
 

@@ -20,7 +20,7 @@ from oncelog.record.batch import HEADER_BYTES
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import ClusterShape
 
-PATIENCE_S = 60
+WAIT_S = 60
 SHAPE = ClusterShape(
     controllers=1, storage=3, coordinators=1, marker_senders=1, listeners=1, gateways=0
 )
@@ -35,7 +35,7 @@ def left_behind():
         with Cluster(folder, SHAPE) as cluster:
             write_transactions(cluster.bootstrap)
             evidence = Evidence.of(cluster)
-            assert evidence.wait_settled(PATIENCE_S) == ""
+            assert evidence.wait_settled(WAIT_S) == ""
             blocks = evidence.blocks()
         yield evidence, blocks
 
@@ -44,23 +44,23 @@ def write_transactions(bootstrap):
     settings = {"bootstrap.servers": bootstrap, "log_level": 0}
     admin = AdminClient(settings)
     for future in admin.create_topics([NewTopic(TOPIC, 2, 3)]).values():
-        future.result(PATIENCE_S)
+        future.result(WAIT_S)
     for transactional_id in ("pay", "refund"):
         producer = Producer({**settings, "transactional.id": transactional_id})
-        producer.init_transactions(PATIENCE_S)
+        producer.init_transactions(WAIT_S)
         for number in range(6):
             producer.begin_transaction()
             for partition in (0, 1):
                 producer.produce(TOPIC, f"{transactional_id} {number}", partition=partition)
             if number % 3 == 2:
-                producer.flush(PATIENCE_S)
-                producer.abort_transaction(PATIENCE_S)
+                producer.flush(WAIT_S)
+                producer.abort_transaction(WAIT_S)
             else:
-                producer.commit_transaction(PATIENCE_S)
+                producer.commit_transaction(WAIT_S)
     plain = Producer({**settings, "enable.idempotence": True})
     for number in range(5):
         plain.produce(TOPIC, f"plain {number}", partition=0)
-        plain.flush(PATIENCE_S)
+        plain.flush(WAIT_S)
 
 
 @pytest.fixture

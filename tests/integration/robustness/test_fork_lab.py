@@ -8,7 +8,7 @@ import time
 
 import pytest
 from oncelog_robustness.chaos.lab import HISTORY, ForkLab, LabOrder, WorkloadFailed
-from oncelog_robustness.history import History, Noted
+from oncelog_robustness.history import History, WorkloadFact
 
 DEADLINE_S = 20.0
 
@@ -28,8 +28,10 @@ def order(tmp_path):
     )
 
 
-def noted(facts, client="c"):
-    return Noted(client=client, invoked_ms=1, completed_ms=None, kind="test", facts=str(facts))
+def fact(facts, client="c"):
+    return WorkloadFact(
+        client=client, invoked_ms=1, completed_ms=None, kind="test", facts=str(facts)
+    )
 
 
 def run(order, scenario):
@@ -47,7 +49,7 @@ def run(order, scenario):
     with open(f"{order.folder}/{HISTORY}") as lines:
         history = History.from_lines(lines)
     assert history.facts == {"seed": "7"}
-    return [one.facts for one in history.all(Noted)]
+    return [one.facts for one in history.all(WorkloadFact)]
 
 
 async def until(lab, condition):
@@ -58,12 +60,12 @@ async def until(lab, condition):
 
 def test_what_a_client_tells_is_in_the_history(order):
     async def scenario(lab):
-        lab.record(noted("before"))
+        lab.record(fact("before"))
 
         async def work(process):
-            lab.record(noted(process.name))
-            process.last_word("key", noted("unsettled"))
-            process.settle("key", noted("settled"))
+            lab.record(fact(process.name))
+            process.last_word("key", fact("unsettled"))
+            process.settle("key", fact("settled"))
 
         for _ in range(2):
             await lab.spawn("c", work).ended()
@@ -74,14 +76,14 @@ def test_what_a_client_tells_is_in_the_history(order):
 def test_last_words_of_a_killed_client_are_taken(order):
     async def scenario(lab):
         async def work(process):
-            process.last_word("a", noted("first"))
-            process.last_word("a", noted("last"))
-            process.last_word("b", noted("other"))
+            process.last_word("a", fact("first"))
+            process.last_word("a", fact("last"))
+            process.last_word("b", fact("other"))
             try:
-                lab.record(noted("ready"))
+                lab.record(fact("ready"))
                 await asyncio.sleep(2 * DEADLINE_S)
             finally:
-                lab.record(noted("finally"))
+                lab.record(fact("finally"))
 
         process = lab.spawn("c", work)
         await until(lab, lambda: lab.counts["operations"] == 1)
@@ -97,7 +99,7 @@ def test_last_words_of_a_killed_client_are_taken(order):
 def test_last_words_of_a_client_that_returned_are_taken_too(order):
     async def scenario(lab):
         async def work(process):
-            process.last_word("a", noted("left open"))
+            process.last_word("a", fact("left open"))
 
         await lab.spawn("c", work).ended()
 
@@ -107,7 +109,7 @@ def test_last_words_of_a_client_that_returned_are_taken_too(order):
 def test_the_half_line_of_a_killed_client_is_left_out(order):
     async def scenario(lab):
         async def work(process):
-            lab.record(noted("whole"))
+            lab.record(fact("whole"))
             os.write(process._told, b'{"kind": "record", "key"')
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -141,7 +143,7 @@ def test_clients_share_nothing_but_the_end(order):
             first = lab.random.random()
             while not lab.is_over:
                 await lab.sleep(int(2 * DEADLINE_S * 1000))
-            lab.record(noted(json.dumps([len(seen), first])))
+            lab.record(fact(json.dumps([len(seen), first])))
 
         processes = [lab.spawn(name, work) for name in ("a", "b")]
         lab.end()
@@ -174,12 +176,12 @@ def test_one_of_those_that_run_is_killed_by_its_share(order):
 def test_times_are_those_of_the_runner(order):
     async def scenario(lab):
         async def work(process):
-            lab.record(noted(lab.now_ms()))
+            lab.record(fact(lab.now_ms()))
 
         before = lab.now_ms()
         await lab.spawn("c", work).ended()
-        lab.record(noted(before))
-        lab.record(noted(lab.now_ms()))
+        lab.record(fact(before))
+        lab.record(fact(lab.now_ms()))
 
     child, before, after = (int(one) for one in run(order, scenario))
     assert before <= child <= after

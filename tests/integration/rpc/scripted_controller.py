@@ -87,9 +87,9 @@ class ScriptedController:
 
     async def NodeSession(self, requests, context):  # noqa: N802
         async for beat in requests:
-            yield await self._heard(beat)
+            yield await self._answer_to(beat)
 
-    async def _heard(self, beat):
+    async def _answer_to(self, beat):
         cluster = self.cluster
         cluster.beats.append((self.node_id, beat))
         await cluster.tell()

@@ -1,7 +1,7 @@
 """Damage to every kind of file of a partition: a table of cases, each drawn from its own seed.
 
-One topic a case. All topics have the same story, so one start of a node judges hundreds of cases, and a topic that was
-left alone says what each must show.
+One topic a case. All topics have the same records, so one start of a node judges hundreds of cases, and a topic that
+was left alone says what each must show.
 """
 
 import os
@@ -124,7 +124,7 @@ def _overwrite(path, data):
     os.close(descriptor)
 
 
-# The story.
+# The records.
 
 
 async def produce(storage, topic, records, **fields):
@@ -155,7 +155,7 @@ async def mark(storage, topic, producer_id, commit):
     )
 
 
-async def write_story(storage, topics, first):
+async def write_rounds(storage, topics, first):
     """Plain records, and two producers: what one writes is aborted, what the other writes is committed."""
     for step in range(first, first + ROUNDS):
         now = NOW + 1000 * step

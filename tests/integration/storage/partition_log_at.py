@@ -62,7 +62,7 @@ def checkpoint(log):
     return taken.offset
 
 
-def write_story(log, producers=3, rounds=4):
+def write_rounds(log, producers=3, rounds=4):
     """Transactions of several producers, interleaved; some commit, some abort, the last ones stay open."""
     sequences = dict.fromkeys(range(producers), 0)
     for step in range(rounds):

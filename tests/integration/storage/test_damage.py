@@ -19,7 +19,7 @@ from tests.integration.storage.damage_cases import (
     new_topics,
     produce,
     show,
-    write_story,
+    write_rounds,
 )
 from tests.integration.storage.embedded_node import embedded
 from tests.integration.storage.storage_node import batch, until
@@ -45,7 +45,7 @@ def chosen(state):
 
 
 async def written(path, topics, state):
-    """A data folder with the story in every topic, as a node left it that ended so."""
+    """A data folder with the same records in every topic, as a node left it that ended so."""
     data = path / "running"
     async with embedded(data) as node:
         answer = await node.controller.CreateTopics(
@@ -54,12 +54,12 @@ async def written(path, topics, state):
         assert [each.error_code for each in answer.results] == [0] * len(topics)
         await node.metadata.wait_until(answer.metadata_offset)
         storage = node.storage.servicer
-        await write_story(storage, topics, 0)
+        await write_rounds(storage, topics, 0)
         starts = data / "logs" / "log-start-offset-checkpoint"
         await until(lambda: f"{topics[-1]} 0 0" in starts.read_text())
         if state == "killed-late":
             await node.storage.maintenance.checkpoint_all()
-        await write_story(storage, topics, ROUNDS)
+        await write_rounds(storage, topics, ROUNDS)
         if state != "stopped":
             # What a kill leaves: the system has every byte that was written.
             shutil.copytree(data, path / "ended")

@@ -7,7 +7,7 @@ import asyncio
 import os
 
 import pytest
-from tests.integration.storage.damage_cases import cases, damage, fault, show, write_story
+from tests.integration.storage.damage_cases import cases, damage, fault, show, write_rounds
 from tests.integration.storage.replica_cluster import differences, running_cluster
 from tests.integration.storage.storage_node import until
 
@@ -32,11 +32,11 @@ async def test_a_damaged_replica_of_three_costs_nothing(tmp_path, state, role):
         topics = [CONTROL, *(case.name for case in wanted)]
         for topic in topics:
             cluster.controller.topic(topic, segment_bytes=2048, min_insync_replicas=2)
-        await write_story(cluster.nodes[1].storage, topics, 0)
+        await write_rounds(cluster.nodes[1].storage, topics, 0)
         if state == "killed-late":
             for node in cluster.nodes.values():
                 await node.role.maintenance.checkpoint_all()
-        await write_story(cluster.nodes[1].storage, topics, 6)
+        await write_rounds(cluster.nodes[1].storage, topics, 6)
         for topic in topics:
             await cluster.caught_up(topic)
         # While they end one after the other, none is found late and leaves the ISR.

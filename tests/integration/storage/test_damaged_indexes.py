@@ -9,7 +9,7 @@ from tests.integration.storage.partition_log_at import (
     mark,
     new_log,
     opened,
-    write_story,
+    write_rounds,
 )
 from tests.integration.storage.storage_node import batch
 
@@ -19,10 +19,10 @@ from oncelog_storage.log_recovery import snapshot_offsets
 SMALL = {"segment_bytes": 1500, "index_interval_bytes": 100}
 
 
-def story(directory):
+def written_log(directory):
     """Some segments, a checkpoint, and aborted transactions in all of them; returns (log, recovery point)."""
     log = new_log(directory, **SMALL)
-    write_story(log, rounds=20)
+    write_rounds(log, rounds=20)
     recovery_point = checkpoint(log)
     assert len(log.segments) > 3
     return log, recovery_point
@@ -38,7 +38,7 @@ def damages(data):
 
 @pytest.mark.parametrize("which", [0, -1])
 def test_a_damaged_aborted_index_is_repaired_never_believed(tmp_path, which):
-    log, recovery_point = story(tmp_path / "orders-0")
+    log, recovery_point = written_log(tmp_path / "orders-0")
     expected = everything(log)
     path = sorted((tmp_path / "orders-0").glob("*.txnindex"))[which]
     for number, (damage, data) in enumerate(damages(path.read_bytes())):
@@ -51,7 +51,7 @@ def test_a_damaged_aborted_index_is_repaired_never_believed(tmp_path, which):
 
 def test_an_aborted_index_that_was_built_again_stays_repaired(tmp_path):
     directory = tmp_path / "orders-0"
-    _, recovery_point = story(directory)
+    _, recovery_point = written_log(directory)
     path = sorted(directory.glob("*.txnindex"))[0]
     path.write_bytes(b"damaged")
     for offset in snapshot_offsets(directory):
@@ -63,7 +63,7 @@ def test_an_aborted_index_that_was_built_again_stays_repaired(tmp_path):
 
 
 def test_an_index_that_leads_astray_leaves_no_record_out(tmp_path):
-    log, recovery_point = story(tmp_path / "orders-0")
+    log, recovery_point = written_log(tmp_path / "orders-0")
     expected = everything(log)
     paths = sorted((tmp_path / "orders-0").glob("*.index"))
     for place in range(len(paths[1].read_bytes())):
@@ -83,7 +83,7 @@ def test_an_index_that_leads_astray_leaves_no_record_out(tmp_path):
 
 @pytest.mark.parametrize("how", ["deleted", "emptied"])
 def test_a_segment_lost_below_the_snapshot_is_not_skipped(tmp_path, how):
-    log, recovery_point = story(tmp_path / "orders-0")
+    log, recovery_point = written_log(tmp_path / "orders-0")
     path = tmp_path / "orders-0" / log.segments[1].log_path.rpartition("/")[2]
     lost_offset = log.segments[1].base_offset
     path.unlink()
@@ -96,7 +96,7 @@ def test_a_segment_lost_below_the_snapshot_is_not_skipped(tmp_path, how):
 
 
 def test_a_first_segment_that_is_lost_keeps_the_log_closed(tmp_path):
-    log, recovery_point = story(tmp_path / "orders-0")
+    log, recovery_point = written_log(tmp_path / "orders-0")
     next_offset = log.segments[1].base_offset
     for path in (tmp_path / "orders-0").glob("00000000000000000000.*"):
         path.unlink()
@@ -106,7 +106,7 @@ def test_a_first_segment_that_is_lost_keeps_the_log_closed(tmp_path):
 
 def test_a_log_that_was_cut_needs_no_checks_of_what_was_cut_off(tmp_path):
     directory = tmp_path / "orders-0"
-    log, recovery_point = story(directory)
+    log, recovery_point = written_log(directory)
     mark(log, (2, 0, False))
     last = log.segments[-1]
     checkpoint(log)

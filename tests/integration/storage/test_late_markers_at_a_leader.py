@@ -211,7 +211,7 @@ async def test_a_late_marker_of_an_earlier_epoch_lets_no_other_in(tmp_path):
     ],
 )
 async def test_a_marker_of_what_began_later_is_asked_about(tmp_path, told, code):
-    """The open one may have ended at a successor of which this leader has not heard."""
+    """The open one may have ended at a successor that this leader does not know."""
     async with running(tmp_path, topic("orders")) as node:
         node.coordinator.transaction_start_ms = 1_000
         answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)

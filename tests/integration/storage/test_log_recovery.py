@@ -11,7 +11,7 @@ from tests.integration.storage.partition_log_at import (
     mark,
     new_log,
     opened,
-    write_story,
+    write_rounds,
 )
 from tests.integration.storage.storage_node import NOW, batch, txn_batch
 
@@ -36,7 +36,7 @@ def replayed(directory, records, **config):
 def test_a_cut_at_any_byte_leaves_exactly_the_whole_batches(tmp_path):
     source = tmp_path / "orders-0"
     log = new_log(source, index_interval_bytes=100)
-    write_story(log, rounds=3)
+    write_rounds(log, rounds=3)
     recovery_point = checkpoint(log)
     kept = (source / LOG).stat().st_size
     write_story_tail(log)
@@ -59,7 +59,7 @@ def test_a_cut_at_any_byte_leaves_exactly_the_whole_batches(tmp_path):
 
 
 def write_story_tail(log):
-    """Goes on after `write_story(rounds=3)`: ends what is open, aborts something, opens something new."""
+    """Goes on after `write_rounds(rounds=3)`: ends what is open, aborts something, opens something new."""
     mark(log, (0, 0, False), (1, 0, True))
     append(log, txn_batch(7, 0, 2))
     mark(log, (2, 0, False))
@@ -262,7 +262,7 @@ def test_a_damaged_segment_costs_no_segment_behind_it(tmp_path, how):
 def test_a_corrupt_snapshot_gives_way_to_an_older_one_or_the_log(tmp_path, damage):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
-    write_story(log)
+    write_rounds(log)
     checkpoint(log)
     mark(log, (0, 0, False))
     recovery_point = checkpoint(log)
@@ -277,7 +277,7 @@ def test_a_corrupt_snapshot_gives_way_to_an_older_one_or_the_log(tmp_path, damag
 def test_a_snapshot_ahead_of_the_recovery_point_is_not_trusted(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
-    write_story(log)
+    write_rounds(log)
     checkpoint(log)
     found = opened(directory, recovery_point=0)
     assert everything(found) == everything(log)
@@ -290,7 +290,7 @@ def test_indexes_are_built_again_from_the_log(tmp_path, suffix, how):
     directory = tmp_path / "orders-0"
     config = {"segment_bytes": 600, "index_interval_bytes": 0}
     log = new_log(directory, **config)
-    write_story(log, rounds=6)
+    write_rounds(log, rounds=6)
     recovery_point = checkpoint(log)
     for path in directory.glob(f"*{suffix}"):
         if how == "missing":
@@ -312,7 +312,7 @@ def test_without_sound_files_aborted_ones_are_derived_again(tmp_path, checks, in
     directory = tmp_path / "orders-0"
     config = {"segment_bytes": 600, "index_interval_bytes": 0}
     log = new_log(directory, **config)
-    write_story(log, rounds=6)
+    write_rounds(log, rounds=6)
     recovery_point = checkpoint(log)
     expected = everything(log)
     damage(directory / CHECKS, checks)
@@ -339,7 +339,7 @@ def test_only_what_lies_behind_the_snapshot_is_read_at_start(tmp_path):
     """Sealed segments are not opened: one that is unreadable does not matter until somebody reads it."""
     directory = tmp_path / "orders-0"
     log = new_log(directory, segment_bytes=500)
-    write_story(log, rounds=8)
+    write_rounds(log, rounds=8)
     recovery_point = checkpoint(log)
     first = directory / LOG
     flip(first, 65)
@@ -416,7 +416,7 @@ def test_recovery_leaves_damage_before_the_recovery_point_alone(tmp_path):
 def test_a_checkpoint_cut_in_the_aborted_index_is_made_good(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
-    write_story(log)
+    write_rounds(log)
     recovery_point = checkpoint(log)
     write_story_tail(log)
     path = directory / "00000000000000000000.txnindex"

@@ -13,7 +13,7 @@ class Killed(Exception):
     pass
 
 
-def story(directory):
+def written_log(directory):
     """Ten segments: keys written again and again, a commit, and two aborts of which one spans segments."""
     log = new_log(directory, is_compacted=True, is_deleted=False)
     for step in range(10):
@@ -38,7 +38,7 @@ def leftovers(directory):
 
 def steps_of(directory):
     names = []
-    clean(story(directory), step=names.append)
+    clean(written_log(directory), step=names.append)
     return names
 
 
@@ -48,7 +48,7 @@ def test_a_kill_at_any_step_leaves_old_or_new_segments(tmp_path):
     assert len(steps) > 15
     for count in range(1, len(steps) + 1):
         directory = tmp_path / f"orders-{count}"
-        log = story(directory)
+        log = written_log(directory)
         before = answers(log)
         taken = []
 
@@ -80,10 +80,10 @@ def test_a_kill_at_any_step_leaves_old_or_new_segments(tmp_path):
 
 def test_a_checkpoint_between_commit_and_exchange_does_no_harm(tmp_path):
     """A stop in that moment writes the old aborted indexes' checks once more."""
-    log = story(tmp_path / "orders-0")
+    log = written_log(tmp_path / "orders-0")
     clean(log)
     checks = (tmp_path / "orders-0" / CHECKS_FILE).read_bytes()
-    other = story(tmp_path / "orders-1")
+    other = written_log(tmp_path / "orders-1")
     stale = []
 
     def stop(name):
@@ -104,7 +104,7 @@ def test_a_checkpoint_between_commit_and_exchange_does_no_harm(tmp_path):
 
 
 def test_what_a_killed_pass_wrote_is_removed(tmp_path):
-    log = story(tmp_path / "orders-0")
+    log = written_log(tmp_path / "orders-0")
     before = answers(log)
 
     def kill(name):
@@ -120,7 +120,7 @@ def test_what_a_killed_pass_wrote_is_removed(tmp_path):
 
 
 def test_reads_find_their_way_through_gaps(tmp_path):
-    log = story(tmp_path / "orders-0")
+    log = written_log(tmp_path / "orders-0")
     seen = view(log)
     clean(log)
     assert len(log.segments) == 2

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy/helm/oncelog/monitoring"
 PAGE = (ROOT / "docs/metrics.md").read_text()
 OF_A_PROCESS = ROOT / "src/oncelog/process/metrics.py"
-PATIENCE_S = 30
+WAIT_S = 30
 RULES = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"][0]["rules"]
 DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text())
 ONLY_IN_A_CLUSTER = {"oncelog_storage_follower_lag_records"}
@@ -47,14 +47,14 @@ def expressions():
 def work(bootstrap):
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (created,) = admin.create_topics([NewTopic("orders", 1, 1)]).values()
-    created.result(PATIENCE_S)
+    created.result(WAIT_S)
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": "pay", "log_level": 0}
     )
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     producer.produce("orders", b"x")
-    producer.commit_transaction(PATIENCE_S)
+    producer.commit_transaction(WAIT_S)
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "billing", "log_level": 0}
     )
@@ -68,7 +68,7 @@ def metrics(tmp_path_factory):
 
     def read(addresses):
         work(addresses.bootstrap)
-        with urlopen(f"{addresses.gateway}/metrics", timeout=PATIENCE_S) as answer:
+        with urlopen(f"{addresses.gateway}/metrics", timeout=WAIT_S) as answer:
             return answer.read().decode()
 
     async def scenario():

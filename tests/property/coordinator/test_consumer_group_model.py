@@ -108,7 +108,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.world.advance(span_ms)
         for client in self.active:
             if client.member_id in before and client.member_id not in self._members():
-                # Its own session has ended, too: a client that hears nothing stops to use what it had.
+                # Its own session has ended, too: a client that receives nothing stops to use what it had.
                 client.fenced()
 
     @rule()

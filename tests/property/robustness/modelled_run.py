@@ -1,6 +1,6 @@
 """A run of many clients against a correct log, small enough to be believed: the log is a list.
 
-Clients are generators; at each `yield` somebody else may go on. What a request did and what its client heard are two
+Clients are generators; at each `yield` somebody else may go on. What a request did and what its client received are two
 things: answers get lost, requests come late, clients die in the middle of everything and leave their last word.
 Endings take time: a decision is one moment, its markers reach the partitions one by one, and the last stable offset of
 each partition waits for its own.
@@ -223,49 +223,53 @@ class Run:
         """A writer's, with values out of nothing, or a mover's, with one output for each input."""
         while any(txn.tid == tid for txn in self.broker.undelivered):
             yield
-        story = Story(self, client, tid, inputs)
+        attempt = ModelledAttempt(self, client, tid, inputs)
         try:
             for name, value, key in self._planned(client, inputs):
-                story.sends.append(Send(*name, value, None, key))
-                append = partial(self._append, story, tid, epoch, len(story.sends) - 1)
+                attempt.sends.append(Send(*name, value, None, key))
+                append = partial(self._append, attempt, tid, epoch, len(attempt.sends) - 1)
                 yield from self._request(append, is_idle=True)
-                story.acknowledge()
+                attempt.acknowledge()
                 if reader is not None and self.draw.random() < 0.2:
-                    story.reads += reader.poll()
+                    attempt.reads += reader.poll()
             if inputs is not None:
                 upto = inputs[-1].offset + 1
-                story.offsets = GroupOffsets(GROUP, ((*INPUT, upto),))
-                yield from self._request(lambda: self._offer(story, tid, epoch, upto), is_idle=True)
+                attempt.offsets = GroupOffsets(GROUP, ((*INPUT, upto),))
+                yield from self._request(
+                    lambda: self._offer(attempt, tid, epoch, upto), is_idle=True
+                )
             is_abort = self.draw.random() < 0.2
-            story.ask(Ending.ABORT if is_abort else Ending.COMMIT)
+            attempt.ask(Ending.ABORT if is_abort else Ending.COMMIT)
             yield from self._request(
-                lambda: self.broker.end(tid, epoch, story.txn, verdict=not is_abort)
+                lambda: self.broker.end(tid, epoch, attempt.txn, verdict=not is_abort)
             )
-            story.settle(Outcome.OK)
+            attempt.settle(Outcome.OK)
             if is_abort and inputs is not None:
                 raise RefusedError("it reads its inputs again")
         except RefusedError:
-            story.settle(Outcome.FAIL)
+            attempt.settle(Outcome.FAIL)
             raise
         except UnansweredError:
-            story.settle(Outcome.INFO if story.ending is Ending.COMMIT else Outcome.FAIL)
+            attempt.settle(Outcome.INFO if attempt.ending is Ending.COMMIT else Outcome.FAIL)
             raise
         except GeneratorExit:
-            story.settle(Outcome.INFO if story.ending is Ending.COMMIT else Outcome.FAIL, dies=True)
+            attempt.settle(
+                Outcome.INFO if attempt.ending is Ending.COMMIT else Outcome.FAIL, dies=True
+            )
             raise
 
-    def _append(self, story: "Story", tid: str, epoch: int, at: int) -> None:
-        topic, partition, value, _, key = story.sends[at]
-        txn = self._of(story, tid, epoch)
-        story.appended(at, self.broker.append((topic, partition), value, key, txn))
+    def _append(self, attempt: "ModelledAttempt", tid: str, epoch: int, at: int) -> None:
+        topic, partition, value, _, key = attempt.sends[at]
+        txn = self._of(attempt, tid, epoch)
+        attempt.appended(at, self.broker.append((topic, partition), value, key, txn))
 
-    def _of(self, story: "Story", tid: str, epoch: int) -> Open:
-        story.txn = self.broker.transaction(tid, epoch)
-        return story.txn
+    def _of(self, attempt: "ModelledAttempt", tid: str, epoch: int) -> Open:
+        attempt.txn = self.broker.transaction(tid, epoch)
+        return attempt.txn
 
-    def _offer(self, story: "Story", tid: str, epoch: int, upto: int) -> None:
+    def _offer(self, attempt: "ModelledAttempt", tid: str, epoch: int, upto: int) -> None:
         self.broker.records_of_group += 1
-        self._of(story, tid, epoch).offsets = (upto, self.broker.records_of_group)
+        self._of(attempt, tid, epoch).offsets = (upto, self.broker.records_of_group)
 
     def _planned(
         self, client: str, inputs: tuple[Read, ...] | None
@@ -416,7 +420,7 @@ class Reader:
         return tuple(found)
 
 
-class Story:
+class ModelledAttempt:
     """What one client knows of one transaction."""
 
     def __init__(self, run: Run, client: str, tid: str, inputs: tuple[Read, ...] | None) -> None:

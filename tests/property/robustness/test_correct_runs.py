@@ -1,4 +1,4 @@
-"""No checker finds anything in a run against a correct log, whatever its clients heard and whenever they died."""
+"""No checker finds anything in a run against a correct log, whatever its clients received and whenever they died."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

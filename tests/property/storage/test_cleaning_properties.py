@@ -31,7 +31,7 @@ steps = st.lists(
 )
 
 
-class Story:
+class CleanedLog:
     """Producers 0 and 1 are idempotent, 2 and 3 transactional, -1 is neither."""
 
     def __init__(self, directory):
@@ -133,15 +133,15 @@ class Story:
 def test_cleaning_keeps_what_readers_and_producers_need(actions):
     folder = Path(tempfile.mkdtemp())
     try:
-        story = Story(folder / "orders-0")
+        log = CleanedLog(folder / "orders-0")
         for name, *arguments in actions:
-            getattr(story, name)(*arguments)
+            getattr(log, name)(*arguments)
             if name in ("clean", "restart"):
-                story.check()
-        story.roll()
-        story.clean(2000, 1 << 20)
-        story.check()
-        story.restart(with_snapshots=False)
-        story.check()
+                log.check()
+        log.roll()
+        log.clean(2000, 1 << 20)
+        log.check()
+        log.restart(with_snapshots=False)
+        log.check()
     finally:
         shutil.rmtree(folder)

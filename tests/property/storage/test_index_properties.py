@@ -54,11 +54,11 @@ def test_no_record_before_a_time_lookup_is_new_enough(timestamps, wanted):
     ),
     st.data(),
 )
-def test_a_fetch_is_told_of_exactly_the_aborted_it_touches(story, data):
+def test_a_fetch_is_told_of_exactly_the_aborted_it_touches(actions, data):
     """The real producer state makes the entries; the model knows every transaction. Segments split the entries."""
     states, end = ProducerStates(), 0
     entries, open_transactions, aborted = [], {}, []
-    for producer, action in story:
+    for producer, action in actions:
         if action == "write":
             states.apply_batch(ClientBatch(producer, 0, -1, 0, True), end, 0)
             open_transactions.setdefault(producer, end)

@@ -292,7 +292,7 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(chosen=st.integers(0, 2), count=st.integers(1, 3), others=st.permutations(NODES))
     def fail_over(self, chosen: int, count: int, others: list[int]) -> None:
-        """An election of which some nodes hear at once, the new leader first."""
+        """An election that some nodes learn at once, the new leader first."""
         self.elect(chosen)
         self.learn(self.image.leader)
         for node_id in others[: count - 1]:

@@ -33,7 +33,7 @@ class Storm:
         self.written = 0
         self.producers = {}
         self.tasks = set()
-        self.story = []
+        self.transition_log = []
         self.deleted_before = 0
 
     async def run(self):
@@ -49,7 +49,7 @@ class Storm:
         )
         for _ in range(STEPS):
             action = self.random.choice(actions)
-            self.story.append(action.__name__)
+            self.transition_log.append(action.__name__)
             await action()
             self.check_order()
             if self.random.random() < 0.6:
@@ -195,7 +195,7 @@ class Storm:
             if keep < len(data):
                 cut = self.random.randint(keep, len(data))
                 path.write_bytes(data[:cut])
-                self.story.append(f"lost {len(data) - cut} bytes of node {node}")
+                self.transition_log.append(f"lost {len(data) - cut} bytes of node {node}")
             return
 
     async def stop_telling(self):
@@ -281,7 +281,7 @@ async def test_a_storm_loses_nothing_that_was_acknowledged(tmp_path, seed):
     try:
         await storm.run()
     except BaseException:
-        print("\n".join(storm.story))
+        print("\n".join(storm.transition_log))
         raise
     finally:
         for task in storm.tasks:

@@ -13,7 +13,7 @@ def sessions():
 def test_each_heartbeat_begins_the_session_anew(sessions):
     sessions.opened(1, 0, 0)
     assert sessions.due(5999) == ()
-    sessions.heard(1, 0, 5999)
+    sessions.heartbeat_received(1, 0, 5999)
     assert sessions.due(11_998) == ()
     assert sessions.due(11_999) == ((1, 0),)
 
@@ -52,7 +52,7 @@ def test_an_earlier_process_touches_no_session_of_its_successor(sessions):
     sessions.opened(1, 0, 0)
     sessions.opened(1, 5, 10)
     sessions.closed(1, 0, 20, expected=False)
-    sessions.heard(1, 0, 6000)
+    sessions.heartbeat_received(1, 0, 6000)
     assert sessions.due(400) == ()
     assert sessions.due(6010) == ((1, 5),)
     sessions.forget(1, 0)
@@ -69,7 +69,7 @@ def test_a_new_controller_gives_every_node_a_whole_session(
     assert sessions.due(6999) == ()
     sessions.gone(2, 4, 1100)
     assert sessions.due(1100) == ((2, 4),)
-    sessions.heard(1, 3, 1200)
+    sessions.heartbeat_received(1, 3, 1200)
     sessions.gone(1, 3, 1300)
     assert sessions.due(7000) == ((2, 4),)
 

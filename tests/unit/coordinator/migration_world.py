@@ -62,7 +62,7 @@ class ClassicClient:
         """The topics that it assigned as the leader: a leader sees new partitions by itself."""
 
     def step(self):
-        """What the client does next, if anything; the code of what it last heard."""
+        """What the client does next, if anything; the code that it received last."""
         if self.waiting is not None:
             kind, request_id = self.waiting
             if request_id not in self.world.answers:
@@ -72,7 +72,7 @@ class ClassicClient:
         elif self._should_join or self._led not in (None, self.world.shapes):
             self._join()
         else:
-            self._heard(self.heartbeat())
+            self._received(self.heartbeat())
         return self.code
 
     def settle(self, steps=6):
@@ -132,7 +132,7 @@ class ClassicClient:
         if self.code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
         if self.code != 0:
-            self._heard(self.code)
+            self._received(self.code)
             self._should_join = True
             return
         self.member_id, self.generation = answer.member_id, answer.generation
@@ -173,7 +173,7 @@ class ClassicClient:
         }
 
     def _synced(self, answer):
-        self._heard(answer.error_code)
+        self._received(answer.error_code)
         if answer.error_code == 0:
             partitions = read_assignment(answer.assignment).partitions
             assigned = slots_of(partitions, self.world.shapes)
@@ -181,7 +181,7 @@ class ClassicClient:
             self._should_join = not self.owned <= assigned
             self.owned = assigned
 
-    def _heard(self, code):
+    def _received(self, code):
         self.code = code
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.fenced()

@@ -1,4 +1,4 @@
-"""A TV1 request that may be older than one that was heard changes nothing, until its client comes again (ADR 0018)."""
+"""A TV1 request that may be older than a received one changes nothing, until its client comes again (ADR 0018)."""
 
 import pytest
 from tests.unit.coordinator.txn_rows import (

@@ -144,8 +144,8 @@ class TestTv2:
     @pytest.mark.parametrize("state", [s for s in EVERY_STATE if s not in (EMPTY, ONGOING)])
     @pytest.mark.parametrize("commit", [True, False])
     def test_one_epoch_behind_is_fenced_when_a_tv1_producer_decided(self, state, commit):
-        """TV1 has bumped nothing: the epoch before is its fenced predecessor's, which must not hear that this was its
-        own transaction, nor learn the epoch of its successor."""
+        """TV1 has bumped nothing: the epoch before is its fenced predecessor's, which must not be told that this was
+        its own transaction, nor learn the epoch of its successor."""
         decided = stored(state, 6, client_transaction_version=0)
         step = end(machine_with(decided), commit, producer_epoch=5, version=2)
         assert (step.code, step.identity) == (90, (-1, -1))

@@ -202,8 +202,8 @@ def test_who_did_not_let_a_transaction_in_asks_when_it_began():
 
 
 def test_what_looks_late_is_asked_about_until_it_is_certain():
-    """Who coordinates the shard no more, and has not heard, still has the transaction before open. Its own append would
-    be refused; a marker that it calls late would be lost."""
+    """Who coordinates the shard no more, and does not know it, still has the transaction before open. Its own append
+    would be refused; a marker that it calls late would be lost."""
     world = GroupWorld()
     world.commit_in_transaction(1, start_ms=100)
     known = world.machine.started(7)

@@ -112,7 +112,7 @@ def test_an_abort_after_a_refused_addition_is_done(state):
         refused_addition_origin=known,
     )
     assert (aborted.code, aborted.label) == (0, "abort_without_addition")
-    # Written down, so that a coordinator that was succeeded and has not heard of it does not say so.
+    # Written down, so that a coordinator that was succeeded and does not know it does not say so.
     (kept,) = aborted.records
     assert (kept.state, kept.origin) == (state, RequestOrigin(6, 3, 3))
     # And nothing that was left behind begins a transaction from now on.

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from oncelog_robustness.chaos.measures import NEMESIS, Lag, measure, percentile
+from oncelog_robustness.chaos.measures import FAULT_PLAN, Lag, measure, percentile
 from oncelog_robustness.chaos.page.build import build_page
 from oncelog_robustness.chaos.page.svg import SECONDS, Scale, nice_step, tag
 from oncelog_robustness.chaos.report import report_content, report_lines, write_report
@@ -35,7 +35,7 @@ def committed(client, began_ms, asked_ms, ended_ms, outcome=Outcome.OK):
     )
 
 
-def fault(kind, target, began_ms, ended_ms, client=NEMESIS):
+def fault(kind, target, began_ms, ended_ms, client=FAULT_PLAN):
     return Fault(
         client=client, invoked_ms=began_ms, completed_ms=ended_ms, kind=kind, target=target
     )

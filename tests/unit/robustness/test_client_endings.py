@@ -1,4 +1,4 @@
-"""What a failed commit proves, by how often EndTxn may have been heard: nothing, when in doubt."""
+"""What a failed commit proves, by how often EndTxn may have been received: nothing, when in doubt."""
 
 import pytest
 from aiokafka import errors

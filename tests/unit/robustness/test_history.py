@@ -8,7 +8,6 @@ from oncelog_robustness.history import (
     GroupOffsets,
     History,
     Isolation,
-    Noted,
     OffsetsCommitted,
     OffsetsFetched,
     Outcome,
@@ -18,6 +17,7 @@ from oncelog_robustness.history import (
     Read,
     Send,
     Transaction,
+    WorkloadFact,
 )
 
 WHO = {"client": "c#1", "invoked_ms": 3, "completed_ms": 5}
@@ -49,7 +49,7 @@ EVERY_KIND = [
         is_complete=False,
     ),
     Fault(**WHO, kind="kill", target="storage-1"),
-    Noted(**WHO, kind="token-ring", facts="{}"),
+    WorkloadFact(**WHO, kind="token-ring", facts="{}"),
 ]
 
 

@@ -5,12 +5,12 @@ import gc
 
 import pytest
 from aiokafka.errors import ProducerFenced
-from oncelog_robustness.history import Noted
+from oncelog_robustness.history import WorkloadFact
 from oncelog_robustness.workloads.run_lab import RunLab, run_on_killing_loop
 
 
-def noted(fact):
-    return Noted(client="c#1", invoked_ms=0, completed_ms=None, kind="test", facts=fact)
+def fact(fact):
+    return WorkloadFact(client="c#1", invoked_ms=0, completed_ms=None, kind="test", facts=fact)
 
 
 def in_lab(main, duration_ms=60_000):
@@ -55,10 +55,10 @@ def test_nothing_of_a_killed_client_runs_any_more():
 
 def test_last_words_stand_unless_they_were_settled():
     async def work(process):
-        process.last_word("first", noted("first was open"))
-        process.last_word("second", noted("second was open"))
-        process.settle("first", noted("first is done"))
-        process.last_word("second", noted("second was asked"))
+        process.last_word("first", fact("first was open"))
+        process.last_word("second", fact("second was open"))
+        process.settle("first", fact("first is done"))
+        process.last_word("second", fact("second was asked"))
         await asyncio.sleep(60)
 
     async def main(lab):

@@ -1,7 +1,7 @@
 """Facts of workloads survive their way through a history, and a wrong fact is refused."""
 
 import pytest
-from oncelog_robustness.history import History, Noted, Outcome
+from oncelog_robustness.history import History, Outcome, WorkloadFact
 from oncelog_robustness.workload_facts import (
     BankOpened,
     BankRead,
@@ -52,7 +52,9 @@ def test_a_batch_that_ended_knows_its_outcome():
 def test_facts_of_another_shape_are_refused():
     history = History()
     history.add(
-        Noted(client="c", invoked_ms=0, completed_ms=0, kind="token-ring", facts='{"topic": "t"}')
+        WorkloadFact(
+            client="c", invoked_ms=0, completed_ms=0, kind="token-ring", facts='{"topic": "t"}'
+        )
     )
     with pytest.raises(ValueError, match="no facts of token-ring"):
         facts_of(history, TokenRing)

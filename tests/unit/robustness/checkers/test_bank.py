@@ -3,7 +3,12 @@
 from oncelog_robustness.checkers.bank import check
 from oncelog_robustness.history import Outcome
 from oncelog_robustness.workload_facts import BankOpened, BankRead, booking_value
-from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+from tests.unit.robustness.checkers.made_history import (
+    MadeHistory,
+    assert_broken,
+    assert_ok,
+    assert_unknown,
+)
 
 
 def booking(account: str, amount: int, unique: str) -> str:
@@ -14,14 +19,14 @@ DEPOSITS = (booking("alice", 60, "d0"), booking("bob", 40, "d1"))
 TRANSFER = (booking("alice", -5, "x0"), booking("bob", 5, "x1"))
 
 
-def bank(second: bool = True, **final) -> Story:
-    story = Story()
-    story.txn(f"b-0@0 {DEPOSITS[0]}", f"b-1@0 {DEPOSITS[1]}")
-    story.note(BankOpened(topic="b", partitions=2, total=100))
-    story.txn(f"b-0@2 {TRANSFER[0]}", f"b-1@2 {TRANSFER[1]}", outcome=Outcome.INFO, client="w#9")
-    story.final("b-0", f"0 {DEPOSITS[0]}", f"2 {TRANSFER[0]}", **final)
-    story.final("b-1", f"0 {DEPOSITS[1]}", *([f"2 {TRANSFER[1]}"] if second else []))
-    return story
+def bank(second: bool = True, **final) -> MadeHistory:
+    made = MadeHistory()
+    made.txn(f"b-0@0 {DEPOSITS[0]}", f"b-1@0 {DEPOSITS[1]}")
+    made.note(BankOpened(topic="b", partitions=2, total=100))
+    made.txn(f"b-0@2 {TRANSFER[0]}", f"b-1@2 {TRANSFER[1]}", outcome=Outcome.INFO, client="w#9")
+    made.final("b-0", f"0 {DEPOSITS[0]}", f"2 {TRANSFER[0]}", **final)
+    made.final("b-1", f"0 {DEPOSITS[1]}", *([f"2 {TRANSFER[1]}"] if second else []))
+    return made
 
 
 def read(alice: int, is_consistent: bool = True) -> BankRead:
@@ -31,9 +36,9 @@ def read(alice: int, is_consistent: bool = True) -> BankRead:
 
 
 def test_whole_transfers_are_fine():
-    story = bank()
-    story.note(read(60))
-    assert_ok(story.judged_by(check), judged=2)
+    made = bank()
+    made.note(read(60))
+    assert_ok(made.judged_by(check), judged=2)
 
 
 def test_half_a_transfer_is_named():
@@ -42,23 +47,23 @@ def test_half_a_transfer_is_named():
 
 
 def test_a_consistent_read_with_another_sum_is_named():
-    story = bank()
-    story.note(read(55), client="auditor#1")
-    assert_broken(story.judged_by(check), "auditor#1", "95", "alice 55")
+    made = bank()
+    made.note(read(55), client="auditor#1")
+    assert_broken(made.judged_by(check), "auditor#1", "95", "alice 55")
 
 
 def test_a_read_that_may_have_seen_half_is_not_judged():
-    story = bank()
-    story.note(read(55, is_consistent=False))
-    assert_ok(story.judged_by(check), judged=1)
+    made = bank()
+    made.note(read(55, is_consistent=False))
+    assert_ok(made.judged_by(check), judged=1)
 
 
 def test_a_booking_from_nowhere_is_named():
-    story = bank()
-    story.final("b-1", f"0 {DEPOSITS[1]}", f"2 {TRANSFER[1]}", f"4 {booking('bob', 1, 'z')}")
-    assert_broken(story.judged_by(check), "101 instead of 100", "nobody is known")
+    made = bank()
+    made.final("b-1", f"0 {DEPOSITS[1]}", f"2 {TRANSFER[1]}", f"4 {booking('bob', 1, 'z')}")
+    assert_broken(made.judged_by(check), "101 instead of 100", "nobody is known")
 
 
 def test_a_bank_that_was_not_read_as_a_whole_is_not_judged():
     assert_unknown(bank(complete=False).judged_by(check), "b-0")
-    assert_unknown(Story().judged_by(check), "no bank")
+    assert_unknown(MadeHistory().judged_by(check), "no bank")

@@ -2,19 +2,24 @@
 
 from oncelog_robustness.checkers.copier import check
 from oncelog_robustness.workload_facts import Copier, copy_value
-from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+from tests.unit.robustness.checkers.made_history import (
+    MadeHistory,
+    assert_broken,
+    assert_ok,
+    assert_unknown,
+)
 
 
-def copied(*outputs: str, upto: int | None = 2, **final) -> Story:
+def copied(*outputs: str, upto: int | None = 2, **final) -> MadeHistory:
     """Input a at 0 and b at 1; `outputs` are originals, one copy each."""
-    story = Story()
-    story.note(Copier(input_topic="in", output_topic="out", group="g"))
-    story.final("in-0", "0 a", "1 b")
+    made = MadeHistory()
+    made.note(Copier(input_topic="in", output_topic="out", group="g"))
+    made.final("in-0", "0 a", "1 b")
     copies = [f"{at} {copy_value(f'u{at}', original)}" for at, original in enumerate(outputs)]
-    story.final("out-0", *copies, "90 something-else", **final)
+    made.final("out-0", *copies, "90 something-else", **final)
     if upto is not None:
-        story.fetched(f"g: in-0@{upto}", final=True)
-    return story
+        made.fetched(f"g: in-0@{upto}", final=True)
+    return made
 
 
 def test_one_copy_each_is_fine():
@@ -44,19 +49,19 @@ def test_a_copy_of_what_is_not_there_is_named():
 def test_logs_that_were_not_read_as_a_whole_are_not_judged():
     assert_unknown(copied("a", "b", complete=False).judged_by(check), "out-0")
     assert_unknown(copied("a", "b", start=1).judged_by(check), "out-0")
-    story = Story()
-    story.note(Copier(input_topic="in", output_topic="out", group="g"))
-    assert_unknown(story.judged_by(check), "not read")
-    assert_unknown(Story().judged_by(check), "nothing was set up")
+    made = MadeHistory()
+    made.note(Copier(input_topic="in", output_topic="out", group="g"))
+    assert_unknown(made.judged_by(check), "not read")
+    assert_unknown(MadeHistory().judged_by(check), "nothing was set up")
 
 
-def placed(*copies: tuple[str, str, int]) -> Story:
+def placed(*copies: tuple[str, str, int]) -> MadeHistory:
     """Input a at 0 and c at 2 of one partition, b at 1; `copies` are partition, original and offset."""
-    story = Story()
-    story.note(Copier(input_topic="in", output_topic="out", group="g"))
-    story.final("in-0", "0 a", "1 b", "2 c")
+    made = MadeHistory()
+    made.note(Copier(input_topic="in", output_topic="out", group="g"))
+    made.final("in-0", "0 a", "1 b", "2 c")
     for number in ("0", "1"):
-        story.final(
+        made.final(
             f"out-{number}",
             *[
                 f"{at} {copy_value(f'u{original}', original)}"
@@ -64,8 +69,8 @@ def placed(*copies: tuple[str, str, int]) -> Story:
                 if partition == number
             ],
         )
-    story.fetched("g: in-0@3", final=True)
-    return story
+    made.fetched("g: in-0@3", final=True)
+    return made
 
 
 def test_copies_in_their_places_and_order_are_fine():
@@ -73,10 +78,10 @@ def test_copies_in_their_places_and_order_are_fine():
 
 
 def test_a_copy_in_a_wrong_partition_is_named():
-    story = placed(("0", "a", 0), ("0", "b", 1), ("0", "c", 2))
-    assert_broken(story.judged_by(check), "'b' at in-0@1", "out-1", "out-0@1")
+    made = placed(("0", "a", 0), ("0", "b", 1), ("0", "c", 2))
+    assert_broken(made.judged_by(check), "'b' at in-0@1", "out-1", "out-0@1")
 
 
 def test_copies_in_another_order_than_their_originals_are_named():
-    story = placed(("0", "c", 0), ("0", "a", 1), ("1", "b", 0))
-    assert_broken(story.judged_by(check), "'a' at in-0@0", "'c' at in-0@2", "out-0@1", "out-0@0")
+    made = placed(("0", "c", 0), ("0", "a", 1), ("1", "b", 0))
+    assert_broken(made.judged_by(check), "'a' at in-0@0", "'c' at in-0@2", "out-0@1", "out-0@0")

@@ -3,67 +3,72 @@
 import pytest
 from oncelog_robustness.checkers.delayed_end_txn import check_tv1, check_tv2
 from oncelog_robustness.history import Ending, Outcome
-from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+from tests.unit.robustness.checkers.made_history import (
+    MadeHistory,
+    assert_broken,
+    assert_ok,
+    assert_unknown,
+)
 
 BOTH = pytest.mark.parametrize(("protocol", "check"), [("TV1", check_tv1), ("TV2", check_tv2)])
 
 
 @BOTH
 def test_what_was_not_asked_to_commit_and_is_not_there_is_fine(protocol, check):
-    story = Story()
-    story.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO, protocol=protocol)
-    story.txn("t-0@2 b", ending=Ending.NONE, outcome=Outcome.INFO, protocol=protocol)
-    story.txn("t-0@4 c", protocol=protocol)
-    story.final("t-0", "4 c")
-    assert_ok(story.judged_by(check), judged=3)
+    made = MadeHistory()
+    made.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO, protocol=protocol)
+    made.txn("t-0@2 b", ending=Ending.NONE, outcome=Outcome.INFO, protocol=protocol)
+    made.txn("t-0@4 c", protocol=protocol)
+    made.final("t-0", "4 c")
+    assert_ok(made.judged_by(check), judged=3)
 
 
 @BOTH
 @pytest.mark.parametrize("ending", [Ending.ABORT, Ending.NONE])
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_what_was_not_asked_to_commit_but_is_seen_is_named(protocol, check, ending, outcome):
-    story = Story()
-    story.txn("t-0@0 a", ending=ending, outcome=outcome, protocol=protocol, client="w#6")
-    story.poll("t-0@0 a")
-    verdict = story.judged_by(check)
+    made = MadeHistory()
+    made.txn("t-0@0 a", ending=ending, outcome=outcome, protocol=protocol, client="w#6")
+    made.poll("t-0@0 a")
+    verdict = made.judged_by(check)
     assert_broken(verdict, "'a'", "t-0@0", "w#6", "never asked")
 
 
 @BOTH
 def test_an_answered_commit_that_is_gone_after_an_abort_is_named(protocol, check):
-    story = Story()
-    story.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO, client="w#1", protocol=protocol)
-    story.txn("t-0@1 b", "t-0@2 c", client="w#1", protocol=protocol)
-    story.final("t-0", "2 c")
-    assert_broken(story.judged_by(check), "'b'", "gone", "abort info")
+    made = MadeHistory()
+    made.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO, client="w#1", protocol=protocol)
+    made.txn("t-0@1 b", "t-0@2 c", client="w#1", protocol=protocol)
+    made.final("t-0", "2 c")
+    assert_broken(made.judged_by(check), "'b'", "gone", "abort info")
 
 
 @BOTH
 def test_an_answered_commit_gone_without_abort_is_another_kind(protocol, check):
-    story = Story()
-    story.txn("t-0@0 a", ending=Ending.ABORT, tid="other", protocol="TV3")
-    story.txn("t-0@1 b", protocol=protocol)
-    story.final("t-0", end=3)
-    assert_unknown(story.judged_by(check), protocol)
+    made = MadeHistory()
+    made.txn("t-0@0 a", ending=Ending.ABORT, tid="other", protocol="TV3")
+    made.txn("t-0@1 b", protocol=protocol)
+    made.final("t-0", end=3)
+    assert_unknown(made.judged_by(check), protocol)
 
 
 def test_the_protocols_are_told_apart():
-    story = Story()
-    story.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO, protocol="TV1")
-    story.final("t-0", "0 a")
-    assert_broken(story.judged_by(check_tv1), "'a'")
-    assert_unknown(story.judged_by(check_tv2), "TV2")
+    made = MadeHistory()
+    made.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO, protocol="TV1")
+    made.final("t-0", "0 a")
+    assert_broken(made.judged_by(check_tv1), "'a'")
+    assert_unknown(made.judged_by(check_tv2), "TV2")
 
 
 def test_an_unknown_commit_may_be_there_or_not():
-    story = Story()
-    story.txn("t-0@0 a", outcome=Outcome.INFO)
-    story.txn("t-0@1 b", outcome=Outcome.INFO)
-    story.final("t-0", "0 a")
-    assert_unknown(story.judged_by(check_tv1))
+    made = MadeHistory()
+    made.txn("t-0@0 a", outcome=Outcome.INFO)
+    made.txn("t-0@1 b", outcome=Outcome.INFO)
+    made.final("t-0", "0 a")
+    assert_unknown(made.judged_by(check_tv1))
 
 
 def test_what_nobody_looked_for_is_not_judged():
-    story = Story()
-    story.txn("t-0@0 a", ending=Ending.NONE, outcome=Outcome.INFO)
-    assert_unknown(story.judged_by(check_tv1))
+    made = MadeHistory()
+    made.txn("t-0@0 a", ending=Ending.NONE, outcome=Outcome.INFO)
+    assert_unknown(made.judged_by(check_tv1))

@@ -3,11 +3,16 @@
 import pytest
 from oncelog_robustness.checkers.spark_batches import check
 from oncelog_robustness.workload_facts import SparkBatchEnded, SparkTask
-from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+from tests.unit.robustness.checkers.made_history import (
+    MadeHistory,
+    assert_broken,
+    assert_ok,
+    assert_unknown,
+)
 
 
-def tried(story: Story, attempt: str, task: int, branch: str, *values: str) -> None:
-    story.note(
+def tried(made: MadeHistory, attempt: str, task: int, branch: str, *values: str) -> None:
+    made.note(
         SparkTask(
             sink="s",
             query="q",
@@ -20,25 +25,25 @@ def tried(story: Story, attempt: str, task: int, branch: str, *values: str) -> N
     )
 
 
-def ended(story: Story, attempt: str, outcome: str, *winners: tuple[int, str]) -> None:
-    story.note(
+def ended(made: MadeHistory, attempt: str, outcome: str, *winners: tuple[int, str]) -> None:
+    made.note(
         SparkBatchEnded(
             sink="s", query="q", batch=3, attempt=attempt, outcome=outcome, winners=winners
         )
     )
 
 
-def batch(outcome: str | None, zero: list[str], one: list[str], named: bool = True) -> Story:
+def batch(outcome: str | None, zero: list[str], one: list[str], named: bool = True) -> MadeHistory:
     """Two tasks; task 0 was tried twice, and the second try (0.1) is named."""
-    story = Story()
-    tried(story, "n1", 0, "0.0", "a", "b")
-    tried(story, "n1", 0, "0.1", "A", "B")
-    tried(story, "n1", 1, "1.0", "C")
+    made = MadeHistory()
+    tried(made, "n1", 0, "0.0", "a", "b")
+    tried(made, "n1", 0, "0.1", "A", "B")
+    tried(made, "n1", 1, "1.0", "C")
     if outcome is not None:
-        ended(story, "n1", outcome, *([(0, "0.1"), (1, "1.0")] if named else []))
-    story.final("t-0", *zero, end=9)
-    story.final("t-1", *one, end=9)
-    return story
+        ended(made, "n1", outcome, *([(0, "0.1"), (1, "1.0")] if named else []))
+    made.final("t-0", *zero, end=9)
+    made.final("t-1", *one, end=9)
+    return made
 
 
 WHOLE = (["0 A", "1 B"], ["0 C"])
@@ -91,40 +96,40 @@ def test_an_attempt_that_failed_is_not_there():
 
 
 def test_two_attempts_are_named():
-    story = batch("ok", ["0 A", "1 B", "5 D"], ["0 C"])
-    tried(story, "n2", 0, "0.0", "D")
-    ended(story, "n2", "info", (0, "0.0"))
-    assert_broken(story.judged_by(check), "there 2 times", "n1", "n2", "'D' at t-0@5")
+    made = batch("ok", ["0 A", "1 B", "5 D"], ["0 C"])
+    tried(made, "n2", 0, "0.0", "D")
+    ended(made, "n2", "info", (0, "0.0"))
+    assert_broken(made.judged_by(check), "there 2 times", "n1", "n2", "'D' at t-0@5")
 
 
 def test_a_second_attempt_that_lost_is_fine():
-    story = batch("fail", [], [])
-    tried(story, "n2", 0, "0.0", "D")
-    ended(story, "n2", "ok", (0, "0.0"))
-    story.final("t-0", "5 D")
-    assert_ok(story.judged_by(check), judged=1)
+    made = batch("fail", [], [])
+    tried(made, "n2", 0, "0.0", "D")
+    ended(made, "n2", "ok", (0, "0.0"))
+    made.final("t-0", "5 D")
+    assert_ok(made.judged_by(check), judged=1)
 
 
 def test_a_try_without_values_may_win():
-    story = Story()
-    tried(story, "n1", 0, "0.0", "A")
-    tried(story, "n1", 1, "1.0")
-    ended(story, "n1", "ok", (0, "0.0"), (1, "1.0"))
-    story.final("t-0", "0 A")
-    assert_ok(story.judged_by(check))
+    made = MadeHistory()
+    tried(made, "n1", 0, "0.0", "A")
+    tried(made, "n1", 1, "1.0")
+    ended(made, "n1", "ok", (0, "0.0"), (1, "1.0"))
+    made.final("t-0", "0 A")
+    assert_ok(made.judged_by(check))
 
 
 def test_what_was_told_last_but_unknown_does_not_hide_an_answer():
-    story = batch("ok", [], [])
-    ended(story, "n1", "info", (0, "0.1"), (1, "1.0"))
-    assert_broken(story.judged_by(check), "(ok)")
+    made = batch("ok", [], [])
+    ended(made, "n1", "info", (0, "0.1"), (1, "1.0"))
+    assert_broken(made.judged_by(check), "(ok)")
 
 
 def test_a_partition_that_was_not_read_leaves_it_open():
-    story = Story()
-    tried(story, "n1", 0, "0.0", "A")
-    tried(story, "n1", 1, "1.0", "B")
-    ended(story, "n1", "ok", (0, "0.0"), (1, "1.0"))
-    story.final("t-0", "0 A")
-    assert_unknown(story.judged_by(check), "'B' in t-1", "not read")
-    assert_unknown(Story().judged_by(check), "no task")
+    made = MadeHistory()
+    tried(made, "n1", 0, "0.0", "A")
+    tried(made, "n1", 1, "1.0", "B")
+    ended(made, "n1", "ok", (0, "0.0"), (1, "1.0"))
+    made.final("t-0", "0 A")
+    assert_unknown(made.judged_by(check), "'B' in t-1", "not read")
+    assert_unknown(MadeHistory().judged_by(check), "no task")

@@ -2,24 +2,31 @@
 
 from oncelog_robustness.checkers.token_ring import check
 from oncelog_robustness.workload_facts import TokenRing, token_value
-from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+from tests.unit.robustness.checkers.made_history import (
+    MadeHistory,
+    assert_broken,
+    assert_ok,
+    assert_unknown,
+)
 
 
-def ring(*places: list[tuple[int, int, int]], consumed: str | None, tokens=1, **final) -> Story:
+def ring(
+    *places: list[tuple[int, int, int]], consumed: str | None, tokens=1, **final
+) -> MadeHistory:
     """Each place lists (offset, token, hop)."""
-    story = Story()
-    story.note(TokenRing(topic="r", places=len(places), tokens=tokens, group="g"))
+    made = MadeHistory()
+    made.note(TokenRing(topic="r", places=len(places), tokens=tokens, group="g"))
     for number, records in enumerate(places):
         reads = [f"{at} {token_value(token, hop, f'u{number}.{at}')}" for at, token, hop in records]
-        story.final(f"r-{number}", *reads, **final)
+        made.final(f"r-{number}", *reads, **final)
     if consumed is not None:
-        story.fetched(f"g: {consumed}", final=True)
-    return story
+        made.fetched(f"g: {consumed}", final=True)
+    return made
 
 
 def test_a_token_on_its_way_is_fine():
-    story = ring([(0, 0, 0), (3, 0, 2)], [(0, 0, 1)], consumed="r-0@1 r-1@1")
-    assert_ok(story.judged_by(check), judged=1)
+    made = ring([(0, 0, 0), (3, 0, 2)], [(0, 0, 1)], consumed="r-0@1 r-1@1")
+    assert_ok(made.judged_by(check), judged=1)
 
 
 def test_an_unmoved_token_is_fine_if_its_group_never_committed():
@@ -31,23 +38,23 @@ def test_a_token_of_a_group_nobody_asked_may_have_been_taken():
 
 
 def test_a_doubled_token_is_named():
-    story = ring([(0, 0, 0)], [(0, 0, 1), (5, 0, 1)], consumed="r-0@1 r-1@0")
-    assert_broken(story.judged_by(check), "token 0", "r-1@0", "r-1@5", "twice")
+    made = ring([(0, 0, 0)], [(0, 0, 1), (5, 0, 1)], consumed="r-0@1 r-1@0")
+    assert_broken(made.judged_by(check), "token 0", "r-1@0", "r-1@5", "twice")
 
 
 def test_a_token_that_was_taken_but_not_put_is_lost():
-    story = ring([(0, 0, 0)], [], consumed="r-0@1 r-1@-1")
-    assert_broken(story.judged_by(check), "token 0", "r-0@0", "put nowhere")
+    made = ring([(0, 0, 0)], [], consumed="r-0@1 r-1@-1")
+    assert_broken(made.judged_by(check), "token 0", "r-0@0", "put nowhere")
 
 
 def test_a_token_that_was_put_but_not_taken_is_doubled():
-    story = ring([(0, 0, 0)], [(0, 0, 1)], consumed="r-0@0 r-1@-1")
-    assert_broken(story.judged_by(check), "token 0", "take it from hop 0 at r-0@0", "again")
+    made = ring([(0, 0, 0)], [(0, 0, 1)], consumed="r-0@0 r-1@-1")
+    assert_broken(made.judged_by(check), "token 0", "take it from hop 0 at r-0@0", "again")
 
 
 def test_a_missing_hop_is_named():
-    story = ring([(0, 0, 0), (3, 0, 2)], [], consumed=None)
-    assert_broken(story.judged_by(check), "token 0", "without a hop")
+    made = ring([(0, 0, 0), (3, 0, 2)], [], consumed=None)
+    assert_broken(made.judged_by(check), "token 0", "without a hop")
 
 
 def test_a_token_that_is_nowhere_is_lost():
@@ -57,8 +64,8 @@ def test_a_token_that_is_nowhere_is_lost():
 
 
 def test_a_token_that_jumped_is_named():
-    story = ring([(0, 0, 0)], [], [(0, 0, 1)], consumed=None)
-    assert_broken(story.judged_by(check), "not next")
+    made = ring([(0, 0, 0)], [], [(0, 0, 1)], consumed=None)
+    assert_broken(made.judged_by(check), "not next")
 
 
 def test_a_stranger_is_named():
@@ -68,7 +75,7 @@ def test_a_stranger_is_named():
 def test_a_ring_that_was_not_read_as_a_whole_is_not_judged():
     assert_unknown(ring([(0, 0, 0)], [], consumed=None, complete=False).judged_by(check), "r-0")
     assert_unknown(ring([(5, 0, 0)], [], consumed=None, start=5).judged_by(check), "r-0")
-    story = Story()
-    story.note(TokenRing(topic="r", places=1, tokens=1, group="g"))
-    assert_unknown(story.judged_by(check), "r-0")
-    assert_unknown(Story().judged_by(check), "no ring")
+    made = MadeHistory()
+    made.note(TokenRing(topic="r", places=1, tokens=1, group="g"))
+    assert_unknown(made.judged_by(check), "r-0")
+    assert_unknown(MadeHistory().judged_by(check), "no ring")

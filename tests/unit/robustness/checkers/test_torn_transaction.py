@@ -3,22 +3,22 @@
 import pytest
 from oncelog_robustness.checkers.torn_transaction import check
 from oncelog_robustness.history import Ending, Outcome
-from tests.unit.robustness.checkers.story import (
+from tests.unit.robustness.checkers.made_history import (
     RC,
     RU,
-    Story,
+    MadeHistory,
     assert_broken,
     assert_ok,
     assert_unknown,
 )
 
 
-def two_partitions(first: str | None, second: str | None, **how) -> Story:
-    story = Story()
-    story.txn("t-0@0 a", "t-1@0 b", client="w#5", **how)
-    story.finals("t-0", *([first] if first else []), end=2)
-    story.finals("t-1", *([second] if second else []), end=2)
-    return story
+def two_partitions(first: str | None, second: str | None, **how) -> MadeHistory:
+    made = MadeHistory()
+    made.txn("t-0@0 a", "t-1@0 b", client="w#5", **how)
+    made.finals("t-0", *([first] if first else []), end=2)
+    made.finals("t-1", *([second] if second else []), end=2)
+    return made
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
@@ -35,59 +35,59 @@ def test_half_of_it_is_torn_whatever_the_client_heard(outcome, ending):
 
 
 def test_half_of_one_partition_is_torn():
-    story = Story()
-    story.txn("t-0@0 a", "t-0@1 b", outcome=Outcome.INFO)
-    story.finals("t-0", "1 b")
-    assert_broken(story.judged_by(check), "'b' to t-0@1 is")
+    made = MadeHistory()
+    made.txn("t-0@0 a", "t-0@1 b", outcome=Outcome.INFO)
+    made.finals("t-0", "1 b")
+    assert_broken(made.judged_by(check), "'b' to t-0@1 is")
 
 
 def test_an_unacknowledged_send_counts_if_a_commit_was_asked_for():
-    story = Story()
-    story.txn("t-0@0 a", "t-1@? b", outcome=Outcome.INFO)
-    story.finals("t-0", "0 a")
-    story.finals("t-1", end=2)
-    assert_broken(story.judged_by(check), "'b'")
+    made = MadeHistory()
+    made.txn("t-0@0 a", "t-1@? b", outcome=Outcome.INFO)
+    made.finals("t-0", "0 a")
+    made.finals("t-1", end=2)
+    assert_broken(made.judged_by(check), "'b'")
 
 
 def test_an_unacknowledged_send_of_a_dead_client_may_miss():
-    story = Story()
-    story.txn("t-0@0 a", "t-1@? b", ending=Ending.NONE, outcome=Outcome.INFO)
-    story.finals("t-0", "0 a")
-    story.finals("t-1", end=0)
-    assert_unknown(story.judged_by(check), "no transaction")
+    made = MadeHistory()
+    made.txn("t-0@0 a", "t-1@? b", ending=Ending.NONE, outcome=Outcome.INFO)
+    made.finals("t-0", "0 a")
+    made.finals("t-1", end=0)
+    assert_unknown(made.judged_by(check), "no transaction")
 
 
 def test_compacted_and_deleted_values_are_not_missing():
-    story = Story()
-    story.txn("t-0@0 a k", "t-1@0 b", "t-2@0 c")
-    story.plain("t-0@2 d k")
-    story.finals("t-0", "2 d k")
-    story.finals("t-1", start=1, end=2)
-    story.finals("t-2", "0 c")
-    assert_unknown(story.judged_by(check))
+    made = MadeHistory()
+    made.txn("t-0@0 a k", "t-1@0 b", "t-2@0 c")
+    made.plain("t-0@2 d k")
+    made.finals("t-0", "2 d k")
+    made.finals("t-1", start=1, end=2)
+    made.finals("t-2", "0 c")
+    assert_unknown(made.judged_by(check))
 
 
 def test_an_undecided_half_is_not_torn():
-    story = Story()
-    story.txn("t-0@0 a", "t-1@0 b", "t-2@? c", outcome=Outcome.INFO)
-    story.finals("t-0", "0 a")
+    made = MadeHistory()
+    made.txn("t-0@0 a", "t-1@0 b", "t-2@? c", outcome=Outcome.INFO)
+    made.finals("t-0", "0 a")
     for partition, value in (("t-1", "0 b"), ("t-2", "0 c")):
-        story.final(partition, value, isolation=RU)
-        story.final(partition, isolation=RC, end=0)
-    assert_unknown(story.judged_by(check))
+        made.final(partition, value, isolation=RU)
+        made.final(partition, isolation=RC, end=0)
+    assert_unknown(made.judged_by(check))
 
 
 def test_an_incomplete_final_read_leaves_it_open():
-    story = Story()
-    story.txn("t-0@0 a", "t-1@0 b")
-    story.finals("t-0", "0 a")
-    story.final("t-1", end=2, complete=False)
-    assert_unknown(story.judged_by(check), "not complete", "t-1")
+    made = MadeHistory()
+    made.txn("t-0@0 a", "t-1@0 b")
+    made.finals("t-0", "0 a")
+    made.final("t-1", end=2, complete=False)
+    assert_unknown(made.judged_by(check), "not complete", "t-1")
 
 
 def test_a_transaction_amid_the_final_reads_is_not_judged():
-    story = Story()
-    story.txn("t-0@0 a", "t-1@0 b", at=(1, 100))
-    story.final("t-0", end=0, at=(50, 51))
-    story.final("t-1", "0 b", at=(98, 99))
-    assert_unknown(story.judged_by(check))
+    made = MadeHistory()
+    made.txn("t-0@0 a", "t-1@0 b", at=(1, 100))
+    made.final("t-0", end=0, at=(50, 51))
+    made.final("t-1", "0 b", at=(98, 99))
+    assert_unknown(made.judged_by(check))

@@ -3,93 +3,98 @@
 from oncelog_robustness.checkers.zombie_write import check
 from oncelog_robustness.history import Ending, Outcome
 from oncelog_robustness.workload_facts import ProducerReady
-from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+from tests.unit.robustness.checkers.made_history import (
+    MadeHistory,
+    assert_broken,
+    assert_ok,
+    assert_unknown,
+)
 
 PAY = ProducerReady(transactional_id="pay", protocol="TV1")
 
 
-def two_producers() -> Story:
+def two_producers() -> MadeHistory:
     """w#1 is ready at 10 ms, its successor w#2 at 50 ms."""
-    story = Story()
-    story.note(PAY, client="w#1", at=(5, 10))
-    story.note(PAY, client="w#2", at=(40, 50))
-    return story
+    made = MadeHistory()
+    made.note(PAY, client="w#1", at=(5, 10))
+    made.note(PAY, client="w#2", at=(40, 50))
+    return made
 
 
 def test_what_was_asked_before_the_successor_may_be_committed():
-    story = two_producers()
-    story.txn("t-0@0 a", tid="pay", at=(20, 60), asked_ms=50)
-    story.txn("t-0@2 b", tid="pay", client="w#2", at=(70, 90), asked_ms=80)
-    story.final("t-0", "0 a", "2 b")
-    assert_unknown(story.judged_by(check), "fenced")
+    made = two_producers()
+    made.txn("t-0@0 a", tid="pay", at=(20, 60), asked_ms=50)
+    made.txn("t-0@2 b", tid="pay", client="w#2", at=(70, 90), asked_ms=80)
+    made.final("t-0", "0 a", "2 b")
+    assert_unknown(made.judged_by(check), "fenced")
 
 
 def test_a_zombie_that_was_aborted_is_fine():
-    story = two_producers()
-    story.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65, outcome=Outcome.FAIL)
-    story.final("t-0", end=2)
-    assert_ok(story.judged_by(check), judged=1)
+    made = two_producers()
+    made.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65, outcome=Outcome.FAIL)
+    made.final("t-0", end=2)
+    assert_ok(made.judged_by(check), judged=1)
 
 
 def test_a_zombie_that_began_after_its_successor_is_named():
-    story = two_producers()
-    story.txn("t-0@0 a", tid="pay", at=(60, 70), outcome=Outcome.INFO)
-    story.poll("t-0@0 a")
-    assert_broken(story.judged_by(check), "w#2", "50 ms", "'a'", "w#1", "t-0@0")
+    made = two_producers()
+    made.txn("t-0@0 a", tid="pay", at=(60, 70), outcome=Outcome.INFO)
+    made.poll("t-0@0 a")
+    assert_broken(made.judged_by(check), "w#2", "50 ms", "'a'", "w#1", "t-0@0")
 
 
 def test_a_zombie_that_asked_after_its_successor_is_named():
-    story = two_producers()
-    story.txn("t-0@0 a", tid="pay", at=(20, 70), asked_ms=51, outcome=Outcome.INFO)
-    story.final("t-0", "0 a")
-    assert_broken(story.judged_by(check), "'a'", "w#1")
+    made = two_producers()
+    made.txn("t-0@0 a", tid="pay", at=(20, 70), asked_ms=51, outcome=Outcome.INFO)
+    made.final("t-0", "0 a")
+    assert_broken(made.judged_by(check), "'a'", "w#1")
 
 
 def test_a_zombie_with_an_answered_commit_is_named_unread():
-    story = two_producers()
-    story.txn("t-0@0 a", tid="pay", at=(20, 70), asked_ms=51)
-    assert_broken(story.judged_by(check), "w#1", "told that its commit is done")
+    made = two_producers()
+    made.txn("t-0@0 a", tid="pay", at=(20, 70), asked_ms=51)
+    assert_broken(made.judged_by(check), "w#1", "told that its commit is done")
 
 
 def test_what_a_dead_client_had_open_is_aborted_by_its_successor():
-    story = two_producers()
-    story.txn("t-0@0 a", tid="pay", at=(20, None), ending=Ending.NONE, outcome=Outcome.INFO)
-    story.final("t-0", end=2)
-    assert_ok(story.judged_by(check), judged=1)
-    story.final("t-0", "0 a")
-    assert_broken(story.judged_by(check), "'a'")
+    made = two_producers()
+    made.txn("t-0@0 a", tid="pay", at=(20, None), ending=Ending.NONE, outcome=Outcome.INFO)
+    made.final("t-0", end=2)
+    assert_ok(made.judged_by(check), judged=1)
+    made.final("t-0", "0 a")
+    assert_broken(made.judged_by(check), "'a'")
 
 
 def test_the_same_client_with_a_new_producer_is_no_zombie():
-    story = two_producers()
-    story.note(PAY, client="w#1", at=(55, 58))
-    story.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
-    story.final("t-0", "0 a")
-    assert_unknown(story.judged_by(check))
+    made = two_producers()
+    made.note(PAY, client="w#1", at=(55, 58))
+    made.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
+    made.final("t-0", "0 a")
+    assert_unknown(made.judged_by(check))
 
 
 def test_two_that_overlapped_may_have_come_in_either_order():
-    story = Story()
-    story.note(PAY, client="w#1", at=(5, 45))
-    story.note(PAY, client="w#2", at=(40, 50))
-    story.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
-    story.final("t-0", "0 a")
-    assert_unknown(story.judged_by(check))
+    made = MadeHistory()
+    made.note(PAY, client="w#1", at=(5, 45))
+    made.note(PAY, client="w#2", at=(40, 50))
+    made.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
+    made.final("t-0", "0 a")
+    assert_unknown(made.judged_by(check))
 
 
 def test_an_unanswered_successor_and_another_id_fence_nobody():
-    story = Story()
-    story.note(PAY, client="w#1", at=(5, 10))
-    story.note(PAY, client="w#2", at=(40, None))
-    story.note(ProducerReady(transactional_id="o", protocol="TV1"), client="w#3", at=(40, 50))
-    story.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
-    assert_unknown(story.judged_by(check))
+    made = MadeHistory()
+    made.note(PAY, client="w#1", at=(5, 10))
+    made.note(PAY, client="w#2", at=(40, None))
+    made.note(ProducerReady(transactional_id="o", protocol="TV1"), client="w#3", at=(40, 50))
+    made.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
+    assert_unknown(made.judged_by(check))
 
 
 def test_the_successor_that_is_ready_first_counts():
-    story = Story()
-    story.note(PAY, client="w#1", at=(5, 10))
-    story.note(PAY, client="w#2", at=(20, 90))
-    story.note(PAY, client="w#3", at=(30, 40))
-    story.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
-    assert_broken(story.judged_by(check), "w#3")
+    made = MadeHistory()
+    made.note(PAY, client="w#1", at=(5, 10))
+    made.note(PAY, client="w#2", at=(20, 90))
+    made.note(PAY, client="w#3", at=(30, 40))
+    made.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
+    assert_broken(made.judged_by(check), "w#3")

@@ -297,7 +297,7 @@ class TestFsync:
 
     def test_bits_that_turned_over_are_no_lie(self) -> None:
         fault = Fault(
-            client="nemesis",
+            client="fault-plan",
             invoked_ms=1,
             completed_ms=2,
             kind=FaultKind.BIT_FLIP.value,

@@ -71,7 +71,7 @@ class Gate:
         return True
 
 
-class Story:
+class DemoRun:
     """One run of the demo in `folder`."""
 
     def __init__(

@@ -57,7 +57,7 @@ def group(text: str) -> GroupOffsets:
     return GroupOffsets(name, spots(rest))
 
 
-class Story:
+class MadeHistory:
     """Operations one after another, ten milliseconds each, unless they are given their times."""
 
     def __init__(self) -> None:
