@@ -95,7 +95,7 @@ LOG_BUGS: Final = (
         source="facts 9; architecture/storage",
         edits=(
             Edit(
-                module="oncelog_storage.replica_sessions",
+                module="oncelog_storage.core.leader_sessions",
                 old="        place = (offset, log.log_end_offset, log.truncation_count)\n",
                 new="        place = (log.log_end_offset, log.truncation_count)\n",
             ),

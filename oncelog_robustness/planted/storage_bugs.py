@@ -273,14 +273,9 @@ STORAGE_BUGS: Final = (
         source="ADR 0011; architecture/storage",
         edits=(
             Edit(
-                module="oncelog_storage.follower",
-                old="        return self._hosted.local_end >= self._hosted.log.log_end_offset\n",
+                module="oncelog_storage.core.follower",
+                old="        return self._partition.local_end >= self._partition.state.log_end_offset\n",
                 new="        return True\n",
-            ),
-            Edit(
-                module="oncelog_storage.follower",
-                old="        if is_start_moved or hosted.local_end < log.log_end_offset:\n",
-                new="        if is_start_moved:\n",
             ),
         ),
         caught_by=("fsync-lie", "lost-write"),

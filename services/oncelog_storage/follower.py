@@ -1,4 +1,4 @@
-"""One followed partition: it does what `core.follower.step_of` makes of an answer of its leader.
+"""One followed partition: it does what `core.follower.FollowedLog` makes of an answer of its leader.
 
 Everything but a truncation is one synchronous step. A truncation first makes durable that less is safe, and looks again
 whether it still follows that leader before it cuts.
@@ -13,14 +13,11 @@ from oncelog.runtime import Clock
 from oncelog_storage import log_replication
 from oncelog_storage.core.follower import (
     CutEpochs,
-    LeaderAnswer,
-    Position,
+    FollowedLog,
     StartOver,
     Truncate,
-    step_of,
-    take_log_start,
+    cut_epochs,
 )
-from oncelog_storage.core.partition_values import Divergence
 from oncelog_storage.files import StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log_replication import UnusableCopy
@@ -31,67 +28,41 @@ _log = logging.getLogger(__name__)
 _COMMIT_TIMEOUT_S = 10.0
 
 
-class FollowerReplica:
+class FollowerReplica(FollowedLog):
     """A partition in one leader epoch."""
 
     def __init__(self, hosted: HostedPartition, manager: ReplicaManager, clock: Clock) -> None:
+        super().__init__(hosted)
         self._hosted = hosted
         self._manager = manager
         self._clock = clock
-        self._leadership = hosted.leadership
-
-    @property
-    def position(self) -> Position:
-        """What the next request says of it."""
-        log = self._hosted.log
-        return Position(log.log_end_offset, log.leader_epochs.latest, log.log_start_offset)
-
-    @property
-    def is_failed(self) -> bool:
-        return self._hosted.offline is not None
-
-    @property
-    def is_durable(self) -> bool:
-        """A sync can take longer than anybody waits for it, and leaders can change during it. Until it is done the
-        position is told to nobody: the leader would count it for the high watermark."""
-        return self._hosted.local_end >= self._hosted.log.log_end_offset
-
-    def fill(self, part: pb.ReplicaFetchPartition) -> None:
-        log = self._hosted.log
-        part.topic, part.partition = log.partition
-        part.fetch_offset = log.log_end_offset
-        part.current_leader_epoch = self._leadership.leader_epoch
-        part.last_fetched_leader_epoch = log.leader_epochs.latest
-        part.log_start_offset = log.log_start_offset
 
     @property
     def _is_current(self) -> bool:
-        return self._hosted.leadership[:3] == self._leadership[:3] and self._manager.holds(
-            self._hosted
-        )
+        return self.has_same_leader and self._manager.holds(self._hosted)
 
     def take(self, part: pb.ReplicaFetchedPartition) -> Awaitable[None] | None:
         """Apply an answer; what is returned must be awaited before the next request. Raises KafkaError."""
         if not self._is_current or self.is_failed:
             return None
-        hosted, log = self._hosted, self._hosted.log
-        step = step_of(log, self._leadership.leader_epoch, _answer_of(part))
-        match step:
+        log = self._hosted.log
+        match self.step(part):
             case StartOver(offset):
                 return self._start_over(offset)
             case Truncate(offset):
                 return self._truncate(offset)
             case CutEpochs(offset):
-                self._cut_epochs(offset)
+                cut_epochs(log, offset)
+                if log.exists_on_disk:
+                    log.write_leader_epochs(sync=False)
                 return None
             case None:
                 return None
         # Each look at the field would copy it.
         if records := part.records:
             self._append(records)
-        is_start_moved = take_log_start(log, part.log_start_offset)
-        hosted.follow_high_watermark(part.high_watermark)
-        if is_start_moved or hosted.local_end < log.log_end_offset:
+        is_start_moved = self.appended(part)
+        if is_start_moved or not self.is_durable:
             return self._make_durable(log.log_end_offset, is_start_moved=is_start_moved)
         return None
 
@@ -113,14 +84,6 @@ class FollowerReplica:
         if is_start_moved:
             await self._manager.keep_log_starts([self._hosted])
         await self._hosted.wait_written(log_end_offset - 1, _COMMIT_TIMEOUT_S)
-
-    def _cut_epochs(self, offset: int) -> None:
-        """Raises KafkaError: nothing stands in the way."""
-        log = self._hosted.log
-        if not log.leader_epochs.truncate_from(log.log_end_offset):
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to cut at {offset}")
-        if log.exists_on_disk:
-            log.write_leader_epochs(sync=False)
 
     async def _truncate(self, offset: int) -> None:
         hosted, log = self._hosted, self._hosted.log
@@ -176,15 +139,3 @@ class FollowerReplica:
         finally:
             hosted.is_truncating = False
             log.folder_lock.release()
-
-
-def _answer_of(part: pb.ReplicaFetchedPartition) -> LeaderAnswer:
-    return LeaderAnswer(
-        part.leader_epoch,
-        part.high_watermark,
-        part.log_start_offset,
-        Divergence(part.diverging_leader_epoch, part.diverging_end_offset)
-        if part.diverging
-        else None,
-        bool(part.error_code),
-    )

@@ -53,7 +53,6 @@ class HostedPartition(Partition):
         self._commit_waiters = OffsetWaiters()
         self._local_waiters = OffsetWaiters()
         self._movement_waiters: dict[Callable[[int], None], None] = {}
-        self._replica_watchers: tuple[Callable[[], None], ...] = ()
 
     def take_offline(self, failure: StorageFailed) -> KafkaError:
         """Data that should be sound is not: serve nothing more from here. The other partitions go on.
@@ -204,17 +203,6 @@ class HostedPartition(Partition):
         if self.local_end > last_offset:
             return ErrorCode.NONE
         return await self._local_waiters.wait(last_offset, timeout_s)
-
-    def tell_replicas(self) -> None:
-        """Followers have something to fetch: records, a high watermark, a log start or another leader."""
-        for tell in self._replica_watchers:
-            tell()
-
-    def add_replica_watcher(self, tell: Callable[[], None]) -> None:
-        self._replica_watchers = (*self._replica_watchers, tell)
-
-    def remove_replica_watcher(self, tell: Callable[[], None]) -> None:
-        self._replica_watchers = tuple(each for each in self._replica_watchers if each != tell)
 
     def watch(self, notify: Callable[[int], None]) -> None:
         """Call `notify(bytes)` whenever HW or LSO move, until `unwatch`."""

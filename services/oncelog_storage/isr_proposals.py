@@ -11,9 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.api.v1 import types_pb2
 from oncelog.errors import OncelogError, error_code_of
-from oncelog.ids import Partition
 from oncelog.rpc.directory import Directory
 from oncelog_storage.core.leader_state import Proposal
 from oncelog_storage.core.proposals import Proposals
@@ -59,15 +57,7 @@ class IsrProposals:
     async def _send(self, proposals: dict[HostedPartition, Proposal]) -> bool:
         """Returns False when it is not known what became of them."""
         request = pb.AlterPartitionRequest(node_id=self._node_id, node_epoch=self._node_epoch())
-        for hosted, proposal in proposals.items():
-            request.partitions.add(
-                partition=types_pb2.TopicPartition(
-                    topic=hosted.partition.topic, partition=hosted.partition.partition
-                ),
-                leader_epoch=proposal.leader_epoch,
-                partition_epoch=proposal.partition_epoch,
-                isr=proposal.isr,
-            )
+        self._proposals.fill(proposals, request.partitions)
         try:
             response: Any = await self._directory.controller().AlterPartition(
                 request, timeout=_TIMEOUT_S
@@ -84,13 +74,7 @@ class IsrProposals:
             for hosted in settled:
                 hosted.follow_replicas()
             return True
-        answered = self._proposals.answered(
-            proposals,
-            {
-                Partition(each.topic, each.partition): each.error_code
-                for each in response.partitions
-            },
-        )
+        answered = self._proposals.answered(proposals, response.partitions)
         for hosted, proposal, code in answered.refused:
             isr, name = list(proposal.isr), error_code_of(code).name
             _log.info("%s: in-sync replicas %s refused: %s", hosted.partition, isr, name)

@@ -75,15 +75,12 @@ class PartitionLog(LogState):
         self.directory = directory
         self.files = files
         self.segments: list[Segment] = []
-        self.exists_on_disk = False
         self.folder_made: Callable[[PartitionLog], None] = _ignore
         """Told when the folder is there."""
         self.flushed_offset = 0
         self.names_made = 0
         """Files and folders made in this process; a name that was never synced can be lost with all that it holds."""
         self.names_synced = 0
-        self.truncation_count = 0
-        """Grows with each truncation: what was taken from the log before may not be used after."""
         self.start_over_count = 0
         """How often all of it was dropped, to be copied again or from a later start on."""
         self.folder_lock = asyncio.Lock()

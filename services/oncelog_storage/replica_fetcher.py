@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
-from oncelog.api.v1 import types_pb2
 from oncelog.errors import KafkaError, OncelogError, error_code_of
 from oncelog.ids import Partition
 from oncelog.rpc.directory import Directory
@@ -25,7 +24,6 @@ _log = logging.getLogger(__name__)
 
 _ANSWER_TIMEOUT_S: Final = 10.0
 """Beyond the wait: a leader that is only busy should not be given up."""
-_BACKOFF_MAX_S: Final = 1.0
 
 
 class ReplicaFetcher:
@@ -76,18 +74,14 @@ class ReplicaFetcher:
             self._task.cancel()
 
     async def _run(self) -> None:
-        backoff_s = 0.0
         while True:
             if self._session.is_empty:
                 self._wanted.clear()
                 await self._wanted.wait()
             if await self._fetch_once():
-                backoff_s = 0.0
+                self._session.succeeded()
                 continue
-            self._session.end()
-            backoff_s = min(
-                max(backoff_s * 2, self._settings.replica_fetch_backoff_ms / 1000), _BACKOFF_MAX_S
-            )
+            backoff_s = self._session.failed()
             self._wanted.clear()
             try:
                 async with asyncio.timeout(backoff_s * random.uniform(0.5, 1.0)):
@@ -139,23 +133,14 @@ class ReplicaFetcher:
 
     def _request(self) -> pb.ReplicaFetchRequest:
         ask = self._session.next_request(asyncio.get_running_loop().time())
-        wait_ms = self._settings.replica_fetch_wait_max_ms
-        if ask.is_retrying:
-            # Soon, but not at once.
-            wait_ms = min(wait_ms, self._settings.replica_fetch_backoff_ms)
         request = pb.ReplicaFetchRequest(
             node_id=self._node_id,
             node_epoch=self._node_epoch(),
-            max_wait_ms=wait_ms,
+            max_wait_ms=self._settings.replica_fetch_wait_max_ms,
             min_bytes=1,
             max_bytes=self._settings.replica_fetch_bytes_max,
-            session_id=ask.session_id,
-            session_epoch=ask.session_epoch,
         )
-        for replica in ask.replicas.values():
-            replica.fill(request.partitions.add())
-        for topic, index in ask.forgotten:
-            request.forgotten.append(types_pb2.TopicPartition(topic=topic, partition=index))
+        ask.fill(request, self._settings.replica_fetch_backoff_ms)
         return request
 
     async def _take(self, part: pb.ReplicaFetchedPartition) -> None:

@@ -1,27 +1,29 @@
 """Makes of each partition hosted here a leader, a follower or nothing, as the metadata image says.
 
-```
-image ──▶ leads it, has followers: LeaderState (epoch at the log's end, HW from fetch offsets, ISR proposals)
-      ├─▶ follows it:              the ReplicaFetcher of its leader's node
-      └─▶ no replica any more:     a stray, deleted after replica_removal_delay_ms
-```
-
-A partition whose only replica is here has none of this: its high watermark is its log's end.
+`core.roles` decides. Here are the fetchers, one for each leading node, and the tasks: in-sync replicas, repairs,
+scrubbing, and high watermarks on disk.
 """
 
 import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog.errors import KafkaError
-from oncelog.ids import Partition
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.runtime import Clock
 from oncelog_storage import scrub
-from oncelog_storage.core.isr import DamageStep, after_damage, isr_to_propose
+from oncelog_storage.core.isr import isr_to_propose
+from oncelog_storage.core.roles import (
+    ReplicationMetrics,
+    Role,
+    Roles,
+    RoleStep,
+    metrics_of,
+    missing_replicas,
+)
 from oncelog_storage.follower import FollowerReplica
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.isr_proposals import IsrProposals
@@ -37,21 +39,6 @@ _LOOKS_PER_LAG: Final = 4
 _LOOK_S_MAX: Final = 1.0
 _SCRUB_PAUSE_S: Final = 60.0
 _SCRUB_BYTES_MAX: Final = 1 << 20
-
-
-class ReplicationMetrics(NamedTuple):
-    """For metrics: what this node leads, and how its followers and it keep up."""
-
-    leader_count: int
-    under_replicated_count: int
-    under_min_isr_count: int
-    isr_shrink_count: int
-    isr_expand_count: int
-    repair_count: int
-    late_count: int
-    """Partitions led here with a late transaction (KIP-664)."""
-    follower_lag: dict[tuple[str, int, int], int]
-    """(topic, partition, follower's node id) → records it has not yet, of partitions led here."""
 
 
 class Replication:
@@ -75,13 +62,10 @@ class Replication:
         self._clock = clock
         self._node_epoch = node_epoch or self._node_epoch_of_image
         self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._following: dict[HostedPartition, int] = {}
-        self._repairs: dict[HostedPartition, asyncio.Task[None]] = {}
+        self._roles = Roles[HostedPartition](node_id)
+        self._repairs: set[asyncio.Task[None]] = set()
         self.repair_count = 0
-        self._left_at: dict[HostedPartition, int] = {}
-        """The metadata offset at which a damaged leader last proposed to leave."""
         self._is_incomplete = False
-        self._strays: dict[HostedPartition, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.proposals = IsrProposals(node_id, directory, self._node_epoch)
         self.sessions = ReplicaSessions(settings, manager, metadata, self.proposals)
@@ -108,7 +92,7 @@ class Replication:
     async def kill(self) -> None:
         """No more is fetched or told."""
         self.sessions.stop()
-        ending = [*self._tasks, *self._repairs.values()]
+        ending = [*self._tasks, *self._repairs]
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
@@ -123,67 +107,45 @@ class Replication:
     # Roles.
 
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """A replica begins to exist here when the image names it; the leader ones were told already."""
-        for name, topic in new.topics.items():
-            if topic is old.topics.get(name):
-                continue
-            for index, found in enumerate(topic.partitions):
-                if found.leader == self._node_id or self._node_id not in found.replicas:
-                    continue
-                try:
-                    self._manager.ensure(Partition(name, index))
-                except KafkaError:
-                    # A folder of a deleted namesake is in the way; the next look tries again.
-                    self._is_incomplete = True
+        """Make the replicas that the image names; `_follow_image` is told of the others."""
+        for partition in missing_replicas(old.topics, new.topics, self._node_id):
+            try:
+                self._manager.ensure(partition)
+            except KafkaError:
+                # A folder of a deleted namesake is in the way; the next look tries again.
+                self._is_incomplete = True
 
     def _follow_image(self, hosted: HostedPartition, found: Any) -> None:
-        if found is None:
-            self._leave(hosted)
-            self._strays.pop(hosted, None)
-            self._left_at.pop(hosted, None)
-            return
-        if self._node_id in found.replicas:
-            self._strays.pop(hosted, None)
-        elif hosted not in self._strays:
-            self._strays[hosted] = asyncio.get_running_loop().time()
-        if hosted.leadership.is_here:
-            self._leave_fetcher(hosted)
-            self._lead(hosted, found)
-        else:
-            hosted.follow()
-            self._left_at.pop(hosted, None)
-            self._follow(hosted, found)
+        now = asyncio.get_running_loop().time()
+        self._take_role(hosted, found, self._roles.take(hosted, found, now))
         hosted.tell_replicas()
 
-    def _lead(self, hosted: HostedPartition, found: Any) -> None:
-        if len(found.replicas) <= 1:
-            hosted.replicas = None
-            hosted.local_end_moved(hosted.local_end)
-            return
-        if not hosted.leads_in(found.leader_epoch):
-            hosted.log.assign_leader_epoch(found.leader_epoch, hosted.log.log_end_offset)
-        hosted.lead(
-            self._node_id,
-            found.leader_epoch,
-            found.replicas,
-            found.isr,
-            found.partition_epoch,
-            asyncio.get_running_loop().time(),
-        )
-        hosted.isr_changed()
-
-    def _follow(self, hosted: HostedPartition, found: Any) -> None:
-        if found.leader < 0 or self._node_id not in found.replicas or hosted.offline is not None:
+    def _take_role(self, hosted: HostedPartition, found: Any, role: Role) -> None:
+        if role.leaves_fetcher:
             self._leave_fetcher(hosted)
-            return
-        if self._following.get(hosted) == found.leader_epoch:
-            return
-        self._leave_fetcher(hosted)
-        self._following[hosted] = found.leader_epoch
-        fetcher = self._fetchers.get(found.leader)
+        match role.step:
+            case RoleStep.COMMIT:
+                hosted.local_end_moved(hosted.local_end)
+            case RoleStep.LEAD:
+                if role.begins_leader_epoch:
+                    hosted.log.assign_leader_epoch(found.leader_epoch, hosted.log.log_end_offset)
+                hosted.lead(
+                    self._node_id,
+                    found.leader_epoch,
+                    found.replicas,
+                    found.isr,
+                    found.partition_epoch,
+                    asyncio.get_running_loop().time(),
+                )
+                hosted.isr_changed()
+            case RoleStep.FETCH:
+                self._fetcher_from(found.leader).follow(hosted)
+
+    def _fetcher_from(self, leader: int) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = self._fetchers[found.leader] = ReplicaFetcher(
-                found.leader,
+            fetcher = self._fetchers[leader] = ReplicaFetcher(
+                leader,
                 self._node_id,
                 self._node_epoch,
                 self._settings,
@@ -191,20 +153,14 @@ class Replication:
                 self._open_log,
             )
             fetcher.start()
-        fetcher.follow(hosted)
+        return fetcher
 
     def _open_log(self, hosted: HostedPartition) -> FollowerReplica:
         return FollowerReplica(hosted, self._manager, self._clock)
 
     def _leave_fetcher(self, hosted: HostedPartition) -> None:
-        if self._following.pop(hosted, None) is not None:
-            for fetcher in self._fetchers.values():
-                fetcher.unfollow(hosted.partition)
-
-    def _leave(self, hosted: HostedPartition) -> None:
-        self._leave_fetcher(hosted)
-        hosted.replicas = None
-        hosted.tell_replicas()
+        for fetcher in self._fetchers.values():
+            fetcher.unfollow(hosted.partition)
 
     # Looking after the in-sync replicas.
 
@@ -226,47 +182,41 @@ class Replication:
             if isr is not None:
                 self.proposals.propose(hosted, isr)
         delay_s = self._settings.replica_removal_delay_ms / 1000
-        for hosted, since in list(self._strays.items()):
-            if now - since >= delay_s:
-                _log.info("%s is no longer assigned to this node; it is deleted", hosted.partition)
-                self._manager.drop(hosted)
+        for hosted in self._roles.strays(now, delay_s):
+            _log.info("%s is no longer assigned to this node; it is deleted", hosted.partition)
+            self._manager.drop(hosted)
         if self._is_incomplete:
             self._is_incomplete = False
             self.image_changed(MetadataImage(), self._metadata.image)
 
     def _look_after_damage(self, hosted: HostedPartition) -> None:
-        found: Any = self._metadata.image.partition(hosted.partition)
-        if found is None:
-            return
-        damage = after_damage(hosted, self._node_id, found.replicas, found.isr, found.leader)
-        if damage.step is DamageStep.LEAVE:
-            self._propose_to_leave(hosted, damage.others)
-        if damage.step in (DamageStep.STOP_FOLLOWING, DamageStep.COPY_AGAIN):
+        image = self._metadata.image
+        found: Any = image.partition(hosted.partition)
+        role = self._roles.after_damage(hosted, found, image.metadata_offset)
+        if role.leaves_fetcher:
             self._leave_fetcher(hosted)
-        if damage.step is DamageStep.COPY_AGAIN and hosted not in self._repairs:
+        if role.isr is not None:
+            if role.was_refused:
+                _log.error(
+                    "%s stays offline: it is damaged here, and no other in-sync replica was allowed to lead; bring back"
+                    " node %s, or restore the partition from a backup",
+                    hosted.partition,
+                    " or ".join(map(str, role.isr)),
+                )
+            self.proposals.propose(hosted, role.isr)
+        if role.copies_again:
             _log.warning(
                 "%s is damaged; it is dropped and copied again from node %d",
                 hosted.partition,
                 found.leader,
             )
             task = asyncio.create_task(self._repair(hosted), name=f"repair of {hosted.partition}")
-            self._repairs[hosted] = task
-            task.add_done_callback(lambda _: self._repairs.pop(hosted, None))
+            self._repairs.add(task)
+            task.add_done_callback(functools.partial(self._repair_ended, hosted))
 
-    def _propose_to_leave(self, hosted: HostedPartition, others: list[int]) -> None:
-        """Once for each state of the metadata: what was refused is refused again until that changes."""
-        metadata_offset = self._metadata.image.metadata_offset
-        if self._left_at.get(hosted) == metadata_offset:
-            return
-        if hosted in self._left_at:
-            _log.error(
-                "%s stays offline: it is damaged here, and no other in-sync replica was allowed to lead; bring back"
-                " node %s, or restore the partition from a backup",
-                hosted.partition,
-                " or ".join(map(str, others)),
-            )
-        self._left_at[hosted] = metadata_offset
-        self.proposals.propose(hosted, others)
+    def _repair_ended(self, hosted: HostedPartition, task: "asyncio.Task[None]") -> None:
+        self._repairs.discard(task)
+        self._roles.repair_ended(hosted)
 
     async def _repair(self, hosted: HostedPartition) -> None:
         try:
@@ -277,7 +227,7 @@ class Replication:
         self.repair_count += 1
         found = self._metadata.image.partition(hosted.partition)
         if found is not None and not hosted.leadership.is_here:
-            self._follow(hosted, found)
+            self._take_role(hosted, found, self._roles.follow(hosted, found))
 
     # Scrubbing.
 
@@ -315,12 +265,7 @@ class Replication:
             await self.write_high_watermarks()
 
     async def write_high_watermarks(self) -> None:
-        known = {
-            hosted.partition: hosted.high_watermark
-            for hosted in self._manager
-            if hosted.log.exists_on_disk
-            and (hosted.replicas is not None or hosted in self._following)
-        }
+        known = self._roles.high_watermarks(self._manager)
         if known == self._log_directory.high_watermarks:
             return
         before, self._log_directory.high_watermarks = self._log_directory.high_watermarks, known
@@ -337,27 +282,12 @@ class Replication:
     # Metrics.
 
     def metrics(self) -> ReplicationMetrics:
-        led = [hosted for hosted in self._manager if hosted.leadership.is_here]
-        lag = {
-            (*hosted.partition, node_id): max(
-                0, hosted.log.log_end_offset - max(progress.end_offset, 0)
-            )
-            for hosted in led
-            if hosted.replicas is not None
-            for node_id, progress in hosted.replicas.followers.items()
-        }
-        return ReplicationMetrics(
-            len(self._manager.led_here()),
-            sum(hosted.leadership.isr_count < hosted.leadership.replica_count for hosted in led),
-            sum(not hosted.has_enough_replicas for hosted in led),
-            self.proposals.shrink_count,
-            self.proposals.expand_count,
-            self.repair_count,
-            sum(
-                hosted.log.producers.has_late_transaction(
-                    self._clock.now(), self._settings.late_transaction_ms
-                )
-                for hosted in led
-            ),
-            lag,
+        return metrics_of(
+            self._manager,
+            leader_count=len(self._manager.led_here()),
+            isr_shrink_count=self.proposals.shrink_count,
+            isr_expand_count=self.proposals.expand_count,
+            repair_count=self.repair_count,
+            now=self._clock.now(),
+            late_transaction_ms=self._settings.late_transaction_ms,
         )

@@ -2,7 +2,7 @@
 
 ```
 FollowerSession   positions that changed ──▶ request;   answer ──▶ the replica at whose position it begins
-step_of           answer + log ──▶ Append │ Truncate │ CutEpochs │ StartOver │ None
+FollowedLog       answer + log ──▶ Append │ Truncate │ CutEpochs │ StartOver │ None
 ```
 
 Pure: the shell sends, writes and waits. Times are seconds of a monotonic clock.
@@ -10,12 +10,15 @@ Pure: the shell sends, writes and waits. Times are seconds of a monotonic clock.
 
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from oncelog.errors import ErrorCode
+from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition as PartitionName
 from oncelog_storage.core.log_state import LogState
+from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.partition_values import Divergence
+from oncelog_storage.core.replica_messages import PartitionAnswer, PartitionTold, ReplicaAsk
 
 NO_SESSION: Final = 0
+_BACKOFF_MAX_S: Final = 1.0
 
 
 class Position(NamedTuple):
@@ -35,6 +38,18 @@ class LeaderAnswer(NamedTuple):
     diverging: Divergence | None = None
     is_out_of_range: bool = False
     """The leader's log does not reach the offset that was asked for."""
+
+    @classmethod
+    def of(cls, part: PartitionAnswer) -> "LeaderAnswer":
+        return cls(
+            part.leader_epoch,
+            part.high_watermark,
+            part.log_start_offset,
+            Divergence(part.diverging_leader_epoch, part.diverging_end_offset)
+            if part.diverging
+            else None,
+            bool(part.error_code),
+        )
 
 
 class Append(NamedTuple):
@@ -102,6 +117,59 @@ def take_log_start(log: LogState, log_start_offset: int) -> bool:
     return True
 
 
+def cut_epochs(log: LogState, offset: int) -> None:
+    """Raises KafkaError: nothing stands in the way."""
+    if not log.leader_epochs.truncate_from(log.log_end_offset):
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to cut at {offset}")
+
+
+class FollowedLog:
+    """A partition that is followed, in one leader epoch. `oncelog_storage.follower.FollowerReplica` is one that
+    writes."""
+
+    def __init__(self, hosted: Partition) -> None:
+        self._leadership = hosted.leadership
+        self._partition = hosted
+
+    @property
+    def position(self) -> Position:
+        """What the next request says of it."""
+        log = self._partition.state
+        return Position(log.log_end_offset, log.leader_epochs.latest, log.log_start_offset)
+
+    @property
+    def is_failed(self) -> bool:
+        return self._partition.offline is not None
+
+    @property
+    def is_durable(self) -> bool:
+        """A sync can take longer than anybody waits for it, and leaders can change during it. Until it is done the
+        position is told to nobody: the leader would count it for the high watermark."""
+        return self._partition.local_end >= self._partition.state.log_end_offset
+
+    @property
+    def has_same_leader(self) -> bool:
+        return self._partition.leadership[:3] == self._leadership[:3]
+
+    def fill(self, part: PartitionTold) -> None:
+        log = self._partition.state
+        part.topic, part.partition = log.partition
+        part.fetch_offset = log.log_end_offset
+        part.current_leader_epoch = self._leadership.leader_epoch
+        part.last_fetched_leader_epoch = log.leader_epochs.latest
+        part.log_start_offset = log.log_start_offset
+
+    def step(self, part: PartitionAnswer) -> Step | None:
+        """Of an answer that came while the leader is the same."""
+        return step_of(self._partition.state, self._leadership.leader_epoch, LeaderAnswer.of(part))
+
+    def appended(self, part: PartitionAnswer) -> bool:
+        """What came with the records counts now. Returns whether the log start moved."""
+        is_start_moved = take_log_start(self._partition.state, part.log_start_offset)
+        self._partition.follow_high_watermark(part.high_watermark)
+        return is_start_moved
+
+
 class Replica(Protocol):
     """A followed partition, as a session sees it."""
 
@@ -114,6 +182,10 @@ class Replica(Protocol):
     @property
     def is_durable(self) -> bool:
         """Its position outlasts a crash. Until then it is told to nobody: the leader would count it."""
+        ...
+
+    def fill(self, part: PartitionTold) -> None:
+        """Say in a request where it stands."""
         ...
 
 
@@ -130,6 +202,17 @@ class Ask(NamedTuple, Generic[ReplicaT]):
     is_retrying: bool
     """A partition was refused: mostly one of the two nodes has not seen the newest metadata yet."""
 
+    def fill(self, request: ReplicaAsk, backoff_ms: int) -> None:
+        """`request.max_wait_ms` is how long the leader may wait; soon, but not at once, while one is retried."""
+        if self.is_retrying:
+            request.max_wait_ms = min(request.max_wait_ms, backoff_ms)
+        request.session_id, request.session_epoch = self.session_id, self.session_epoch
+        for replica in self.replicas.values():
+            replica.fill(request.partitions.add())
+        for partition in self.forgotten:
+            named = request.forgotten.add()
+            named.topic, named.partition = partition
+
 
 class FollowerSession(Generic[ReplicaT]):
     """The fetch session with one leader's node. Any failure ends it; the next request opens a new one."""
@@ -145,6 +228,7 @@ class FollowerSession(Generic[ReplicaT]):
         self._forgotten: dict[PartitionName, None] = {}
         self._session_id = NO_SESSION
         self._session_epoch = -1
+        self._failure_backoff_s = 0.0
 
     @property
     def is_empty(self) -> bool:
@@ -166,6 +250,16 @@ class FollowerSession(Generic[ReplicaT]):
     def end(self) -> None:
         """A request failed, or its answer is unknown."""
         self._session_id, self._session_epoch = NO_SESSION, -1
+
+    def succeeded(self) -> None:
+        self._failure_backoff_s = 0.0
+
+    def failed(self) -> float:
+        """A round failed, and another is tried after a pause of these seconds."""
+        self.end()
+        doubled = max(self._failure_backoff_s * 2, self._backoff_s)
+        self._failure_backoff_s = min(doubled, _BACKOFF_MAX_S)
+        return self._failure_backoff_s
 
     def next_request(self, now_s: float) -> Ask[ReplicaT]:
         """Names the partitions whose position changed since the last request; all of them in a new session."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from oncelog.errors import ErrorCode
 from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.replica_messages import NodeFacts
 
 NEWER_EPOCHS = frozenset(
     {
@@ -40,6 +41,13 @@ def isr_to_propose(
         ):
             return [*state.isr, node_id]
     return None
+
+
+def is_eligible(node: NodeFacts | None, node_epoch: int) -> bool:
+    """It is alive, wants to stay, and is the process that has fetched."""
+    return (
+        node is not None and not node.fenced and not node.draining and node.node_epoch == node_epoch
+    )
 
 
 class DamageStep(Enum):

@@ -29,6 +29,9 @@ class LogState:
         """The high watermark as it was when the log is loaded: later markers are not yet known to be replicated."""
         self.has_gaps = False
         """A batch was copied that does not follow the one before it: its leader's log had been cleaned."""
+        self.truncation_count = 0
+        """Grows with each truncation: what was taken from the log before may not be used after."""
+        self.exists_on_disk = False
         self.unflushed_records = 0
         self.bytes_since_checkpoint = 0
 

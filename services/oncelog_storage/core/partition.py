@@ -54,6 +54,7 @@ class Partition:
         self.offline: str | None = None
         """Why nothing is served: data that should be sound is not."""
         self.coordinator_epoch = -1
+        self._replica_watchers: tuple[Callable[[], None], ...] = ()
         log.producers.high_watermark_moved(self.high_watermark)
 
     @property
@@ -375,6 +376,17 @@ class Partition:
         )
 
     # Followers.
+
+    def tell_replicas(self) -> None:
+        """Followers have something to fetch: records, a high watermark, a log start or another leader."""
+        for tell in self._replica_watchers:
+            tell()
+
+    def add_replica_watcher(self, tell: Callable[[], None]) -> None:
+        self._replica_watchers = (*self._replica_watchers, tell)
+
+    def remove_replica_watcher(self, tell: Callable[[], None]) -> None:
+        self._replica_watchers = tuple(each for each in self._replica_watchers if each != tell)
 
     def take_position(
         self,

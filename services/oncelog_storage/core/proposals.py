@@ -1,6 +1,6 @@
 """The ISR proposals of this node that the controller has not answered, and what an answer settles (KIP-497)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from oncelog.errors import ErrorCode
@@ -8,6 +8,7 @@ from oncelog.ids import Partition as PartitionName
 from oncelog_storage.core.isr import NEWER_EPOCHS
 from oncelog_storage.core.leader_state import Proposal
 from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.replica_messages import Messages, ProposalAnswer, ProposedPartition
 
 HostedT = TypeVar("HostedT", bound=Partition)
 
@@ -55,6 +56,15 @@ class Proposals(Generic[HostedT]):
         }
         return dict(self._open)
 
+    @staticmethod
+    def fill(sent: Mapping[HostedT, Proposal], messages: Messages[ProposedPartition]) -> None:
+        for hosted, proposal in sent.items():
+            message = messages.add()
+            message.partition.topic, message.partition.partition = hosted.partition
+            message.leader_epoch = proposal.leader_epoch
+            message.partition_epoch = proposal.partition_epoch
+            message.isr.extend(proposal.isr)
+
     def refused(self, sent: Mapping[HostedT, Proposal], error_code: int) -> list[HostedT] | None:
         """The whole request was refused; None where another controller may take it."""
         if error_code in _UNKNOWN:
@@ -62,9 +72,10 @@ class Proposals(Generic[HostedT]):
         return [hosted for hosted, proposal in sent.items() if self._settle(hosted, proposal)]
 
     def answered(
-        self, sent: Mapping[HostedT, Proposal], codes: Mapping[PartitionName, int]
+        self, sent: Mapping[HostedT, Proposal], answers: Iterable[ProposalAnswer]
     ) -> Answered[HostedT]:
         """What was taken stays pending until the image brings it: until then the maximal ISR counts."""
+        codes = {PartitionName(each.topic, each.partition): each.error_code for each in answers}
         found: Answered[HostedT] = Answered([], [])
         for hosted, proposal in sent.items():
             code = codes.get(hosted.partition, 0)

@@ -37,6 +37,7 @@ class FollowedPartition:
     __slots__ = (
         "current_leader_epoch",
         "diverging",
+        "hosted",
         "is_taken",
         "is_told_to_truncate",
         "node_epoch",
@@ -44,10 +45,14 @@ class FollowedPartition:
         "position",
         "sent_high_watermark",
         "sent_log_start",
+        "session",
     )
 
-    def __init__(self, partition: PartitionName) -> None:
+    def __init__(self, session: "ReplicaSession", partition: PartitionName) -> None:
+        self.session = session
         self.partition = partition
+        self.hosted: Partition | None = None
+        """Which tells of its news."""
         self.position = FollowerPosition(0, -1, -1)
         self.current_leader_epoch = -1
         self.node_epoch = -1
@@ -56,6 +61,22 @@ class FollowedPartition:
         self.diverging: Divergence | None = None
         self.is_told_to_truncate = False
         self.sent_high_watermark = self.sent_log_start = _NEVER_SENT
+
+    def mark(self) -> None:
+        """There may be something to say."""
+        self.session.dirty[self] = None
+        self.session.wake()
+
+    def watch(self, hosted: Partition) -> None:
+        if self.hosted is not hosted:
+            self.unwatch()
+            self.hosted = hosted
+            hosted.add_replica_watcher(self.mark)
+
+    def unwatch(self) -> None:
+        if self.hosted is not None:
+            self.hosted.remove_replica_watcher(self.mark)
+            self.hosted = None
 
     def told(self, position: FollowerPosition, current_leader_epoch: int, node_epoch: int) -> None:
         """The follower says where it stands."""
@@ -68,9 +89,10 @@ class FollowedPartition:
         self.is_taken = self.is_told_to_truncate = False
         self.diverging = None
 
-    def take(self, partition: Partition, session: "ReplicaSession", now_s: float) -> PositionTaken:
+    def take(self, partition: Partition, now_s: float) -> PositionTaken:
         """Count the position, once. Raises KafkaError(REPLICA_NOT_AVAILABLE)."""
-        node_id, state = session.node_id, partition.replicas
+        session, state = self.session, partition.replicas
+        node_id = session.node_id
         if self.is_taken and state is not None and node_id in state.followers:
             return _NOTHING
         taken = partition.take_position(node_id, self.node_epoch, self.position, session, now_s)
@@ -102,6 +124,7 @@ class ReplicaSession(Liveness):
         "is_late_due",
         "late",
         "node_id",
+        "partitions",
         "session_epoch",
         "session_id",
     )
@@ -111,12 +134,41 @@ class ReplicaSession(Liveness):
         self.session_id = session_id
         self.node_id = node_id
         self.session_epoch = 0
+        self.partitions: dict[PartitionName, FollowedPartition] = {}
         self.dirty: dict[FollowedPartition, None] = {}
         """Those of which there may be something to say."""
         self.late: dict[FollowedPartition, None] = {}
         """Those with nothing but a new high watermark: it waits for company."""
         self.is_late_due = False
         self.is_closed = False
+
+    def wake(self) -> None:
+        """There is news; the shell's session ends the follower's wait."""
+
+    def followed(self, partition: PartitionName) -> FollowedPartition:
+        found = self.partitions.get(partition)
+        if found is None:
+            found = self.partitions[partition] = FollowedPartition(self, partition)
+        return found
+
+    def leave(self, partition: PartitionName) -> None:
+        """The follower does not follow this partition any more."""
+        followed = self.partitions.pop(partition, None)
+        if followed is None:
+            return
+        state = None if followed.hosted is None else followed.hosted.replicas
+        if state is not None and self.node_id in state.followers:
+            state.followers[self.node_id].left()
+        followed.unwatch()
+        self.dirty.pop(followed, None)
+        self.late.pop(followed, None)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.take_late()
+        for followed in self.partitions.values():
+            followed.unwatch()
+        self.wake()
 
     def go_on(self, session_id: int, session_epoch: int, now_s: float) -> ErrorCode:
         """The session's next request. A request or an answer that was lost ends the session."""
@@ -139,10 +191,6 @@ class ReplicaSession(Liveness):
     def take_late(self) -> tuple[FollowedPartition, ...]:
         late, self.late, self.is_late_due = tuple(self.late), {}, False
         return late
-
-    def forget(self, followed: FollowedPartition) -> None:
-        self.dirty.pop(followed, None)
-        self.late.pop(followed, None)
 
     def is_worth_an_answer(
         self, followed: FollowedPartition, high_watermark: int, *, has_news: bool, is_late: bool

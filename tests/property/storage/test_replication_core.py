@@ -4,17 +4,19 @@ What is held: a record that any leader called committed is on every later leader
 below their high watermarks, and neither a high watermark nor a leader epoch goes back.
 """
 
+import struct
 from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.api.v1 import controller_pb2
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.errors import ErrorCode
 from oncelog.ids import Partition as PartitionName
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.follower import (
-    Ask,
     CutEpochs,
     FollowerSession,
     LeaderAnswer,
@@ -25,14 +27,18 @@ from oncelog_storage.core.follower import (
     take_log_start,
 )
 from oncelog_storage.core.isr import isr_to_propose
+from oncelog_storage.core.leader_sessions import LeaderSessions, ReadRecords
 from oncelog_storage.core.log_state import LogState
 from oncelog_storage.core.partition import Partition
-from oncelog_storage.core.partition_values import FollowerPosition, Leadership
-from oncelog_storage.core.replica_session import FollowedPartition, ReplicaSession
+from oncelog_storage.core.partition_values import Leadership
+from oncelog_storage.core.replica_messages import PartitionTold
+from oncelog_storage.core.replica_session import ReplicaSession
 
 NODES = (1, 2, 3)
 ORDERS = PartitionName("orders", 0)
 LAG_MAX_S = 10.0
+RECORD = struct.Struct(">ii")
+NODE = controller_pb2.Node(node_epoch=1)
 Record = tuple[int, int]
 """Leader epoch and a number that no other record has."""
 
@@ -50,17 +56,13 @@ class Request:
     """A follower's fetch on its way."""
 
     leader: int
-    leader_epoch: int
-    ask: Ask["Node"]
-    position: FollowerPosition | None
+    told: pb.ReplicaFetchRequest
 
 
 @dataclass
 class Answer:
     session_id: int
-    said: LeaderAnswer | None = None
-    records: list[Record] = field(default_factory=list)
-    error_code: ErrorCode = ErrorCode.NONE
+    parts: list[pb.ReplicaFetchedPartition] = field(default_factory=list)
 
 
 class Node:
@@ -70,11 +72,25 @@ class Node:
         self.log = LogState(ORDERS, bytes(16), TopicConfig(min_insync_replicas=1))
         self.partition = Partition(self.log)
         self.image = Image(leader=-1, leader_epoch=-1)
-        self.sessions: dict[int, tuple[ReplicaSession, FollowedPartition]] = {}
+        self.sessions = self.new_sessions()
         self.following = FollowerSession["Node"](0.0)
         self.request: Request | None = None
         self.answer: Answer | None = None
         self.is_failed, self.is_durable = False, True
+
+    def new_sessions(self) -> LeaderSessions[Partition, ReplicaSession]:
+        return LeaderSessions(self, lambda _: NODE, ReplicaSession, 1)
+
+    def ensure(self, _: PartitionName) -> Partition:
+        return self.partition
+
+    def leader_of(self, _: PartitionName) -> tuple[int, int]:
+        return self.image.leader, self.image.leader_epoch
+
+    def fill(self, part: PartitionTold) -> None:
+        part.topic, part.partition = ORDERS
+        part.fetch_offset, part.last_fetched_leader_epoch, part.log_start_offset = self.position
+        part.current_leader_epoch = self.image.leader_epoch
 
     @property
     def leads(self) -> bool:
@@ -94,7 +110,7 @@ class Node:
         if image.leader == self.node_id:
             if not partition.leads_in(image.leader_epoch):
                 self.log.leader_epochs.assign(image.leader_epoch, self.log.log_end_offset)
-                self.sessions.clear()
+                self.sessions = self.new_sessions()
             partition.lead(
                 self.node_id, image.leader_epoch, NODES, image.isr, image.partition_epoch, now_s
             )
@@ -104,6 +120,7 @@ class Node:
             self.following = FollowerSession["Node"](0.0)
             self.following.follow(ORDERS, self)
             self.request = self.answer = None
+        partition.tell_replicas()
 
     def append(self, record: Record) -> None:
         self.records.append(record)
@@ -112,6 +129,7 @@ class Node:
             self.log.leader_epochs.assign(record[0], self.log.log_end_offset - 1)
         if self.leads:
             self.partition.move_local_end(self.log.log_end_offset)
+            self.partition.tell_replicas()
         else:
             self.partition.local_end = self.log.log_end_offset
 
@@ -156,11 +174,9 @@ class Replicas(RuleBasedStateMachine):
         node = self.nodes[node_id]
         if node.leads or node.request is not None or node.answer is not None:
             return
-        ask = node.following.next_request(self.now_s)
-        position = None
-        if ORDERS in ask.replicas:
-            position = FollowerPosition(*node.position[:2], node.position.log_start_offset)
-        node.request = Request(node.image.leader, node.image.leader_epoch, ask, position)
+        told = pb.ReplicaFetchRequest(node_id=node_id, node_epoch=1)
+        node.following.next_request(self.now_s).fill(told, 0)
+        node.request = Request(node.image.leader, told)
 
     @rule(node_id=st.sampled_from(NODES), records_max=st.integers(1, 4))
     def serve(self, node_id: int, records_max: int) -> None:
@@ -168,49 +184,43 @@ class Replicas(RuleBasedStateMachine):
         if node.request is None:
             return
         request, node.request = node.request, None
-        node.answer = self._serve(self.nodes[request.leader], node_id, request, records_max)
+        node.answer = self._serve(self.nodes[request.leader], request.told, records_max)
         if node.answer is None:
             node.following.end()
 
     def _serve(
-        self, leader: Node, node_id: int, request: Request, records_max: int
+        self, leader: Node, request: pb.ReplicaFetchRequest, records_max: int
     ) -> Answer | None:
-        ask = request.ask
-        if ask.session_epoch == 0:
-            self.session_count += 1
-            session = ReplicaSession(self.session_count, node_id, self.now_s)
-            leader.sessions[node_id] = session, FollowedPartition(ORDERS)
-        elif (held := leader.sessions.get(node_id)) is None or held[0].go_on(
-            ask.session_id, ask.session_epoch, self.now_s
-        ):
+        session = leader.sessions.begin(request, self.now_s)
+        if isinstance(session, ErrorCode):
             return None
-        session, followed = leader.sessions[node_id]
-        answer, partition = Answer(session.session_id), leader.partition
-        if request.position is not None:
-            followed.told(request.position, request.leader_epoch, 1)
-        try:
-            partition.require_leader()
-            partition.require_leader_epoch(followed.current_leader_epoch)
-            followed.take(partition, session, self.now_s)
-            news = followed.news_of(partition)
-        except KafkaError as error:
-            answer.error_code = error.error_code
-            answer.said = LeaderAnswer(
-                leader.image.leader_epoch, 0, leader.log.log_start_offset, is_out_of_range=True
-            )
-            return answer
-        if news.diverging is not None and not news.is_due:
-            return answer
-        answer.said = LeaderAnswer(
-            leader.image.leader_epoch,
-            partition.high_watermark,
-            leader.log.log_start_offset,
-            news.diverging,
-        )
-        if news.read_from is not None:
-            answer.records = leader.records[news.read_from : news.read_from + records_max]
-        session.said(followed, partition.high_watermark, leader.log.log_start_offset)
+        for moved in leader.sessions.take_positions(session, request, self.now_s):
+            assert moved.isr is None or moved.isr[-1] == request.node_id
+            if moved.has_high_watermark_moved:
+                leader.partition.tell_replicas()
+        answer = Answer(session.session_id)
+        if self._answer(leader, session, answer, records_max):
+            # A high watermark alone has waited long enough.
+            session.is_late_due = True
+            self._answer(leader, session, answer, records_max)
         return answer
+
+    def _answer(
+        self, leader: Node, session: ReplicaSession, answer: Answer, records_max: int
+    ) -> bool:
+        response = pb.ReplicaFetchResponse()
+        walk = leader.sessions.answer(session, response.partitions, 1 << 20, self.now_s)
+        try:
+            step = next(walk)
+            while True:
+                found = b""
+                if isinstance(step, ReadRecords):
+                    records = leader.records[step.offset : step.offset + records_max]
+                    found = b"".join(RECORD.pack(*each) for each in records)
+                step = walk.send(found)
+        except StopIteration as end:
+            answer.parts = list(response.partitions)
+            return bool(end.value)
 
     @rule(node_id=st.sampled_from(NODES))
     def take(self, node_id: int) -> None:
@@ -219,12 +229,14 @@ class Replicas(RuleBasedStateMachine):
             return
         answer, node.answer = node.answer, None
         node.following.answered(answer.session_id)
-        if answer.said is None:
-            return
-        receiver = node.following.receiver(ORDERS, answer.error_code, self.now_s)
+        for part in answer.parts:
+            self._take(node, part)
+
+    def _take(self, node: Node, part: pb.ReplicaFetchedPartition) -> None:
+        receiver = node.following.receiver(ORDERS, part.error_code, self.now_s)
         if receiver is None:
             return
-        step = step_of(node.log, node.image.leader_epoch, answer.said)
+        step = step_of(node.log, node.image.leader_epoch, LeaderAnswer.of(part))
         match step:
             case Truncate(offset):
                 node.cut(offset)
@@ -236,10 +248,10 @@ class Replicas(RuleBasedStateMachine):
             case None:
                 return
             case _:
-                for record in answer.records:
-                    node.append(record)
-                take_log_start(node.log, answer.said.log_start_offset)
-                node.partition.follow_high_watermark(answer.said.high_watermark)
+                for epoch, number in RECORD.iter_unpack(part.records):
+                    node.append((epoch, number))
+                take_log_start(node.log, part.log_start_offset)
+                node.partition.follow_high_watermark(part.high_watermark)
         node.following.took(ORDERS, *receiver)
 
     @rule(node_ids=st.permutations(NODES), count=st.integers(1, 3), records_max=st.integers(1, 4))

@@ -4,6 +4,7 @@ import pytest
 from tests.unit.storage.partitions import HERE, OTHER, with_followers
 from tests.unit.storage.segments import batch
 
+from oncelog.api.v1 import controller_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition as PartitionName
 from oncelog.topic_config import TopicConfig
@@ -224,6 +225,20 @@ def proposed(isr=(HERE, OTHER)):
     return hosted, proposals, proposals.to_send()
 
 
+def answer_of(hosted, code):
+    topic, number = hosted.partition
+    return types_pb2.PartitionError(topic=topic, partition=number, error_code=code)
+
+
+def test_a_request_names_what_is_proposed():
+    hosted, proposals, sent = proposed()
+    request = controller_pb2.AlterPartitionRequest()
+    proposals.fill(sent, request.partitions)
+    (message,) = request.partitions
+    assert (message.partition.topic, message.partition.partition) == hosted.partition
+    assert (message.leader_epoch, message.partition_epoch, list(message.isr)) == (5, 0, [1, 2])
+
+
 def test_a_proposal_is_sent_until_the_image_settles_it():
     hosted, proposals, sent = proposed()
     assert list(sent) == [hosted]
@@ -239,7 +254,7 @@ def test_a_proposal_is_sent_until_the_image_settles_it():
 
 def test_what_was_taken_stays_pending_until_the_image():
     hosted, proposals, sent = proposed()
-    assert proposals.answered(sent, {}) == ([], [])
+    assert proposals.answered(sent, []) == ([], [])
     assert hosted.replicas.pending is not None
     assert proposals.to_send() == {}
 
@@ -250,7 +265,7 @@ def test_what_was_taken_stays_pending_until_the_image():
 )
 def test_a_refusal_settles_unless_the_image_is_behind(code, is_settled):
     hosted, proposals, sent = proposed()
-    answered = proposals.answered(sent, {hosted.partition: code})
+    answered = proposals.answered(sent, [answer_of(hosted, code)])
     assert [one.error_code for one in answered.refused] == [code]
     assert answered.settled == ([hosted] if is_settled else [])
     assert (hosted.replicas.pending is None) is is_settled
@@ -260,7 +275,7 @@ def test_an_answer_to_an_older_proposal_settles_nothing():
     hosted, proposals, sent = proposed()
     hosted.replicas.pending = None
     proposals.propose(hosted, [HERE])
-    answered = proposals.answered(sent, {hosted.partition: ErrorCode.INVALID_REQUEST})
+    answered = proposals.answered(sent, [answer_of(hosted, ErrorCode.INVALID_REQUEST)])
     assert answered.settled == []
     assert list(proposals.to_send()) == [hosted]
 

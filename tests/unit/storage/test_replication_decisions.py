@@ -13,21 +13,30 @@ from tests.unit.storage.partitions import (
     with_followers,
 )
 
+from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition as PartitionName
 from oncelog_storage.core.follower import (
     Append,
     CutEpochs,
+    FollowedLog,
     FollowerSession,
     LeaderAnswer,
     Position,
     StartOver,
     Truncate,
+    cut_epochs,
     step_of,
     take_log_start,
 )
 from oncelog_storage.core.isr import DamageStep, after_damage, isr_to_propose
-from oncelog_storage.core.partition_values import Divergence, FollowerPosition, PositionTaken
+from oncelog_storage.core.partition_values import (
+    Divergence,
+    FollowerPosition,
+    Leadership,
+    PositionTaken,
+)
+from oncelog_storage.core.replica_messages import PartitionTold
 from oncelog_storage.core.replica_session import FollowedPartition, News, ReplicaSession
 
 OTHER_PARTITION = PartitionName("orders", 1)
@@ -36,7 +45,8 @@ OTHER_PARTITION = PartitionName("orders", 1)
 
 
 def session_at(offset: int, *, last_epoch: int = -1) -> tuple[ReplicaSession, FollowedPartition]:
-    session, followed = ReplicaSession(77, OTHER, 0.0), FollowedPartition(ORDERS)
+    session = ReplicaSession(77, OTHER, 0.0)
+    followed = session.followed(ORDERS)
     followed.told(FollowerPosition(offset, last_epoch, 0), 5, 1)
     return session, followed
 
@@ -53,20 +63,20 @@ def test_a_session_goes_on_only_in_order():
 def test_a_position_counts_once():
     partition = with_followers()
     append(partition, header(count=4))
-    session, followed = session_at(2)
-    assert followed.take(partition, session, 0.0).has_log_start_moved
+    _, followed = session_at(2)
+    assert followed.take(partition, 0.0).has_log_start_moved
     assert partition.replicas is not None
     partition.replicas.followers[OTHER].end_offset = 0
-    assert not followed.take(partition, session, 1.0).has_log_start_moved
+    assert not followed.take(partition, 1.0).has_log_start_moved
     assert partition.replicas.followers[OTHER].end_offset == 0
 
 
 def test_a_position_of_no_replica_is_asked_about_again():
     partition = partition_of()
-    session, followed = session_at(0)
+    _, followed = session_at(0)
     for _ in range(2):
         with pytest.raises(KafkaError) as refused:
-            followed.take(partition, session, 0.0)
+            followed.take(partition, 0.0)
         assert refused.value.error_code is ErrorCode.REPLICA_NOT_AVAILABLE
     assert not followed.is_taken
 
@@ -97,8 +107,8 @@ def test_a_divergence_is_told_once():
     log.leader_epochs.assign(5, 0)
     partition = with_followers(log)
     append(partition, header(count=2))
-    session, followed = session_at(9, last_epoch=5)
-    assert followed.take(partition, session, 0.0).diverging == Divergence(5, 2)
+    _, followed = session_at(9, last_epoch=5)
+    assert followed.take(partition, 0.0).diverging == Divergence(5, 2)
     assert followed.news_of(partition) == News(True, Divergence(5, 2))
     assert not followed.news_of(partition).is_due
     followed.told(FollowerPosition(2, 5, 0), 5, 1)
@@ -124,7 +134,7 @@ def test_what_is_taken_from_a_session_is_gone():
     assert session.take_dirty() == session.take_late() == (followed,)
     assert not session.has_news
     session.dirty[followed] = session.late[followed] = None
-    session.forget(followed)
+    session.leave(followed.partition)
     assert not session.dirty
     assert not session.late
 
@@ -143,7 +153,7 @@ def test_only_an_eligible_follower_joins():
     partition = with_followers(isr=(HERE, OTHER))
     session, followed = session_at(0)
     session.node_id = THIRD
-    assert followed.take(partition, session, 0.0).may_join
+    assert followed.take(partition, 0.0).may_join
     assert isr_to_propose(partition, 1.0, 10.0, lambda *_: False) is None
     asked = []
 
@@ -161,12 +171,12 @@ def test_who_is_proposed_counts_for_the_high_watermark():
     session, followed = session_at(4)
     assert partition.replicas is not None
     partition.replicas.propose((HERE, OTHER, THIRD))
-    assert not followed.take(partition, session, 0.0).has_high_watermark_moved
+    assert not followed.take(partition, 0.0).has_high_watermark_moved
     assert partition.high_watermark == 0
     session.node_id = THIRD
-    assert followed.take(partition, session, 0.0) == PositionTaken(None)
+    assert followed.take(partition, 0.0) == PositionTaken(None)
     followed.told(FollowerPosition(3, -1, 0), 5, 1)
-    assert followed.take(partition, session, 0.0).has_high_watermark_moved
+    assert followed.take(partition, 0.0).has_high_watermark_moved
     assert partition.high_watermark == 3
 
 
@@ -178,17 +188,17 @@ def test_who_joins_has_what_is_committed_and_the_epochs_start(offset, may_join):
     partition.high_watermark = 4
     session, followed = session_at(offset)
     session.node_id = THIRD
-    assert followed.take(partition, session, 0.0).may_join is may_join
+    assert followed.take(partition, 0.0).may_join is may_join
 
 
 def test_who_joins_has_all_that_was_committed_since():
     partition = with_followers(isr=(HERE, OTHER))
     append(partition, header(count=6))
     session, followed = session_at(6)
-    assert followed.take(partition, session, 0.0).has_high_watermark_moved
+    assert followed.take(partition, 0.0).has_high_watermark_moved
     session, followed = session_at(5)
     session.node_id = THIRD
-    assert not followed.take(partition, session, 0.0).may_join
+    assert not followed.take(partition, 0.0).may_join
 
 
 def test_a_diverged_position_acknowledges_nothing():
@@ -197,8 +207,8 @@ def test_a_diverged_position_acknowledges_nothing():
     log.leader_epochs.assign(5, 3)
     partition = with_followers(log)
     append(partition, header(count=6))
-    session, followed = session_at(4, last_epoch=2)
-    assert followed.take(partition, session, 0.0) == PositionTaken(Divergence(2, 3))
+    _, followed = session_at(4, last_epoch=2)
+    assert followed.take(partition, 0.0) == PositionTaken(Divergence(2, 3))
     assert partition.replicas is not None
     assert partition.replicas.followers[OTHER].end_offset == -1
 
@@ -273,11 +283,70 @@ def test_the_leaders_log_start_only_rises():
     assert log.leader_epochs.entries() == [(5, 11)]
 
 
+def answer_part(**fields: object) -> pb.ReplicaFetchedPartition:
+    return pb.ReplicaFetchedPartition(topic="orders", **fields)  # type: ignore[arg-type]
+
+
+def test_a_followed_log_says_where_it_stands():
+    partition = partition_of(follower_log(), leader_epoch=6)
+    log, told = FollowedLog(partition), pb.ReplicaFetchPartition()
+    log.fill(told)
+    assert (told.topic, told.partition, told.fetch_offset) == ("orders", 0, 15)
+    assert (told.current_leader_epoch, told.last_fetched_leader_epoch) == (6, 5)
+    assert log.position == Position(15, 5, 0)
+    assert (log.is_durable, log.is_failed, log.has_same_leader) == (True, False, True)
+    partition.local_end, partition.offline = 14, "damaged"
+    partition.leadership = Leadership(OTHER, 7, False, 3, 3)
+    assert (log.is_durable, log.is_failed, log.has_same_leader) == (False, True, False)
+
+
+def test_a_followed_log_takes_what_came_with_the_records():
+    partition = partition_of(follower_log(), leader_epoch=6)
+    partition.high_watermark = 0
+    log = FollowedLog(partition)
+    part = answer_part(leader_epoch=6, high_watermark=20, log_start_offset=3)
+    assert log.step(part) == Append()
+    assert log.appended(part)
+    assert (partition.high_watermark, partition.state.log_start_offset) == (15, 3)
+    assert not log.appended(part)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (answer_part(leader_epoch=6, high_watermark=9), LeaderAnswer(6, 9, 0)),
+        (
+            answer_part(diverging=True, diverging_leader_epoch=2, diverging_end_offset=7),
+            LeaderAnswer(0, 0, 0, Divergence(2, 7)),
+        ),
+        (
+            answer_part(error_code=1, log_start_offset=3),
+            LeaderAnswer(0, 0, 3, is_out_of_range=True),
+        ),
+    ],
+)
+def test_what_a_leader_says(part, said):
+    assert LeaderAnswer.of(part) == said
+
+
+def test_leader_epochs_without_records_are_cut():
+    log = follower_log()
+    log.leader_epochs.assign(7, 15)
+    cut_epochs(log, 15)
+    assert log.leader_epochs.latest == 5
+    with pytest.raises(KafkaError) as refused:
+        cut_epochs(log, 15)
+    assert refused.value.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
 class Replica:
     def __init__(self, end: int = 0) -> None:
         self.position = Position(end, -1, 0)
         self.is_failed = False
         self.is_durable = True
+
+    def fill(self, part: PartitionTold) -> None:
+        part.fetch_offset = self.position.log_end_offset
 
 
 def followed(replica: Replica) -> FollowerSession[Replica]:
@@ -306,6 +375,32 @@ def test_a_new_session_names_all_and_the_next_what_moved():
     assert list(second.replicas) == [ORDERS]
     session.end()
     assert list(session.next_request(0.0).replicas) == [ORDERS, OTHER_PARTITION]
+
+
+def test_a_request_names_changes_and_what_is_forgotten():
+    session = FollowerSession[Replica](1.0)
+    session.follow(ORDERS, Replica(3))
+    session.follow(OTHER_PARTITION, Replica())
+    session.next_request(0.0)
+    session.answered(77)
+    session.unfollow(OTHER_PARTITION)
+    session.follow(ORDERS, Replica(4))
+    request = pb.ReplicaFetchRequest(max_wait_ms=500)
+    session.next_request(0.0).fill(request, 50)
+    assert (request.session_id, request.session_epoch, request.max_wait_ms) == (77, 1, 500)
+    assert [each.fetch_offset for each in request.partitions] == [4]
+    assert [(each.topic, each.partition) for each in request.forgotten] == [OTHER_PARTITION]
+    session.refuse(ORDERS, 0.0)
+    session.next_request(0.0).fill(request, 50)
+    assert request.max_wait_ms == 50
+
+
+def test_failed_rounds_wait_twice_as_long_each_time():
+    session = FollowerSession[Replica](0.3)
+    assert [session.failed() for _ in range(4)] == [0.3, 0.6, 1.0, 1.0]
+    session.succeeded()
+    assert session.failed() == 0.3
+    assert session.next_request(0.0).session_epoch == 0
 
 
 def test_an_answer_for_another_position_is_asked_for_again():

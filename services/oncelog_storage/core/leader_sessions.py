@@ -1,0 +1,251 @@
+"""A leader's node and the fetch sessions of its followers: requests in, answers out (KIP-227).
+
+```
+begin            request ──▶ its session, or the code that refuses it
+take_positions   request ──▶ positions are counted; yields what they changed
+answer           what is dirty ──▶ the answer is filled; yields what is to be read
+```
+
+`take_positions` and `answer` are walks (ADR 0031): the caller does what they yield, at once, and goes on. A node has
+one session; opening another ends it, and a session that lost a request or an answer is opened anew by its follower.
+"""
+
+import itertools
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition as PartitionName
+from oncelog_storage.core.isr import is_eligible
+from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition_values import FollowerPosition
+from oncelog_storage.core.replica_messages import (
+    Answers,
+    NodeFacts,
+    PartitionAnswer,
+    ReplicaRequest,
+)
+from oncelog_storage.core.replica_session import FollowedPartition, ReplicaSession
+
+PARTITION_BYTES_MAX: Final = 1 << 20
+
+HostedT = TypeVar("HostedT", bound=Partition)
+HeldT = TypeVar("HeldT", bound=Partition, covariant=True)
+SessionT = TypeVar("SessionT", bound=ReplicaSession)
+
+
+class Hosts(Protocol[HeldT]):
+    """The partitions of this node."""
+
+    def ensure(self, partition: PartitionName) -> HeldT:
+        """Raises KafkaError."""
+        ...
+
+    def leader_of(self, partition: PartitionName) -> tuple[int, int]: ...
+
+
+class Moved(NamedTuple, Generic[HostedT]):
+    """A position changed something: whoever waits for that is to be told."""
+
+    hosted: HostedT
+    has_log_start_moved: bool
+    has_high_watermark_moved: bool
+    isr: list[int] | None
+    """To be proposed: a follower has caught up."""
+
+
+class ReadRecords(NamedTuple, Generic[HostedT]):
+    """Records to go on with. The caller may throw KafkaError instead."""
+
+    hosted: HostedT
+    offset: int
+    bytes_max: int
+
+
+Walk = Generator[Moved[HostedT] | ReadRecords[HostedT], bytes, bool]
+
+
+class _LastRead(NamedTuple):
+    hosted: Partition | None
+    place: tuple[int, int, int]
+    records: bytes
+
+
+class LeaderSessions(Generic[HostedT, SessionT]):
+    def __init__(
+        self,
+        hosts: Hosts[HostedT],
+        node_of: Callable[[int], NodeFacts | None],
+        new_session: Callable[[int, int, float], SessionT],
+        first_session_id: int,
+    ) -> None:
+        self._hosts = hosts
+        self._node_of = node_of
+        self._new_session = new_session
+        self._session_ids = itertools.count(first_session_id)
+        self._by_node: dict[int, SessionT] = {}
+        self._last_read = _LastRead(None, (-1, -1, -1), b"")
+
+    def close(self) -> None:
+        for session in self._by_node.values():
+            session.close()
+        self._by_node.clear()
+
+    def begin(self, request: ReplicaRequest, now_s: float) -> SessionT | ErrorCode:
+        """An older process of a node must not be counted as an in-sync copy."""
+        node = self._node_of(request.node_id)
+        if node is None or request.node_epoch < node.node_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        held = self._by_node.get(request.node_id)
+        if request.session_epoch == 0:
+            if held is not None:
+                held.close()
+            session = self._new_session(next(self._session_ids), request.node_id, now_s)
+            self._by_node[request.node_id] = session
+            return session
+        if held is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        return held.go_on(request.session_id, request.session_epoch, now_s) or held
+
+    def is_eligible(self, node_id: int, node_epoch: int) -> bool:
+        return is_eligible(self._node_of(node_id), node_epoch)
+
+    # Positions.
+
+    def take_positions(
+        self, session: SessionT, request: ReplicaRequest, now_s: float
+    ) -> Iterator[Moved[HostedT]]:
+        for each in request.forgotten:
+            session.leave(PartitionName(each.topic, each.partition))
+        for part in request.partitions:
+            followed = session.followed(PartitionName(part.topic, part.partition))
+            followed.told(
+                FollowerPosition(
+                    part.fetch_offset, part.last_fetched_leader_epoch, part.log_start_offset
+                ),
+                part.current_leader_epoch,
+                request.node_epoch,
+            )
+            session.dirty[followed] = None
+            with suppress(KafkaError):
+                # A refusal is told by the answer, which looks again.
+                yield from self._take(self._led(followed), followed, now_s)
+
+    def _led(self, followed: FollowedPartition) -> HostedT:
+        """Raises KafkaError: unknown, not led here, offline, or another leader epoch than the follower knows."""
+        hosted = self._hosts.ensure(followed.partition)
+        followed.watch(hosted)
+        hosted.require_leader()
+        hosted.require_leader_epoch(followed.current_leader_epoch)
+        return hosted
+
+    def _take(
+        self, hosted: HostedT, followed: FollowedPartition, now_s: float
+    ) -> Iterator[Moved[HostedT]]:
+        """Raises KafkaError."""
+        taken, node_id = followed.take(hosted, now_s), followed.session.node_id
+        isr = None
+        if taken.may_join and self.is_eligible(node_id, followed.node_epoch):
+            assert hosted.replicas is not None
+            isr = [*hosted.replicas.isr, node_id]
+        if taken.has_log_start_moved or taken.has_high_watermark_moved or isr is not None:
+            yield Moved(hosted, taken.has_log_start_moved, taken.has_high_watermark_moved, isr)
+
+    # Answers.
+
+    def answer(
+        self, session: SessionT, answers: Answers[PartitionAnswer], left_bytes: int, now_s: float
+    ) -> Walk[HostedT]:
+        """Returns whether something is late: it is to be told after a linger, unless an answer leaves before."""
+        is_first = True
+        for followed in session.take_dirty():
+            if left_bytes <= 0:
+                session.dirty[followed] = None
+                continue
+            size_bytes = yield from self._add(
+                answers, followed, left_bytes, now_s, is_first=is_first
+            )
+            left_bytes -= size_bytes
+            is_first = is_first and not size_bytes
+        if not len(answers) and not session.is_late_due:
+            return bool(session.late)
+        for followed in session.take_late():
+            yield from self._add(answers, followed, 0, now_s, is_first=False, is_late=True)
+        return False
+
+    def _add(
+        self,
+        answers: Answers[PartitionAnswer],
+        followed: FollowedPartition,
+        left_bytes: int,
+        now_s: float,
+        *,
+        is_first: bool,
+        is_late: bool = False,
+    ) -> Generator[Moved[HostedT] | ReadRecords[HostedT], bytes, int]:
+        """Returns how many bytes of records were added."""
+        answer = answers.add()
+        size_bytes = 0
+        try:
+            has_news, size_bytes = yield from self._fill(
+                followed, answer, left_bytes, now_s, is_first=is_first
+            )
+        except KafkaError as error:
+            has_news = True
+            answer.error_code = error.error_code
+            answer.leader, answer.leader_epoch = self._hosts.leader_of(followed.partition)
+            if followed.hosted is not None:
+                answer.log_start_offset = followed.hosted.state.log_start_offset
+        else:
+            has_news = followed.session.is_worth_an_answer(
+                followed, answer.high_watermark, has_news=has_news, is_late=is_late
+            )
+        if not has_news:
+            del answers[-1]
+            return 0
+        if not answer.error_code:
+            followed.session.said(followed, answer.high_watermark, answer.log_start_offset)
+        answer.topic, answer.partition = followed.partition
+        return size_bytes
+
+    def _fill(
+        self,
+        followed: FollowedPartition,
+        answer: PartitionAnswer,
+        left_bytes: int,
+        now_s: float,
+        *,
+        is_first: bool,
+    ) -> Generator[Moved[HostedT] | ReadRecords[HostedT], bytes, tuple[bool, int]]:
+        """(whether there is anything to say besides a new high watermark, bytes of records). Raises KafkaError."""
+        hosted = self._led(followed)
+        yield from self._take(hosted, followed, now_s)
+        answer.leader_epoch = hosted.leadership.leader_epoch
+        answer.leader = hosted.leadership.leader
+        answer.high_watermark = hosted.high_watermark
+        answer.log_start_offset = hosted.state.log_start_offset
+        news, size_bytes = followed.news_of(hosted), 0
+        if news.diverging is not None:
+            answer.diverging = True
+            answer.diverging_leader_epoch, answer.diverging_end_offset = news.diverging
+        elif news.read_from is not None and left_bytes > 0:
+            bytes_max = min(left_bytes, PARTITION_BYTES_MAX)
+            records = yield from self._read(hosted, news.read_from, bytes_max)
+            if len(records) > left_bytes and not is_first:
+                followed.session.dirty[followed] = None
+                return False, 0
+            answer.records, size_bytes = records, len(records)
+        return news.is_due or size_bytes > 0, size_bytes
+
+    def _read(
+        self, hosted: HostedT, offset: int, bytes_max: int
+    ) -> Generator[ReadRecords[HostedT], bytes, bytes]:
+        """Followers mostly ask for the same: the last slice is kept for the next one."""
+        log = hosted.state
+        place = (offset, log.log_end_offset, log.truncation_count)
+        if self._last_read.hosted is hosted and self._last_read.place == place:
+            return self._last_read.records
+        records = yield ReadRecords(hosted, offset, bytes_max)
+        self._last_read = _LastRead(hosted, place, records)
+        return records

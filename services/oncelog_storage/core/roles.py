@@ -1,0 +1,209 @@
+"""Which role each partition has on this node, and what is due of it: leader, follower, or nothing.
+
+```
+image ──▶ leads it, has followers: a leader epoch begins at the log's end; its ISR is looked after
+      ├─▶ follows it:              fetched from its leader's node, in this leader epoch
+      └─▶ no replica any more:     a stray, deleted after a delay
+```
+
+A partition whose only replica is here has none of this: its high watermark is its log's end. Times are seconds of a
+monotonic clock.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from oncelog.ids import Partition as PartitionName
+from oncelog_storage.core.isr import DamageStep, after_damage
+from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.replica_messages import PartitionFacts
+
+HostedT = TypeVar("HostedT", bound=Partition)
+
+
+class TopicFacts(Protocol):
+    @property
+    def partitions(self) -> Sequence[PartitionFacts]: ...
+
+
+class RoleStep(Enum):
+    """What the shell does when the image has named a partition."""
+
+    NOTHING = "nothing"
+    COMMIT = "commit"
+    """It is alone: what is on its disk is committed."""
+    LEAD = "lead"
+    FETCH = "fetch"
+    """From the leader's node, in the leader epoch of the image."""
+
+
+class Role(NamedTuple):
+    step: RoleStep
+    leaves_fetcher: bool = False
+    """First: it is fetched from nobody, or from the next leader."""
+    begins_leader_epoch: bool = False
+    """With LEAD: the log takes the leader epoch down before."""
+
+
+class DamageRole(NamedTuple):
+    """What is done about a damaged copy."""
+
+    leaves_fetcher: bool = False
+    isr: list[int] | None = None
+    """To be proposed: this node leaves."""
+    was_refused: bool = False
+    """With `isr`: it was proposed before, in another state of the metadata."""
+    copies_again: bool = False
+
+
+def missing_replicas(
+    old: Mapping[str, TopicFacts], new: Mapping[str, TopicFacts], node_id: int
+) -> Iterator[PartitionName]:
+    """A replica begins to exist when the image names it; leaders are made when they are asked for."""
+    for name, topic in new.items():
+        if topic is old.get(name):
+            continue
+        for index, found in enumerate(topic.partitions):
+            if found.leader != node_id and node_id in found.replicas:
+                yield PartitionName(name, index)
+
+
+class Roles(Generic[HostedT]):
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._following: dict[HostedT, int] = {}
+        """In which leader epoch it is fetched."""
+        self._strays: dict[HostedT, float] = {}
+        self._left_at: dict[HostedT, int] = {}
+        """The metadata offset at which a damaged leader last proposed to leave."""
+        self._repairing: set[HostedT] = set()
+
+    def take(self, hosted: HostedT, found: PartitionFacts | None, now_s: float) -> Role:
+        """The image says this of the partition; None: it does not exist."""
+        if found is None:
+            self._strays.pop(hosted, None)
+            self._left_at.pop(hosted, None)
+            hosted.replicas = None
+            return Role(RoleStep.NOTHING, self._leaves(hosted))
+        if self._node_id in found.replicas:
+            self._strays.pop(hosted, None)
+        else:
+            self._strays.setdefault(hosted, now_s)
+        if not hosted.leadership.is_here:
+            hosted.follow()
+            self._left_at.pop(hosted, None)
+            return self.follow(hosted, found)
+        leaves_fetcher = self._leaves(hosted)
+        if len(found.replicas) <= 1:
+            hosted.replicas = None
+            return Role(RoleStep.COMMIT, leaves_fetcher)
+        return Role(RoleStep.LEAD, leaves_fetcher, not hosted.leads_in(found.leader_epoch))
+
+    def follow(self, hosted: HostedT, found: PartitionFacts) -> Role:
+        """It is led elsewhere."""
+        is_replica = self._node_id in found.replicas
+        if found.leader < 0 or not is_replica or hosted.offline is not None:
+            return Role(RoleStep.NOTHING, self._leaves(hosted))
+        if self._following.get(hosted) == found.leader_epoch:
+            return Role(RoleStep.NOTHING)
+        leaves_fetcher = self._leaves(hosted)
+        self._following[hosted] = found.leader_epoch
+        return Role(RoleStep.FETCH, leaves_fetcher)
+
+    def _leaves(self, hosted: HostedT) -> bool:
+        return self._following.pop(hosted, None) is not None
+
+    def strays(self, now_s: float, delay_s: float) -> list[HostedT]:
+        """Those that have been of no use for so long that they are deleted."""
+        return [hosted for hosted, since in self._strays.items() if now_s - since >= delay_s]
+
+    # Damage.
+
+    def after_damage(
+        self, hosted: HostedT, found: PartitionFacts | None, metadata_offset: int
+    ) -> DamageRole:
+        """A leader proposes once for each state of the metadata: what was refused is refused again until that
+        changes."""
+        if found is None:
+            return DamageRole()
+        damage = after_damage(hosted, self._node_id, found.replicas, found.isr, found.leader)
+        match damage.step:
+            case DamageStep.LEAVE:
+                before = self._left_at.get(hosted)
+                if before == metadata_offset:
+                    return DamageRole()
+                self._left_at[hosted] = metadata_offset
+                return DamageRole(isr=damage.others, was_refused=before is not None)
+            case DamageStep.STOP_FOLLOWING:
+                return DamageRole(leaves_fetcher=self._leaves(hosted))
+            case DamageStep.COPY_AGAIN:
+                begins = hosted not in self._repairing
+                self._repairing.add(hosted)
+                return DamageRole(leaves_fetcher=self._leaves(hosted), copies_again=begins)
+            case _:
+                return DamageRole()
+
+    def repair_ended(self, hosted: HostedT) -> None:
+        """It is whole again, or to be tried again."""
+        self._repairing.discard(hosted)
+
+    # High watermarks.
+
+    def high_watermarks(self, all_hosted: Iterable[HostedT]) -> dict[PartitionName, int]:
+        """What a start after a crash begins from; where this node is alone the log's end says it."""
+        return {
+            hosted.partition: hosted.high_watermark
+            for hosted in all_hosted
+            if hosted.state.exists_on_disk
+            and (hosted.replicas is not None or hosted in self._following)
+        }
+
+
+class ReplicationMetrics(NamedTuple):
+    """For metrics: what this node leads, and how its followers and it keep up."""
+
+    leader_count: int
+    under_replicated_count: int
+    under_min_isr_count: int
+    isr_shrink_count: int
+    isr_expand_count: int
+    repair_count: int
+    late_count: int
+    """Partitions led here with a late transaction (KIP-664)."""
+    follower_lag: dict[tuple[str, int, int], int]
+    """(topic, partition, follower's node id) → records it has not yet, of partitions led here."""
+
+
+def metrics_of(
+    all_hosted: Iterable[Partition],
+    *,
+    leader_count: int,
+    isr_shrink_count: int,
+    isr_expand_count: int,
+    repair_count: int,
+    now: int,
+    late_transaction_ms: int,
+) -> ReplicationMetrics:
+    """`leader_count` counts partitions without data too; `now` is milliseconds since 1970."""
+    led = [hosted for hosted in all_hosted if hosted.leadership.is_here]
+    lag = {
+        (*hosted.partition, node_id): max(
+            0, hosted.state.log_end_offset - max(progress.end_offset, 0)
+        )
+        for hosted in led
+        if hosted.replicas is not None
+        for node_id, progress in hosted.replicas.followers.items()
+    }
+    return ReplicationMetrics(
+        leader_count,
+        sum(hosted.leadership.isr_count < hosted.leadership.replica_count for hosted in led),
+        sum(not hosted.has_enough_replicas for hosted in led),
+        isr_shrink_count,
+        isr_expand_count,
+        repair_count,
+        sum(
+            hosted.state.producers.has_late_transaction(now, late_transaction_ms) for hosted in led
+        ),
+        lag,
+    )
