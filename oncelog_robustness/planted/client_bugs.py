@@ -11,12 +11,12 @@ CLIENT_BUGS: Final = (
         source="facts 3; architecture/storage",
         edits=(
             Edit(
-                module="oncelog_storage.fetch",
-                old="            answer.records = records\n",
+                module="oncelog_storage.core.fetching",
+                old="        answer.records = records\n",
                 new=(
-                    "            begins = [at for at, one in iter_headers(records)"
+                    "        begins = [at for at, one in iter_headers(records)"
                     " if one.base_offset >= offset]\n"
-                    "            answer.records = records[begins[0] :] if begins else b''\n"
+                    "        answer.records = records[begins[0] :] if begins else b''\n"
                 ),
             ),
         ),

@@ -30,9 +30,9 @@ STORAGE_BUGS: Final = (
         source="DESIGN rule 7; architecture/storage",
         edits=(
             Edit(
-                module="oncelog_storage.produce",
-                old="                code = await item.leader.wait_committed(last_offset, timeout_s)\n",
-                new="                code = await item.leader.wait_written(last_offset, timeout_s)\n",
+                module="oncelog_storage.core.producing",
+                old="        return Wanted.COMMITTED if self._acks == ACKS_ALL else Wanted.WRITTEN\n",
+                new="        return Wanted.WRITTEN\n",
             ),
         ),
         caught_by=("lost-write",),
@@ -288,9 +288,9 @@ STORAGE_BUGS: Final = (
         source="facts 5.3",
         edits=(
             Edit(
-                module="oncelog_storage.fetch",
-                old="                for entry in log.aborted_transactions(offset, next_offset):\n",
-                new="                for entry in log.aborted_transactions(offset, offset + 1):\n",
+                module="oncelog_storage.core.fetching",
+                old="            aborted = yield FindAborted(leader, offset, next_offset)\n",
+                new="            aborted = yield FindAborted(leader, offset, offset + 1)\n",
             ),
         ),
         caught_by=("aborted-read",),
@@ -303,8 +303,8 @@ STORAGE_BUGS: Final = (
         source="facts 9",
         edits=(
             Edit(
-                module="oncelog_storage.fetch",
-                old="            upper = last_stable_offset if is_committed_only else leader.high_watermark\n",
+                module="oncelog_storage.core.fetching",
+                old="            upper = last_stable_offset if self._is_committed_only else leader.high_watermark\n",
                 new="            upper = leader.high_watermark\n",
             ),
         ),

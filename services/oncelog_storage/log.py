@@ -16,7 +16,7 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog.ids import Partition
 from oncelog.record.batch import LENGTH_PREFIX_BYTES, BatchHeader
@@ -24,6 +24,7 @@ from oncelog.record.control import MARKER_BYTES
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.checkpoint_files import encode_topic_id
+from oncelog_storage.core.fetching import LogSlice
 from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.log_state import LogState, client_batch
 from oncelog_storage.core.partition_values import MarkerToWrite
@@ -51,13 +52,6 @@ LOADED_SEGMENTS_MAX: Final = 4
 """Sealed segments of one log whose indexes stay in memory; a consumer that reads old data needs one."""
 
 _STAMP: Final = struct.Struct(">qii")
-
-
-class LogSlice(NamedTuple):
-    """Whole batches as they stand in the log. `next_offset` is -1 when there are none."""
-
-    records: bytes
-    next_offset: int
 
 
 class PartitionLog(LogState):

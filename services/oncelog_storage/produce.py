@@ -1,7 +1,7 @@
 """A Produce request from its bytes to its answers: check, verify, append, wait for commitment.
 
-At the wire's edge: it fills protobuf answers directly, since one object per partition more would cost as much as the
-append. The order is Kafka's: a repeated batch is answered before anything is asked of the coordinator (facts 9).
+`core.producing` decides each stage. Here are the threads for long checks, the coordinator's answers, the writes and
+the waiting; and what is measured, traced and told of it.
 """
 
 import asyncio
@@ -10,18 +10,17 @@ from functools import partial
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
-from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
-from oncelog.ids import INTERNAL_TOPICS, Partition
+from oncelog.errors import KafkaError
 from oncelog.process.role_metrics import Histogram
-from oncelog.record.batch import BatchHeader, read_header
+from oncelog.record.batch import BatchHeader
 from oncelog.record.check import is_long_check
 from oncelog.runtime import Clock
 from oncelog.telemetry import spans
 from oncelog_storage.arrivals import Arrivals
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.partition_values import Appended
+from oncelog_storage.core.producing import ProducedBatch, Producing, Wanted
 from oncelog_storage.core.record_links import HEADER_BYTES, linked_spans
-from oncelog_storage.core.verification import VerificationGuard
 from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.replica_manager import ReplicaManager
@@ -29,8 +28,6 @@ from oncelog_storage.settings import StorageSettings
 from oncelog_storage.traces import OpenTraces, OpenTransaction, appended
 from oncelog_storage.verifier import Verifier
 
-ACKS_ALL: Final = -1
-_PRODUCE_TIMEOUT_MS_MAX: Final = 3_600_000
 _INLINE_BYTES_MAX: Final = 16 * 1024
 """Recompressed at once, without a thread: the hand-over costs as much as such a batch."""
 _SHORT_PAUSE_S: Final = 0.000_05
@@ -41,50 +38,8 @@ def _let_others_run() -> None:
     time.sleep(_SHORT_PAUSE_S)
 
 
-class _Item:
-    """One partition's batch on its way."""
-
-    __slots__ = (
-        "answer",
-        "appended",
-        "guard",
-        "header",
-        "is_checked",
-        "leader",
-        "leader_epoch",
-        "records",
-    )
-
-    def __init__(self, records: bytes, answer: pb.PartitionProduced) -> None:
-        self.records = records
-        self.answer = answer
-        self.leader: HostedPartition
-        self.header: BatchHeader
-        self.is_checked = False
-        """Down to its records."""
-        self.guard: VerificationGuard | None = None
-        self.appended: Appended | None = None
-        self.leader_epoch = -1
-        """In which the batch was appended."""
-
-    def refuse(self, error: KafkaError) -> None:
-        answer = self.answer
-        answer.error_code = error.error_code
-        answer.error_message = error.message
-        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-        if isinstance(error, RecordsRefused):
-            for index, message in error.record_errors:
-                answer.record_errors.add(index=index, message=message)
-
-    @property
-    def is_awaited(self) -> bool:
-        """It is in the log, and not on every replica in sync."""
-        appended = self.appended
-        return appended is not None and self.leader.high_watermark <= appended.last_offset
-
-    @property
-    def is_refused(self) -> bool:
-        return self.answer.error_code != 0
+_Batch = ProducedBatch[HostedPartition]
+_Request = Producing[HostedPartition]
 
 
 class ProduceTimes:
@@ -139,41 +94,38 @@ class ProduceHandler:
     ) -> pb.ProduceResponse:
         """Adds what its stages `took`, in seconds."""
         response = pb.ProduceResponse()
-        items: list[_Item] = []
-        for part in request.partitions:
-            answer = response.partitions.add(topic=part.topic, partition=part.partition)
-            items.append(_Item(part.records, answer))
+        work: _Request = Producing(
+            request,
+            response.partitions,
+            self._hosted,
+            adds_partition=request.verification_mode == pb.ADD_PARTITION,
+        )
         now = self._clock.now()
-        refusal = self._check_all(request, items, now)
-        if refusal is not None:
-            for item in items:
-                item.refuse(refusal)
+        if not work.check(now):
             return response
-        await self._finish_batches(items, now)
-        if request.transactional_id and self._needs_verification(request, items):
+        await self._finish_batches(work, now)
+        if work.needs_verification(is_verification_on=self._changed.verifies_transactions):
             async with self._verifier.turn(request.transactional_id):
                 began = time.monotonic()
-                await self._verify(request, items)
+                await self._verify(request, work)
                 took.append((self._times.verification, time.monotonic() - began))
-                self._append_all(request, items)
+                self._append_all(work)
         else:
-            self._append_all(request, items)
+            self._append_all(work)
         if spans.recorder is not None:
             # Behind the append, so that nothing waits for it but this answer.
-            for item, known in self._first_batches(items):
+            for item, known in self._first_batches(work.batches):
                 await self._link(item, known)
         if self._events is not None:
-            self._tell(request, items, self._events)
+            self._tell(request, work.batches, self._events)
         if request.acks:
             began = time.monotonic()
-            # Where this node is the only replica there is often nothing to wait for, and nothing to show.
-            waits = any(one.is_awaited for one in items)
-            with spans.span("replication wait") if waits else spans.NOTHING:
-                await self._wait_committed(request, items)
+            with spans.span("replication wait") if work.is_awaited else spans.NOTHING:
+                await self._wait_committed(work)
             took.append((self._times.replication[request.acks], time.monotonic() - began))
         return response
 
-    def _first_batches(self, items: list[_Item]) -> list[tuple[_Item, OpenTransaction]]:
+    def _first_batches(self, items: list[_Batch]) -> list[tuple[_Batch, OpenTransaction]]:
         """Of transactions that are traced, in their partitions, where they may name spans. The running span is told of
         all that was appended."""
         first = []
@@ -190,7 +142,7 @@ class ProduceHandler:
                 first.append((item, known))
         return first
 
-    async def _link(self, item: _Item, known: OpenTransaction) -> None:
+    async def _link(self, item: _Batch, known: OpenTransaction) -> None:
         """The running span, to the spans that the batch's records name."""
         left = known.links_left
         if not left:
@@ -205,7 +157,7 @@ class ProduceHandler:
             running.links = [*running.links, *(one for one in found if one not in known.links)]
             known.links.update(found)
 
-    def _tell(self, request: pb.ProduceRequest, items: list[_Item], events: StorageEvents) -> None:
+    def _tell(self, request: pb.ProduceRequest, items: list[_Batch], events: StorageEvents) -> None:
         client = (request.client_id, request.client_host)
         for item in items:
             # One that was refused before its header was read has none.
@@ -222,58 +174,15 @@ class ProduceHandler:
                     request.transactional_id, client, item.leader.partition, header, code
                 )
 
-    def _check_all(
-        self, request: pb.ProduceRequest, items: list[_Item], now: int
-    ) -> KafkaError | None:
-        """Check each batch by itself; returns an error that refuses the whole request."""
-        if request.acks not in (-1, 0, 1):
-            return KafkaError(
-                ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; 0, 1 and -1 are known"
-            )
-        transactional_producers: set[int] = set()
-        for item in items:
-            answer = item.answer
-            try:
-                if answer.topic in INTERNAL_TOPICS:
-                    raise KafkaError(
-                        ErrorCode.INVALID_TOPIC_EXCEPTION,
-                        f"clients may not write to the internal topic {answer.topic}",
-                    )
-                item.leader = self._hosted.get(answer.topic, answer.partition)
-                if request.acks == ACKS_ALL:
-                    item.leader.require_enough_replicas()
-                item.header = item.leader.header_of_produced(item.records)
-                item.is_checked = not is_long_check(len(item.records), item.header)
-                if item.is_checked:
-                    item.leader.check_produced(item.records, item.header, now)
-            except KafkaError as error:
-                self._refuse(item, error)
-                continue
-            if item.header.is_transactional:
-                transactional_producers.add(item.header.producer_id)
-        if transactional_producers and not request.transactional_id:
-            return KafkaError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "transactional batches need a transactional.id",
-            )
-        if len(transactional_producers) > 1:
-            return KafkaError(
-                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-                "transactional batches of one request must have one producer id",
-            )
-        return None
-
-    async def _finish_batches(self, items: list[_Item], now: int) -> None:
+    async def _finish_batches(self, work: _Request, now: int) -> None:
         """Check large batches, and give batches the codec of their topic, each partition's requests in the order in
         which they came.
 
         A large batch keeps a thread busy for a moment, and what came behind it waits, in all of its partitions: it may
         follow in sequence. Small batches of topics whose compression.type is `producer` are concerned only by waiting.
         """
-        taken = [item for item in items if not item.is_refused]
-        partitions = {item.leader.partition for item in taken}
-        unchecked = [item for item in taken if not item.is_checked]
-        to_change = [item for item in taken if item.leader.wants_other_codec(item.header)]
+        partitions, unchecked = work.partitions, work.unchecked()
+        to_change = work.to_recompress()
         if not unchecked and not to_change and not self._arrivals.is_awaited(partitions):
             return
         async with self._arrivals.turn(partitions):
@@ -288,139 +197,60 @@ class ProduceHandler:
                             _let_others_run,
                         )
                 except KafkaError as error:
-                    self._refuse(item, error)
+                    work.refuse(item, error)
             for item in to_change:
                 if not item.is_refused:
-                    await self._recompress(item)
+                    await self._recompress(work, item)
 
-    async def _recompress(self, item: _Item) -> None:
+    async def _recompress(self, work: _Request, item: _Batch) -> None:
         try:
             if not item.header.codec and len(item.records) <= _INLINE_BYTES_MAX:
-                item.records = item.leader.recompressed(item.records)
+                records = item.leader.recompressed(item.records)
             else:
-                item.records = await asyncio.to_thread(item.leader.recompressed, item.records)
+                records = await asyncio.to_thread(item.leader.recompressed, item.records)
         except KafkaError as error:
-            self._refuse(item, error)
+            work.refuse(item, error)
             return
-        item.header = read_header(item.records)
+        item.recompressed(records)
 
-    def _refuse(self, item: _Item, error: KafkaError) -> None:
-        item.refuse(error)
-        if error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader, leader_epoch = self._hosted.leader_of(
-                Partition(item.answer.topic, item.answer.partition)
-            )
-            item.answer.leader = leader
-            item.answer.leader_epoch = leader_epoch
-
-    def _needs_verification(self, request: pb.ProduceRequest, items: list[_Item]) -> bool:
-        """Whether any batch would open a transaction in its partition; a repeated batch never does."""
-        if (
-            request.verification_mode != pb.ADD_PARTITION
-            and not self._changed.verifies_transactions
-        ):
-            return False
-        for item in items:
-            if item.is_refused or not item.header.is_transactional:
-                continue
-            producers = item.leader.log.producers
-            header = item.header
-            if not producers.has_ongoing_transaction(header.producer_id, header.producer_epoch):
-                return True
-        return False
-
-    async def _verify(self, request: pb.ProduceRequest, items: list[_Item]) -> None:
-        """Ask once for all partitions that need it; the others go on as they are."""
+    async def _verify(self, request: pb.ProduceRequest, work: _Request) -> None:
+        """Ask once for all partitions that need it."""
         now = self._clock.now()
-        asked: list[_Item] = []
-        for item in items:
-            if item.is_refused or not item.header.is_transactional:
-                continue
-            if item.leader.find_duplicate(item.header) is not None:
-                continue
-            try:
-                item.guard = item.leader.begin_verification(
-                    item.header,
-                    supports_epoch_bump=request.verification_mode == pb.ADD_PARTITION,
-                    now=now,
-                )
-            except KafkaError as error:
-                item.refuse(error)
-                continue
-            if item.guard is not None:
-                asked.append(item)
-        by_identity: dict[tuple[int, int], list[_Item]] = {}
-        for item in asked:
-            key = (item.header.producer_id, item.header.producer_epoch)
-            by_identity.setdefault(key, []).append(item)
-        for (producer_id, producer_epoch), group in by_identity.items():
+        for question in work.questions(now):
             codes, start_ms = await self._verifier.ask(
                 request.transactional_id,
-                producer_id,
-                producer_epoch,
+                question.producer_id,
+                question.producer_epoch,
                 request.verification_mode,
-                [item.leader.partition for item in group],
+                question.partitions,
                 request.timeout_ms or self._settings.request_timeout_ms,
             )
-            for item, code in zip(group, codes, strict=True):
-                if not code and item.guard is not None:
-                    item.leader.verifications.note_start(producer_id, item.guard, start_ms, now)
-                if code:
-                    item.refuse(
-                        KafkaError(
-                            code,
-                            f"the transaction coordinator did not let {request.transactional_id} into"
-                            f" {item.leader.partition}",
-                        )
-                    )
+            work.verified(question, codes, start_ms, now)
 
-    def _append_all(self, request: pb.ProduceRequest, items: list[_Item]) -> None:
+    def _append_all(self, work: _Request) -> None:
         now = self._clock.now()
-        needs_guard = (
-            request.verification_mode == pb.ADD_PARTITION or self._changed.verifies_transactions
-        )
-        for item in items:
-            if item.is_refused:
-                continue
+        needs_guard = work.needs_guard(is_verification_on=self._changed.verifies_transactions)
+        for item in work.to_append():
             try:
-                # Leadership, the topic or the disk may have gone while the coordinator was asked.
-                item.leader.require_leader()
-                item.appended = item.leader.append_produced(
+                appended = item.leader.append_produced(
                     item.records, item.header, item.guard, needs_guard=needs_guard, now=now
                 )
             except KafkaError as error:
-                self._refuse(item, error)
-                continue
-            item.leader_epoch = item.leader.leadership.leader_epoch
-            item.answer.base_offset = item.appended.base_offset
-            item.answer.log_append_time_ms = item.appended.log_append_time
-            item.answer.log_start_offset = item.leader.log.log_start_offset
-
-    async def _wait_committed(self, request: pb.ProduceRequest, items: list[_Item]) -> None:
-        timeout_s = min(request.timeout_ms or 30_000, _PRODUCE_TIMEOUT_MS_MAX) / 1000
-        for item in items:
-            if item.appended is None:
-                continue
-            last_offset = item.appended.last_offset
-            if item.leader.leadership.leader_epoch != item.leader_epoch:
-                # It changed while the partitions before this one were waited for, and nobody told us. What stands at
-                # this offset now, committed or not, may be another leader's.
-                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif item.leader.high_watermark > last_offset:
-                continue
-            elif request.acks == ACKS_ALL:
-                code = await item.leader.wait_committed(last_offset, timeout_s)
+                work.refuse(item, error)
             else:
-                code = await item.leader.wait_written(last_offset, timeout_s)
+                item.written(appended)
+
+    async def _wait_committed(self, work: _Request) -> None:
+        for item in work.batches:
+            match work.wanted(item), item.appended:
+                case Wanted.COMMITTED, Appended(last_offset=last_offset):
+                    code = await item.leader.wait_committed(last_offset, work.timeout_s)
+                case Wanted.WRITTEN, Appended(last_offset=last_offset):
+                    code = await item.leader.wait_written(last_offset, work.timeout_s)
+                case _:
+                    continue
             if code:
-                self._refuse(
-                    item,
-                    KafkaError(
-                        code,
-                        f"{item.leader.partition}: the batch at offset {item.appended.base_offset} is not known to be"
-                        " committed",
-                    ),
-                )
+                work.not_committed(item, code)
 
 
 def refuse(answer: Any, error: KafkaError) -> None:

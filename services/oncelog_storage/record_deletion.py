@@ -9,7 +9,7 @@ from typing import Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog_storage import offsets
+from oncelog_storage.core.offset_queries import delete_records, low_watermark
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.replica_sessions import ReplicaSessions
@@ -33,7 +33,7 @@ class RecordDeletion:
             )
             try:
                 leader = self._hosted.get(part.topic, part.partition)
-                answer.low_watermark = offsets.delete_records(leader, part.before_offset)
+                answer.low_watermark = delete_records(leader, part.before_offset)
                 moved.append((leader, answer))
             except KafkaError as error:
                 answer.error_code = error.error_code
@@ -72,14 +72,3 @@ class RecordDeletion:
         waiters = self._waiters.get(leader)
         if waiters is not None:
             waiters.reached(low_watermark(leader))
-
-
-def low_watermark(leader: HostedPartition) -> int:
-    """The smallest log start of the in-sync replicas: below it nothing is read from any of them."""
-    state, smallest = leader.replicas, leader.log.log_start_offset
-    if state is None:
-        return smallest
-    for node_id, progress in state.followers.items():
-        if node_id in state.isr:
-            smallest = min(smallest, progress.log_start_offset)
-    return smallest

@@ -12,6 +12,7 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.record.batch import BatchHeader, read_single_batch
 from oncelog.runtime import Clock
 from oncelog_storage import offsets
+from oncelog_storage.core.offset_queries import end_offset_for
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.markers import MarkerHandler
@@ -114,9 +115,7 @@ class StorageServicer:
             try:
                 leader = self._hosted.get(part.topic, part.partition)
                 leader.require_leader_epoch(part.current_leader_epoch)
-                answer.leader_epoch, answer.end_offset = offsets.end_offset_for(
-                    leader, part.leader_epoch
-                )
+                answer.leader_epoch, answer.end_offset = end_offset_for(leader, part.leader_epoch)
             except KafkaError as error:
                 answer.error_code = error.error_code
         return response

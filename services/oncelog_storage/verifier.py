@@ -10,45 +10,19 @@ import random
 from collections.abc import Sequence
 
 from oncelog.api.v1 import coordinator_pb2, storage_pb2, types_pb2
-from oncelog.errors import ErrorCode, OncelogError, error_code_of
+from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import Partition
 from oncelog.rpc.directory import Directory, transaction_coordinator
 from oncelog.rpc.metadata import TRANSACTION, MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
-from oncelog_storage.settings import StorageSettings
-
-_COORDINATOR_AWAY = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.NETWORK_EXCEPTION,
-    }
+from oncelog_storage.core.verification_calls import (
+    Codes,
+    Limits,
+    VerificationCall,
+    codes_of,
+    same_code,
 )
-
-_NEWS_WAIT_S = 0.05
-"""Between two tries while the coordinator is away, unless the metadata has news before."""
-
-
-def answer_to_producer(error_code: ErrorCode, mode: int) -> ErrorCode:
-    """What a producer is told of the coordinator's answer (facts 9, rule 4).
-
-    Old clients know neither PRODUCER_FENCED nor TRANSACTION_ABORTABLE on Produce; NOT_ENOUGH_REPLICAS is the retriable
-    error that every one of them knows.
-    """
-    if error_code in _COORDINATOR_AWAY:
-        return ErrorCode.NOT_ENOUGH_REPLICAS
-    match error_code:
-        case ErrorCode.PRODUCER_FENCED:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        case ErrorCode.TRANSACTION_ABORTABLE if mode == storage_pb2.VERIFY_LEGACY:
-            return ErrorCode.INVALID_TXN_STATE
-        case ErrorCode.CONCURRENT_TRANSACTIONS if mode != storage_pb2.ADD_PARTITION:
-            return ErrorCode.NOT_ENOUGH_REPLICAS
-        case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            return ErrorCode.INVALID_TXN_STATE
-        case _:
-            return error_code
+from oncelog_storage.settings import StorageSettings
 
 
 class Verifier:
@@ -74,7 +48,7 @@ class Verifier:
         mode: int,
         partitions: Sequence[Partition],
         timeout_ms: int,
-    ) -> tuple[list[ErrorCode], int]:
+    ) -> Codes:
         """One code for each partition, as the producer is to be told it; and when the transaction that was verified
         began, 0 when nothing tells."""
         is_add = mode == storage_pb2.ADD_PARTITION
@@ -94,29 +68,25 @@ class Verifier:
             ]
         )
         settings = self._settings
-        timeout_s = min(timeout_ms, settings.request_timeout_ms) / 1000
-        backoff_s = settings.add_partitions_retry_backoff_ms / 1000
         loop = asyncio.get_running_loop()
-        asked_at = loop.time()
-        give_up = asked_at + min(settings.add_partitions_retry_backoff_max_ms / 1000, timeout_s)
-        coordinator_deadline = asked_at + min(settings.coordinator_wait_max_ms / 1000, timeout_s)
+        limits = Limits(
+            min(timeout_ms, settings.request_timeout_ms) / 1000,
+            settings.add_partitions_retry_backoff_max_ms / 1000,
+            settings.add_partitions_retry_backoff_ms / 1000,
+            settings.coordinator_wait_max_ms / 1000,
+        )
+        call = VerificationCall(mode, limits, loop.time())
         while True:
             image = self._metadata.image
-            left_s = max(0.001, asked_at + timeout_s - loop.time())
-            codes, start_ms = await self._call(transactional_id, request, partitions, left_s)
-            if not _COORDINATOR_AWAY.isdisjoint(codes):
-                # It is being replaced, or its new owner loads: over in a moment, and asking again is harmless.
-                left_s = coordinator_deadline - loop.time()
-                if left_s > 0:
-                    pause_s = random.uniform(0.5, 1.0) * _NEWS_WAIT_S
-                    await self._metadata.newer_than(image, min(left_s, pause_s))
-                    continue
-            is_completing = is_add and ErrorCode.CONCURRENT_TRANSACTIONS in codes
-            if not is_completing or loop.time() + backoff_s > give_up:
-                told = [answer_to_producer(code, mode) if code else code for code in codes]
-                return told, 0 if is_add else start_ms
-            # The previous transaction's markers are still being written: usually over in milliseconds (facts 1.2).
-            await asyncio.sleep(backoff_s)
+            left_s = call.left_s(loop.time())
+            found = await self._call(transactional_id, request, partitions, left_s)
+            step = call.answered(found, loop.time(), _jitter)
+            if isinstance(step, Codes):
+                return step
+            if step.until_news:
+                await self._metadata.newer_than(image, step.seconds)
+            else:
+                await asyncio.sleep(step.seconds)
 
     async def _call(
         self,
@@ -124,11 +94,11 @@ class Verifier:
         request: coordinator_pb2.AddPartitionsToTxnRequest,
         partitions: Sequence[Partition],
         timeout_s: float,
-    ) -> tuple[list[ErrorCode], int]:
+    ) -> Codes:
         image = self._metadata.image
         stub = transaction_coordinator(self._directory, image, transactional_id)
         if stub is None:
-            return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(partitions), 0
+            return same_code(ErrorCode.COORDINATOR_NOT_AVAILABLE, partitions)
         owner = _owner(image, transactional_id)
         try:
             response = await answer_of_owner(
@@ -138,29 +108,17 @@ class Verifier:
                 lambda new: _owner(new, transactional_id) == owner,
             )
         except (TimeoutError, OSError, OncelogError):
-            return [ErrorCode.NETWORK_EXCEPTION] * len(partitions), 0
-        start_ms = response.results[0].transaction_start_ms if response.results else 0
-        return _codes(response, partitions), start_ms
+            return same_code(ErrorCode.NETWORK_EXCEPTION, partitions)
+        return codes_of(response.results, partitions)
+
+
+def _jitter() -> float:
+    return random.uniform(0.5, 1.0)
 
 
 def _owner(image: MetadataImage, transactional_id: str) -> int:
     shard = image.shard_for(TRANSACTION, transactional_id)
     return -1 if shard is None else shard.coordinator
-
-
-def _codes(
-    response: coordinator_pb2.AddPartitionsToTxnResponse, partitions: Sequence[Partition]
-) -> list[ErrorCode]:
-    if not response.results:
-        return [ErrorCode.NETWORK_EXCEPTION] * len(partitions)
-    result = response.results[0]
-    if result.error_code:
-        return [error_code_of(result.error_code)] * len(partitions)
-    told = {(each.topic, each.partition): each.error_code for each in result.partitions}
-    return [
-        error_code_of(told.get((partition.topic, partition.partition), 0))
-        for partition in partitions
-    ]
 
 
 class _Turn:

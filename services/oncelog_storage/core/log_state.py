@@ -1,5 +1,6 @@
 """What the decisions about a partition read of its log: where it begins and ends, its producers, its leader epochs."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from oncelog.ids import Partition
@@ -7,6 +8,7 @@ from oncelog.record.batch import BatchHeader
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
+from oncelog_storage.core.segment_state import SegmentState
 
 NOT_REPLICATED: Final = 2**63 - 1
 """In the place of a high watermark at load: this node alone has the log, so all of it is committed."""
@@ -29,6 +31,7 @@ class LogState:
         """The high watermark as it was when the log is loaded: later markers are not yet known to be replicated."""
         self.has_gaps = False
         """A batch was copied that does not follow the one before it: its leader's log had been cleaned."""
+        self.segments: Sequence[SegmentState] = ()
         self.truncation_count = 0
         """Grows with each truncation: what was taken from the log before may not be used after."""
         self.exists_on_disk = False

@@ -1,0 +1,184 @@
+"""What a Fetch is answered with, and when it is enough: whole batches up to the HW, the LSO or the log's end.
+
+`Fetching.read` is a walk (ADR 0031): it yields what it needs of a log, the caller reads, and throws KafkaError where
+that fails. Answers are filled in place, as in `producing`.
+"""
+
+import struct
+from collections.abc import Generator, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition as PartitionName
+from oncelog.record.batch import iter_headers
+from oncelog_storage.core.aborted_index import AbortedTransactionEntry
+from oncelog_storage.core.client_messages import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    Leaders,
+)
+from oncelog_storage.core.partition import Partition
+
+_EMPTY_READS_MAX: Final = 100
+_ANY_BYTES: Final = 2**31
+_RECORD_COUNT: Final = struct.Struct(">i")
+_RECORD_COUNT_AT: Final = 57
+
+HostedT = TypeVar("HostedT", bound=Partition)
+
+
+class LogSlice(NamedTuple):
+    """Whole batches as they stand in the log. `next_offset` is -1 when there are none."""
+
+    records: bytes
+    next_offset: int
+
+
+class AdmitLoader(NamedTuple, Generic[HostedT]):
+    """A coordinator loads its shard: from now on an older one must not append behind what this one reads."""
+
+    hosted: HostedT
+    coordinator_epoch: int
+
+
+class ReadBatches(NamedTuple, Generic[HostedT]):
+    """From the batch that holds `offset` up to `upper`; at least one, if there is one. Send a LogSlice."""
+
+    hosted: HostedT
+    offset: int
+    upper: int
+    bytes_max: int
+
+
+class FindAborted(NamedTuple, Generic[HostedT]):
+    """Aborted transactions with data in [offset, upper). Send them."""
+
+    hosted: HostedT
+    offset: int
+    upper: int
+
+
+Need = AdmitLoader[HostedT] | ReadBatches[HostedT] | FindAborted[HostedT]
+Found = LogSlice | Sequence[AbortedTransactionEntry] | None
+Walk = Generator[Need[HostedT], Found, None]
+
+
+class Fetching(Generic[HostedT]):
+    """One look at all partitions of a request; the next look is another one."""
+
+    __slots__ = (
+        "_is_committed_only",
+        "_leaders",
+        "_left_bytes",
+        "_request",
+        "is_final",
+        "total_bytes",
+    )
+
+    def __init__(
+        self,
+        request: FetchRequest,
+        leaders: Leaders[HostedT],
+        bytes_max: int,
+        *,
+        is_committed_only: bool,
+    ) -> None:
+        self._request = request
+        self._leaders = leaders
+        self._is_committed_only = is_committed_only
+        self._left_bytes = min(request.max_bytes or _ANY_BYTES, bytes_max)
+        self.total_bytes = 0
+        self.is_final = False
+        """Waiting is pointless because of an error."""
+
+    @property
+    def is_enough(self) -> bool:
+        return self.is_final or self.total_bytes >= self._request.min_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """To be appended before another look. A moving LSO may uncover any number of bytes."""
+        return 1 if self._is_committed_only else self._request.min_bytes - self.total_bytes
+
+    def read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT]:
+        try:
+            yield from self._read(part, answer)
+        except KafkaError as error:
+            self.is_final = True
+            answer.records = b""
+            self._refuse(answer, error)
+        size_bytes = len(answer.records)
+        self.total_bytes += size_bytes
+        self._left_bytes -= size_bytes
+
+    def _read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT]:
+        """Raises KafkaError."""
+        leader = self._leaders.get(part.topic, part.partition)
+        leader.require_leader_epoch(part.current_leader_epoch)
+        log, offset = leader.state, part.fetch_offset
+        last_stable_offset = leader.last_stable_offset
+        answer.high_watermark = leader.high_watermark
+        answer.last_stable_offset = last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        answer.leader = leader.leadership.leader
+        answer.leader_epoch = leader.leadership.leader_epoch
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if self._request.read_to_log_end:
+            yield AdmitLoader(leader, self._request.coordinator_epoch)
+            upper = log.log_end_offset
+        else:
+            upper = last_stable_offset if self._is_committed_only else leader.high_watermark
+        bytes_max = min(part.max_bytes or _ANY_BYTES, self._left_bytes)
+        is_first = self.total_bytes == 0
+        if offset >= upper or (bytes_max <= 0 and not is_first):
+            return
+        records, next_offset = yield from _read_past_empty(leader, offset, upper, max(bytes_max, 1))
+        if not records or (len(records) > bytes_max and not is_first):
+            return
+        answer.records = records
+        if self._is_committed_only:
+            aborted = yield FindAborted(leader, offset, next_offset)
+            assert isinstance(aborted, Sequence)
+            for entry in aborted:
+                assert isinstance(entry, AbortedTransactionEntry)
+                answer.aborted_transactions.add(
+                    producer_id=entry.producer_id, first_offset=entry.first_offset
+                )
+
+    def _refuse(self, answer: FetchedPartition, error: KafkaError) -> None:
+        answer.error_code = error.error_code
+        if error.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
+        answer.leader, answer.leader_epoch = self._leaders.leader_of(
+            PartitionName(answer.topic, answer.partition)
+        )
+
+
+def _read_past_empty(
+    leader: HostedT, offset: int, upper: int, bytes_max: int
+) -> Generator[Need[HostedT], Found, LogSlice]:
+    """Batches that compaction has emptied are not all that is answered if more follows.
+
+    librdkafka takes an answer without a message for one that its limit has cut, doubles the limit, and gives up after
+    the eleventh.
+    """
+    found = yield ReadBatches(leader, offset, upper, bytes_max)
+    assert isinstance(found, LogSlice)
+    for _ in range(_EMPTY_READS_MAX):
+        if not found.records or not _is_empty(found.records) or found.next_offset >= upper:
+            break
+        following = yield ReadBatches(leader, found.next_offset, upper, bytes_max)
+        assert isinstance(following, LogSlice)
+        if not following.records:
+            break
+        found = following
+    return found
+
+
+def _is_empty(records: bytes) -> bool:
+    """Only batches without records. Most answers begin with one that has some."""
+    if _RECORD_COUNT.unpack_from(records, _RECORD_COUNT_AT)[0]:
+        return False
+    return all(header.record_count == 0 for _, header in iter_headers(records))

@@ -1,0 +1,165 @@
+"""Offsets by meaning: earliest, latest, by timestamp, by leader epoch; and the deletion of what lies below one.
+
+`list_offset` is a walk (ADR 0031): it yields what it asks of a segment's files, the caller answers.
+"""
+
+from collections.abc import Generator
+from typing import Final, NamedTuple
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_storage.core.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+"""Without tiered storage the same as EARLIEST (KIP-405)."""
+
+Listed = tuple[int, int, int]
+"""(timestamp, offset, leader epoch)."""
+NOT_FOUND: Final[Listed] = (-1, -1, -1)
+
+
+class LargestTimestamp(NamedTuple):
+    """Of the segment with this index. Send it."""
+
+    segment: int
+
+
+class FindTimestamp(NamedTuple):
+    """The first record of the segment, from `offset_min` on, that is not older. Send it, or None."""
+
+    segment: int
+    timestamp: int
+    offset_min: int
+
+
+Query = LargestTimestamp | FindTimestamp
+Walk = Generator[Query, int | Listed | None, Listed | None]
+
+
+def list_offset(
+    leader: Partition, timestamp: int, *, is_committed_only: bool
+) -> Generator[Query, int | Listed | None, Listed]:
+    """(timestamp, offset, leader epoch) for ListOffsets (facts 3); -1 where there is none.
+
+    A timestamp finds the first record that is not older; a hit at or above what the reader may see is "not found".
+    Raises KafkaError.
+    """
+    log = leader.state
+    upper = leader.last_stable_offset if is_committed_only else leader.high_watermark
+    if timestamp == LATEST:
+        _require_known_high_watermark(leader)
+        return -1, upper, leader.leadership.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return -1, start, log.leader_epochs.leader_epoch_of(start)
+    if timestamp < MAX_TIMESTAMP:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"ListOffsets knows no special timestamp {timestamp}"
+        )
+    if timestamp == MAX_TIMESTAMP:
+        found = yield from _first_of_largest(leader)
+    else:
+        found = yield from _first_not_older(leader, timestamp)
+    if found is None or found[1] >= upper:
+        _require_known_high_watermark(leader)
+        return NOT_FOUND
+    return found
+
+
+def _first_not_older(leader: Partition, timestamp: int) -> Walk:
+    log = leader.state
+    for index, segment in enumerate(log.segments):
+        if segment.size_bytes == 0:
+            continue
+        largest = yield LargestTimestamp(index)
+        assert isinstance(largest, int)
+        if largest < timestamp:
+            continue
+        found = yield FindTimestamp(index, timestamp, log.log_start_offset)
+        assert not isinstance(found, int)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_of_largest(leader: Partition) -> Walk:
+    """The first record with the largest timestamp of the log (KIP-734)."""
+    log, newest, largest = leader.state, -1, -1
+    for index, segment in enumerate(log.segments):
+        if segment.size_bytes:
+            found = yield LargestTimestamp(index)
+            assert isinstance(found, int)
+            if found > largest:
+                newest, largest = index, found
+    if largest < 0:
+        return None
+    first = yield FindTimestamp(newest, largest, log.log_start_offset)
+    assert not isinstance(first, int)
+    return first
+
+
+def inherited_end(leader: Partition) -> int | None:
+    """A leader just elected may not know yet how far its predecessor had committed; a smaller end would be a lie.
+
+    Its followers' next fetches tell it (KIP-207). None: it knows.
+    """
+    replicas = leader.replicas
+    if replicas is None or leader.high_watermark >= replicas.epoch_start_offset:
+        return None
+    return replicas.epoch_start_offset
+
+
+def _require_known_high_watermark(leader: Partition) -> None:
+    """Raises KafkaError, which clients retry."""
+    if inherited_end(leader) is not None:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"the leader of {leader.partition} does not know its end yet",
+        )
+
+
+def end_offset_for(leader: Partition, leader_epoch: int) -> tuple[int, int]:
+    """(leader epoch, end offset) for OffsetsForLeaderEpoch (KIP-101); (-1, -1) if unknown.
+
+    The current epoch ends at the log's end even before it has written anything.
+    """
+    log = leader.state
+    if leader_epoch == leader.leadership.leader_epoch:
+        return leader_epoch, log.log_end_offset
+    return log.leader_epochs.end_offset_for(leader_epoch, log.log_end_offset)
+
+
+def delete_records(leader: Partition, before_offset: int) -> int:
+    """Move the log's start up to `before_offset` (-1: the HW); returns the new start. Raises KafkaError.
+
+    POLICY_VIOLATION for a compacted topic, whose last values must stay; OFFSET_OUT_OF_RANGE beyond the HW.
+    """
+    if not leader.config.is_deleted:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{leader.partition} has cleanup.policy=compact: its records cannot be deleted by offset",
+        )
+    offset = leader.high_watermark if before_offset == -1 else before_offset
+    if not 0 <= offset <= leader.high_watermark:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} of {leader.partition} is outside 0 to {leader.high_watermark}",
+        )
+    log = leader.state
+    if offset > log.log_start_offset:
+        log.advance_log_start(offset)
+        log.leader_epochs.truncate_to_start(offset)
+    return log.log_start_offset
+
+
+def low_watermark(leader: Partition) -> int:
+    """The smallest log start of the in-sync replicas: below it nothing is read from any of them."""
+    state, smallest = leader.replicas, leader.state.log_start_offset
+    if state is None:
+        return smallest
+    for node_id, progress in state.followers.items():
+        if node_id in state.isr:
+            smallest = min(smallest, progress.log_start_offset)
+    return smallest

@@ -1,0 +1,320 @@
+"""A Produce request at a leader, stage by stage: what is refused, verified, appended and waited for (facts 9).
+
+```
+check ──▶ unfinished ──▶ needs_verification, questions ──▶ to_append ──▶ wanted
+  │           │                   │                            │            │
+refused   a long check,     the coordinator               the write     the commit
+          another codec       is asked
+```
+
+Answers are filled in place: one object for each partition more would cost as much as the append. The order is Kafka's:
+a repeated batch is answered before anything is asked of the coordinator. Pure: the shell checks long batches in a
+thread, asks, writes and waits.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
+from oncelog.ids import INTERNAL_TOPICS
+from oncelog.ids import Partition as PartitionName
+from oncelog.record.batch import BatchHeader, read_header
+from oncelog.record.check import is_long_check
+from oncelog_storage.core.client_messages import (
+    Filled,
+    Leaders,
+    PartitionProduced,
+    ProduceRequest,
+)
+from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition_values import Appended
+from oncelog_storage.core.verification import VerificationGuard
+
+ACKS_ALL: Final = -1
+_PRODUCE_TIMEOUT_MS_MAX: Final = 3_600_000
+_TIMEOUT_MS: Final = 30_000
+
+HostedT = TypeVar("HostedT", bound=Partition)
+
+
+class ProducedBatch(Generic[HostedT]):
+    """One partition's batch on its way."""
+
+    __slots__ = (
+        "answer",
+        "appended",
+        "guard",
+        "header",
+        "is_checked",
+        "leader",
+        "leader_epoch",
+        "records",
+    )
+
+    def __init__(self, records: bytes, answer: PartitionProduced) -> None:
+        self.records = records
+        self.answer = answer
+        self.leader: HostedT
+        self.header: BatchHeader
+        self.is_checked = False
+        """Down to its records."""
+        self.guard: VerificationGuard | None = None
+        self.appended: Appended | None = None
+        self.leader_epoch = -1
+        """In which the batch was appended."""
+
+    def check(self, leader: HostedT, acks: int, now: int) -> None:
+        """All but the records of a batch that takes long. Raises KafkaError."""
+        self.leader = leader
+        if acks == ACKS_ALL:
+            leader.require_enough_replicas()
+        self.header = leader.header_of_produced(self.records)
+        self.is_checked = not is_long_check(len(self.records), self.header)
+        if self.is_checked:
+            leader.check_produced(self.records, self.header, now)
+
+    def refuse(self, error: KafkaError) -> None:
+        answer = self.answer
+        answer.error_code = error.error_code
+        answer.error_message = error.message
+        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        if isinstance(error, RecordsRefused):
+            for index, message in error.record_errors:
+                answer.record_errors.add(index=index, message=message)
+
+    def recompressed(self, records: bytes) -> None:
+        """In the topic's codec."""
+        self.records = records
+        self.header = read_header(records)
+
+    def written(self, appended: Appended) -> None:
+        answer, leader = self.answer, self.leader
+        self.appended = appended
+        self.leader_epoch = leader.leadership.leader_epoch
+        answer.base_offset = appended.base_offset
+        answer.log_append_time_ms = appended.log_append_time
+        answer.log_start_offset = leader.state.log_start_offset
+
+    @property
+    def is_awaited(self) -> bool:
+        """It is in the log, and not on every replica in sync."""
+        appended = self.appended
+        return appended is not None and self.leader.high_watermark <= appended.last_offset
+
+    @property
+    def is_refused(self) -> bool:
+        return self.answer.error_code != 0
+
+
+class Wanted(Enum):
+    """What must become of a batch before its producer is answered."""
+
+    NOTHING = "nothing"
+    COMMITTED = "committed"
+    WRITTEN = "written"
+    """By this node."""
+
+
+class Question(NamedTuple, Generic[HostedT]):
+    """Asked of the coordinator once, for all partitions of one producer id and epoch."""
+
+    producer_id: int
+    producer_epoch: int
+    batches: list[ProducedBatch[HostedT]]
+
+    @property
+    def partitions(self) -> list[PartitionName]:
+        return [batch.leader.partition for batch in self.batches]
+
+
+class Producing(Generic[HostedT]):
+    """One request. `adds_partition` is TV2: the coordinator adds the partition to the transaction."""
+
+    def __init__(
+        self,
+        request: ProduceRequest,
+        answers: Filled[PartitionProduced],
+        leaders: Leaders[HostedT],
+        *,
+        adds_partition: bool,
+    ) -> None:
+        self._transactional_id = request.transactional_id
+        self._acks = request.acks
+        self._leaders = leaders
+        self._adds_partition = adds_partition
+        self.timeout_s = min(request.timeout_ms or _TIMEOUT_MS, _PRODUCE_TIMEOUT_MS_MAX) / 1000
+        self.batches = [
+            ProducedBatch[HostedT](
+                part.records, answers.add(topic=part.topic, partition=part.partition)
+            )
+            for part in request.partitions
+        ]
+
+    def refuse(self, batch: ProducedBatch[HostedT], error: KafkaError) -> None:
+        """With the leader, where that is another node."""
+        batch.refuse(error)
+        if error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            answer = batch.answer
+            answer.leader, answer.leader_epoch = self._leaders.leader_of(
+                PartitionName(answer.topic, answer.partition)
+            )
+
+    # Before the append.
+
+    def check(self, now: int) -> bool:
+        """Each batch by itself, then the request. False: all of it is refused."""
+        refusal = self._refusal(now)
+        if refusal is not None:
+            for batch in self.batches:
+                batch.refuse(refusal)
+        return refusal is None
+
+    def _refusal(self, now: int) -> KafkaError | None:
+        if self._acks not in (-1, 0, 1):
+            return KafkaError(
+                ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}; 0, 1 and -1 are known"
+            )
+        transactional_producers: set[int] = set()
+        for batch in self.batches:
+            try:
+                self._check(batch, now)
+            except KafkaError as error:
+                self.refuse(batch, error)
+                continue
+            if batch.header.is_transactional:
+                transactional_producers.add(batch.header.producer_id)
+        if transactional_producers and not self._transactional_id:
+            return KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transactional batches need a transactional.id",
+            )
+        if len(transactional_producers) > 1:
+            return KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                "transactional batches of one request must have one producer id",
+            )
+        return None
+
+    def _check(self, batch: ProducedBatch[HostedT], now: int) -> None:
+        """Raises KafkaError."""
+        topic, partition = batch.answer.topic, batch.answer.partition
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"clients may not write to the internal topic {topic}",
+            )
+        batch.check(self._leaders.get(topic, partition), self._acks, now)
+
+    def _taken(self) -> Iterator[ProducedBatch[HostedT]]:
+        return (batch for batch in self.batches if not batch.is_refused)
+
+    @property
+    def partitions(self) -> set[PartitionName]:
+        """Those of batches that are not refused."""
+        return {batch.leader.partition for batch in self._taken()}
+
+    def unchecked(self) -> list[ProducedBatch[HostedT]]:
+        """Their records take a while to check."""
+        return [batch for batch in self._taken() if not batch.is_checked]
+
+    def to_recompress(self) -> list[ProducedBatch[HostedT]]:
+        return [batch for batch in self._taken() if batch.leader.wants_other_codec(batch.header)]
+
+    # Verification.
+
+    def needs_guard(self, *, is_verification_on: bool) -> bool:
+        return self._adds_partition or is_verification_on
+
+    def needs_verification(self, *, is_verification_on: bool) -> bool:
+        """Whether any batch would open a transaction in its partition; a repeated batch never does."""
+        if not self._transactional_id or not self.needs_guard(
+            is_verification_on=is_verification_on
+        ):
+            return False
+        return any(
+            not batch.leader.state.producers.has_ongoing_transaction(
+                batch.header.producer_id, batch.header.producer_epoch
+            )
+            for batch in self._taken()
+            if batch.header.is_transactional
+        )
+
+    def questions(self, now: int) -> list[Question[HostedT]]:
+        """Those partitions that need it; the others go on as they are."""
+        asked: dict[tuple[int, int], Question[HostedT]] = {}
+        for batch in self._taken():
+            header = batch.header
+            if not header.is_transactional or batch.leader.find_duplicate(header) is not None:
+                continue
+            try:
+                batch.guard = batch.leader.begin_verification(
+                    header, supports_epoch_bump=self._adds_partition, now=now
+                )
+            except KafkaError as error:
+                batch.refuse(error)
+                continue
+            if batch.guard is not None:
+                key = (header.producer_id, header.producer_epoch)
+                asked.setdefault(key, Question(*key, [])).batches.append(batch)
+        return list(asked.values())
+
+    def verified(
+        self, question: Question[HostedT], codes: Sequence[ErrorCode], start_ms: int, now: int
+    ) -> None:
+        """What the coordinator said for each partition, and when the transaction began; 0: it did not say."""
+        for batch, code in zip(question.batches, codes, strict=True):
+            if code:
+                batch.refuse(
+                    KafkaError(
+                        code,
+                        f"the transaction coordinator did not let {self._transactional_id} into"
+                        f" {batch.leader.partition}",
+                    )
+                )
+            else:
+                assert batch.guard is not None, batch.leader.partition
+                verifications = batch.leader.verifications
+                verifications.note_start(question.producer_id, batch.guard, start_ms, now)
+
+    # The append, and what is waited for.
+
+    def to_append(self) -> Iterator[ProducedBatch[HostedT]]:
+        """Leadership, the topic or the disk may have gone while the coordinator was asked."""
+        for batch in self.batches:
+            if batch.is_refused:
+                continue
+            try:
+                batch.leader.require_leader()
+            except KafkaError as error:
+                self.refuse(batch, error)
+                continue
+            yield batch
+
+    @property
+    def is_awaited(self) -> bool:
+        """Where this node is the only replica there is often nothing to wait for."""
+        return any(batch.is_awaited for batch in self.batches)
+
+    def wanted(self, batch: ProducedBatch[HostedT]) -> Wanted:
+        """It is refused if its leader epoch is over: that may have changed while other partitions were waited for, and
+        nobody told us. What stands at its offset now, committed or not, may be another leader's."""
+        if batch.appended is None:
+            return Wanted.NOTHING
+        if batch.leader.leadership.leader_epoch != batch.leader_epoch:
+            self.not_committed(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return Wanted.NOTHING
+        if not batch.is_awaited:
+            return Wanted.NOTHING
+        return Wanted.COMMITTED if self._acks == ACKS_ALL else Wanted.WRITTEN
+
+    def not_committed(self, batch: ProducedBatch[HostedT], code: ErrorCode) -> None:
+        assert batch.appended is not None
+        self.refuse(
+            batch,
+            KafkaError(
+                code,
+                f"{batch.leader.partition}: the batch at offset {batch.appended.base_offset} is not known to be"
+                " committed",
+            ),
+        )

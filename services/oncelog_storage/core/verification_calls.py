@@ -1,0 +1,141 @@
+"""What a leader makes of its coordinator's answer to a verification: told on, or asked again (facts 9).
+
+Pure: the shell sends and waits. Times are seconds of a monotonic clock.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+from oncelog.errors import ErrorCode, error_code_of
+from oncelog.ids import Partition
+
+_COORDINATOR_AWAY: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+_NEWS_WAIT_S: Final = 0.05
+"""Between two tries while the coordinator is away, unless the metadata has news before."""
+_LEFT_S_MIN: Final = 0.001
+
+
+class VerificationMode(IntEnum):
+    """With the numbers of `VerificationMode` in `proto/`."""
+
+    VERIFY_LEGACY = 0
+    VERIFY_ABORTABLE = 1
+    ADD_PARTITION = 2
+
+
+def answer_to_producer(error_code: ErrorCode, mode: int) -> ErrorCode:
+    """What a producer is told of the coordinator's answer (facts 9, rule 4).
+
+    Old clients know neither PRODUCER_FENCED nor TRANSACTION_ABORTABLE on Produce; NOT_ENOUGH_REPLICAS is the retriable
+    error that every one of them knows.
+    """
+    if error_code in _COORDINATOR_AWAY:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    match error_code:
+        case ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        case ErrorCode.TRANSACTION_ABORTABLE if mode == VerificationMode.VERIFY_LEGACY:
+            return ErrorCode.INVALID_TXN_STATE
+        case ErrorCode.CONCURRENT_TRANSACTIONS if mode != VerificationMode.ADD_PARTITION:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return ErrorCode.INVALID_TXN_STATE
+        case _:
+            return error_code
+
+
+class PartitionCode(Protocol):
+    topic: str
+    partition: int
+    error_code: int
+
+
+class TransactionResult(Protocol):
+    """Of the coordinator's answer."""
+
+    error_code: int
+    transaction_start_ms: int
+
+    @property
+    def partitions(self) -> Iterable[PartitionCode]: ...
+
+
+class Codes(NamedTuple):
+    """One for each partition; and when the transaction that was verified began, 0 when nothing tells."""
+
+    codes: list[ErrorCode]
+    start_ms: int
+
+
+def same_code(code: ErrorCode, partitions: Sequence[Partition]) -> Codes:
+    return Codes([code] * len(partitions), 0)
+
+
+def codes_of(results: Sequence[TransactionResult], partitions: Sequence[Partition]) -> Codes:
+    if not results:
+        return same_code(ErrorCode.NETWORK_EXCEPTION, partitions)
+    result = results[0]
+    if result.error_code:
+        codes = [error_code_of(result.error_code)] * len(partitions)
+    else:
+        told = {(each.topic, each.partition): each.error_code for each in result.partitions}
+        codes = [error_code_of(told.get((each.topic, each.partition), 0)) for each in partitions]
+    return Codes(codes, result.transaction_start_ms)
+
+
+class Limits(NamedTuple):
+    """In seconds."""
+
+    timeout_s: float
+    """For the whole call."""
+    completing_wait_s: float
+    """How long the markers of the transaction before are waited for."""
+    completing_backoff_s: float
+    coordinator_wait_s: float
+    """How long a coordinator is waited for that is away."""
+
+
+class Pause(NamedTuple):
+    """Ask again after this."""
+
+    seconds: float
+    until_news: bool
+    """Or as soon as the metadata are newer."""
+
+
+class VerificationCall:
+    """One question, from its first try to what the producer is told."""
+
+    def __init__(self, mode: int, limits: Limits, now_s: float) -> None:
+        self._mode = mode
+        self._backoff_s = limits.completing_backoff_s
+        self._deadline = now_s + limits.timeout_s
+        self._give_up = now_s + min(limits.completing_wait_s, limits.timeout_s)
+        self._coordinator_deadline = now_s + min(limits.coordinator_wait_s, limits.timeout_s)
+
+    def left_s(self, now_s: float) -> float:
+        return max(_LEFT_S_MIN, self._deadline - now_s)
+
+    def answered(self, found: Codes, now_s: float, jitter: Callable[[], float]) -> Codes | Pause:
+        """Codes are as the producer is to be told them. `jitter` draws a share of the pause."""
+        if not _COORDINATOR_AWAY.isdisjoint(found.codes):
+            # It is being replaced, or its new owner loads: over in a moment, and asking again is harmless.
+            left_s = self._coordinator_deadline - now_s
+            if left_s > 0:
+                return Pause(min(left_s, jitter() * _NEWS_WAIT_S), True)
+        is_add = self._mode == VerificationMode.ADD_PARTITION
+        is_completing = is_add and ErrorCode.CONCURRENT_TRANSACTIONS in found.codes
+        if is_completing and now_s + self._backoff_s <= self._give_up:
+            # The previous transaction's markers are still being written: usually over in milliseconds (facts 1.2).
+            return Pause(self._backoff_s, False)
+        told = [answer_to_producer(code, self._mode) if code else code for code in found.codes]
+        return Codes(told, 0 if is_add else found.start_ms)
