@@ -207,10 +207,12 @@ authorizer-conformance: setup jdk ## what ACLs allow, request by request, beside
 conformance-cluster: setup jdk ## the same tests against a cluster of processes; SECURE=1: with mTLS between processes
 	$(SECURED) ONCELOG_TEST_TARGET=cluster $(PYTEST) -q -n 1 --dist loadfile tests/conformance
 
-LOGGED_IN := $(patsubst %,tests/conformance/test_%_with_clients.py,transactions records admin groups compaction consumer_protocol) \
-	tests/conformance/test_group_transactions.py
+LOGGED_IN := $(patsubst %,tests/conformance/test_%.py,transactions_with_clients records_with_clients \
+	admin_with_clients groups_with_clients compaction_with_clients consumer_protocol_with_clients group_transactions \
+	group_migration_with_clients crashes_with_clients delayed_end_txn requests_left_behind_by_clients record_errors \
+	robustness_clients java_admin streams_exactly_once connect_exactly_once)
 .PHONY: conformance-logins
-conformance-logins: setup jdk ## transactions, records, groups and admin calls of clients that log in: TLS, SCRAM, ACLs
+conformance-logins: setup jdk ## the same clients, Kafka's tools, Streams and Connect, all logged in: TLS, SCRAM, ACLs; 20 minutes
 	ONCELOG_TEST_LOGIN=1 ONCELOG_TEST_TARGET=cluster $(PYTEST) -q $(LOGGED_IN)
 
 .PHONY: spark

@@ -12,7 +12,7 @@ their data and ports. Tests that break one process of a cluster use `oncelog_ser
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -43,13 +43,18 @@ def target_kind() -> TargetKind:
     return TargetKind(os.environ.get(VARIABLE, TargetKind.EMBEDDED))
 
 
-def open_target(folder: Path, *, advertised_port: int | None = None):
+def open_target(
+    folder: Path,
+    *,
+    advertised_port: int | None = None,
+    environment: Mapping[str, str] | None = None,
+):
     """A target that is not started yet. `advertised_port` is told to clients instead of its own: a proxy's."""
     if target_kind() is TargetKind.CLUSTER:
-        return ClusterTarget(advertised_port)
+        return ClusterTarget(advertised_port, environment)
     if target_kind() is TargetKind.ADDRESS:
         return AddressedTarget()
-    environment = {}
+    environment = dict(environment or {})
     if advertised_port is not None:
         environment["ONCELOG_ADVERTISED_HOST"] = "127.0.0.1"
         environment["ONCELOG_ADVERTISED_PORT"] = str(advertised_port)
@@ -132,8 +137,12 @@ class AddressedTarget:
 class ClusterTarget:
     """A cluster with the face of `OncelogServer`; its folder goes with it."""
 
-    def __init__(self, advertised_port: int | None = None) -> None:
-        environment = {}
+    def __init__(
+        self,
+        advertised_port: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        environment = dict(environment or {})
         shape = ClusterShape()
         if advertised_port is not None:
             environment["ONCELOG_LISTENER_ADVERTISED_HOST"] = "127.0.0.1"

@@ -36,7 +36,6 @@ from oncelog_coordinator.core.sink_records import (
 )
 from oncelog_coordinator.core.sink_state import NO_BATCH, Attempt, decision_number
 from oncelog_coordinator.core.txn_events import AddPartitions, ForceTerminate, VerifyPartitions
-from oncelog_coordinator.core.txn_state import TxnMetadata
 
 _APPEND: Final = "state append"
 _NS_PER_MS: Final = 1_000_000
@@ -128,11 +127,8 @@ class AttemptTraces:
 
     def committed(self, decision: Decision[Any], decided_ns: int) -> None:
         """The world may know of it."""
-        recorder, records = spans.recorder, decision.records
-        if recorder is None or not records:
-            return
-        if isinstance(records[0], TxnMetadata):
-            # No decision is about both a sink and a transaction.
+        recorder = spans.recorder
+        if recorder is None:
             return
         for nonce in _appended(decision.records):
             trace = attempt_trace(nonce)

@@ -23,7 +23,7 @@ from oncelog.runtime import Clock, Driver, DriverStopped
 from oncelog.telemetry import spans
 from oncelog.telemetry.feed import Feed
 from oncelog_coordinator.attempt_traces import AttemptTraces
-from oncelog_coordinator.core.markers import MarkersDelivered
+from oncelog_coordinator.core.markers import SINK_MACHINE, MarkersDelivered
 from oncelog_coordinator.core.shard_machine import ShardConfig, ShardEvent, ShardMachine
 from oncelog_coordinator.core.sink_events import JoinAttempt
 from oncelog_coordinator.core.sink_limits import SinkLimits
@@ -98,15 +98,19 @@ class TransactionTerm(ShardTerm):
             return
         trace_id = 0
         if spans.recorder is not None:
-            trace_id = self._traces.committed(event, decision, decided_ns)
-            self.attempt_traces.committed(decision, decided_ns)
+            # No decision is about both a sink and a transaction.
+            if type(decision.records[0]) is TxnMetadata:
+                trace_id = self._traces.committed(event, decision, decided_ns)
+            else:
+                self.attempt_traces.committed(decision, decided_ns)
         self._append_times.observe((time.time_ns() - decided_ns) / 1e9, trace_id)
 
     def about_to_trace(self, event: Any, machine: ShardMachine) -> Any:
         """The event as it is decided in a process that records spans."""
-        if type(event) is AddPartitions:
+        kind = type(event)
+        if kind is AddPartitions:
             return with_trace(event, machine.txn.transaction(event.transactional_id))
-        if type(event) not in _OF_NO_SINK:
+        if kind not in _OF_NO_SINK and kind is not VerifyPartitions:
             self.attempt_traces.about_to_decide(event, machine.sink)
         return event
 
@@ -121,6 +125,8 @@ class TransactionTerm(ShardTerm):
                 self._traces.decided(running, event, decision, known, now)
         kind = type(event)
         if kind in _OF_NO_SINK:
+            return
+        if kind is MarkersDelivered and event.decision_key.machine != SINK_MACHINE:
             return
         if kind not in _OF_A_PRODUCER or machine.sink.owns_producer(event.producer_id):
             self.attempt_traces.decided(event, decision, machine.sink, now)

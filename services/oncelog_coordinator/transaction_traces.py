@@ -6,7 +6,6 @@ with the completion the root of it all. A process without tracing does none of i
 """
 
 import time
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -17,12 +16,21 @@ from oncelog.rpc.trace_context import trace_message
 from oncelog.telemetry import spans
 from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.markers import MarkersDelivered, MarkerWanted
-from oncelog_coordinator.core.txn_events import AddPartitions, TxnTimedOut
+from oncelog_coordinator.core.txn_events import (
+    AddPartitions,
+    EndTxn,
+    ForceTerminate,
+    InitProducerId,
+    TxnTimedOut,
+    VerifyPartitions,
+)
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
 
 _APPEND: Final = "state append"
 _NS_PER_MS: Final = 1_000_000
 _DECIDED_WITHOUT_REQUEST: Final = (TxnTimedOut, MarkersDelivered)
+_OF_A_PRODUCER: Final = frozenset({AddPartitions, VerifyPartitions, EndTxn})
+_OF_AN_ID: Final = _OF_A_PRODUCER | {InitProducerId, ForceTerminate, TxnTimedOut}
 _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 
 
@@ -38,7 +46,7 @@ def with_trace(event: AddPartitions, known: TxnMetadata | None) -> AddPartitions
     # A request that came in the belief that its transaction is open may begin another one.
     start_ns = home.start_ns if home.trace is None else time.time_ns()
     trace = TransactionTrace(spans.new_trace_id(), spans.new_span_id(), start_ns)
-    return replace(event, trace=trace)
+    return event.with_trace(trace)
 
 
 class TransactionTraces:
@@ -66,7 +74,14 @@ class TransactionTraces:
         label = decision.label if before is None else f"{before}, {decision.label}"
         running.attributes["oncelog.decision"] = label
         running.details = (*running.details, partial(self._told, known))
-        if known.trace is not None and _is_of(event, known):
+        # Nearly every request names the producer that its transaction has.
+        is_its = (
+            type(event) in _OF_A_PRODUCER
+            and event.producer_id == known.producer_id
+            and event.producer_epoch == known.producer_epoch
+            and known.state is not TxnState.EMPTY
+        )
+        if known.trace is not None and (is_its or _is_of(event, known)):
             running.home.move(known.trace, is_kept=is_kept(recorder, known, now))
 
     def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> int:
@@ -76,14 +91,15 @@ class TransactionTraces:
         if recorder is None:
             return seen_in
         now_ns = time.time_ns()
+        now = Millis(now_ns // _NS_PER_MS)
         parent = spans.current()
         name = f"{decision.label} ({_APPEND})" if parent is None else _APPEND
+        is_completion = type(event) is MarkersDelivered
         for record in decision.records:
-            if not isinstance(record, TxnMetadata) or record.trace is None:
+            if type(record) is not TxnMetadata or record.trace is None:
                 continue
-            if isinstance(event, MarkersDelivered) and not exemplar(
-                record, Millis(now_ns // _NS_PER_MS)
-            ):
+            seen_in = exemplar(record, now)
+            if is_completion and not seen_in:
                 recorder.verdict(record.trace.trace_id, is_kept=False)
                 recorder.spans_dropped += 2  # This one, and the root.
                 continue
@@ -97,9 +113,8 @@ class TransactionTraces:
             )
             append.details = (partial(self._told, record),)
             append.end(end_ns=now_ns)
-            if isinstance(event, MarkersDelivered):
+            if is_completion:
                 self._complete(recorder, record, now_ns)
-            seen_in = exemplar(record, Millis(now_ns // _NS_PER_MS))
         return seen_in
 
     def _told(self, txn: TxnMetadata) -> spans.Attributes:
@@ -118,6 +133,8 @@ class TransactionTraces:
 
 def name_of(event: Any) -> str:
     """The transactional.id that an event is about; empty for one about none."""
+    if type(event) in _OF_AN_ID:
+        return event.transactional_id  # type: ignore[no-any-return]
     name = getattr(event, "transactional_id", None)
     if isinstance(name, str):
         return name

@@ -38,14 +38,14 @@ def server(request, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def java_classpath():
+    if is_login_asked():
+        login_file()  # Named before a process begins that reads it.
     with compiled() as classpath:
         yield classpath
 
 
 @pytest.fixture(scope="session")
 def java(java_classpath):
-    if is_login_asked():
-        login_file()  # Named before the process begins.
     process = JavaProcess(java_classpath, "TransactionDriver")
     yield Java(process)
     process.close()

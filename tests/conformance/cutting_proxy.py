@@ -1,10 +1,20 @@
 """A TCP proxy that reads Kafka frames. It can swallow a reply: the request took effect, and nobody receives it. And it
-can hold a request: its client is cut off and connects again, and the request arrives whenever the test says."""
+can hold a request: its client is cut off and connects again, and the request arrives whenever the test says.
+
+Where clients log in (`logins.py`), they speak TLS to the proxy with the certificate of the listener, and it speaks TLS
+to the listener.
+"""
 
 import queue
 import socket
+import ssl
 import struct
 import threading
+from contextlib import ExitStack
+
+from tests.conformance.logins import listener_files, tls_of_clients
+from tests.conformance.tls_relay import TlsRelay
+from tests.targets import is_login_asked
 
 PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 24, 26
 HELD = "held"
@@ -17,7 +27,9 @@ class CuttingProxy:
     def __init__(self):
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self.target_port = None
+        self._target_port = None
+        self._relays = ExitStack()
+        self._before = self._behind = None
         self._lock = threading.Lock()
         self._cuts = {}
         self.swallowed = []
@@ -30,9 +42,30 @@ class CuttingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self):
+        if is_login_asked():
+            inward = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._before = self._relays.enter_context(TlsRelay(inward=inward))
+            self._behind = self._relays.enter_context(TlsRelay())
+            self._before.target_port, self.port = self.port, self._before.port
         return self
 
+    @property
+    def target_port(self):
+        return self._target_port
+
+    @target_port.setter
+    def target_port(self, port):
+        """Of a target that runs."""
+        if self._before is None:
+            self._target_port = port
+            return
+        self._before.inward.load_cert_chain(*listener_files())
+        self._behind.outward = tls_of_clients()
+        self._behind.target_port = port
+        self._target_port = self._behind.port
+
     def __exit__(self, *_):
+        self._relays.close()
         self._listener.close()
         with self._lock:
             sockets = list(self._sockets)

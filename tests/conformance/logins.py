@@ -4,15 +4,19 @@ The tests build their clients as any application does. What an application would
 `log_in` adds at the constructors of the libraries, from the `client.properties` of the cluster.
 """
 
+import asyncio
+from pathlib import Path
+
 import aiokafka
 import confluent_kafka
 import confluent_kafka.admin
 import kafka
 from tests.secure_clients import password_in, properties_in
-from tests.targets import login_file
+from tests.targets import is_login_asked, login_file
+from tests.unit.listener.wire_client import WireClient
 
-from oncelog.client.core.login import ClientLogin
-from oncelog.client.login import tls_context
+from oncelog.client.core.login import ClientLogin, login_of
+from oncelog.client.login import login_exchange, tls_context
 
 
 def of_librdkafka():
@@ -41,10 +45,55 @@ def of_kafka_python():
     return login | {"ssl_cafile": properties["ssl.truststore.location"]}
 
 
+def asked_login():
+    """What clients of this project's own are told; None where nobody logs in."""
+    return login_of(_login_properties()) if is_login_asked() else None
+
+
+def _login_properties():
+    properties = properties_in(login_file())
+    del properties["bootstrap.servers"]
+    return properties
+
+
+def of_java(prefix=""):
+    """Lines of a properties file; none where nobody logs in."""
+    if not is_login_asked():
+        return ""
+    return "".join(f"{prefix}{name}={value}\n" for name, value in _login_properties().items())
+
+
 def of_aiokafka():
-    properties, login = _of_python_clients()
-    ca = properties["ssl.truststore.location"]
-    return login | {"ssl_context": tls_context(ClientLogin("SSL", ca=ca))}
+    return _of_python_clients()[1] | {"ssl_context": tls_of_clients()}
+
+
+def tls_of_clients():
+    return tls_context(
+        ClientLogin("SSL", ca=properties_in(login_file())["ssl.truststore.location"])
+    )
+
+
+def listener_files():
+    """Certificate and key of the cluster's listeners."""
+    folder = Path(properties_in(login_file())["ssl.truststore.location"]).parent
+    return folder / "listener.pem", folder / "listener.key"
+
+
+async def wire_client(port):
+    """A connection whose frames a test writes itself, logged in where clients of this suite are."""
+    login = asked_login()
+    if login is None:
+        return await WireClient.connect(port)
+    streams = await asyncio.open_connection("127.0.0.1", port, ssl=tls_of_clients())
+    client = WireClient(*streams)
+    exchange = login_exchange(f"127.0.0.1:{port}", login)
+    answer = None
+    try:
+        while True:
+            schema, request = exchange.send(answer)
+            answer = await client.call(schema.api_key, schema.version, request=request)
+    except StopIteration:
+        return client
 
 
 def log_in():

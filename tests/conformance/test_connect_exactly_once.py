@@ -8,6 +8,7 @@ import uuid
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.conformance.java_programs import Program
+from tests.conformance.logins import of_java
 from tests.conformance.test_streams_exactly_once import CALL_TIMEOUT_S, KILLS_MAX, read
 from tests.free_ports import free_block
 
@@ -52,7 +53,9 @@ class Worker:
     def __init__(self, classpath, bootstrap, folder, name):
         self.address = f"http://127.0.0.1:{free_block(1)[0]}"
         settings = folder / "worker.properties"
-        settings.write_text(WORKER.format(bootstrap=bootstrap, name=name, address=self.address))
+        logins = [of_java(prefix) for prefix in ("", "producer.", "consumer.", "admin.")]
+        worker = WORKER.format(bootstrap=bootstrap, name=name, address=self.address)
+        settings.write_text(worker + "".join(logins))
         self.program = Program(
             classpath, "org.apache.kafka.connect.cli.ConnectDistributed", str(settings)
         )

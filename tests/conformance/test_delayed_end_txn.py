@@ -13,8 +13,7 @@ from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.kafka_python import KafkaPython
 from tests.conformance.cutting_proxy import ADD_PARTITIONS_TO_TXN, END_TXN, CuttingProxy
-
-from oncelog_server.demo.processes import OncelogServer
+from tests.targets import open_target
 
 ARRIVES_WITHIN_S = 60
 CONCURRENT_TRANSACTIONS = 51
@@ -31,13 +30,9 @@ def proxy():
 
 @pytest.fixture(scope="module", params=[PROTECTED, UNPROTECTED], ids=["check-on", "check-off"])
 def server(request, tmp_path_factory, proxy):
-    environment = {
-        "ONCELOG_ADVERTISED_HOST": "127.0.0.1",
-        "ONCELOG_ADVERTISED_PORT": str(proxy.port),
-        **request.param,
-    }
-    data = tmp_path_factory.mktemp("oncelog") / "data"
-    with OncelogServer(data, environment=environment) as running:
+    folder = tmp_path_factory.mktemp("oncelog")
+    target = open_target(folder, advertised_port=proxy.port, environment=request.param)
+    with target as running:
         proxy.target_port = int(running.bootstrap.rpartition(":")[2])
         running.is_protected = request.param is PROTECTED
         yield running

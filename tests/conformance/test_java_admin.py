@@ -3,8 +3,16 @@
 import pytest
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.java import JavaProcess
+from tests.targets import is_login_asked, login_file
 
 TOOLS = "org.apache.kafka.tools."
+CONFIG = {"ClusterTool": "--config"}
+"""Names of the option for a file of settings, where it is not `--command-config`."""
+
+
+def logged_in_by(tool):
+    """Further words of a command."""
+    return f" {CONFIG.get(tool, '--command-config')} {login_file()}" if is_login_asked() else ""
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +131,11 @@ def test_every_admin_call_that_tools_make_is_answered(driver, server, topic, ope
 def test_a_command_line_tool_prints_what_it_prints_of_kafka(
     driver, server, topic, open_transaction, tool, words, printed
 ):
-    names = {"server": server.bootstrap, "topic": topic, "transaction": open_transaction}
+    names = {
+        "server": server.bootstrap + logged_in_by(tool),
+        "topic": topic,
+        "transaction": open_transaction,
+    }
     driver.ask("commit", server.bootstrap, topic, f"g-{topic}")
     main_class = tool if tool.startswith("kafka.") else TOOLS + tool
     answer = driver.ask("tool", main_class, *words.format(**names).split())

@@ -9,8 +9,8 @@ import time
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
+from tests.conformance.logins import wire_client
 from tests.unit.listener.listener_requests import produce_request
-from tests.unit.listener.wire_client import WireClient
 
 from oncelog.record.records import Record, encode_batch
 
@@ -26,7 +26,7 @@ def produced(server, topic, version, records):
     """The answer to one batch of these records."""
 
     async def scenario():
-        client = await WireClient.connect(int(server.bootstrap.rpartition(":")[2]))
+        client = await wire_client(int(server.bootstrap.rpartition(":")[2]))
         request = produce_request(version, topic, records=(bytes(encode_batch(records)),))
         answer = await client.call(PRODUCE, version, request=request)
         client.close()

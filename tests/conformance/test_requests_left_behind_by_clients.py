@@ -9,8 +9,7 @@ import pytest
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.cutting_proxy import PairingProxy
 from tests.conformance.test_delayed_end_txn import CONCURRENT_TRANSACTIONS, error_code
-
-from oncelog_server.demo.processes import OncelogServer
+from tests.targets import open_target
 
 CALL_TIMEOUT_S = 20
 
@@ -23,11 +22,7 @@ def door():
 
 @pytest.fixture
 def server(tmp_path, door):
-    environment = {
-        "ONCELOG_ADVERTISED_HOST": "127.0.0.1",
-        "ONCELOG_ADVERTISED_PORT": str(door.port),
-    }
-    with OncelogServer(tmp_path / "data", environment=environment) as running:
+    with open_target(tmp_path, advertised_port=door.port) as running:
         door.target_port = int(running.bootstrap.rpartition(":")[2])
         yield running
 

@@ -57,6 +57,21 @@ class AddPartitions:
     """For the transaction that this starts, if it starts one."""
     client: Client = NO_CLIENT
 
+    def with_trace(self, trace: TransactionTrace) -> "AddPartitions":
+        """As `dataclasses.replace` makes it, in a third of the time: each transaction of a traced process asks."""
+        return AddPartitions(
+            self.request_id,
+            self.transactional_id,
+            self.producer_id,
+            self.producer_epoch,
+            self.partitions,
+            self.client_transaction_version,
+            self.origin,
+            self.refused_origin,
+            trace,
+            self.client,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class VerifyPartitions:

@@ -142,10 +142,12 @@ class TraceRecorder:
 
     def verdict(self, trace_id: int, *, is_kept: bool) -> None:
         """What became of a transaction is known. Kept once is kept for good."""
-        if not is_kept and self._verdicts.get(trace_id):
-            return
+        known = self._verdicts.get(trace_id)
+        if known is is_kept or known:
+            return  # Nothing waits for a verdict that is there.
         self._verdicts[trace_id] = is_kept
-        self._verdicts.move_to_end(trace_id)
+        if known is not None:
+            self._verdicts.move_to_end(trace_id)
         if len(self._verdicts) > VERDICTS_MAX:
             self._verdicts.popitem(last=False)
         waiting = self._waiting.pop(trace_id, None)

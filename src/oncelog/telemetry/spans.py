@@ -274,9 +274,10 @@ def exemplar() -> int:
     if running is None:
         return 0
     home = running.home
-    if home.trace is None and not home.is_kept:
-        return 0
-    return home.trace_id if home.is_kept or recorder.is_kept(home.trace_id) else 0
+    if home.is_kept:
+        return home.trace_id
+    trace = home.trace
+    return trace.trace_id if trace is not None and recorder.is_kept(trace.trace_id) else 0
 
 
 def set_attributes(**attributes: Value) -> None:

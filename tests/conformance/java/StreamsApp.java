@@ -22,7 +22,7 @@ import org.apache.kafka.streams.kstream.Materialized;
  */
 public final class StreamsApp {
     public static void main(String[] arguments) throws Exception {
-        Properties config = new Properties();
+        Properties config = Login.properties();
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
         config.put(StreamsConfig.STATE_DIR_CONFIG, Path.of(arguments[2]).toString());
