@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The TLS of the listener, of the gateway and between processes against Mozilla's profiles, by sslyze. Usage: tls_scan.sh BIN ENVIRONMENT-OF-SSLYZE
 # As they come they must be no weaker than "intermediate"; with TLS 1.3 alone, no weaker than "modern".
-# gRPC for Python lets nobody choose versions and curves. It takes TLS 1.2 as well, and one curve that no profile names: a
-# stronger one. So what is between processes must be "intermediate" but for that curve.
+# gRPC for Python lets nobody choose curves, and takes one that no profile names: a stronger one. So what is between
+# processes must be "modern" but for that curve.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 sslyze=$2
@@ -72,7 +72,7 @@ PYTHON
   [ -s "$folder/port" ] || { cat "$folder/log"; exit 1; }
   port=$(cat "$folder/port")
   echo "the server of every role, for other processes, is localhost:$port"
-  "$sslyze/bin/python" -m sslyze --mozilla_config intermediate --certinfo_ca_file "$folder/pki/ca.pem" \
+  "$sslyze/bin/python" -m sslyze --mozilla_config modern --certinfo_ca_file "$folder/pki/ca.pem" \
     --cert "$folder/pki/gateway.pem" --key "$folder/pki/gateway.key" "localhost:$port" >"$folder/scan" 2>&1 || true
   sed -n '/COMPLIANCE/,$p' "$folder/scan"
   known="        * tls_curves: TLS curves {'secp521r1'} are supported, but should be rejected."

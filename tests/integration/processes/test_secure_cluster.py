@@ -1,6 +1,8 @@
 """`oncelog cluster up --secure`: mTLS on every edge, clients that log in, and nothing for the others."""
 
 import json
+import socket
+import ssl
 import stat
 import uuid
 from contextlib import closing
@@ -14,6 +16,7 @@ from tests.integration.processes.deadlines import eventually
 from tests.secure_clients import confluent_of, password_of
 from tests.targets import cluster_folder
 
+from oncelog.client.core.addresses import parse_addresses
 from oncelog_server.cli import run
 from oncelog_server.cli.rest import Rest
 from oncelog_server.cluster.cluster import Cluster
@@ -100,6 +103,28 @@ def test_without_a_certificate_no_process_answers(cluster):
     assert all(describe_controller(one) is None for one in addresses)
     assert read_image(addresses) is None
     assert read_image(addresses, cluster.tls) is not None
+
+
+def test_processes_speak_tls_1_3_alone(cluster):
+    certificate = cluster.security.tls()
+    for version, is_taken in ((ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)):
+        context = ssl.create_default_context(cafile=certificate.ca)
+        context.check_hostname = False
+        context.load_cert_chain(certificate.certificate, certificate.key)
+        context.set_alpn_protocols(["h2"])
+        context.minimum_version = context.maximum_version = version
+        for member in cluster.members:
+            assert takes(member, context) is is_taken, (member.name, version)
+
+
+def takes(member, context):
+    address = parse_addresses(member.rpc_address)[0]
+    with socket.create_connection((address.host, address.port), WAIT_S) as stream:
+        try:
+            with context.wrap_socket(stream):
+                return True
+        except ssl.SSLError:
+            return False
 
 
 def test_commands_see_it_as_they_see_a_plain_one(cluster, topic, capsys):
