@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from oncelog.errors import OncelogError
-from oncelog_controller.lease import NOBODY, Lease, LeaseView
 from oncelog_controller.listening import refuses, until_gone
+from oncelog_controller.metadata_store import NOBODY, ControllerLease, LeaseView
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Election:
 
     def __init__(
         self,
-        lease: Lease,
+        lease: ControllerLease,
         controller_id: int,
         rpc_address: str,
         lease_ms: int,

@@ -6,36 +6,20 @@ a standby may try, so taking it early costs a needless failover and nothing else
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import BigInteger, Connection, cast, extract, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from oncelog_controller.database import Database, failure_of
+from oncelog_controller.metadata_store import NOBODY, LeaseView
 from oncelog_controller.schema import STATE_ID, controller_state
 
 ResultT = TypeVar("ResultT")
 
-NOBODY = -1
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseView:
-    """The row as it was read."""
-
-    holder: int  # controller id, or NOBODY
-    controller_epoch: int
-    rpc_address: str
-    remaining_ms: int  # 0: expired, or released
-
-    @property
-    def is_free(self) -> bool:
-        return self.holder == NOBODY
-
 
 class Lease:
-    """Every call is one transaction. Raises DatabaseAway when the database does not answer."""
+    """A `ControllerLease`. Every call is one transaction. Raises DatabaseAway when the database does not answer."""
 
     def __init__(
         self, database: Database, controller_id: int, rpc_address: str, lease_ms: int

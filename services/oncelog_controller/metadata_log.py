@@ -20,8 +20,7 @@ from oncelog.runtime import Clock, Driver, DriverStopped
 from oncelog_controller.core.events import MetadataEvent
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.machine import MetadataMachine
-from oncelog_controller.core.records import MetadataRecord
-from oncelog_controller.sql_journal import NO_BLOCK_YET, SqlJournal
+from oncelog_controller.metadata_store import NO_BLOCK_YET, MetadataJournal
 from oncelog_controller.watchers import Watchers
 
 _log = logging.getLogger(__name__)
@@ -40,7 +39,7 @@ class MetadataLog:
     def __init__(
         self,
         machine: Callable[[int | None], MetadataMachine],
-        journal: Callable[[int | None], SqlJournal[MetadataRecord]],
+        journal: Callable[[int | None], MetadataJournal],
         clock: Clock,
         watchers: Watchers,
     ) -> None:

@@ -23,16 +23,16 @@ from oncelog.ids import Offset
 from oncelog.journal import AppendFailed
 from oncelog.runtime.clock import Clock
 from oncelog_controller.database import Database, failure_of, reason_of
+from oncelog_controller.metadata_store import NO_BLOCK_YET
 from oncelog_controller.schema import STATE_ID, controller_state, metadata_journal
 
 RecordT = TypeVar("RecordT")
 
 REPLAY_PAGE_ROWS = 1000
-NO_BLOCK_YET = -1
 
 
 class SqlJournal(Generic[RecordT]):
-    """Implements `oncelog.journal.Journal` on an open `Database`.
+    """Implements `oncelog.journal.Journal`, and for the controller `MetadataJournal`, on an open `Database`.
 
     `encode` gives (record type, text), `decode` takes them back; `is_snapshot` tells which records replay may begin at.
     `block` gives the producer ids that a record gives away: (first, first after them). `controller_epoch` is that of

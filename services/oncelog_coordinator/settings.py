@@ -37,7 +37,8 @@ class CoordinatorSettings(BaseSettings):
         3_600_000, ge=10, description="how often expired ids and job sinks are looked for"
     )
     two_phase_commit_enabled: bool = Field(
-        False, description="allow producers whose transactions never time out (KIP-939)"
+        False,
+        description="allow producers whose transactions never time out (KIP-939); no client can ask for it yet",
     )
     stamp_check_enabled: bool = Field(
         True,

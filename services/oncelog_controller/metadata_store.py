@@ -1,0 +1,50 @@
+"""What a controller needs of the database behind it: a journal that only the lease's holder writes, and the lease.
+
+The implementations are on SQL: `sql_journal`, `lease`. Another database is a second pair, chosen in `wiring`. A journal
+passes `tests/contracts/journal.py`; what it needs besides is in `tests/contracts/test_sql_journal_contract.py`.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from oncelog.journal import Journal
+from oncelog_controller.core.records import MetadataRecord
+
+NOBODY: Final = -1
+NO_BLOCK_YET: Final = -1
+
+
+class MetadataJournal(Journal[MetadataRecord], Protocol):
+    """Made for one controller epoch. An append under an older epoch than the lease's raises AppendFailed."""
+
+    kept_producer_id: int
+    """As of the last replay: the first producer id after every block given away, as it is kept beside the journal.
+    NO_BLOCK_YET: none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """The lease as it was read."""
+
+    holder: int  # controller id, or NOBODY
+    controller_epoch: int
+    rpc_address: str
+    remaining_ms: int  # 0: expired, or released
+
+    @property
+    def is_free(self) -> bool:
+        return self.holder == NOBODY
+
+
+class ControllerLease(Protocol):
+    """Which controller is active. Every call raises OncelogError when the database does not answer."""
+
+    async def read(self) -> LeaseView: ...
+
+    async def take(self, seen: LeaseView) -> LeaseView | None:
+        """Take it from the holder that was `seen`, under the next controller epoch. None: somebody else was faster."""
+
+    async def renew(self, controller_epoch: int, raise_to: int | None = None) -> bool:
+        """False: the lease is somebody else's. `raise_to`: a higher controller epoch to hold it under."""
+
+    async def release(self, controller_epoch: int) -> None: ...
