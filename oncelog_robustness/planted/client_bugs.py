@@ -30,7 +30,7 @@ CLIENT_BUGS: Final = (
         source="facts 3; architecture/storage",
         edits=(
             Edit(
-                module="oncelog_storage.log",
+                module="oncelog_storage.core.read_places",
                 old="tail_segment is segment and tail_offset == fetch_offset:\n",
                 new="tail_segment is segment and tail_offset <= fetch_offset:\n",
             ),

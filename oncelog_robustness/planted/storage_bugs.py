@@ -229,9 +229,9 @@ STORAGE_BUGS: Final = (
         source="ADR 0016",
         edits=(
             Edit(
-                module="oncelog_storage.replica_manager",
-                old="        if coordinator_epoch < newest:\n",
-                new="        if coordinator_epoch < -newest:\n",
+                module="oncelog_storage.core.hosting",
+                old="    if coordinator_epoch < newest:\n",
+                new="    if coordinator_epoch < -newest:\n",
             ),
             Edit(
                 module="oncelog_storage.core.partition",
@@ -418,8 +418,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.cleaner",
-                old="self._look(leader, leader.last_stable_offset)\n",
-                new="self._look(leader, leader.high_watermark)\n",
+                old="self._look(leader, leader.last_stable_offset))\n",
+                new="self._look(leader, leader.high_watermark))\n",
             ),
             Edit(
                 module="oncelog_storage.cleaner",

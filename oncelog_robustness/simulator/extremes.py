@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from oncelog_controller import sql_journal
 from oncelog_controller.core import machine
 from oncelog_robustness.simulator.seams import replace
-from oncelog_storage import cleaner_pass, log, log_checkpoint, replication
-from oncelog_storage.core import batch_walk, segment_state
+from oncelog_storage import log_checkpoint, replication
+from oncelog_storage.core import batch_walk, cleaning_pass, read_places, segment_state
 
 SCRUB_PAUSE_S: Final = 2.0
 EXTREME_SHARE: Final = 0.3
@@ -166,11 +166,11 @@ def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, i
     for module, name, setting in (
         (machine, "PRODUCER_ID_BLOCK_SIZE", _PRODUCER_ID_BLOCK),
         (segment_state, "INDEX_BYTES_MAX", _INDEX_BYTES),
-        (log, "LOADED_SEGMENTS_MAX", _LOADED_SEGMENTS),
+        (read_places, "LOADED_SEGMENTS_MAX", _LOADED_SEGMENTS),
         (log_checkpoint, "SNAPSHOTS_KEPT", _SNAPSHOTS_KEPT),
         (batch_walk, "_WALK_BYTES", _READ_BYTES),
         (batch_walk, "_SCAN_BYTES", _READ_BYTES),
-        (cleaner_pass, "_CHUNK_BYTES", _READ_BYTES),
+        (cleaning_pass, "CHUNK_BYTES", _READ_BYTES),
         (sql_journal, "REPLAY_PAGE_ROWS", _PAGE_ROWS),
     ):
         drawn[name] = int(_value(setting, draw, wildness))

@@ -7,37 +7,34 @@ deletes or checkpoints while segments are exchanged, and readers see the old one
 
 import asyncio
 import functools
+import itertools
 import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TypeVar
 
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.runtime import Clock
 from oncelog_storage import segment_swap
 from oncelog_storage.cleaner_pass import (
     CleanedSegment,
     CleaningPass,
     CleaningStopped,
-    CorruptSource,
     Pace,
-    PassSettings,
-    Source,
 )
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
-from oncelog_storage.core.cleaning import LastWord
+from oncelog_storage.core.cleaning_pass import CorruptSource, PassSettings, Source, last_words
 from oncelog_storage.core.cleaning_plan import (
-    CleanableRange,
+    Chosen,
+    CleaningChoices,
     CompactionRules,
     SegmentFacts,
-    cleanable_range,
     groups,
+    must_roll_to_clean,
+    place_of,
 )
-from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.files import StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import PartitionLog
@@ -50,8 +47,7 @@ ResultT = TypeVar("ResultT")
 
 _log = logging.getLogger(__name__)
 
-_SHARD_TOPICS: Final = frozenset((TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC))
-_NEVER_MS: Final = 2**53
+_Chosen = Chosen[HostedPartition]
 
 
 @dataclass(slots=True)
@@ -64,12 +60,6 @@ class CleanerMetrics:
     bytes_read: int = 0
     bytes_saved: int = 0
     uncleanable_partitions: int = 0
-
-
-class _Chosen(NamedTuple):
-    leader: HostedPartition
-    sealed: list[SegmentFacts]
-    range: CleanableRange
 
 
 class Cleaner:
@@ -101,8 +91,7 @@ class Cleaner:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="storage-cleaner")
         self._is_stopping = threading.Event()
         self._is_cleaning = asyncio.Lock()
-        # With the log's truncation count: a replica that was repaired is tried again.
-        self._uncleanable: WeakKeyDictionary[HostedPartition, int] = WeakKeyDictionary()
+        self._choices = CleaningChoices[HostedPartition]()
 
     async def run(self) -> None:
         while True:
@@ -145,37 +134,26 @@ class Cleaner:
         return True
 
     def _give_up(self, leader: HostedPartition, error: Exception) -> None:
-        self._uncleanable[leader] = leader.log.truncation_count
+        self._choices.give_up(leader)
         _log.error("%s is not cleaned any more: %s", leader.partition, error)
-
-    def _is_cleanable(self, leader: HostedPartition) -> bool:
-        log = leader.log
-        return (
-            leader.config.is_compacted
-            and leader.offline is None
-            and bool(log.segments)
-            and self._uncleanable.get(leader) != log.truncation_count
-        )
 
     # Choosing.
 
     async def _choose(self) -> _Chosen | None:
-        found: list[_Chosen] = []
-        cleanable_bytes = 0
+        looked: list[_Chosen] = []
         for leader in self._hosted:
-            if self._is_cleanable(leader):
+            if self._choices.may_clean(leader):
                 try:
-                    self._roll(leader)
-                    chosen = self._look(leader, leader.last_stable_offset)
+                    if must_roll_to_clean(
+                        leader, self._clock.now(), self._settings.shard_roll_bytes
+                    ):
+                        leader.log.roll(self._clock.now())
+                    looked.append(self._look(leader, leader.last_stable_offset))
                 except (StorageFailed, OSError) as error:
                     self._give_up(leader, error)
-                    continue
-                cleanable_bytes += chosen.range.dirty_bytes
-                if chosen.range.is_wanted:
-                    found.append(chosen)
-        self.metrics.cleanable_bytes = cleanable_bytes
-        self.metrics.uncleanable_partitions = len(self._uncleanable)
-        for chosen in sorted(found, key=lambda c: c.range.dirty_ratio, reverse=True):
+        self.metrics.cleanable_bytes = sum(chosen.range.dirty_bytes for chosen in looked)
+        self.metrics.uncleanable_partitions = len(self._choices)
+        for chosen in self._choices.in_order(looked):
             leader = chosen.leader
             if leader.log.recovery_point < chosen.range.end_offset:
                 await self._checkpoint([leader])
@@ -184,35 +162,15 @@ class Cleaner:
                 return safe
         return None
 
-    def _roll(self, leader: HostedPartition) -> None:
-        """The newest segment is never cleaned, so a shard's is kept short and an old one is ended."""
-        log, now = leader.log, self._clock.now()
-        segment = log.segments[-1]
-        if not segment.size_bytes:
-            return
-        lag_ms = leader.config.max_compaction_lag_ms
-        is_long = (
-            leader.partition.topic in _SHARD_TOPICS
-            and segment.size_bytes >= self._settings.shard_roll_bytes
-        )
-        is_old = lag_ms < _NEVER_MS and 0 <= segment.first_timestamp < now - lag_ms
-        if is_long or is_old:
-            log.roll(now)
-
     def _look(self, leader: HostedPartition, limit: int) -> _Chosen:
-        log, config = leader.log, leader.config
+        has_lag = CompactionRules.of(leader.config).has_lag
+        segments = leader.log.segments
         sealed = [
-            _facts(segment, following, has_lag=config.max_compaction_lag_ms < _NEVER_MS)
-            for segment, following in zip(log.segments, log.segments[1:], strict=False)
+            _facts(segment, following, has_lag=has_lag)
+            for segment, following in itertools.pairwise(segments)
         ]
-        rules = CompactionRules(
-            config.min_cleanable_dirty_ratio,
-            config.min_compaction_lag_ms,
-            config.max_compaction_lag_ms,
-        )
-        cleaned_to = self._log_directory.cleaner_offsets.get(leader.partition, 0)
-        found = cleanable_range(sealed, cleaned_to, limit, rules, self._clock.now())
-        return _Chosen(leader, sealed, found)
+        cleaned = self._log_directory.cleaner_offsets
+        return self._choices.look(leader, sealed, cleaned, limit, self._clock.now())
 
     # Cleaning.
 
@@ -220,7 +178,7 @@ class Cleaner:
         began = time.perf_counter()
         leader, log = chosen.leader, chosen.leader.log
         truncation_count = log.truncation_count
-        count = sum(facts.end_offset <= chosen.range.end_offset for facts in chosen.sealed)
+        count = chosen.segment_count
         segments, sealed = log.segments[:count], chosen.sealed[:count]
         begin = self._beginning(log, segments, sealed, chosen.range.first_dirty)
         work, cleaned_to = await self._in_thread(begin)
@@ -275,7 +233,7 @@ class Cleaner:
                 log.files,
                 sources,
                 _aborted_in(aborted),
-                _last_words(producers),
+                last_words(producers),
                 settings,
                 Pace(self._settings.cleaner_io_bytes_per_s, self._is_stopping),
             )
@@ -309,12 +267,7 @@ class Cleaner:
 
     def _place_of(self, leader: HostedPartition, old: Sequence[Segment]) -> int | None:
         """Where these segments are in the log, if they all still are and none is the newest."""
-        segments = leader.log.segments
-        if not self._hosted.holds(leader) or old[0] not in segments[:-1]:
-            return None
-        place = segments.index(old[0])
-        behind = place + len(old)
-        return place if segments[place:behind] == old and behind < len(segments) else None
+        return place_of(leader.log.segments, old) if self._hosted.holds(leader) else None
 
     async def _keep_offset(self, leader: HostedPartition, cleaned_to: int) -> None:
         if self._hosted.holds(leader):
@@ -332,14 +285,7 @@ def _facts(segment: Segment, following: Segment, *, has_lag: bool) -> SegmentFac
     newest_ms = segment.max_timestamp()[0] if segment.size_bytes else -1
     if has_lag and segment.first_timestamp < 0:
         segment.read_first_timestamp()
-    oldest_ms = segment.first_timestamp
-    return SegmentFacts(
-        segment.base_offset,
-        following.base_offset,
-        segment.size_bytes,
-        oldest_ms if oldest_ms >= 0 else segment.created_ms,
-        newest_ms if newest_ms >= 0 else segment.created_ms,
-    )
+    return SegmentFacts.of(segment, following.base_offset, newest_ms, segment.first_timestamp)
 
 
 def _aborted_in(
@@ -350,13 +296,3 @@ def _aborted_in(
     for segment, entries in parts:
         found += segment.read_aborted_file() if entries is None else entries
     return found
-
-
-def _last_words(producers: Sequence[ProducerEntry]) -> dict[int, LastWord]:
-    """What a producer appends meanwhile lies behind what is cleaned, so an entry that moves on does no harm."""
-    words = {}
-    for entry in producers:
-        batches = tuple(entry.batches)
-        newest = batches[-1].last_offset if batches else -1
-        words[entry.producer_id] = LastWord(newest, entry.producer_epoch)
-    return words

@@ -1,31 +1,36 @@
-"""One pass over a compacted log, in a thread of its own: learn where each key was written last, then write the segments
-anew without what has been superseded.
+"""One pass over a compacted log, in a thread of its own: it reads and writes what `core.cleaning_pass` says.
 
-What it reads cannot change: sealed segments below the recovery point, through descriptors of its own. What it writes
-nobody sees before `segment_swap`. After each millisecond of work it sleeps, so that the event loop never waits long for
-the interpreter, and as long as its share of the disk asks for.
+It has descriptors of its own. What it writes nobody sees before `segment_swap`. After each millisecond of work it
+sleeps, so that the event loop never waits long for the interpreter, and as long as its share of the disk asks for.
 """
 
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from oncelog.errors import KafkaError, OncelogError
-from oncelog.record.batch import HEADER, LENGTH_PREFIX_BYTES, Buffer
-from oncelog.record.bulk import corrupt_errors
+from oncelog.errors import OncelogError
+from oncelog.record.batch import HEADER, Buffer
+from oncelog_storage.core import cleaning_pass
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
-from oncelog_storage.core.cleaning import BatchCleaner, LastWord, Transactions, learn_keys
-from oncelog_storage.core.offset_map import OffsetMap
-from oncelog_storage.core.replay import CUT, HeaderFields, whole_batch_at
+from oncelog_storage.core.cleaning import LastWord
+from oncelog_storage.core.cleaning_pass import (
+    CleaningWork,
+    Keep,
+    PassSettings,
+    ReadSource,
+    Source,
+    Work,
+    Worked,
+)
+from oncelog_storage.core.replay import HeaderFields
 from oncelog_storage.core.segment_files import ABORTED_INDEX_SUFFIX, CLEANED_SUFFIX
 from oncelog_storage.files import FILE_MODE, OpenFiles, write_at, write_fully
 from oncelog_storage.segment import Segment
 from oncelog_storage.segment_swap import discard
 
-_CHUNK_BYTES: Final = 1 << 20
 _SLICE_S: Final = 0.001
 _REST_SHARE: Final = 0.5
 """Of the time a slice took: what the thread sleeps before the next one, at least."""
@@ -33,10 +38,6 @@ _REST_SHARE: Final = 0.5
 
 class CleaningStopped(OncelogError):
     """The node stops, or the log is no longer what the pass began with. Nothing was changed."""
-
-
-class CorruptSource(OncelogError):
-    """A segment holds bytes that are no batch; the log is not cleaned until it is repaired."""
 
 
 class Pace:
@@ -63,26 +64,6 @@ class Pace:
         self._slice_bytes = 0
 
 
-class Source(NamedTuple):
-    """A sealed segment as it was when the pass began."""
-
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    log_path: str
-    created_ms: int
-
-
-class PassSettings(NamedTuple):
-    """What the topic and the node ask of the pass."""
-
-    first_dirty: int
-    now: int
-    delete_retention_ms: int
-    index_interval_bytes: int
-    map_bytes_max: int
-
-
 class CleanedSegment(NamedTuple):
     """Written and synced as `.cleaned`. `segment` has its size and its indexes."""
 
@@ -107,105 +88,72 @@ class CleaningPass:
         self._directory = directory
         self._files = files
         self._sources = sources
-        self._aborted = aborted
         self._settings = settings
         self._pace = pace
-        self._map = OffsetMap(settings.map_bytes_max)
-        self._transactions = Transactions(aborted)
-        self._cleaner = BatchCleaner(
-            self._map,
-            self._transactions,
-            last_words,
-            settings.now,
-            settings.delete_retention_ms,
-        )
+        self._work = CleaningWork(sources, aborted, last_words, settings)
 
     def learn(self) -> int:
-        """Fill the map from the first dirty offset on; returns the offset up to which it reaches.
-
-        Raises CleaningStopped, CorruptSource, OSError.
-        """
-        corrupt: tuple[type[Exception], ...] = (KafkaError, *corrupt_errors())
-        start = self._settings.first_dirty
-        transactions = Transactions(entry for entry in self._aborted if entry.last_offset >= start)
-        for source in self._sources:
-            if source.end_offset <= start:
-                continue
-            for position, fields, batch in self._batches(source):
-                try:
-                    is_learnt = learn_keys(self._map, transactions, fields, batch, start)
-                except corrupt as error:
-                    raise _corrupt(source, position, error) from error
-                if not is_learnt:
-                    return self._map.latest_offset + 1
-                self._pace.worked(len(batch))
-        return self._sources[-1].end_offset
+        """As `CleaningWork.learn`. Raises CleaningStopped, CorruptSource, OSError."""
+        return self._do(self._work.learn(), None)
 
     def rewrite(self, first: int, behind: int) -> CleanedSegment | None:
         """Write these sources as one segment; None when all of it stays as it is.
 
         Raises CleaningStopped, CorruptSource, OSError.
         """
-        corrupt: tuple[type[Exception], ...] = (KafkaError, *corrupt_errors())
         sources = self._sources[first:behind]
         draft = _Draft(self._directory, self._files, sources, self._settings.index_interval_bytes)
-        self._transactions.kept.clear()
-        is_changed = len(sources) > 1
         try:
-            for source in sources:
-                for position, fields, batch in self._batches(source):
-                    is_last = source is sources[-1] and position + len(batch) == source.size_bytes
-                    try:
-                        kept = self._cleaner.clean(fields, batch, is_last=is_last)
-                    except corrupt as error:
-                        raise _corrupt(source, position, error) from error
-                    is_changed = is_changed or kept is not batch
-                    if kept is not None:
-                        draft.add(kept)
-                    self._pace.worked(len(batch) + len(kept or b""))
-            if not is_changed:
+            if not self._do(self._work.rewrite(sources), draft):
                 draft.abandon()
                 return None
-            segment = draft.finish(self._transactions.kept)
+            segment = draft.finish(self._work.kept_aborted)
         except BaseException:
             draft.abandon()
             raise
         bytes_before = sum(source.size_bytes for source in sources)
         return CleanedSegment(segment, tuple(s.base_offset for s in sources), bytes_before)
 
-    def _batches(self, source: Source) -> Iterator[tuple[int, HeaderFields, memoryview]]:
-        """(position, header, bytes) of each batch."""
-        descriptor = os.open(source.log_path, os.O_RDONLY | os.O_CLOEXEC)
+    def _do(self, work: Work, draft: "_Draft | None") -> int:
+        reader = _Reader()
         try:
-            position, expected, chunk_bytes = 0, source.base_offset, _CHUNK_BYTES
-            while position < source.size_bytes:
-                wanted = min(chunk_bytes, source.size_bytes - position)
-                view, at = memoryview(os.pread(descriptor, wanted, position)), 0
-                reason = CUT[0]
-                while at < len(view):
-                    fields, reason = whole_batch_at(view, at, expected)
-                    if reason:
-                        break
-                    size_bytes = fields[1] + LENGTH_PREFIX_BYTES
-                    expected = fields[0] + fields[6] + 1
-                    if expected > source.end_offset:
-                        # The CRC does not cover a batch's offset, and a wrong one would be written anew.
-                        reason = f"offset {fields[0]} stands before {source.end_offset}"
-                        break
-                    yield position + at, fields, view[at : at + size_bytes]
-                    at += size_bytes
-                position += at
-                if not reason:
-                    continue
-                if reason not in CUT or position + len(view) - at >= source.size_bytes or not view:
-                    raise _corrupt(source, position, reason)
-                chunk_bytes = _CHUNK_BYTES if at else 4 * chunk_bytes
+            step = next(work)
+            while True:
+                data = b""
+                match step:
+                    case ReadSource(source, position, size_bytes):
+                        data = reader.read(source, position, size_bytes)
+                    case Keep(batch):
+                        assert draft is not None
+                        draft.add(batch)
+                    case Worked(size_bytes):
+                        self._pace.worked(size_bytes)
+                step = work.send(data)
+        except StopIteration as end:
+            result: int = end.value
+            return result
         finally:
-            os.close(descriptor)
+            reader.close()
 
 
-def _corrupt(source: Source, position: int, error: Exception | str) -> CorruptSource:
-    return CorruptSource(f"{source.log_path} at byte {position}: {error}")
+class _Reader:
+    """Has one source open at a time."""
+
+    def __init__(self) -> None:
+        self._source: Source | None = None
+        self._descriptor = -1
+
+    def read(self, source: Source, position: int, size_bytes: int) -> bytes:
+        if self._source is not source:
+            self.close()
+            self._descriptor = os.open(source.log_path, os.O_RDONLY | os.O_CLOEXEC)
+            self._source = source
+        return os.pread(self._descriptor, size_bytes, position)
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source = None
+            os.close(self._descriptor)
 
 
 class _Draft:
@@ -240,7 +188,7 @@ class _Draft:
         )
         self._pending.append(batch)
         self._pending_bytes += len(batch)
-        if self._pending_bytes >= _CHUNK_BYTES:
+        if self._pending_bytes >= cleaning_pass.CHUNK_BYTES:
             self._flush()
 
     def finish(self, aborted: Sequence[AbortedTransactionEntry]) -> Segment:

@@ -43,8 +43,6 @@ class HostedPartition(Partition):
     ) -> None:
         super().__init__(log, high_watermark)
         self.log: Final = log
-        self.is_truncating = False
-        self.is_flushing = False
         self._flush_timer: asyncio.TimerHandle | None = None
         self._flushes_always = flushes_always
         self._request_flush = request_flush

@@ -13,28 +13,26 @@ fails is cut off again, so the log holds whole batches only. Reading checks ever
 import asyncio
 import logging
 import os
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
 from oncelog.ids import Partition
-from oncelog.record.batch import LENGTH_PREFIX_BYTES, BatchHeader
-from oncelog.record.control import MARKER_BYTES
+from oncelog.record.batch import BatchHeader
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.checkpoint_files import encode_topic_id
 from oncelog_storage.core.fetching import LogSlice
 from oncelog_storage.core.leader_epochs import encode_leader_epochs
-from oncelog_storage.core.log_state import LogState, client_batch
+from oncelog_storage.core.log_state import LogState, Room
 from oncelog_storage.core.partition_values import MarkerToWrite
+from oncelog_storage.core.read_places import ReadPlaces
 from oncelog_storage.core.segment_files import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     SUFFIXES,
 )
-from oncelog_storage.core.segment_state import Addition, aborted_between, must_roll, segment_index
+from oncelog_storage.core.segment_state import Addition, aborted_between, segment_index
 from oncelog_storage.files import (
     FOLDER_MODE,
     OpenFiles,
@@ -47,11 +45,6 @@ from oncelog_storage.files import (
 from oncelog_storage.segment import CorruptSegment, Segment
 
 _log = logging.getLogger(__name__)
-
-LOADED_SEGMENTS_MAX: Final = 4
-"""Sealed segments of one log whose indexes stay in memory; a consumer that reads old data needs one."""
-
-_STAMP: Final = struct.Struct(">qii")
 
 
 class PartitionLog(LogState):
@@ -71,10 +64,6 @@ class PartitionLog(LogState):
         self.segments: list[Segment] = []
         self.folder_made: Callable[[PartitionLog], None] = _ignore
         """Told when the folder is there."""
-        self.flushed_offset = 0
-        self.names_made = 0
-        """Files and folders made in this process; a name that was never synced can be lost with all that it holds."""
-        self.names_synced = 0
         self.start_over_count = 0
         """How often all of it was dropped, to be copied again or from a later start on."""
         self.folder_lock = asyncio.Lock()
@@ -86,9 +75,7 @@ class PartitionLog(LogState):
         """Why the log can take no writes at the moment; a disk that is full, mostly."""
         # What a failed write left behind this segment's end could not be cut off yet.
         self._uncut: Segment | None = None
-        # Where the last read of the newest segment ended: a consumer at the tail goes on from there.
-        self._tail: tuple[Segment | None, int, int] = (None, -1, 0)
-        self._recently_read: list[Segment] = []
+        self._places = ReadPlaces[Segment]()
 
     # State.
 
@@ -106,67 +93,30 @@ class PartitionLog(LogState):
         self, records: bytes | bytearray, header: BatchHeader, leader_epoch: int, now: int
     ) -> int:
         """Write one data batch and return its offset. The caller has checked it. Raises StorageFailed."""
-        base_offset = self.log_end_offset
-        size_bytes = len(records)
-        last_offset = base_offset + header.last_offset_delta
+        size_bytes, last_offset = len(records), self.log_end_offset + header.last_offset_delta
         segment = self.segment_for(Addition(size_bytes, last_offset, header.max_timestamp), now)
         position = segment.size_bytes
-        stamp = _STAMP.pack(base_offset, header.batch_length, leader_epoch)
+        stamp = self.stamp(header, leader_epoch)
         self.write(segment, (stamp, memoryview(records)[16:]), size_bytes)
-        if leader_epoch > self.leader_epochs.latest:
-            self.assign_leader_epoch(leader_epoch, base_offset)
-        segment.index_batch(
-            position,
-            size_bytes,
-            last_offset,
-            header.max_timestamp,
-            self.config.index_interval_bytes,
-        )
-        if header.producer_id >= 0:
-            self.producers.apply_batch(client_batch(header), base_offset, header.max_timestamp)
-        self.appended(size_bytes, last_offset + 1, header.record_count)
-        return base_offset
+        self._begin_leader_epoch(leader_epoch)
+        return self.wrote_batch(segment, position, size_bytes, header)
 
     def append_markers(self, markers: Sequence[MarkerToWrite], leader_epoch: int, now: int) -> int:
-        """Write these markers in one write, so that no reader sees some of them; returns the first's offset.
-
-        Raises StorageFailed.
-        """
-        base_offset = self.log_end_offset
-        size_bytes = MARKER_BYTES * len(markers)
-        segment = self.segment_for(Addition(size_bytes, base_offset + len(markers) - 1, now), now)
+        """Write these markers in one write; returns the first's offset. Raises StorageFailed."""
+        data, last_offset = (
+            self.stamped_markers(markers, leader_epoch),
+            self.log_end_offset + len(markers) - 1,
+        )
+        segment = self.segment_for(Addition(len(data), last_offset, now), now)
         position = segment.size_bytes
-        for index, marker in enumerate(markers):
-            _STAMP.pack_into(
-                marker.batch,
-                0,
-                base_offset + index,
-                MARKER_BYTES - LENGTH_PREFIX_BYTES,
-                leader_epoch,
-            )
-        self.write(segment, (b"".join(marker.batch for marker in markers),), size_bytes)
+        self.write(segment, (data,), len(data))
+        self._begin_leader_epoch(leader_epoch)
+        return self.wrote_markers(segment, position, markers, now)
+
+    def _begin_leader_epoch(self, leader_epoch: int) -> None:
+        """With the batch at the log's end, which is written."""
         if leader_epoch > self.leader_epochs.latest:
-            self.assign_leader_epoch(leader_epoch, base_offset)
-        for index, marker in enumerate(markers):
-            offset = base_offset + index
-            segment.index_batch(
-                position + index * MARKER_BYTES,
-                MARKER_BYTES,
-                offset,
-                now,
-                self.config.index_interval_bytes,
-            )
-            completed = self.producers.apply_marker(
-                producer_id=marker.producer_id,
-                producer_epoch=marker.producer_epoch,
-                coordinator_epoch=marker.coordinator_epoch,
-                is_commit=marker.is_commit,
-                marker_offset=offset,
-                timestamp=now,
-            )
-            segment.ended(completed)
-        self.appended(size_bytes, base_offset + len(markers), len(markers))
-        return base_offset
+            self.assign_leader_epoch(leader_epoch, self.log_end_offset)
 
     def write(
         self, segment: Segment, buffers: tuple[bytes | memoryview, ...], size_bytes: int
@@ -203,13 +153,11 @@ class PartitionLog(LogState):
 
     def segment_for(self, added: Addition, now: int) -> Segment:
         """The newest segment, or a new one if the append does not fit any more. Raises StorageFailed."""
-        if self.segments:
-            segment = self.segments[-1]
-            if not must_roll(segment, added, self.config, self.partition, now):
-                return segment
-            if segment.size_bytes:
+        match self.room_for(added, now):
+            case Room.NEWEST:
+                return self.segments[-1]
+            case Room.NEXT:
                 return self.roll(now)
-            return segment
         if not self.exists_on_disk:
             self._create_directory()
         return self._add_segment(now)
@@ -280,11 +228,8 @@ class PartitionLog(LogState):
             return LogSlice(b"", -1)
         segment = self.segments[self.segment_index(fetch_offset)]
         try:
-            tail_segment, tail_offset, tail_position = self._tail
-            if tail_segment is segment and tail_offset == fetch_offset:
-                position, base_offset = tail_position, tail_offset
-            else:
-                position, base_offset = segment.position_of(fetch_offset)
+            place = self._places.position_of(segment, fetch_offset)
+            position, base_offset = place or segment.position_of(fetch_offset)
             records, next_offset = segment.read(position, base_offset, upper_offset, bytes_max)
         except OSError as error:
             raise read_failed(self.directory, error) from error
@@ -295,10 +240,8 @@ class PartitionLog(LogState):
             # Every segment ends with a batch, compacted or not: going on with the next one would leave records out
             # without a word.
             raise segment.corrupt(position, f"offset {fetch_offset} is missing")
-        if segment is self.segments[-1]:
-            self._tail = (segment, next_offset, position + len(records))
-        else:
-            self._keep_loaded(segment)
+        is_newest = segment is self.segments[-1]
+        self._places.was_read(segment, next_offset, position + len(records), is_newest=is_newest)
         return LogSlice(records, next_offset)
 
     def aborted_transactions(
@@ -313,20 +256,11 @@ class PartitionLog(LogState):
         except OSError as error:
             raise read_failed(self.directory, error) from error
 
-    def _keep_loaded(self, segment: Segment) -> None:
-        """Bound what the indexes of sealed segments take in memory."""
-        if segment in self._recently_read:
-            return
-        self._recently_read.append(segment)
-        if len(self._recently_read) > LOADED_SEGMENTS_MAX:
-            self._recently_read.pop(0).unload()
-
     def checkpointed(self, recovery_point: int) -> None:
         """Everything below is synced, indexes of sealed segments included: those need no memory any more."""
         self.recovery_point = max(self.recovery_point, recovery_point)
-        for index, segment in enumerate(self.segments[:-1]):
-            is_covered = self.segments[index + 1].base_offset <= recovery_point
-            if is_covered and segment not in self._recently_read:
+        for segment in self.segments[: self.droppable(recovery_point)]:
+            if not self._places.is_recent(segment):
                 segment.unload()
 
     # Deleting.
@@ -337,7 +271,7 @@ class PartitionLog(LogState):
         The newest segment always stays.
         """
         dropped: list[str] = []
-        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
+        for _ in range(self.droppable(offset)):
             segment = self.segments.pop(0)
             segment.close()
             if segment is self._uncut:
@@ -349,22 +283,21 @@ class PartitionLog(LogState):
                     os.rename(path, path + DELETED_SUFFIX)
                     dropped.append(path + DELETED_SUFFIX)
         if dropped:
-            self._recently_read = []
+            self._places.forget_sealed()
             sync_directory(self.directory)
         return dropped
 
     def forget_reads(self) -> None:
         """The segments are about to be replaced."""
         self._uncut = None
-        self._tail = (None, -1, 0)
-        self._recently_read = []
+        self._places.forget()
 
     def replace_segments(self, first: int, behind: int, segment: Segment) -> None:
         """A cleaned segment takes the place of these; its file already has the first one's name."""
         for replaced in self.segments[first:behind]:
             replaced.close()
         self.segments[first:behind] = [segment]
-        self._recently_read = []
+        self._places.forget_sealed()
 
     def close(self) -> None:
         for segment in self.segments:

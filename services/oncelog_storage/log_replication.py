@@ -10,12 +10,20 @@ a node that never had the cut records would know.
 
 import logging
 import os
+from collections.abc import Sequence
 
 from oncelog_storage import log_recovery
 from oncelog_storage.core.aborted_index import CHECKS_FILE
-from oncelog_storage.core.copied import CopiedBatch, NoCopy, begins_before, copied_batches, has_gap
+from oncelog_storage.core.copied import (
+    CopiedBatch,
+    NoCopy,
+    begins_before,
+    copied_batches,
+    fitting,
+    has_gap,
+    wrote_copied,
+)
 from oncelog_storage.core.leader_epochs import LeaderEpochs
-from oncelog_storage.core.replay import replay_batch
 from oncelog_storage.core.segment_files import (
     GAPS_FILE,
     INDEX_SUFFIXES,
@@ -24,7 +32,6 @@ from oncelog_storage.core.segment_files import (
     SNAPSHOT_SUFFIX,
     file_stem,
 )
-from oncelog_storage.core.segment_state import must_roll
 from oncelog_storage.damage import remove_segment
 from oncelog_storage.files import StorageFailed, touch, way_out
 from oncelog_storage.log import PartitionLog
@@ -48,26 +55,18 @@ def append_copied(log: PartitionLog, records: bytes, now: int) -> None:
     if not log.size_bytes:
         _begin_with(log, view)
     try:
-        batches = copied_batches(log, view)
+        batches: Sequence[CopiedBatch] = copied_batches(log, view)
     except NoCopy as error:
         raise UnusableCopy(str(error)) from error
     latest_epoch = log.leader_epochs.latest
-    run: list[CopiedBatch] = []
-    run_bytes = 0
-    for batch in batches:
-        if run:
-            segment = log.segments[-1]
-            size_bytes = run_bytes + batch.size_bytes
-            added = batch.added._replace(size_bytes=size_bytes)
-            if not must_roll(segment, added, log.config, log.partition, now):
-                run.append(batch)
-                run_bytes += batch.size_bytes
-                continue
-            _write_run(log, view, run, run_bytes)
-        log.segment_for(batch.added, now)
-        run, run_bytes = [batch], batch.size_bytes
-    if run:
-        _write_run(log, view, run, run_bytes)
+    while batches:
+        segment = log.segment_for(batches[0].added, now)
+        run = fitting(log, segment, batches, now)
+        _note_gaps(log, run)
+        start, end, position = run[0].at, run[-1].at + run[-1].size_bytes, segment.size_bytes
+        log.write(segment, (view[start:end],), end - start)
+        wrote_copied(log, segment, position, run, view)
+        batches = batches[len(run) :]
     if log.leader_epochs.latest != latest_epoch:
         log.write_leader_epochs(sync=False)
 
@@ -85,31 +84,7 @@ def _begin_with(log: PartitionLog, view: memoryview) -> None:
     log.recovery_point = min(log.recovery_point, base_offset)
 
 
-def _write_run(
-    log: PartitionLog, view: memoryview, run: list[CopiedBatch], size_bytes: int
-) -> None:
-    """One write into the newest segment, then what the batches change in memory."""
-    _note_gaps(log, run)
-    segment = log.segments[-1]
-    start, position = run[0].at, segment.size_bytes
-    log.write(segment, (view[start : start + size_bytes],), size_bytes)
-    for batch in run:
-        fields = batch.fields
-        if fields[2] > log.leader_epochs.latest:
-            log.leader_epochs.assign(fields[2], fields[0])
-        segment.index_batch(
-            position + batch.at - start,
-            batch.size_bytes,
-            batch.last_offset,
-            fields[8],
-            log.config.index_interval_bytes,
-        )
-        if fields[9] >= 0:
-            segment.ended(replay_batch(log.producers, fields, view, batch.at))
-        log.appended(batch.size_bytes, batch.last_offset + 1, fields[12])
-
-
-def _note_gaps(log: PartitionLog, run: list[CopiedBatch]) -> None:
+def _note_gaps(log: PartitionLog, run: Sequence[CopiedBatch]) -> None:
     """The topic may keep everything by the time of the next start, which would take a gap for a damaged offset.
 
     Written before the batches are, so a kill never leaves the gap alone. Raises StorageFailed.

@@ -21,6 +21,14 @@ from oncelog_storage import log_checkpoint, log_recovery, log_retention
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.cleaner import Cleaner
 from oncelog_storage.core.retention import removable_below
+from oncelog_storage.core.upkeep import (
+    Removals,
+    Sync,
+    Taken,
+    moved_points,
+    not_yet_safe,
+    to_checkpoint,
+)
 from oncelog_storage.files import (
     PassingShortage,
     StorageFailed,
@@ -68,7 +76,7 @@ class Maintenance:
         self._to_checkpoint: dict[HostedPartition, None] = {}
         self._to_flush: dict[HostedPartition, None] = {}
         self._to_retire: list[Partition] = []
-        self._to_remove: list[tuple[int, str]] = []
+        self._removals = Removals()
         # Folders in which a sync failed. Worker threads add to it and look.
         self._unsyncable: set[str] = set()
         self._checkpoint_wanted = asyncio.Event()
@@ -93,9 +101,8 @@ class Maintenance:
         )
 
     def start(self) -> None:
-        for leader in self._hosted:
-            if leader.log.is_dirty and leader.offline is None:
-                self._request_checkpoint(leader)
+        for leader in to_checkpoint(self._hosted):
+            self._request_checkpoint(leader)
         self._retirement_wanted.set()
         for name, loop in (
             ("checkpoints", self._checkpoint_loop),
@@ -117,7 +124,7 @@ class Maintenance:
         self._log_directory.is_stopping = True
         await self._end_tasks()
         timeout_s = self._settings.stop_timeout_ms / 1000
-        if await self._checkpoint(self._dirty(), timeout_s):
+        if await self._checkpoint(to_checkpoint(self._hosted), timeout_s):
             try:
                 await self._in_worker(self._log_directory.mark_clean)
             except OSError as error:
@@ -168,10 +175,7 @@ class Maintenance:
 
     async def checkpoint_all(self) -> None:
         """Checkpoint what has changed now instead of at the next interval."""
-        await self._checkpoint(self._dirty())
-
-    def _dirty(self) -> list[HostedPartition]:
-        return [leader for leader in self._hosted if leader.log.is_dirty and leader.offline is None]
+        await self._checkpoint(to_checkpoint(self._hosted))
 
     async def _checkpoint(
         self, leaders: list[HostedPartition], timeout_s: float = math.inf
@@ -180,7 +184,7 @@ class Maintenance:
 
         A disk that refuses is told of in one line each time; the next interval tries again.
         """
-        done = []
+        done: list[Taken[HostedPartition, log_checkpoint.Checkpoint]] = []
         is_complete = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -200,31 +204,22 @@ class Maintenance:
                     continue
                 count = leader.log.truncation_count
                 checkpoint = log_checkpoint.prepare(leader.log)
+                taken = Taken(leader, checkpoint, checkpoint.offset, count)
                 is_written = await self._write_checkpoint(leader, checkpoint)
             if not is_written:
                 is_complete = False
-            elif leader.log.truncation_count != count or leader.is_truncating:
+            elif not taken.is_true:
                 # It speaks of records that are gone, and the next start must not believe it.
                 await self._in_worker(functools.partial(log_checkpoint.discard, checkpoint))
             else:
-                done.append((leader, checkpoint, count))
-        done = [
-            (leader, checkpoint, count)
-            for leader, checkpoint, count in done
-            if self._hosted.holds(leader)
-            and leader.offline is None
-            and leader.log.truncation_count == count
-            and not leader.is_truncating
-        ]
-        points = self._log_directory.recovery_points
-        for leader, checkpoint, _ in done:
-            # Two checkpoints of one partition may end in either order.
-            points[leader.partition] = max(points.get(leader.partition, 0), checkpoint.offset)
+                done.append(taken)
+        done = [taken for taken in done if self._hosted.holds(taken.leader) and taken.counts]
+        moved_points(self._log_directory.recovery_points, done)
         encoded = self._log_directory.encoded(RECOVERY_POINTS)
         try:
             if done:
                 await self._in_worker(lambda: write_checkpoints([encoded]))
-            for leader, checkpoint, count in done:
+            for leader, checkpoint, _, count in done:
                 if leader.log.truncation_count != count:
                     continue
                 log_checkpoint.finish(leader.log, checkpoint)
@@ -271,10 +266,8 @@ class Maintenance:
 
     async def _flush(self, leader: HostedPartition) -> None:
         log = leader.log
-        target, paths = log.log_end_offset, log_checkpoint.unsynced_paths(log)
-        names_made, truncation_count = log.names_made, log.truncation_count
-        folders = [log.directory, log.directory.parent] if names_made > log.names_synced else []
-        log.unflushed_records = 0
+        paths, sync = log_checkpoint.unsynced_paths(log), Sync.begin(log)
+        folders = [log.directory, log.directory.parent] if sync.has_new_names else []
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._syncers, self._sync_or_fail, paths, folders)
@@ -283,14 +276,12 @@ class Maintenance:
             if leader.offline is None:
                 loop.call_later(_RETRY_S, self._request_flush, leader)
             return
-        leader.is_flushing = leader in self._to_flush
-        if log.truncation_count != truncation_count:
-            # What was synced is gone in part; whoever waits for the rest asks again.
+        reached = sync.ended(leader, is_wanted_again=leader in self._to_flush)
+        if reached is None:
+            # Whoever waits for the rest asks again.
             self._request_flush(leader)
-            return
-        log.flushed_offset = target
-        log.names_synced = names_made
-        leader.local_end_moved(target if leader.is_flushing else log.log_end_offset)
+        else:
+            leader.local_end_moved(reached)
 
     def _sync_or_fail(self, paths: list[str], folders: Sequence[Path] = ()) -> None:
         """Sync these files, then the names in these folders. For a worker thread. Raises StorageFailed.
@@ -339,12 +330,7 @@ class Maintenance:
                 is_leader=leader.leadership.is_here,
             )
         ]
-        # What the newest producer snapshot has not seen must be replayed after a crash, so it cannot go yet: a
-        # transaction whose marker was deleted unseen would look open for ever.
-        unseen = [
-            leader for leader in moved if leader.log.recovery_point < leader.log.log_start_offset
-        ]
-        await self._checkpoint(unseen)
+        await self._checkpoint(not_yet_safe(moved))
         # A topic may have been deleted meanwhile: what is written down of it would make the next one look lost.
         moved = [leader for leader in moved if self._hosted.holds(leader)]
         starts = [(leader, leader.log.log_start_offset) for leader in moved]
@@ -355,11 +341,10 @@ class Maintenance:
                 if self._hosted.holds(leader) and not leader.log.folder_lock.locked():
                     due = now + leader.config.file_delete_delay_ms
                     before = min(start, leader.log.recovery_point, self._read_by_next_start(leader))
-                    paths = leader.log.drop_segments_before(before)
-                    self._to_remove += [(due, path) for path in paths]
-            due_paths = [path for due, path in self._to_remove if due <= now]
+                    self._removals.add(leader.log.drop_segments_before(before), due)
+            due_paths = self._removals.due(now)
             await self._in_worker(lambda: _unlink_all(due_paths))
-            self._to_remove = [(due, path) for due, path in self._to_remove if due > now]
+            self._removals.removed(now)
         except OSError as error:
             _log.warning("retention: %s; it is tried again", error)
 
@@ -372,8 +357,7 @@ class Maintenance:
         )
 
     def _remove_later(self, leader: HostedPartition, paths: list[str]) -> None:
-        due = self._clock.now() + leader.config.file_delete_delay_ms
-        self._to_remove += [(due, path) for path in paths]
+        self._removals.add(paths, self._clock.now() + leader.config.file_delete_delay_ms)
 
     async def _keep_log_starts(self, leaders: list[HostedPartition]) -> None:
         for leader in leaders:

@@ -18,8 +18,23 @@ from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataI
 from oncelog.runtime import Clock
 from oncelog.topic_config import FLUSH_NEVER
 from oncelog_storage import log_checkpoint, log_recovery
-from oncelog_storage.core.checkpoint_files import encode_topic_id, is_same_topic
-from oncelog_storage.core.partition_values import Leadership
+from oncelog_storage.core.checkpoint_files import encode_topic_id
+from oncelog_storage.core.hosting import (
+    Change,
+    Found,
+    Making,
+    change_of,
+    folder_found,
+    has_followers,
+    high_watermark_at_load,
+    is_lost,
+    leadership_of,
+    making_from,
+    merged_epochs,
+    require_host,
+    require_newest_coordinator,
+)
+from oncelog_storage.core.partition import UNKNOWN_LEADERSHIP
 from oncelog_storage.core.recovery import UNKNOWN_LOG_START
 from oncelog_storage.files import OpenFiles, StorageFailed, way_out_of_damage
 from oncelog_storage.hosted_partition import HostedPartition
@@ -91,13 +106,14 @@ class ReplicaManager:
         loaded = []
         for partition, stored_topic_id in self._log_directory.partitions():
             topic = image.topics.get(partition.topic)
-            has_image = bool(image.cluster_id)
-            if has_image and (
-                image.partition(partition) is None
-                or not is_same_topic(stored_topic_id, topic.topic_id if topic else b"")
-            ):
-                # Deleted while this node was away, most likely. But metadata that was lost, or restored from an older
-                # backup, looks the same, and then this is the only copy of the data: removing it is not ours to decide.
+            topic_id = None if topic is None else topic.topic_id
+            found = folder_found(
+                image.partition(partition),
+                stored_topic_id,
+                topic_id,
+                has_image=bool(image.cluster_id),
+            )
+            if found is Found.SET_ASIDE:
                 aside = self._log_directory.set_aside(partition)
                 _log.error(
                     "%s is in no topic that the metadata knows; kept as %s: remove it if the topic was deleted,"
@@ -105,9 +121,8 @@ class ReplicaManager:
                     partition,
                     aside,
                 )
-                continue
-            if topic is not None:
-                loaded.append(self._load(partition, topic.topic_id, stored_topic_id, image))
+            elif topic_id is not None:
+                loaded.append(self._load(partition, topic_id, stored_topic_id, image))
         self._add_recovered(loaded, image)
         if image.cluster_id:
             self._look_for_lost_folders(image)
@@ -117,11 +132,9 @@ class ReplicaManager:
         """Raises OSError."""
         directory = self._log_directory
         for partition in directory.hosted_without_folder():
-            found = image.partition(partition)
-            if found is not None and self._node_id in (found.leader, *found.replicas):
+            if is_lost(image.partition(partition), self._node_id):
                 self._add_lost(partition, image)
             else:
-                # Its topic was deleted, or the partition assigned elsewhere, before the folder was removed.
                 write_checkpoints(directory.forget(partition))
 
     def _add_lost(self, partition: Partition, image: MetadataImage) -> HostedPartition:
@@ -143,7 +156,7 @@ class ReplicaManager:
         if stored_topic_id != encode_topic_id(topic_id):
             _log.warning("%s: its topic id was lost and is written again", log.directory)
             _write_topic_id(log)
-        if _has_followers(image.partition(partition)):
+        if has_followers(image.partition(partition)):
             log.committed_at_load = directory.high_watermarks.get(partition, 0)
         try:
             log_recovery.recover(
@@ -250,35 +263,25 @@ class ReplicaManager:
 
     def _make(self, partition: Partition) -> HostedPartition:
         image = self._metadata.image
-        found = image.partition(partition)
-        if found is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}"
-            )
-        if partition in self._retiring:
-            # The folder of the deleted topic of this name is about to go; the client asks again.
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{partition} is being deleted and made again",
-            )
-        if found.leader != self._node_id and self._node_id not in found.replicas:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by node {found.leader}"
-            )
-        topic_id = image.topics[partition.topic].topic_id
-        stored_topic_id = self._log_directory.stored_topic_id(partition)
-        if stored_topic_id is not None:
-            # The folder was there before the topic was known: the metadata came late.
-            if is_same_topic(stored_topic_id, topic_id):
+        is_retiring = partition in self._retiring
+        require_host(partition, image.partition(partition), self._node_id, is_retiring=is_retiring)
+        topic_id, directory = image.topics[partition.topic].topic_id, self._log_directory
+        stored_topic_id = directory.stored_topic_id(partition)
+        was_hosted = stored_topic_id is None and directory.has_hosted(partition)
+        match making_from(stored_topic_id, topic_id, was_hosted=was_hosted):
+            case Making.LOAD:
+                assert stored_topic_id is not None
                 loaded = self._load(partition, topic_id, stored_topic_id, image)
                 self._add_recovered([loaded], image)
                 return self._partitions[(partition.topic, partition.partition)]
-            self._retiring.add(partition)
-            self.request_retirement(partition)
-            return self._make(partition)
-        if self._log_directory.has_hosted(partition):
-            return self._add_lost(partition, image)
-        return self._add(self._new_log(partition, topic_id, image), image)
+            case Making.RETIRE:
+                self._retiring.add(partition)
+                self.request_retirement(partition)
+                return self._make(partition)
+            case Making.LOST:
+                return self._add_lost(partition, image)
+            case Making.NEW:
+                return self._add(self._new_log(partition, topic_id, image), image)
 
     def _new_log(self, partition: Partition, topic_id: bytes, image: MetadataImage) -> PartitionLog:
         log = PartitionLog(
@@ -304,9 +307,7 @@ class ReplicaManager:
             request_flush=self.request_flush,
             request_checkpoint=self.request_checkpoint,
             checkpoint_bytes=self._settings.checkpoint_bytes,
-            high_watermark=max(
-                min(log.committed_at_load, log.log_end_offset), log.log_start_offset
-            ),
+            high_watermark=high_watermark_at_load(log),
         )
         leader.coordinator_epoch = self._log_directory.coordinator_epochs.get(log.partition, -1)
         self._partitions[(log.partition.topic, log.partition.partition)] = leader
@@ -317,34 +318,28 @@ class ReplicaManager:
 
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         """Take leadership, configs, deletions and coordinator epochs from the new image."""
+        has_other_configs = new.configs is not old.configs
         for leader in self:
-            topic = new.topics.get(leader.partition.topic)
-            if topic is not None and topic is old.topics.get(leader.partition.topic):
-                if new.configs is not old.configs:
-                    leader.log.config = new.topic_config(topic.name, self._node_id)
-                continue
-            if (
-                topic is None
-                or topic.topic_id != leader.log.topic_id
-                or new.partition(leader.partition) is None
-            ):
+            name = leader.partition.topic
+            change = change_of(
+                leader.log,
+                old.topics.get(name),
+                new.topics.get(name),
+                has_other_configs=has_other_configs,
+            )
+            if change is Change.DROP:
                 self.drop(leader)
-                continue
-            leader.log.config = new.topic_config(topic.name, self._node_id)
-            self._lead(leader, new)
+            elif change is not Change.NOTHING:
+                leader.log.config = new.topic_config(name, self._node_id)
+            if change is Change.LEAD:
+                self._lead(leader, new)
 
     def _lead(self, leader: HostedPartition, image: MetadataImage) -> None:
         found: Any = image.partition(leader.partition)
         if found is None:
             return
         was_here = leader.leadership.is_here
-        leader.leadership = Leadership(
-            found.leader,
-            found.leader_epoch,
-            found.leader == self._node_id,
-            len(found.isr),
-            len(found.replicas),
-        )
+        leader.leadership = leadership_of(found, self._node_id)
         if was_here and not leader.leadership.is_here:
             leader.release_waiters()
         self.follow_image(leader, found)
@@ -353,7 +348,7 @@ class ReplicaManager:
         """The partition is no longer ours: nothing more is served, and its folder goes."""
         partition = leader.partition
         del self._partitions[(partition.topic, partition.partition)]
-        leader.leadership = Leadership(-1, -1, False, 0, 0)
+        leader.leadership = UNKNOWN_LEADERSHIP
         leader.release_waiters()
         self.follow_image(leader, None)
         leader.log.close()
@@ -380,12 +375,8 @@ class ReplicaManager:
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition} is no shard of a coordinator"
             )
         shard = self._metadata.image.shards.get((kind, partition.partition))
-        newest = max(leader.coordinator_epoch, shard.coordinator_epoch if shard is not None else -1)
-        if coordinator_epoch < newest:
-            raise KafkaError(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {coordinator_epoch} of {partition} is older than {newest}",
-            )
+        epoch_of_image = None if shard is None else shard.coordinator_epoch
+        require_newest_coordinator(leader, coordinator_epoch, epoch_of_image)
         self._remember_coordinator(leader, coordinator_epoch)
 
     def admit_loader(self, leader: HostedPartition, coordinator_epoch: int) -> None:
@@ -408,12 +399,13 @@ class ReplicaManager:
         """With those of every other shard, as the image has them: a coordinator that starts loads all of its shards,
         and what the image says fences already."""
         before = self._log_directory.coordinator_epochs
-        epochs = dict(before)
-        for (kind, number), shard in self._metadata.image.shards.items():
-            other = Partition(_SHARD_TOPICS[kind], number)
-            epochs[other] = max(epochs.get(other, -1), shard.coordinator_epoch)
-        epochs[partition] = max(epochs.get(partition, -1), coordinator_epoch)
-        self._log_directory.coordinator_epochs = epochs
+        of_image = {
+            Partition(_SHARD_TOPICS[kind], number): shard.coordinator_epoch
+            for (kind, number), shard in self._metadata.image.shards.items()
+        }
+        self._log_directory.coordinator_epochs = merged_epochs(
+            before, of_image, {partition: coordinator_epoch}
+        )
         try:
             write_checkpoints(
                 [self._log_directory.encoded(COORDINATOR_EPOCHS)],
@@ -430,11 +422,6 @@ class ReplicaManager:
         for leader in self:
             leader.release_waiters()
         self._files.close_all()
-
-
-def _has_followers(found: Any) -> bool:
-    """It is stored elsewhere too, so the log's end alone says nothing about what is committed."""
-    return found is not None and len(found.replicas) > 1
 
 
 def _write_topic_id(log: PartitionLog) -> None:

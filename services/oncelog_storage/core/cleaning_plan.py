@@ -8,9 +8,18 @@ log start ──────── first dirty ──────── uncleana
 Cleaning always begins at the log's start: a new record may supersede one far back.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, NO_TIMESTAMP, TRANSACTION_STATE_TOPIC
+from oncelog.ids import Partition as PartitionName
+from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.segment_state import SegmentState
+
+_SHARD_TOPICS: Final = frozenset((TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC))
+_NEVER_MS: Final = 2**53
 GROUP_SEGMENTS_MAX: Final = 64
 """A swap renames their files in one step of the event loop."""
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
@@ -25,6 +34,24 @@ class SegmentFacts(NamedTuple):
     oldest_ms: int
     newest_ms: int
 
+    @classmethod
+    def of(
+        cls,
+        segment: SegmentState,
+        end_offset: int,
+        newest_ms: int,
+        oldest_ms: int = NO_TIMESTAMP,
+    ) -> "SegmentFacts":
+        """-1: no record has a timestamp."""
+        created_ms = segment.created_ms
+        return cls(
+            segment.base_offset,
+            end_offset,
+            segment.size_bytes,
+            oldest_ms if oldest_ms >= 0 else created_ms,
+            newest_ms if newest_ms >= 0 else created_ms,
+        )
+
 
 class CompactionRules(NamedTuple):
     """A topic's settings."""
@@ -32,6 +59,19 @@ class CompactionRules(NamedTuple):
     min_dirty_ratio: float
     min_lag_ms: int
     max_lag_ms: int
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> "CompactionRules":
+        return cls(
+            config.min_cleanable_dirty_ratio,
+            config.min_compaction_lag_ms,
+            config.max_compaction_lag_ms,
+        )
+
+    @property
+    def has_lag(self) -> bool:
+        """What is older must be cleaned, however little is dirty."""
+        return self.max_lag_ms < _NEVER_MS
 
 
 class CleanableRange(NamedTuple):
@@ -102,3 +142,79 @@ def groups(
     if count:
         found.append((first, count))
     return found
+
+
+def must_roll_to_clean(partition: Partition, now: int, shard_roll_bytes: int) -> bool:
+    """The newest segment is never cleaned, so a shard's is kept short and an old one is ended."""
+    segment, lag_ms = partition.state.segments[-1], partition.config.max_compaction_lag_ms
+    if not segment.size_bytes:
+        return False
+    is_shard = partition.partition.topic in _SHARD_TOPICS
+    if is_shard and segment.size_bytes >= shard_roll_bytes:
+        return True
+    return lag_ms < _NEVER_MS and 0 <= segment.first_timestamp < now - lag_ms
+
+
+HostedT = TypeVar("HostedT", bound=Partition)
+
+
+class Chosen(NamedTuple, Generic[HostedT]):
+    leader: HostedT
+    sealed: Sequence[SegmentFacts]
+    range: CleanableRange
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments are rewritten: the first ones."""
+        return sum(facts.end_offset <= self.range.end_offset for facts in self.sealed)
+
+
+class CleaningChoices(Generic[HostedT]):
+    """Which log is cleaned next, and which is not cleaned any more."""
+
+    def __init__(self) -> None:
+        # With the log's truncation count: a replica that was repaired is tried again.
+        self._given_up: WeakKeyDictionary[HostedT, int] = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        """Logs that are not cleaned any more."""
+        return len(self._given_up)
+
+    def give_up(self, leader: HostedT) -> None:
+        self._given_up[leader] = leader.state.truncation_count
+
+    def may_clean(self, leader: HostedT) -> bool:
+        log = leader.state
+        return (
+            leader.config.is_compacted
+            and leader.offline is None
+            and bool(log.segments)
+            and self._given_up.get(leader) != log.truncation_count
+        )
+
+    @staticmethod
+    def look(
+        leader: HostedT,
+        sealed: Sequence[SegmentFacts],
+        cleaned: Mapping[PartitionName, int],
+        limit: int,
+        now: int,
+    ) -> Chosen[HostedT]:
+        rules, cleaned_to = CompactionRules.of(leader.config), cleaned.get(leader.partition, 0)
+        return Chosen(leader, sealed, cleanable_range(sealed, cleaned_to, limit, rules, now))
+
+    @staticmethod
+    def in_order(looked: Iterable[Chosen[HostedT]]) -> list[Chosen[HostedT]]:
+        """The dirtiest first."""
+        wanted = [chosen for chosen in looked if chosen.range.is_wanted]
+        return sorted(wanted, key=lambda chosen: chosen.range.dirty_ratio, reverse=True)
+
+
+def place_of(segments: Sequence[SegmentState], old: Sequence[SegmentState]) -> int | None:
+    """Where these segments are in the log, if they all still are and none is the newest."""
+    if old[0] not in segments[:-1]:
+        return None
+    place = segments.index(old[0])
+    behind = place + len(old)
+    is_same = list(segments[place:behind]) == list(old)
+    return place if is_same and behind < len(segments) else None

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from oncelog.errors import OncelogError
 from oncelog.record.batch import LENGTH_PREFIX_BYTES
 from oncelog_storage.core.log_state import LogState
-from oncelog_storage.core.replay import HeaderFields, whole_batch_at
-from oncelog_storage.core.segment_state import Addition
+from oncelog_storage.core.replay import HeaderFields, replay_batch, whole_batch_at
+from oncelog_storage.core.segment_state import Addition, SegmentState, must_roll
 
 
 class NoCopy(OncelogError):
@@ -55,6 +55,44 @@ def copied_batches(log: LogState, view: memoryview) -> list[CopiedBatch]:
         end, epoch = batch.last_offset + 1, fields[2]
         at += batch.size_bytes
     return batches
+
+
+def fitting(
+    log: LogState, segment: SegmentState, batches: Sequence[CopiedBatch], now: int
+) -> Sequence[CopiedBatch]:
+    """The first of these, and all behind it that the same segment takes: one write. A batch that fits nowhere has a
+    segment of its own."""
+    size_bytes = batches[0].size_bytes
+    for count, batch in enumerate(batches[1:], 1):
+        size_bytes += batch.size_bytes
+        added = batch.added._replace(size_bytes=size_bytes)
+        if must_roll(segment, added, log.config, log.partition, now):
+            return batches[:count]
+    return batches
+
+
+def wrote_copied(
+    log: LogState,
+    segment: SegmentState,
+    position: int,
+    run: Sequence[CopiedBatch],
+    view: memoryview,
+) -> None:
+    """These are at the log's end now, from `position` of the segment on."""
+    for batch in run:
+        fields = batch.fields
+        if fields[2] > log.leader_epochs.latest:
+            log.leader_epochs.assign(fields[2], fields[0])
+        segment.index_batch(
+            position + batch.at - run[0].at,
+            batch.size_bytes,
+            batch.last_offset,
+            fields[8],
+            log.config.index_interval_bytes,
+        )
+        if fields[9] >= 0:
+            segment.ended(replay_batch(log.producers, fields, view, batch.at))
+        log.appended(batch.size_bytes, batch.last_offset + 1, fields[12])
 
 
 def has_gap(log_end_offset: int, run: Sequence[CopiedBatch]) -> bool:

@@ -1,17 +1,39 @@
-"""What the decisions about a partition read of its log: where it begins and ends, its producers, its leader epochs."""
+"""What is known of a partition's log: where it begins and ends, its producers, its leader epochs.
 
+A write goes through three steps. The shell does the second: where it goes (`room_for`), the bytes with their stamp
+(`stamp`, `stamped_markers`), and what it changes here (`wrote_batch`, `wrote_markers`).
+"""
+
+import struct
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final
 
 from oncelog.ids import Partition
-from oncelog.record.batch import BatchHeader
+from oncelog.record.batch import LENGTH_PREFIX_BYTES, BatchHeader
+from oncelog.record.control import MARKER_BYTES
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.leader_epochs import LeaderEpochs
+from oncelog_storage.core.partition_values import MarkerToWrite
 from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
-from oncelog_storage.core.segment_state import SegmentState
+from oncelog_storage.core.segment_state import Addition, SegmentState, must_roll
 
 NOT_REPLICATED: Final = 2**63 - 1
 """In the place of a high watermark at load: this node alone has the log, so all of it is committed."""
+
+
+_STAMP: Final = struct.Struct(">qii")
+
+
+class Room(Enum):
+    """Where an append goes."""
+
+    NEWEST = "newest"
+    """The newest segment."""
+    NEXT = "next"
+    """A new segment; the newest is sealed."""
+    FIRST = "first"
+    """The first segment of the log."""
 
 
 class LogState:
@@ -35,6 +57,10 @@ class LogState:
         self.truncation_count = 0
         """Grows with each truncation: what was taken from the log before may not be used after."""
         self.exists_on_disk = False
+        self.flushed_offset = 0
+        self.names_made = 0
+        """Files and folders made in this process; a name that was never synced can be lost with all that it holds."""
+        self.names_synced = 0
         self.unflushed_records = 0
         self.bytes_since_checkpoint = 0
 
@@ -42,6 +68,68 @@ class LogState:
     def is_dirty(self) -> bool:
         """Something was appended that no checkpoint has seen."""
         return self.log_end_offset > self.recovery_point
+
+    def room_for(self, added: Addition, now: int) -> Room:
+        if not self.segments:
+            return Room.FIRST
+        newest = self.segments[-1]
+        if newest.size_bytes and must_roll(newest, added, self.config, self.partition, now):
+            return Room.NEXT
+        return Room.NEWEST
+
+    def stamp(self, header: BatchHeader, leader_epoch: int) -> bytes:
+        """What a batch begins with here: its offset, length and leader epoch. The CRC covers none of them."""
+        return _STAMP.pack(self.log_end_offset, header.batch_length, leader_epoch)
+
+    def wrote_batch(
+        self, segment: SegmentState, position: int, size_bytes: int, header: BatchHeader
+    ) -> int:
+        """At the log's end. Returns its offset."""
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        interval_bytes = self.config.index_interval_bytes
+        segment.index_batch(position, size_bytes, last_offset, header.max_timestamp, interval_bytes)
+        if header.producer_id >= 0:
+            self.producers.apply_batch(client_batch(header), base_offset, header.max_timestamp)
+        self.appended(size_bytes, last_offset + 1, header.record_count)
+        return base_offset
+
+    def stamped_markers(self, markers: Sequence[MarkerToWrite], leader_epoch: int) -> bytes:
+        """In one piece, so that no reader sees some of them."""
+        for index, marker in enumerate(markers):
+            length = MARKER_BYTES - LENGTH_PREFIX_BYTES
+            _STAMP.pack_into(marker.batch, 0, self.log_end_offset + index, length, leader_epoch)
+        return b"".join(marker.batch for marker in markers)
+
+    def wrote_markers(
+        self, segment: SegmentState, position: int, markers: Sequence[MarkerToWrite], now: int
+    ) -> int:
+        """At the log's end. Returns the first one's offset."""
+        base_offset = self.log_end_offset
+        for offset, marker in enumerate(markers, base_offset):
+            segment.index_batch(
+                position + (offset - base_offset) * MARKER_BYTES,
+                MARKER_BYTES,
+                offset,
+                now,
+                self.config.index_interval_bytes,
+            )
+            completed = self.producers.apply_marker(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                is_commit=marker.is_commit,
+                marker_offset=offset,
+                timestamp=now,
+            )
+            segment.ended(completed)
+        self.appended(MARKER_BYTES * len(markers), base_offset + len(markers), len(markers))
+        return base_offset
+
+    def droppable(self, offset: int) -> int:
+        """How many segments end at or below `offset`. The newest always stays."""
+        starts = [segment.base_offset for segment in self.segments[1:]]
+        return next((at for at, start in enumerate(starts) if start > offset), len(starts))
 
     def appended(self, size_bytes: int, log_end_offset: int, record_count: int) -> None:
         """A write is taken into account: it ends at `log_end_offset`."""

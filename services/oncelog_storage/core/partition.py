@@ -54,6 +54,10 @@ class Partition:
         self.offline: str | None = None
         """Why nothing is served: data that should be sound is not."""
         self.coordinator_epoch = -1
+        self.is_truncating = False
+        """Its log is about to be cut, or begins again."""
+        self.is_flushing = False
+        """A sync is under way, or wanted."""
         self._replica_watchers: tuple[Callable[[], None], ...] = ()
         log.producers.high_watermark_moved(self.high_watermark)
 

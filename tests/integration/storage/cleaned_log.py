@@ -8,8 +8,10 @@ from tests.integration.storage.storage_node import NOW
 from oncelog.record.batch import CONTROL, iter_headers
 from oncelog.record.records import decode_batch
 from oncelog_storage import segment_swap
-from oncelog_storage.cleaner import _aborted_in, _facts, _last_words
-from oncelog_storage.cleaner_pass import CleaningPass, Pace, PassSettings, Source
+from oncelog_storage.cleaner import _aborted_in, _facts
+from oncelog_storage.cleaner_pass import CleaningPass, Pace
+from oncelog_storage.core.cleaning_pass import PassSettings, Source
+from oncelog_storage.core.cleaning_pass import last_words as last_words_of
 from oncelog_storage.core.cleaning_plan import CompactionRules, cleanable_range, groups
 
 NEVER = 2**63 - 1
@@ -41,7 +43,7 @@ def clean(log, cleaned_to=0, now=NOW, *, map_bytes=1 << 20, retention_ms=1000, s
             for s, f in zip(segments, sealed, strict=False)
         ],
         _aborted_in([(s, list(s.aborted())) for s in log.segments]),
-        _last_words(list(log.producers.entries())),
+        last_words_of(list(log.producers.entries())),
         PassSettings(found.first_dirty, now, retention_ms, 64, map_bytes),
         Pace(0, threading.Event()),
     )

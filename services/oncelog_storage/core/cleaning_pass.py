@@ -1,0 +1,206 @@
+"""One pass over a compacted log, as walks (ADR 0031): learn where each key was written last, then write anew.
+
+```
+learn      reads the dirty part ──▶ the offset map, and up to where it reaches
+rewrite    reads a group of segments ──▶ what stays of each batch
+```
+
+The caller reads what is asked for, writes what is kept, and may rest where a batch is done. Sources do not change while
+a pass runs: they are sealed segments below the recovery point.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from oncelog.errors import KafkaError, OncelogError
+from oncelog.record.batch import LENGTH_PREFIX_BYTES, Buffer
+from oncelog.record.bulk import corrupt_errors
+from oncelog_storage.core.aborted_index import AbortedTransactionEntry
+from oncelog_storage.core.cleaning import BatchCleaner, LastWord, Transactions, learn_keys
+from oncelog_storage.core.offset_map import OffsetMap
+from oncelog_storage.core.producer_state import ProducerEntry
+from oncelog_storage.core.replay import CUT, HeaderFields, whole_batch_at
+
+CHUNK_BYTES: Final = 1 << 20
+
+
+class CorruptSource(OncelogError):
+    """A segment holds bytes that are no batch; the log is not cleaned until it is repaired."""
+
+
+class Source(NamedTuple):
+    """A sealed segment as it was when the pass began."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    log_path: str
+    created_ms: int
+
+    def corrupt(self, position: int, error: Exception | str) -> CorruptSource:
+        return CorruptSource(f"{self.log_path} at byte {position}: {error}")
+
+
+class PassSettings(NamedTuple):
+    """What the topic and the node ask of the pass."""
+
+    first_dirty: int
+    now: int
+    delete_retention_ms: int
+    index_interval_bytes: int
+    map_bytes_max: int
+
+
+class ReadSource(NamedTuple):
+    """Send these bytes of the source's file. Fewer may come."""
+
+    source: Source
+    position: int
+    size_bytes: int
+
+
+class Keep(NamedTuple):
+    """This stays, behind what was kept before."""
+
+    batch: Buffer
+
+
+class Worked(NamedTuple):
+    """A batch is done. So many bytes were read and kept."""
+
+    size_bytes: int
+
+
+_Batch = tuple[int, HeaderFields, memoryview]
+"""(position, header, bytes)."""
+Work = Generator[ReadSource | Keep | Worked, bytes, int]
+
+
+def batches_in(source: Source) -> Generator[ReadSource | _Batch, bytes, None]:
+    """Yields each batch between its reads; go on after a batch with `send(b"")`. Raises CorruptSource."""
+    position, expected, chunk_bytes = 0, source.base_offset, CHUNK_BYTES
+    while position < source.size_bytes:
+        wanted = min(chunk_bytes, source.size_bytes - position)
+        view, at = memoryview((yield ReadSource(source, position, wanted))), 0
+        reason = CUT[0]
+        while at < len(view):
+            fields, reason = whole_batch_at(view, at, expected)
+            if reason:
+                break
+            size_bytes = fields[1] + LENGTH_PREFIX_BYTES
+            expected = fields[0] + fields[6] + 1
+            if expected > source.end_offset:
+                # The CRC does not cover a batch's offset, and a wrong one would be written anew.
+                reason = f"offset {fields[0]} stands before {source.end_offset}"
+                break
+            yield position + at, fields, view[at : at + size_bytes]
+            at += size_bytes
+        position += at
+        if not reason:
+            continue
+        if reason not in CUT or position + len(view) - at >= source.size_bytes or not view:
+            raise source.corrupt(position, reason)
+        chunk_bytes = CHUNK_BYTES if at else 4 * chunk_bytes
+
+
+class CleaningWork:
+    """`learn` first, then `rewrite` group by group in order."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        aborted: Sequence[AbortedTransactionEntry],
+        last_words: dict[int, LastWord],
+        settings: PassSettings,
+    ) -> None:
+        self._sources = sources
+        self._aborted = aborted
+        self._first_dirty = settings.first_dirty
+        self._map = OffsetMap(settings.map_bytes_max)
+        self._transactions = Transactions(aborted)
+        self._cleaner = BatchCleaner(
+            self._map,
+            self._transactions,
+            last_words,
+            settings.now,
+            settings.delete_retention_ms,
+        )
+        self._corrupt: tuple[type[Exception], ...] = (KafkaError, *corrupt_errors())
+
+    @property
+    def kept_aborted(self) -> Sequence[AbortedTransactionEntry]:
+        """Of the group that was rewritten last: what its index must know."""
+        return self._transactions.kept
+
+    def learn(self) -> Work:
+        """Fill the map from the first dirty offset on; returns the offset up to which it reaches.
+
+        Raises CorruptSource.
+        """
+        start = self._first_dirty
+        transactions = Transactions(entry for entry in self._aborted if entry.last_offset >= start)
+        for source in self._sources:
+            if source.end_offset <= start:
+                continue
+            batches = batches_in(source)
+            step = next(batches, None)
+            while step is not None:
+                if isinstance(step, ReadSource):
+                    step = _sent(batches, (yield step))
+                    continue
+                position, fields, batch = step
+                try:
+                    is_learnt = learn_keys(self._map, transactions, fields, batch, start)
+                except self._corrupt as error:
+                    raise source.corrupt(position, error) from error
+                if not is_learnt:
+                    return self._map.latest_offset + 1
+                yield Worked(len(batch))
+                step = _sent(batches, b"")
+        return self._sources[-1].end_offset
+
+    def rewrite(self, sources: Sequence[Source]) -> Work:
+        """Yields what stays of these, as one segment. Returns 0 when all of it stays as it is, else 1.
+
+        Raises CorruptSource.
+        """
+        self._transactions.kept.clear()
+        is_changed = len(sources) > 1
+        for source in sources:
+            batches = batches_in(source)
+            step = next(batches, None)
+            while step is not None:
+                if isinstance(step, ReadSource):
+                    step = _sent(batches, (yield step))
+                    continue
+                position, fields, batch = step
+                is_last = source is sources[-1] and position + len(batch) == source.size_bytes
+                try:
+                    kept = self._cleaner.clean(fields, batch, is_last=is_last)
+                except self._corrupt as error:
+                    raise source.corrupt(position, error) from error
+                is_changed = is_changed or kept is not batch
+                if kept is not None:
+                    yield Keep(kept)
+                yield Worked(len(batch) + len(kept or b""))
+                step = _sent(batches, b"")
+        return int(is_changed)
+
+
+def _sent(
+    batches: Generator[ReadSource | _Batch, bytes, None], data: bytes
+) -> ReadSource | _Batch | None:
+    try:
+        return batches.send(data)
+    except StopIteration:
+        return None
+
+
+def last_words(producers: Iterable[ProducerEntry]) -> dict[int, LastWord]:
+    """What a producer appends meanwhile lies behind what is cleaned, so an entry that moves on does no harm."""
+    words = {}
+    for entry in producers:
+        batches = tuple(entry.batches)
+        newest = batches[-1].last_offset if batches else -1
+        words[entry.producer_id] = LastWord(newest, entry.producer_epoch)
+    return words

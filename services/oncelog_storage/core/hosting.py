@@ -1,0 +1,154 @@
+"""Which partitions a node hosts, by its folder and the metadata, and what the metadata mean for each.
+
+The metadata decide what exists and who leads; the folder decides what is stored. Pure: the shell opens, makes, sets
+aside and removes.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition as PartitionName
+from oncelog_storage.core.checkpoint_files import is_same_topic
+from oncelog_storage.core.log_state import LogState
+from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition_values import Leadership
+from oncelog_storage.core.replica_messages import PartitionFacts
+
+
+class Found(Enum):
+    """What becomes of a folder that a start finds."""
+
+    LOAD = "load"
+    LEAVE = "leave"
+    """The metadata are not known yet."""
+    SET_ASIDE = "set aside"
+    """Its topic was deleted while this node was away, most likely. But metadata that was lost, or restored from an
+    older backup, looks the same, and then this is the only copy of the data: removing it is not ours to decide."""
+
+
+def folder_found(
+    found: PartitionFacts | None, stored_topic_id: str, topic_id: bytes | None, *, has_image: bool
+) -> Found:
+    """`topic_id` None: there is no such topic."""
+    is_known = found is not None and is_same_topic(stored_topic_id, topic_id or b"")
+    if has_image and not is_known:
+        return Found.SET_ASIDE
+    return Found.LEAVE if topic_id is None else Found.LOAD
+
+
+def is_lost(found: PartitionFacts | None, node_id: int) -> bool:
+    """Of a partition that was stored here and has no folder. Else its topic was deleted, or the partition assigned
+    elsewhere, before the folder was removed."""
+    return found is not None and node_id in (found.leader, *found.replicas)
+
+
+class Making(Enum):
+    """How a partition comes to be hosted here."""
+
+    LOAD = "load"
+    """Its folder was there before the topic was known: the metadata came late."""
+    RETIRE = "retire"
+    """A deleted namesake's folder is in the way."""
+    LOST = "lost"
+    """It was stored here, and its folder is gone."""
+    NEW = "new"
+
+
+def require_host(
+    partition: PartitionName, found: PartitionFacts | None, node_id: int, *, is_retiring: bool
+) -> None:
+    """Raises KafkaError: unknown, about to be made again, or another node's."""
+    if found is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
+    if is_retiring:
+        # The folder of the deleted topic of this name is about to go; the client asks again.
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is being deleted and made again"
+        )
+    if found.leader != node_id and node_id not in found.replicas:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by node {found.leader}"
+        )
+
+
+def making_from(stored_topic_id: str | None, topic_id: bytes, *, was_hosted: bool) -> Making:
+    """`stored_topic_id`: of its folder, None without one."""
+    if stored_topic_id is None:
+        return Making.LOST if was_hosted else Making.NEW
+    return Making.LOAD if is_same_topic(stored_topic_id, topic_id) else Making.RETIRE
+
+
+def high_watermark_at_load(log: LogState) -> int:
+    return max(min(log.committed_at_load, log.log_end_offset), log.log_start_offset)
+
+
+def has_followers(found: PartitionFacts | None) -> bool:
+    """It is stored elsewhere too, so the log's end alone says nothing about what is committed."""
+    return found is not None and len(found.replicas) > 1
+
+
+def leadership_of(found: PartitionFacts, node_id: int) -> Leadership:
+    is_here = found.leader == node_id
+    return Leadership(
+        found.leader, found.leader_epoch, is_here, len(found.isr), len(found.replicas)
+    )
+
+
+class TopicFacts(Protocol):
+    topic_id: bytes
+
+    @property
+    def partitions(self) -> Sequence[object]: ...
+
+
+class Change(Enum):
+    """What another image means for a partition."""
+
+    NOTHING = "nothing"
+    CONFIG = "config"
+    """Its topic is the same; what is set for the node or for all may not be."""
+    DROP = "drop"
+    LEAD = "lead"
+    """Its topic changed: config, leadership and replicas may be others."""
+
+
+def change_of(
+    log: LogState,
+    old: TopicFacts | None,
+    new: TopicFacts | None,
+    *,
+    has_other_configs: bool,
+) -> Change:
+    if new is not None and new is old:
+        return Change.CONFIG if has_other_configs else Change.NOTHING
+    if new is None or new.topic_id != log.topic_id:
+        return Change.DROP
+    if log.partition.partition >= len(new.partitions):
+        return Change.DROP
+    return Change.LEAD
+
+
+# Coordinator epochs (ADR 0016).
+
+
+def require_newest_coordinator(
+    leader: Partition, coordinator_epoch: int, epoch_of_image: int | None
+) -> None:
+    """Raises KafkaError: the image, or the partition, knows a newer one."""
+    newest = max(leader.coordinator_epoch, -1 if epoch_of_image is None else epoch_of_image)
+    if coordinator_epoch < newest:
+        raise KafkaError(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"coordinator epoch {coordinator_epoch} of {leader.partition} is older than {newest}",
+        )
+
+
+def merged_epochs(*known: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
+    """The highest of each partition."""
+    merged: dict[PartitionName, int] = {}
+    for epochs in known:
+        for partition, coordinator_epoch in epochs.items():
+            merged[partition] = max(merged.get(partition, -1), coordinator_epoch)
+    return merged
