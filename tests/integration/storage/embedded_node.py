@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from oncelog.process.sources import Sources
 from oncelog.rpc.direct import DirectStub
-from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.telemetry.history import History
 from oncelog_server import composition
@@ -34,15 +33,7 @@ async def embedded(data):
         await composition._follow(stack, metadata)
         history.follow(metadata)
         stack.callback(history.close)
-        directory = LocalDirectory(
-            storage=DirectStub(),
-            coordinator=DirectStub(),
-            group_coordinator=DirectStub(),
-            marker_sender=DirectStub(),
-            controller=controller,
+        _, roles = await composition._start_log(
+            stack, data, sources, metadata, controller, History()
         )
-        events = History()
-        storage, *_ = await composition._start_log(
-            stack, data, sources, metadata, directory, events
-        )
-        yield Embedded(controller, storage, metadata)
+        yield Embedded(controller, roles[0], metadata)

@@ -172,7 +172,7 @@ def test_markers_are_grouped_by_partition():
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_whose_marker_it_is_counts_while_transactions_are_verified(is_on):
+def test_whose_marker_it_is_counts_while_verified(is_on):
     groups, _ = grouped((7, [ORDERS]), is_verification_on=is_on)
     assert groups[ORDERS][0].wanted.transactional_id == ("pay" if is_on else "")
 
