@@ -8,6 +8,7 @@ it reads again only when there is enough.
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from oncelog.api.v1 import storage_pb2 as pb
@@ -21,9 +22,10 @@ from oncelog_storage.core.fetching import (
     Need,
     ReadBatches,
 )
-from oncelog_storage.files import StorageFailed
+from oncelog_storage.files import NotInMemory, StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.replica_manager import ReplicaManager
+from oncelog_storage.segment_reader import SegmentReader
 from oncelog_storage.settings import StorageSettings
 
 _WAIT_MS_MAX = 3_600_000
@@ -48,9 +50,12 @@ class _Waiter:
 
 
 class FetchHandler:
-    def __init__(self, settings: StorageSettings, hosted: ReplicaManager) -> None:
+    def __init__(
+        self, settings: StorageSettings, hosted: ReplicaManager, reader: SegmentReader
+    ) -> None:
         self._settings = settings
         self._hosted = hosted
+        self._reader = reader
         self._is_stopping = False
         self._waiters: dict[_Waiter, None] = {}
 
@@ -61,18 +66,24 @@ class FetchHandler:
             waiter.notify(2**62)
 
     async def fetch(self, request: pb.FetchRequest) -> pb.FetchResponse:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(request.max_wait_ms, _WAIT_MS_MAX) / 1000
         if len(request.partitions) > _TURN_PARTITIONS:
-            return await self._fetch_many(request)
-        response, reading = self._read_all(request)
+            return await self._fetch_in_turns(request, deadline)
+        try:
+            response, reading = self._read_all(request)
+        except NotInMemory:
+            return await self._fetch_in_turns(request, deadline)
         if reading.is_enough or request.max_wait_ms <= 0 or not request.partitions:
             return response
         if self._is_stopping or len(self._waiters) >= self._settings.fetch_waiters_max:
             return response
-        return await self._wait(request, reading)
+        return await self._wait(request, reading, deadline)
 
-    async def _wait(self, request: pb.FetchRequest, reading: _Reading) -> pb.FetchResponse:
+    async def _wait(
+        self, request: pb.FetchRequest, reading: _Reading, deadline: float
+    ) -> pb.FetchResponse:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(request.max_wait_ms, _WAIT_MS_MAX) / 1000
         leaders = self._leaders(request)
         while True:
             waiter = _Waiter(reading.missing_bytes)
@@ -87,14 +98,18 @@ class FetchHandler:
                 self._waiters.pop(waiter, None)
                 for leader in leaders:
                     leader.unwatch(waiter.notify)
-            response, reading = self._read_all(request)
+            try:
+                response, reading = self._read_all(request)
+            except NotInMemory:
+                return await self._fetch_in_turns(request, deadline)
             if reading.is_enough or loop.time() >= deadline or self._is_stopping:
                 return response
 
-    async def _fetch_many(self, request: pb.FetchRequest) -> pb.FetchResponse:
-        """As `fetch`, in turns. Partitions grow while others are read, so they are watched before they are read."""
+    async def _fetch_in_turns(self, request: pb.FetchRequest, deadline: float) -> pb.FetchResponse:
+        """As `fetch`, for many partitions, and where the disk is waited for.
+
+        Partitions grow while others are read, so they are watched before they are read."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(request.max_wait_ms, _WAIT_MS_MAX) / 1000
         missing_bytes = 1
         while True:
             waiter = _Waiter(missing_bytes)
@@ -107,7 +122,8 @@ class FetchHandler:
                         with contextlib.suppress(KafkaError):  # Reading it says which.
                             leaders.append(self._hosted.get(part.topic, part.partition))
                             leaders[-1].watch(waiter.notify)
-                    self._read_some(turn, reading, response)
+                    for part in turn:
+                        await self._reader.read(partial(self._read_one, part, reading, response))
                     await asyncio.sleep(0)
                 if (
                     reading.is_enough
@@ -140,27 +156,36 @@ class FetchHandler:
         )
 
     def _read_all(self, request: pb.FetchRequest) -> tuple[pb.FetchResponse, _Reading]:
+        """In one step. Raises NotInMemory."""
         response, reading = pb.FetchResponse(), self._reading(request)
-        self._read_some(request.partitions, reading, response)
+
+        def read() -> None:
+            for part in request.partitions:
+                self._read_one(part, reading, response)
+
+        self._reader.at_once(read)
         return response, reading
 
-    def _read_some(
-        self, parts: Sequence[pb.FetchPartition], reading: _Reading, response: pb.FetchResponse
+    def _read_one(
+        self, part: pb.FetchPartition, reading: _Reading, response: pb.FetchResponse
     ) -> None:
-        for part in parts:
-            answer = response.partitions.add(topic=part.topic, partition=part.partition)
-            walk = reading.read(part, answer)
-            try:
-                need = next(walk)
-                while True:
-                    try:
-                        found = self._found(need)
-                    except KafkaError as error:
-                        need = walk.throw(error)
-                    else:
-                        need = walk.send(found)
-            except StopIteration:
-                continue
+        """Raises NotInMemory: nothing is answered yet."""
+        answer = response.partitions.add(topic=part.topic, partition=part.partition)
+        walk = reading.read(part, answer)
+        try:
+            need = next(walk)
+            while True:
+                try:
+                    found = self._found(need)
+                except KafkaError as error:
+                    need = walk.throw(error)
+                else:
+                    need = walk.send(found)
+        except StopIteration:
+            return
+        except NotInMemory:
+            del response.partitions[-1]
+            raise
 
     def _found(self, need: Need[HostedPartition]) -> Found:
         """Raises KafkaError."""

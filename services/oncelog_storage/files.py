@@ -1,8 +1,12 @@
 """Files: a bounded set of open ones, and writes that are whole or not there."""
 
 import errno
+import mmap
 import os
+import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +26,25 @@ class StorageFailed(OncelogError):
 class PassingShortage(StorageFailed):
     """The process has no descriptor or memory left: nothing is wrong with the data, and a later try may work."""
 
+
+class NotInMemory(Exception):
+    """A read would have to wait for the disk: the system does not hold this part of the file in memory.
+
+    No kind of StorageFailed and no OSError: nothing failed, and nobody but `segment_reader` catches it.
+    """
+
+    def __init__(self, path: str, position: int, size_bytes: int) -> None:
+        super().__init__(f"{path} at byte {position}")
+        self.path = path
+        self.position = position
+        self.size_bytes = size_bytes
+
+
+_NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
+"""0 where the system cannot say what it holds in memory: then every read may wait."""
+_NO_WAIT_UNKNOWN: Final = (errno.EOPNOTSUPP, errno.EINVAL)
+"""From a filesystem that cannot say it."""
+_PIECE_BYTES: Final = 1 << 20
 
 _SHORTAGES: Final = {
     errno.EMFILE: "raise this process's limit of open files (ulimit -n)",
@@ -72,6 +95,9 @@ class OpenFiles:
         assert open_files_max >= 2
         self._open_files_max = open_files_max
         self._descriptors: OrderedDict[str, int] = OrderedDict()
+        self._memory_only_in: int | None = None
+        """The thread that must not wait: the event loop's, within one step. Others read segments, too."""
+        self._piece: mmap.mmap | None = None
 
     def __len__(self) -> int:
         return len(self._descriptors)
@@ -89,6 +115,70 @@ class OpenFiles:
             _, oldest = self._descriptors.popitem(last=False)
             os.close(oldest)
         return descriptor
+
+    # Reading.
+
+    @contextmanager
+    def memory_only(self) -> Iterator[None]:
+        """Reads in here raise NotInMemory instead of waiting for the disk. Nothing may be awaited in here."""
+        before = self._memory_only_in
+        self._memory_only_in = threading.get_ident() if _NO_WAIT else None
+        try:
+            yield
+        finally:
+            self._memory_only_in = before
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """For reads that must not end half-way."""
+        before, self._memory_only_in = self._memory_only_in, None
+        try:
+            yield
+        finally:
+            self._memory_only_in = before
+
+    def pread(self, descriptor: int, path: str, size_bytes: int, position: int) -> bytes:
+        """Of an open file. Raises OSError, NotInMemory."""
+        if self._memory_only_in is None or self._memory_only_in != threading.get_ident():
+            return os.pread(descriptor, size_bytes, position)
+        found = self._held(descriptor, size_bytes, position)
+        # Less is held than was asked for, or the file ends.
+        if len(found) < size_bytes and position + len(found) < os.fstat(descriptor).st_size:
+            raise NotInMemory(path, position, size_bytes)
+        return found
+
+    def _held(self, descriptor: int, size_bytes: int, position: int) -> bytes:
+        """What the system holds in memory of these bytes, from the first on."""
+        if self._piece is None:
+            # Whole pages: the kernel copies several times faster into them.
+            self._piece = mmap.mmap(-1, _PIECE_BYTES)
+        found: list[bytes] = []
+        while size_bytes > 0:
+            wanted = memoryview(self._piece)[: min(size_bytes, _PIECE_BYTES)]
+            try:
+                count = os.preadv(descriptor, (wanted,), position, _NO_WAIT)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno not in _NO_WAIT_UNKNOWN:
+                    raise
+                count = os.preadv(descriptor, (wanted,), position)
+            found.append(bytes(wanted[:count]))
+            position += count
+            size_bytes -= count
+            if count < len(wanted):
+                break
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def read_end(self, path: str, bytes_max: int | None = None) -> tuple[bytes, int]:
+        """(the last bytes of a file that is not kept open, the size of all). Raises OSError, NotInMemory."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            wanted = size if bytes_max is None else min(size, bytes_max)
+            return self.pread(descriptor, path, wanted, size - wanted), size
+        finally:
+            os.close(descriptor)
 
     def close(self, path: str) -> None:
         descriptor = self._descriptors.pop(path, None)

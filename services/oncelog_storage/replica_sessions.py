@@ -7,17 +7,19 @@ appended in one turn of the loop goes in one answer.
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.rpc.metadata import MetadataFollower
-from oncelog_storage.core.leader_sessions import LeaderSessions, Moved, ReadRecords
+from oncelog_storage.core.leader_sessions import LeaderSessions, Moved, ReadLater, ReadRecords
 from oncelog_storage.core.replica_session import FollowedPartition, ReplicaSession
-from oncelog_storage.files import StorageFailed
+from oncelog_storage.files import NotInMemory, StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.isr_proposals import IsrProposals
 from oncelog_storage.replica_manager import ReplicaManager
+from oncelog_storage.segment_reader import MISSES_MAX, SegmentReader
 from oncelog_storage.settings import StorageSettings
 
 
@@ -58,8 +60,10 @@ class ReplicaSessions:
         manager: ReplicaManager,
         metadata: MetadataFollower,
         proposals: IsrProposals,
+        reader: SegmentReader,
     ) -> None:
         self._settings = settings
+        self._reader = reader
         self._metadata = metadata
         self._proposals = proposals
         self._sessions = LeaderSessions[HostedPartition, _Session](
@@ -90,14 +94,20 @@ class ReplicaSessions:
         for moved in self._sessions.take_positions(session, request, loop.time()):
             self._tell(moved)
         bytes_max = min(request.max_bytes or 2**31, self._settings.replica_fetch_bytes_max)
-        response = self._answer(session, bytes_max)
+        response, misses = self._answer(session, bytes_max)
+        miss_count = 0
         deadline = loop.time() + request.max_wait_ms / 1000
-        while not response.partitions and not self._is_stopping:
-            if not await self._news(session, deadline):
+        while misses or (not response.partitions and not self._is_stopping):
+            if misses:
+                miss_count += len(misses)
+                await self._bring(misses)
+            elif not await self._news(session, deadline):
                 break
             if session.is_closed:
                 return pb.ReplicaFetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-            response = self._answer(session, bytes_max)
+            if response.partitions:
+                break
+            response, misses = self._answer(session, bytes_max, may_wait=miss_count > MISSES_MAX)
         response.session_id = session.session_id
         session.last_seen = loop.time()
         return response
@@ -128,8 +138,16 @@ class ReplicaSessions:
         if moved.isr is not None:
             self._proposals.propose(moved.hosted, moved.isr)
 
-    def _answer(self, session: _Session, left_bytes: int) -> pb.ReplicaFetchResponse:
-        response = pb.ReplicaFetchResponse()
+    async def _bring(self, misses: list[NotInMemory]) -> None:
+        """What was missed by an answer is in memory for the next."""
+        for miss in misses:
+            await self._reader.bring(miss)
+
+    def _answer(
+        self, session: _Session, left_bytes: int, *, may_wait: bool = False
+    ) -> tuple[pb.ReplicaFetchResponse, list[NotInMemory]]:
+        """And what could not be read without waiting for the disk; its partitions stay dirty."""
+        response, misses = pb.ReplicaFetchResponse(), list[NotInMemory]()
         now = asyncio.get_running_loop().time()
         walk = self._sessions.answer(session, response.partitions, left_bytes, now)
         try:
@@ -140,19 +158,23 @@ class ReplicaSessions:
                     step = walk.send(b"")
                     continue
                 try:
-                    records = _read(step)
+                    read = partial(_read, step)
+                    records = read() if may_wait else self._reader.at_once(read)
                 except KafkaError as error:
                     step = walk.throw(error)
+                except NotInMemory as miss:
+                    misses.append(miss)
+                    step = walk.throw(ReadLater())
                 else:
                     step = walk.send(records)
         except StopIteration as end:
             if end.value:
                 session.tell_late(self._settings.replica_high_watermark_linger_ms / 1000)
-        return response
+        return response, misses
 
 
 def _read(wanted: ReadRecords[HostedPartition]) -> bytes:
-    """Raises KafkaError."""
+    """Raises KafkaError, NotInMemory."""
     log = wanted.hosted.log
     try:
         return log.read(wanted.offset, log.log_end_offset, wanted.bytes_max).records

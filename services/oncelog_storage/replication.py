@@ -31,6 +31,7 @@ from oncelog_storage.log_directory import HIGH_WATERMARKS, LogDirectory, write_c
 from oncelog_storage.replica_fetcher import ReplicaFetcher
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.replica_sessions import ReplicaSessions
+from oncelog_storage.segment_reader import SegmentReader
 from oncelog_storage.settings import StorageSettings
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Replication:
         log_directory: LogDirectory,
         clock: Clock,
         node_epoch: Callable[[], int] | None,
+        reader: SegmentReader,
     ) -> None:
         self._settings = settings
         self._node_id = node_id
@@ -68,7 +70,7 @@ class Replication:
         self._is_incomplete = False
         self._tasks: list[asyncio.Task[None]] = []
         self.proposals = IsrProposals(node_id, directory, self._node_epoch)
-        self.sessions = ReplicaSessions(settings, manager, metadata, self.proposals)
+        self.sessions = ReplicaSessions(settings, manager, metadata, self.proposals, reader)
 
     def start(self) -> None:
         """Take the roles of the image, and follow it from here on."""

@@ -117,20 +117,21 @@ class Segment(SegmentState):
         self, aborted: list[AbortedTransactionEntry], *, below: int | None = None
     ) -> SegmentIndexes:
         """Raises CorruptIndex, FileNotFoundError."""
-        offset_data = _read_file(self.path(OFFSET_INDEX_SUFFIX))
-        time_data = _read_file(self.path(TIME_INDEX_SUFFIX))
+        offset_data, _ = self._files.read_end(self.path(OFFSET_INDEX_SUFFIX))
+        time_data, _ = self._files.read_end(self.path(TIME_INDEX_SUFFIX))
         return decode_indexes(
             self.base_offset, self.size_bytes, offset_data, time_data, aborted, below=below
         )
 
     def _rebuilt(self, aborted: list[AbortedTransactionEntry]) -> SegmentIndexes:
-        return self._index_again(aborted, self.scan(0, self.base_offset, self.end_offset))
+        with self._files.waiting():
+            return self._index_again(aborted, self.scan(0, self.base_offset, self.end_offset))
 
     def read_aborted_file(self) -> list[AbortedTransactionEntry]:
         """Raises CorruptSegment."""
         path = self.path(ABORTED_INDEX_SUFFIX)
         try:
-            data = _read_file(path)
+            data, _ = self._files.read_end(path)
         except FileNotFoundError:
             data = b""
         try:
@@ -170,7 +171,7 @@ class Segment(SegmentState):
 
     def read_first_timestamp(self) -> None:
         """The first batch's, from the file: the segment's age counts from it, whatever part of it is scanned."""
-        head = os.pread(self._descriptor(), HEADER_BYTES, 0)
+        head = self._pread(HEADER_BYTES, 0)
         if len(head) == HEADER_BYTES:
             self.first_timestamp = HEADER.unpack(head)[8]
 
@@ -192,11 +193,9 @@ class Segment(SegmentState):
         if self._indexes is not None:
             return self._indexes.time.last()
         try:
-            with open(self.path(TIME_INDEX_SUFFIX), "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size >= TIME_ENTRY_BYTES and size % TIME_ENTRY_BYTES == 0:
-                    file.seek(size - TIME_ENTRY_BYTES)
-                    return decode_entry(file.read(TIME_ENTRY_BYTES), self.base_offset)
+            entry, size = self._files.read_end(self.path(TIME_INDEX_SUFFIX), TIME_ENTRY_BYTES)
+            if size >= TIME_ENTRY_BYTES and size % TIME_ENTRY_BYTES == 0:
+                return decode_entry(entry, self.base_offset)
         except FileNotFoundError:
             pass
         return self._loaded().time.last()
@@ -204,7 +203,7 @@ class Segment(SegmentState):
     def _is_true(self, timestamp: int, offset: int) -> bool:
         """An entry of the time index names the last offset of a batch, and its timestamp. Raises CorruptSegment."""
         position, _ = self.position_of(offset)
-        head = os.pread(self._descriptor(), HEADER_BYTES, position)
+        head = self._pread(HEADER_BYTES, position)
         if position >= self.size_bytes or len(head) < HEADER_BYTES:
             return False
         is_true = is_entry_true(HEADER.unpack(head), timestamp, offset)
@@ -251,11 +250,10 @@ class Segment(SegmentState):
 
     def _walked(self, walk: Walk[ResultT]) -> ResultT:
         """Raises CorruptSegment."""
-        descriptor = self._descriptor()
         try:
             wanted = next(walk)
             while True:
-                wanted = walk.send(os.pread(descriptor, wanted.size_bytes, wanted.position))
+                wanted = walk.send(self._pread(wanted.size_bytes, wanted.position))
         except StopIteration as end:
             result: ResultT = end.value
             return result
@@ -264,14 +262,13 @@ class Segment(SegmentState):
 
     def scan(self, position: int, expected_offset: int, end_offset: int) -> Iterator[Found]:
         """Each batch from `position` on; `end_offset` is -1 where it is not known. Raises CorruptSegment."""
-        descriptor = self._descriptor()
         walk = scan(self.stretch._replace(end_offset=end_offset), position, expected_offset)
         data = b""
         try:
             step = next(walk)
             while True:
                 if isinstance(step, Read):
-                    data = os.pread(descriptor, step.size_bytes, step.position)
+                    data = self._pread(step.size_bytes, step.position)
                 else:
                     yield step
                     data = b""
@@ -301,16 +298,13 @@ class Segment(SegmentState):
     def _way_out(self) -> str:
         return way_out_of_damage(os.path.dirname(os.path.dirname(self.log_path)))
 
-    def _descriptor(self) -> int:
+    def _pread(self, size_bytes: int, position: int) -> bytes:
+        """Raises CorruptSegment, OSError, NotInMemory."""
         try:
-            return self._files.get(self.log_path, create=self.size_bytes == 0)
+            descriptor = self._files.get(self.log_path, create=self.size_bytes == 0)
         except FileNotFoundError as error:
             raise CorruptSegment(f"{self.log_path} is missing; {self._way_out}") from error
+        return self._files.pread(descriptor, self.log_path, size_bytes, position)
 
     def close(self) -> None:
         self._files.close(self.log_path)
-
-
-def _read_file(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()

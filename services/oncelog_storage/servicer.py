@@ -3,6 +3,7 @@
 Expected errors are codes in the answers; nothing is raised that a client should see.
 """
 
+from functools import partial
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
@@ -21,6 +22,7 @@ from oncelog_storage.record_deletion import RecordDeletion
 from oncelog_storage.record_fate import describe_producer, describe_record
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.replica_sessions import ReplicaSessions
+from oncelog_storage.segment_reader import SegmentReader
 
 _APPEND_TIMEOUT_MS: Final = 30_000
 
@@ -34,7 +36,9 @@ class StorageServicer:
         replica_sessions: ReplicaSessions,
         markers: MarkerHandler,
         clock: Clock,
+        reader: SegmentReader,
     ) -> None:
+        self._reader = reader
         self._hosted = hosted
         self._produce = produce
         self._fetch = fetch
@@ -97,9 +101,14 @@ class StorageServicer:
                 leader = self._hosted.get(part.topic, part.partition)
                 leader.require_leader_epoch(part.current_leader_epoch)
                 await offsets.await_inherited(leader)
-                answer.timestamp_ms, answer.offset, answer.leader_epoch = offsets.list_offset(
-                    leader, part.timestamp_ms, is_committed_only=is_committed_only
+                find = partial(
+                    offsets.list_offset,
+                    leader,
+                    part.timestamp_ms,
+                    is_committed_only=is_committed_only,
                 )
+                found = await self._reader.read(find)
+                answer.timestamp_ms, answer.offset, answer.leader_epoch = found
             except KafkaError as error:
                 answer.error_code = error.error_code
         return response
@@ -160,7 +169,7 @@ class StorageServicer:
         response = pb.DescribeRecordResponse()
         try:
             leader = self._hosted.get(request.partition.topic, request.partition.partition)
-            describe_record(leader, request.offset, response)
+            await self._reader.read(partial(describe_record, leader, request.offset, response))
         except KafkaError as error:
             refuse(response, error)
         return response

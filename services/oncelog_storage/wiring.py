@@ -25,6 +25,7 @@ from oncelog_storage.markers import MarkerHandler
 from oncelog_storage.produce import ProduceHandler, ProduceTimes
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.replication import Replication
+from oncelog_storage.segment_reader import SegmentReader
 from oncelog_storage.servicer import StorageServicer
 from oncelog_storage.settings import StorageSettings
 from oncelog_storage.traces import OpenTraces
@@ -50,13 +51,10 @@ class StorageRole:
         self._node_id = node_id
         self._metadata = metadata
         self._log_directory = LogDirectory(settings.data_dir)
+        files = OpenFiles(settings.open_files_max)
+        reader = SegmentReader(files)
         self._hosted = ReplicaManager(
-            settings,
-            node_id,
-            metadata,
-            clock,
-            self._log_directory,
-            OpenFiles(settings.open_files_max),
+            settings, node_id, metadata, clock, self._log_directory, files
         )
         changed = ChangedSettings(settings, node_id, metadata)
         self.maintenance = Maintenance(
@@ -71,10 +69,11 @@ class StorageRole:
             self._log_directory,
             clock,
             node_epoch,
+            reader,
         )
         verifier = Verifier(settings, metadata, directory)
         traces = OpenTraces()
-        self._fetch = FetchHandler(settings, self._hosted)
+        self._fetch = FetchHandler(settings, self._hosted, reader)
         self._warm_up: asyncio.Task[None] | None = None
         self._feed = feed or build_feed(settings.redis_url, "storage", node_id)
         events = None if self._feed is None else StorageEvents(self._feed)
@@ -95,6 +94,7 @@ class StorageRole:
                 traces,
             ),
             clock,
+            reader,
         )
 
     async def start(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.errors import ErrorCode, KafkaError, OncelogError
 from oncelog.ids import Partition as PartitionName
 from oncelog_storage.core.isr import is_eligible
 from oncelog_storage.core.partition import Partition
@@ -55,8 +55,12 @@ class Moved(NamedTuple, Generic[HostedT]):
     """To be proposed: a follower has caught up."""
 
 
+class ReadLater(OncelogError):
+    """The records are not at hand. The partition stays dirty, and the others are answered."""
+
+
 class ReadRecords(NamedTuple, Generic[HostedT]):
-    """Records to go on with. The caller may throw KafkaError instead."""
+    """Records to go on with. The caller may throw KafkaError or ReadLater instead."""
 
     hosted: HostedT
     offset: int
@@ -191,6 +195,9 @@ class LeaderSessions(Generic[HostedT, SessionT]):
             has_news, size_bytes = yield from self._fill(
                 followed, answer, left_bytes, now_s, is_first=is_first
             )
+        except ReadLater:
+            followed.session.dirty[followed] = None
+            has_news = False
         except KafkaError as error:
             has_news = True
             answer.error_code = error.error_code

@@ -19,7 +19,7 @@ from oncelog.api.v1 import controller_pb2
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition as PartitionName
-from oncelog_storage.core.leader_sessions import LeaderSessions, Moved, ReadRecords
+from oncelog_storage.core.leader_sessions import LeaderSessions, Moved, ReadLater, ReadRecords
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.replica_session import ReplicaSession
 
@@ -72,7 +72,7 @@ class Host:
                 self.reads.append(step)
                 try:
                     records = read(step)
-                except KafkaError as error:
+                except (KafkaError, ReadLater) as error:
                     step = walk.throw(error)
                 else:
                     step = walk.send(records)
@@ -292,6 +292,22 @@ def test_a_read_that_fails_is_told():
     session.dirty[session.followed(ORDERS)] = None
     (answer,), _ = host.answer(session)
     assert answer.records == b"\0\0\0"
+
+
+def test_records_that_are_not_at_hand_stay_to_be_told():
+    host = Host(grown(3), grown(3, PAYMENTS))
+
+    def late(wanted: ReadRecords[Partition]) -> bytes:
+        if wanted.hosted.partition == ORDERS:
+            raise ReadLater
+        return b"payments"
+
+    session = host.begin(request_of(0, 0))
+    answers, _ = host.answer(session, read=late)
+    assert [each.records for each in answers] == [b"payments"]
+    assert list(session.dirty) == [session.followed(ORDERS)]
+    answers, _ = host.answer(session)
+    assert [each.records for each in answers] == [b"\0\0\0"]
 
 
 def test_a_divergence_is_told_without_records():

@@ -1,0 +1,104 @@
+"""Reads of what the system does not hold in memory: the event loop goes on, and readers get the same answers."""
+
+import asyncio
+
+import pytest
+from tests.integration.storage.replica_cluster import batch as cluster_batch
+from tests.integration.storage.replica_cluster import differences, running_cluster
+from tests.integration.storage.storage_node import batch, running, topic, txn_batch
+
+from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog_storage import files
+from oncelog_storage.files import OpenFiles
+from oncelog_storage.segment_reader import SegmentReader
+
+
+@pytest.fixture
+def misses(monkeypatch):
+    """Every part of a file is missed once."""
+    missed, brought = [], set()
+    held, bring = OpenFiles._held, SegmentReader.bring
+
+    def held_once_brought(self, descriptor, size_bytes, position):
+        key = (files.os.fstat(descriptor).st_ino, position)
+        if key in brought:
+            return held(self, descriptor, size_bytes, position)
+        missed.append(key)
+        return b""
+
+    async def bring_it(self, miss):
+        await bring(self, miss)
+        brought.update(missed)
+
+    monkeypatch.setattr(files, "_NO_WAIT", files._NO_WAIT or 8)
+    monkeypatch.setattr(OpenFiles, "_held", held_once_brought)
+    monkeypatch.setattr(SegmentReader, "bring", bring_it)
+    return missed
+
+
+async def test_readers_get_what_they_would_have_got(tmp_path, misses):
+    async with running(tmp_path, topic("orders", segment_bytes=1024)) as node:
+        for number in range(30):
+            await node.produce("orders", batch(3, timestamp=1000 + number))
+        await node.produce("orders", txn_batch(9, 0, 2), transactional_id="pay")
+        await node.mark("orders", (9, 0, False))
+        fetched, offset = b"", 0
+        while offset < 93:
+            answer = await node.fetch("orders", offset, committed=True)
+            assert answer.records
+            fetched, offset = answer.records, offset + 1
+        assert fetched
+        assert [each.first_offset for each in answer.aborted_transactions] == [90]
+        assert misses
+        assert (await node.list_offset("orders", 1010)).offset == 26
+        fate = await node.storage.DescribeRecord(
+            storage_pb2.DescribeRecordRequest(
+                partition=types_pb2.TopicPartition(topic="orders", partition=0), offset=91
+            ),
+            None,
+        )
+        assert fate.fate == storage_pb2.IN_ABORTED
+
+
+async def test_an_append_during_a_miss_wakes_the_fetch(tmp_path, misses, monkeypatch):
+    async with running(tmp_path, topic("orders")) as node:
+        await node.produce("orders", batch())
+        first = (await node.fetch("orders", 0)).records
+        gate, bring = asyncio.Event(), SegmentReader.bring
+
+        async def slow(self, miss):
+            await gate.wait()
+            await bring(self, miss)
+
+        monkeypatch.setattr(SegmentReader, "bring", slow)
+        misses.clear()
+        monkeypatch.setattr(OpenFiles, "_held", _missed_once(OpenFiles._held))
+        fetching = asyncio.create_task(
+            node.fetch("orders", 0, min_bytes=len(first) + 1, max_wait_ms=20_000)
+        )
+        await asyncio.sleep(0)
+        await node.produce("orders", batch())
+        gate.set()
+        async with asyncio.timeout(5):
+            answer = await fetching
+        assert len(answer.records) > len(first)
+
+
+def _missed_once(held):
+    calls = []
+
+    def missing(self, descriptor, size_bytes, position):
+        calls.append(1)
+        return b"" if len(calls) == 1 else held(self, descriptor, size_bytes, position)
+
+    return missing
+
+
+async def test_followers_copy_what_their_leader_reads_later(tmp_path, misses):
+    async with running_cluster(tmp_path) as cluster:
+        cluster.controller.topic()
+        for _ in range(10):
+            assert (await cluster.produce(cluster_batch(3))).error_code == 0
+        await cluster.caught_up()
+        assert misses
+        assert differences(cluster) == {}
