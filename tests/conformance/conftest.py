@@ -1,6 +1,7 @@
 """Fixtures: a running oncelog (`tests/targets.py` says which kind) and four real clients against it."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka.admin
 import pytest
@@ -9,6 +10,7 @@ from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.java import Java, JavaProcess
 from tests.conformance.clients.kafka_python import KafkaPython
+from tests.conformance.group_members import Member
 from tests.conformance.java_programs import compiled
 from tests.conformance.logins import log_in
 from tests.targets import TargetKind, is_login_asked, login_file, open_target, target_kind
@@ -28,12 +30,16 @@ def shared_cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(request, tmp_path_factory):
-    """A running oncelog, shared by the module. A test that kills it starts it again."""
-    if target_kind() is not TargetKind.EMBEDDED:
+    """A running oncelog, shared by the module and set as its ENVIRONMENT says. A test that kills it starts it again."""
+    environment = getattr(request.module, "ENVIRONMENT", {})
+    if not environment and target_kind() is not TargetKind.EMBEDDED:
         yield request.getfixturevalue("shared_cluster")
         return
-    with open_target(tmp_path_factory.mktemp("oncelog")) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in environment.items():
+            patched.setenv(name, value)
+        with open_target(tmp_path_factory.mktemp("oncelog")) as running:
+            yield running
 
 
 @pytest.fixture(scope="session")
@@ -83,8 +89,27 @@ def new_topic(admin):
 
 
 @pytest.fixture
-def topic(new_topic):
-    return new_topic()
+def topic(request, new_topic):
+    return new_topic(getattr(request.module, "PARTITIONS", 1))
+
+
+@pytest.fixture
+def group():
+    return f"g-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def join(server, group, topic):
+    """Open members of the group; they are closed at the end of the test, all at once."""
+    opened = []
+
+    def make(client, **options):
+        opened.append(Member(client, server.bootstrap, group, topic, **options))
+        return opened[-1]
+
+    yield make
+    with ThreadPoolExecutor(max(1, len(opened))) as pool:
+        list(pool.map(Member.close, opened))
 
 
 @pytest.fixture

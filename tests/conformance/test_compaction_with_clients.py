@@ -7,19 +7,13 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import ConfigResource
 from tests.conformance.clients.confluent import Confluent
-from tests.targets import open_target
 
 CLEANED_WITHIN_S = 60
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """One that looks at its compacted topics often."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ONCELOG_STORAGE_CLEANER_INTERVAL_MS", "200")
-        patch.setenv("ONCELOG_STORAGE_SHARD_ROLL_BYTES", "1024")
-        with open_target(tmp_path_factory.mktemp("oncelog")) as running:
-            yield running
+ENVIRONMENT = {
+    "ONCELOG_STORAGE_CLEANER_INTERVAL_MS": "200",
+    "ONCELOG_STORAGE_SHARD_ROLL_BYTES": "1024",
+}
+"""Compacted topics are looked at often."""
 
 
 class Writes:

@@ -4,14 +4,12 @@ import contextlib
 import subprocess
 import sys
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, ConsumerGroupType
-from tests.conformance.group_members import SERVER_ENVIRONMENT, Member, eventually
-from tests.targets import open_target
+from tests.conformance.group_members import SERVER_ENVIRONMENT, eventually
 
 PARTITIONS = 4
 EVERY = frozenset(range(PARTITIONS))
@@ -21,39 +19,6 @@ ENVIRONMENT = SERVER_ENVIRONMENT | {
     "ONCELOG_COORDINATOR_GROUP_CONSUMER_SESSION_TIMEOUT_MS": "4000",
     "ONCELOG_COORDINATOR_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "200",
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """As everywhere, but heartbeats are frequent and sessions end within seconds."""
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in ENVIRONMENT.items():
-            patched.setenv(name, value)
-        with open_target(tmp_path_factory.mktemp("oncelog")) as running:
-            yield running
-
-
-@pytest.fixture
-def group():
-    return f"g-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture
-def topic(new_topic):
-    return new_topic(PARTITIONS)
-
-
-@pytest.fixture
-def join(server, group, topic):
-    opened = []
-
-    def make(client=CLIENT, **options):
-        opened.append(Member(client, server.bootstrap, group, topic, **options))
-        return opened[-1]
-
-    yield make
-    with ThreadPoolExecutor(max(1, len(opened))) as pool:
-        list(pool.map(Member.close, opened))
 
 
 @pytest.fixture
@@ -78,7 +43,7 @@ def seen(*members):
 
 
 def test_two_members_share_until_one_leaves_and_both_are_listed(join, fill, group, admin):
-    first, second = join(), join()
+    first, second = join(CLIENT), join(CLIENT)
     eventually(lambda: whole(first, second))
     fill()
     eventually(lambda: len(seen(first, second)) >= COUNT)
@@ -111,7 +76,7 @@ def in_a_process(server, group, topic):
 
 
 def test_the_partitions_of_a_member_that_died_are_taken_over(server, group, topic, join, fill):
-    member = join()
+    member = join(CLIENT)
     eventually(lambda: member.assigned == EVERY)
     with in_a_process(server, group, topic) as other:
         eventually(lambda: len(member.assigned) == PARTITIONS // 2)
@@ -123,7 +88,7 @@ def test_the_partitions_of_a_member_that_died_are_taken_over(server, group, topi
 
 
 def test_after_a_restart_members_go_on_from_their_commit(server, join, fill):
-    first, second = join(), join()
+    first, second = join(CLIENT), join(CLIENT)
     eventually(lambda: whole(first, second))
     fill()
     eventually(lambda: len(seen(first, second)) >= COUNT)
@@ -139,13 +104,13 @@ def test_after_a_restart_members_go_on_from_their_commit(server, join, fill):
     first.close()
     second.close()
     fill(2 * COUNT)
-    third = join()
+    third = join(CLIENT)
     eventually(lambda: len(third.records) >= COUNT)
     assert seen(third) == list(range(2 * COUNT, 3 * COUNT))
 
 
 def test_transactional_offsets_carry_the_members_epoch(server, group, join, fill, admin):
-    member = join()
+    member = join(CLIENT)
     eventually(lambda: member.assigned == EVERY)
     fill()
     eventually(lambda: len(member.records) >= COUNT)
@@ -167,7 +132,7 @@ def test_transactional_offsets_carry_the_members_epoch(server, group, join, fill
 
 
 def test_new_partitions_are_read(join, topic, admin):
-    member = join()
+    member = join(CLIENT)
     eventually(lambda: member.assigned == EVERY)
     grown = confluent_kafka.admin.NewPartitions(topic, PARTITIONS + 2)
     admin.create_partitions([grown])[topic].result(30)
@@ -181,7 +146,7 @@ def test_a_group_changes_its_protocol_only_when_empty(join, fill):
     first.commit()
     first.close()
     fill(COUNT)
-    second = join()
+    second = join(CLIENT)
     eventually(lambda: len(second.records) >= COUNT)
     assert seen(second) == list(range(COUNT, 2 * COUNT))
 

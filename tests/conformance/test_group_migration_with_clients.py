@@ -1,14 +1,10 @@
 """A living group changes its protocol (KIP-848): real, unmodified clients of both protocols in one group."""
 
-import uuid
-from concurrent.futures import ThreadPoolExecutor
-
 import confluent_kafka
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
-from tests.conformance.group_members import SERVER_ENVIRONMENT, Member, eventually
+from tests.conformance.group_members import SERVER_ENVIRONMENT, eventually
 from tests.conformance.java_programs import Program
-from tests.targets import open_target
 
 PARTITIONS = 6
 EVERY = frozenset(range(PARTITIONS))
@@ -29,39 +25,6 @@ ENVIRONMENT = SERVER_ENVIRONMENT | {
     "ONCELOG_COORDINATOR_GROUP_CONSUMER_SESSION_TIMEOUT_MS": "15000",
     "ONCELOG_COORDINATOR_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "200",
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """As everywhere, but heartbeats are frequent."""
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in ENVIRONMENT.items():
-            patched.setenv(name, value)
-        with open_target(tmp_path_factory.mktemp("oncelog")) as running:
-            yield running
-
-
-@pytest.fixture
-def group():
-    return f"g-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture
-def topic(new_topic):
-    return new_topic(PARTITIONS)
-
-
-@pytest.fixture
-def join(server, group, topic):
-    opened = []
-
-    def make(client, **options):
-        opened.append(Member(client, server.bootstrap, group, topic, **options))
-        return opened[-1]
-
-    yield make
-    with ThreadPoolExecutor(max(1, len(opened))) as pool:
-        list(pool.map(Member.close, opened))
 
 
 class Reading:

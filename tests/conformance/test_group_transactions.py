@@ -14,21 +14,12 @@ from tests.conformance.group_members import (
     Member,
     eventually,
 )
-from tests.targets import open_target
 
 COUNT = 30
+ENVIRONMENT = SERVER_ENVIRONMENT
+"""Sessions may end within seconds."""
 PARTITIONS = 2
 CLIENTS = {"confluent-kafka": Confluent, "aiokafka": Aiokafka, "kafka-python": KafkaPython}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """As everywhere, but sessions may end within seconds."""
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in SERVER_ENVIRONMENT.items():
-            patched.setenv(name, value)
-        with open_target(tmp_path_factory.mktemp("oncelog")) as running:
-            yield running
 
 
 @pytest.fixture(params=CLIENTS)

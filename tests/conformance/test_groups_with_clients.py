@@ -3,8 +3,6 @@
 import contextlib
 import subprocess
 import sys
-import uuid
-from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import kafka
@@ -14,54 +12,20 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, To
 from tests.conformance.group_members import (
     LONG_SESSION,
     SERVER_ENVIRONMENT,
-    Member,
     eventually,
 )
-from tests.targets import open_target
 
+ENVIRONMENT = SERVER_ENVIRONMENT
+"""Sessions may end within seconds."""
 PARTITIONS = 4
 EVERY = frozenset(range(PARTITIONS))
 COUNT = 40
 MEMBERS = ["confluent-kafka", "aiokafka", "kafka-python"]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """As everywhere, but sessions may end within seconds."""
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in SERVER_ENVIRONMENT.items():
-            patched.setenv(name, value)
-        with open_target(tmp_path_factory.mktemp("oncelog")) as running:
-            yield running
-
-
 @pytest.fixture(params=MEMBERS)
 def client(request):
     return request.param
-
-
-@pytest.fixture
-def group():
-    return f"g-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture
-def topic(new_topic):
-    return new_topic(PARTITIONS)
-
-
-@pytest.fixture
-def join(server, group, topic):
-    """Open members of the group; they are closed at the end of the test, all at once."""
-    opened = []
-
-    def make(client, **options):
-        opened.append(Member(client, server.bootstrap, group, topic, **options))
-        return opened[-1]
-
-    yield make
-    with ThreadPoolExecutor(max(1, len(opened))) as pool:
-        list(pool.map(Member.close, opened))
 
 
 @pytest.fixture

@@ -91,24 +91,6 @@ def test_another_seed_is_another_run():
     assert len(digests) == 3, lines
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--scenario", "nosuch"], "there is no scenario 'nosuch'; there are: "),
-        (["--planted", "nosuch"], "nosuch"),
-        (["--seeds", "0"], "--seeds"),
-        (["--jobs", "0"], "--jobs"),
-        (["--seed", "1", "--trace", "/nosuch/file"], "cannot write /nosuch/file: No such file"),
-        (["--seed", "1", "--history", "/"], "cannot write /: Is a directory"),
-    ],
-)
-def test_wrong_use_is_told_in_a_line(arguments, told):
-    done = simulate(*arguments)
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.timeout(2 * TIMEOUT_S + 30)
 @pytest.mark.slow
 def test_a_seed_alone_runs_in_its_scenario_among_many():

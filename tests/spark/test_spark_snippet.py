@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.spark.session import JVM
 from tests.spark.topic_tools import ROOT
 
 RUN_S = 150
@@ -32,7 +33,7 @@ def test_first_program_needs_nothing_but_its_interpreter(lab, tmp_path):
     script.write_text(program)
     lab.fill(["a", "b", "c"])
     java = Path(shutil.which("java")).parent
-    environment = {"PATH": f"/usr/bin:/bin:{java}", "HOME": str(tmp_path)}
+    environment = {"PATH": f"/usr/bin:/bin:{java}", "HOME": str(tmp_path), "JAVA_TOOL_OPTIONS": JVM}
     environment |= {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
     done = subprocess.run(
         [sys.executable, str(script)],

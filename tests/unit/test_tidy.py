@@ -2,7 +2,9 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -31,50 +33,91 @@ def relative(path):
     return str(path.relative_to(ROOT))
 
 
+class Function(NamedTuple):
+    name: str
+    lines: int
+    calls: frozenset
+    checks: bool
+
+
+class Module(NamedTuple):
+    docstring: str | None
+    functions: tuple
+    bare: tuple
+    """Arguments that say not whose epoch or id they are."""
+
+
+@cache
+def module(path):
+    """Of a file. Its tree is not kept: a million nodes make every test slow."""
+    tree = ast.parse(path.read_text())
+    functions, bare = [], []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            calls = called(node) if "tests" in path.parts else frozenset()
+            functions.append(Function(node.name, lines, calls, checks(node, calls)))
+        elif isinstance(node, ast.arg) and node.arg in ("epoch", "id"):
+            bare.append(f"{relative(path)}:{node.lineno}")
+    return Module(ast.get_docstring(tree), tuple(functions), tuple(bare))
+
+
+def called(node):
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return frozenset(getattr(one, "attr", getattr(one, "id", "")) for one in calls)
+
+
+def checks(node, calls):
+    said = any(isinstance(one, ast.Assert) for one in ast.walk(node))
+    named = re.compile(r"(assert|check|expect|require)_|(raises|warns|fail)$")
+    return said or any(named.match(name) for name in calls)
+
+
 def test_sources_are_found():
     assert len(SOURCES) > 50
 
 
-@pytest.mark.parametrize("path", EVERYTHING, ids=relative)
-def test_file_and_its_functions_fit(path):
-    text = path.read_text()
-    assert len(text.splitlines()) <= FILE_LINES_MAX
-    assert path.stem not in JUNK_DRAWERS
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or 0) - node.lineno + 1
-            assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
-            if node.name.startswith("test_"):
-                assert len(node.name) <= TEST_NAME_MAX, f"{node.name}: a test states its rule"
+def test_files_and_their_functions_fit():
+    faults = []
+    for path in EVERYTHING:
+        if path.stem in JUNK_DRAWERS:
+            faults.append(f"{relative(path)}: a module is named for what it knows")
+        if (lines := len(path.read_text().splitlines())) > FILE_LINES_MAX:
+            faults.append(f"{relative(path)} has {lines} lines")
+        for one in module(path).functions:
+            where = f"{relative(path)}: {one.name}"
+            if one.lines > FUNCTION_LINES_MAX:
+                faults.append(f"{where} has {one.lines} lines")
+            if one.name.startswith("test_") and len(one.name) > TEST_NAME_MAX:
+                faults.append(f"{where}: a test states its rule")
+    assert not faults
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_module_says_what_it_is_for(path):
-    text = path.read_text()
-    if text.strip():
-        assert ast.get_docstring(ast.parse(text)), "a module begins with its idea"
+def test_modules_say_what_they_are_for():
+    """A module begins with its idea."""
+    written = [path for path in SOURCES if path.read_text().strip()]
+    assert not [relative(path) for path in written if not module(path).docstring]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_no_open_ends(path):
-    text = path.read_text()
-    assert not re.search(r"\b(TODO|FIXME)\b(?!\(#\d+\))", text), (
-        "a TODO names an issue or does not exist"
-    )
-    assert not re.search(r"except( Exception| BaseException)?:\s*\n\s*pass\b", text)
+def having(paths, pattern):
+    return [relative(path) for path in paths if re.search(pattern, path.read_text())]
 
 
-@pytest.mark.parametrize("path", PRODUCTION, ids=relative)
-def test_what_is_shipped_is_there(path):
+def test_no_open_ends():
+    """A TODO names an issue or does not exist."""
+    assert not having(SOURCES, r"\b(TODO|FIXME)\b(?!\(#\d+\))")
+    assert not having(SOURCES, r"except( Exception| BaseException)?:\s*\n\s*pass\b")
+
+
+def test_what_is_shipped_is_there():
     """Only the simulated network may refuse: what it does not carry, no service asks of it."""
-    assert "NotImplementedError" not in path.read_text()
+    assert not having(PRODUCTION, "NotImplementedError")
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if "core" in path.parts], ids=relative)
-def test_no_bare_epoch_in_a_core(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.arg):
-            assert node.arg not in ("epoch", "id"), f"line {node.lineno}: say whose epoch or id"
+def test_no_bare_epoch_in_a_core():
+    """Say whose epoch or id."""
+    cores = [path for path in SOURCES if "core" in path.parts]
+    assert not [where for path in cores for where in module(path).bare]
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -97,31 +140,14 @@ def test_tests_that_the_docs_cite_exist():
             assert found, f"{relative(page)} cites {name}, which does not exist"
 
 
-def called(node):
-    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
-    return {getattr(one, "attr", getattr(one, "id", "")) for one in calls}
-
-
-def checks(node):
-    said = any(isinstance(one, ast.Assert) for one in ast.walk(node))
-    named = re.compile(r"(assert|check|expect|require)_|(raises|warns|fail)$")
-    return said or any(named.match(name) for name in called(node))
-
-
 def test_every_test_checks_something():
     """Itself, or through a function of the tests that does."""
-    functions = [
-        (path, node)
-        for path in python_files("tests")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    found = [(path, one) for path in python_files("tests") for one in module(path).functions]
     # Any process, server and lab has these: they say nothing of what a test wants to see.
     everywhere = {"start", "stop", "close", "run", "get", "main"}
-    checking = {node.name for _, node in functions if checks(node)} - everywhere
-    without = [
-        f"{relative(path)}: {node.name}"
-        for path, node in functions
-        if node.name.startswith("test_") and not checks(node) and not called(node) & checking
+    checking = {one.name for _, one in found if one.checks} - everywhere
+    assert not [
+        f"{relative(path)}: {one.name}"
+        for path, one in found
+        if one.name.startswith("test_") and not one.checks and not one.calls & checking
     ]
-    assert not without

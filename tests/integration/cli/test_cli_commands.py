@@ -1,17 +1,15 @@
 """The commands against a running `oncelog up`."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
+from tests.integration.cli.commands import ONCELOG, calling
 
-ONCELOG = [sys.executable, "-m", "oncelog_server"]
 DEADLINE_S = 30
 
 
@@ -35,29 +33,10 @@ def server(tmp_path_factory):
         assert process.wait(DEADLINE_S) == 0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def oncelog(server):
-    environment = {
-        **os.environ,
-        "ONCELOG_BOOTSTRAP": server["bootstrap"],
-        "ONCELOG_GATEWAY": server["gateway"],
-    }
-
-    def call(*arguments, stdin="", code=0):
-        done = subprocess.run(
-            [*ONCELOG, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, (arguments, done.stdout, done.stderr)
-        return done.stdout if code == 0 else done.stderr
-
-    call.environment = environment
-    return call
+    with calling(server["bootstrap"], server["gateway"]) as call:
+        yield call
 
 
 @pytest.fixture

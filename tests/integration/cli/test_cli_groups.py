@@ -1,17 +1,13 @@
 """`oncelog groups` and `oncelog consume --group` against a running `oncelog up`."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.conformance.group_members import Member, eventually
+from tests.integration.cli.commands import calling
 
 from oncelog_server.demo.processes import OncelogServer
-
-ONCELOG = [sys.executable, "-m", "oncelog_server"]
 
 
 @pytest.fixture(scope="module")
@@ -22,27 +18,8 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def oncelog(server):
-    environment = {
-        **os.environ,
-        "ONCELOG_BOOTSTRAP": server.bootstrap,
-        "ONCELOG_GATEWAY": server.gateway,
-        "COLUMNS": "80",
-    }
-
-    def call(*arguments, stdin="", code=0):
-        done = subprocess.run(
-            [*ONCELOG, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, (arguments, done.stdout, done.stderr)
-        return done.stdout if code == 0 else done.stderr
-
-    return call
+    with calling(server.bootstrap, server.gateway) as call:
+        yield call
 
 
 def offsets(oncelog, group):

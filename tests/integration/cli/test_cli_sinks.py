@@ -1,13 +1,11 @@
 """`oncelog sinks` against a running `oncelog up` that Spark's own code wrote through."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
+from tests.integration.cli.commands import calling
 
 from oncelog.client.cluster import ClientSettings, Cluster
 from oncelog.client.core.addresses import parse_addresses
@@ -25,7 +23,6 @@ from oncelog.spark.attempt import (
 )
 from oncelog_server.demo.processes import OncelogServer
 
-ONCELOG = [sys.executable, "-m", "oncelog_server"]
 JOB = job_sink_name("audit/daily", "2026-11-21")
 
 
@@ -37,26 +34,8 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def oncelog(server):
-    environment = {
-        **os.environ,
-        "ONCELOG_BOOTSTRAP": server.bootstrap,
-        "ONCELOG_GATEWAY": server.gateway,
-        "COLUMNS": "80",
-    }
-
-    def call(*arguments, code=0):
-        done = subprocess.run(
-            [*ONCELOG, *arguments],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, (arguments, done.stdout, done.stderr)
-        return done.stdout if code == 0 else done.stderr
-
-    return call
+    with calling(server.bootstrap, server.gateway) as call:
+        yield call
 
 
 def committed(cluster, sink, batch_id, row_count=7):

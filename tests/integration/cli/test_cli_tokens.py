@@ -1,15 +1,14 @@
 """`oncelog tokens`, and other commands with a token, against a running `oncelog up` that requires a login."""
 
+import contextlib
 import json
 import os
-import subprocess
-import sys
 
 import pytest
+from tests.integration.cli.commands import Commands
 
 from oncelog_server.demo.processes import OncelogServer
 
-ONCELOG = [sys.executable, "-m", "oncelog_server"]
 ADMIN = "c" * 64
 
 
@@ -23,7 +22,10 @@ def oncelog(tmp_path_factory):
         "ONCELOG_GATEWAY_AUTHENTICATION": "required",
         "ONCELOG_GATEWAY_ADMIN_TOKEN_FILE": str(file),
     }
-    with OncelogServer(folder / "data", environment=environment) as server:
+    with (
+        OncelogServer(folder / "data", environment=environment) as server,
+        contextlib.closing(Commands()) as commands,
+    ):
 
         def call(*arguments, token="", code=0):
             addresses = {
@@ -32,15 +34,8 @@ def oncelog(tmp_path_factory):
                 "XDG_CONFIG_HOME": str(folder),
                 **({"ONCELOG_TOKEN": token} if token else {}),
             }
-            done = subprocess.run(
-                [*ONCELOG, *arguments],
-                capture_output=True,
-                text=True,
-                env={**os.environ, "COLUMNS": "200", **addresses},
-                timeout=60,
-                check=False,
-            )
-            assert done.returncode == code, (arguments, done.stdout, done.stderr)
+            done = commands.run(arguments, {**os.environ, "COLUMNS": "200", **addresses})
+            assert done.returncode == code, (arguments, done)
             return done.stdout if code == 0 else done.stderr
 
         call.folder = folder

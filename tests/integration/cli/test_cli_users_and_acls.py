@@ -1,19 +1,18 @@
 """`oncelog users` and `oncelog acls` against a running `oncelog up` with a login and an authorizer."""
 
+import contextlib
 import json
 import os
 import pty
 import subprocess
-import sys
 
 import pytest
 from confluent_kafka import Producer
 from tests.free_ports import free_block
+from tests.integration.cli.commands import ONCELOG, calling
 
 from oncelog.security.plain import parse_users
 from oncelog_server.demo.processes import OncelogServer
-
-ONCELOG = [sys.executable, "-m", "oncelog_server"]
 
 
 @pytest.fixture(scope="module")
@@ -35,28 +34,22 @@ def server(tmp_path_factory, ports):
         yield running
 
 
+@contextlib.contextmanager
 def caller(bootstrap):
-    environment = {**os.environ, "ONCELOG_BOOTSTRAP": bootstrap, "COLUMNS": "80"}
+    """Of what it says, the words."""
+    with calling(bootstrap) as oncelog:
 
-    def call(*arguments, stdin="", code=0):
-        done = subprocess.run(
-            [*ONCELOG, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, (arguments, done.stdout, done.stderr)
-        return done.stdout if code == 0 else " ".join(done.stderr.replace("│", " ").split())
+        def call(*arguments, stdin="", code=0):
+            said = oncelog(*arguments, stdin=stdin, code=code)
+            return said if code == 0 else " ".join(said.replace("│", " ").split())
 
-    return call
+        yield call
 
 
 @pytest.fixture(scope="module")
 def oncelog(server):
-    return caller(server.bootstrap)
+    with caller(server.bootstrap) as call:
+        yield call
 
 
 @pytest.fixture(scope="module")
@@ -252,8 +245,7 @@ def test_a_network_that_is_none_is_told(oncelog):
 
 
 def test_without_an_authorizer_the_setting_is_named(tmp_path):
-    with OncelogServer(tmp_path / "data") as running:
-        oncelog = caller(running.bootstrap)
+    with OncelogServer(tmp_path / "data") as running, caller(running.bootstrap) as oncelog:
         on = ("--principal", "User:a", "--topic", "t")
         refused = [oncelog("acls", command, *on, code=1) for command in ("add", "delete")]
         shown = oncelog("acls", "list")

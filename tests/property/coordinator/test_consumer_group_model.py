@@ -5,7 +5,8 @@ import re
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
+from tests.property.coordinator.group_model import GroupModel
 from tests.unit.coordinator.consumer_world import SESSION_MS, ConsumerWorld, slots
 
 from oncelog.errors import ErrorCode
@@ -16,7 +17,7 @@ PATTERNS = st.sampled_from([None, None, "", "b.*", "orders|bills", "bill", ".*s"
 ASSIGNORS = st.sampled_from([None, None, "uniform", "range"])
 
 
-class ConsumerGroups(RuleBasedStateMachine):
+class ConsumerGroups(GroupModel):
     def __init__(self):
         super().__init__()
         self.world = ConsumerWorld(group_members_max=4)
@@ -84,17 +85,6 @@ class ConsumerGroups(RuleBasedStateMachine):
         client.fenced()
 
     @precondition(lambda self: len(self.active) > 1)
-    @rule(data=st.data())
-    def die(self, data):
-        self.active.remove(data.draw(st.sampled_from(self.active)))
-
-    @rule(partitions=st.integers(1, 6))
-    def change_topics(self, partitions):
-        old = self.world.shapes["orders"]
-        if partitions > old.partitions:
-            self.world.shapes["orders"] = TopicShape(old.topic_id, partitions)
-
-    @precondition(lambda self: len(self.active) > 1)
     @rule(exists=st.booleans(), generation=st.integers(0, 1))
     def recreate(self, exists, generation):
         if exists:
@@ -104,16 +94,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(span_ms=st.sampled_from([1_000, 1_000, 1_000, 20_000, SESSION_MS]))
     def time_passes(self, span_ms):
-        before = self._members()
-        self.world.advance(span_ms)
-        for client in self.active:
-            if client.member_id in before and client.member_id not in self._members():
-                # Its own session has ended, too: a client that receives nothing stops to use what it had.
-                client.fenced()
-
-    @rule()
-    def crash(self):
-        self.world.crash()
+        self._advance(span_ms)
 
     @precondition(lambda self: not self.active)
     @rule()
@@ -143,27 +124,6 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert {slot for one in members for slot in one.owned} == slots(self.world.shapes, *wanted)
 
     # What always holds.
-
-    @invariant()
-    def nobody_shares_a_partition(self):
-        using = [slot for one in self.active for slot in one.owned]
-        assert len(using) == len(set(using))
-        group = self.world.consumers
-        if isinstance(group, ConsumerGroup):
-            held = [
-                slot
-                for member in group.members.values()
-                for slot in member.current.assigned | member.current.revoking
-            ]
-            assert len(held) == len(set(held))
-
-    @invariant()
-    def nobody_is_ahead(self):
-        group = self.world.consumers
-        if isinstance(group, ConsumerGroup):
-            assert group.target_epoch <= group.epoch
-            for member in group.members.values():
-                assert member.current.epoch <= group.target_epoch
 
     @invariant()
     def a_replay_knows_the_same(self):

@@ -4,19 +4,19 @@ crashes: no partition is used twice, a replay knows the same, and once things ca
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
     rule,
 )
+from tests.property.coordinator.group_model import GroupModel
 from tests.unit.coordinator.consumer_world import SESSION_MS, Client, slots
 from tests.unit.coordinator.group_world import REBALANCE_MS
 from tests.unit.coordinator.group_world import SESSION_MS as CLASSIC_SESSION_MS
 from tests.unit.coordinator.migration_world import COOPERATIVE, EAGER, MigrationWorld
 
 from oncelog.errors import ErrorCode
-from oncelog_coordinator.core.consumer_group import ConsumerGroup, TopicShape
+from oncelog_coordinator.core.consumer_group import ConsumerGroup
 from oncelog_coordinator.core.group_events import MigrationPolicy
 from oncelog_coordinator.core.group_records import encode_group_record
 
@@ -27,7 +27,7 @@ POLICIES = st.sampled_from(
 )
 
 
-class MigratingGroups(RuleBasedStateMachine):
+class MigratingGroups(GroupModel):
     @initialize(
         policy=POLICIES,
         protocol=st.sampled_from([EAGER, COOPERATIVE]),
@@ -107,11 +107,6 @@ class MigratingGroups(RuleBasedStateMachine):
         client.leave()
         client.fenced()
 
-    @precondition(lambda self: len(self.active) > 1)
-    @rule(data=st.data())
-    def die(self, data):
-        self.active.remove(data.draw(st.sampled_from(self.active)))
-
     def _step(self, client):
         if not isinstance(client, Client):
             client.step()
@@ -120,39 +115,20 @@ class MigratingGroups(RuleBasedStateMachine):
 
     # What happens to them.
 
-    @rule(partitions=st.integers(1, 6))
-    def grow(self, partitions):
-        old = self.world.shapes["orders"]
-        if partitions > old.partitions:
-            self.world.shapes["orders"] = TopicShape(old.topic_id, partitions)
-
     @rule(
         span_ms=st.sampled_from(
             [1_000, 1_000, CLASSIC_SESSION_MS // 2, CLASSIC_SESSION_MS, REBALANCE_MS, SESSION_MS]
         )
     )
     def time_passes(self, span_ms):
-        before = self._members()
-        self.world.advance(span_ms)
-        for client in self.active:
-            if client.member_id in before and client.member_id not in self._members():
-                # Its own session has ended, too: a client that receives nothing stops to use what it had.
-                client.fenced()
-
-    @rule()
-    def crash(self):
-        self.world.crash()
+        self._advance(span_ms)
 
     @precondition(lambda self: self.active)
     @rule()
     def calms_down(self):
         """The dead expire; the living get everything that anybody subscribes to."""
         for _ in range(8):
-            before = self._members()
-            self.world.advance(CLASSIC_SESSION_MS // 2)
-            for client in self.active:
-                if client.member_id in before and client.member_id not in self._members():
-                    client.fenced()
+            self._advance(CLASSIC_SESSION_MS // 2)
             self._quiesce(2)
         self._quiesce(12)
         members = [one for one in self.active if one.member_id in self._members()]
@@ -175,27 +151,6 @@ class MigratingGroups(RuleBasedStateMachine):
         return self.world.config.migration_policy.downgrades
 
     # What always holds.
-
-    @invariant()
-    def nobody_shares_a_partition(self):
-        using = [slot for one in self.active for slot in one.owned]
-        assert len(using) == len(set(using))
-        group = self.world.consumers
-        if isinstance(group, ConsumerGroup):
-            held = [
-                slot
-                for member in group.members.values()
-                for slot in member.current.assigned | member.current.revoking
-            ]
-            assert len(held) == len(set(held))
-
-    @invariant()
-    def nobody_is_ahead(self):
-        group = self.world.consumers
-        if isinstance(group, ConsumerGroup):
-            assert group.target_epoch <= group.epoch
-            for member in group.members.values():
-                assert member.current.epoch <= group.target_epoch
 
     @invariant()
     def a_replay_knows_the_same(self):

@@ -85,6 +85,18 @@ def test_a_start_that_is_refused_makes_no_file(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--planted", "nosuch"], "nosuch"),
+        (["--seed", "1", "--trace", "/nosuch/file"], "cannot write /nosuch/file: No such file"),
+        (["--seed", "1", "--history", "/"], "cannot write /: Is a directory"),
+    ],
+)
+def test_what_is_not_there_is_told_before_a_run(arguments, told, capsys):
+    assert told in refused(simulate, capsys, *arguments)
+
+
+@pytest.mark.parametrize(
     ("text", "named"),
     [
         (SCENARIO.format(kind="gossip", more=""), "there is no workload 'gossip'; there are: bank"),
