@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,7 +58,8 @@ def never_reached(runs: Iterable[Mapping[str, int]]) -> list[str]:
     return sorted(known_labels() - GUARDS - reached)
 
 
-def known_labels() -> set[str]:
+@cache
+def known_labels() -> frozenset[str]:
     """Every text that code of a core hands over as a label: to a decision, or to what makes one."""
     trees = [ast.parse(path.read_text()) for path in sorted(_SERVICES.glob("*/core/*.py"))]
     shared = {"Decision": _DECISION_LABEL} | {
@@ -72,7 +74,7 @@ def known_labels() -> set[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 found.update(_labels_in(node, places))
-    return found
+    return frozenset(found)
 
 
 def _places_of_labels(tree: ast.Module) -> Iterator[tuple[str, int]]:

@@ -63,7 +63,6 @@ class LiveRecords:
         self._others: list[LiveRecord] = []
         # Keys written by transactions that are open at this place of the log, by producer id.
         self._open: dict[int, set[bytes]] = {}
-        self.records_seen = 0
 
     def take(self, data: bytes, start: int) -> int:
         """Every whole batch in `data` from offset `start` on; returns the offset behind the last.
@@ -101,7 +100,6 @@ class LiveRecords:
             yield record
 
     def _batch(self, fields: HeaderFields, batch: memoryview, start: int) -> None:
-        self.records_seen += fields[12]
         attributes = fields[5]
         if attributes & CONTROL:
             self._open.pop(fields[9], None)

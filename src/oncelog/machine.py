@@ -7,7 +7,7 @@ replies and sends out only when the records are committed: a reader never sees w
 There is no undo. When an append fails, the driver drops the machine and replays the journal.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -79,7 +79,3 @@ class Machine(Protocol[EventT, RecordIn]):
 
     def resume(self, now: Millis) -> Sequence[Effect]:
         """After replay: every effect the state still owes the world."""
-
-
-RecordDecoder = Callable[[bytes, bytes | None], RecordT | None]
-"""(key, value) to a record; None for a type this machine does not know and must skip."""

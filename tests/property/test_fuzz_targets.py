@@ -8,8 +8,8 @@ import random
 import pytest
 from tests.fuzz.targets import TARGETS, target
 
-CHANGED = {"tokens": 8_000}
-CHANGED_OTHERS = 40_000
+CHANGED = {"tokens": 2_000}
+CHANGED_OTHERS = 8_000
 CHANGES_MAX = 4
 EDGES = (b"\x00", b"\x7f", b"\x80", b"\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x00" * 8)
 

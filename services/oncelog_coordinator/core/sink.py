@@ -167,10 +167,6 @@ class SinkMachine:
         sink, nonce = self._map.attempt_of_producer.get(producer_id, ("", b""))
         return self._map.attempt(sink, nonce)
 
-    def owns_transactional_id(self, transactional_id: str) -> bool:
-        """Whether a live branch has this name. Costs a walk over the live branches."""
-        return any(row.transactional_id == transactional_id for row in self.transaction_views())
-
     def transaction_views(self) -> tuple[BranchTransaction, ...]:
         """Every live branch as a transaction. Two tries of one task have the same name; the newer is last."""
         return tuple(

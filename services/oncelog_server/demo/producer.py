@@ -48,7 +48,6 @@ class DemoProducer:
         self._transactional_id = transactional_id
         self._transaction_rows = transaction_rows
         self.instances = 0
-        self.transactions_aborted = 0
         self.rows_committed = 0
         self.is_zombie_fenced: bool | None = None
         self.stopped = threading.Event()
@@ -137,7 +136,6 @@ class DemoProducer:
                 if not error.args[0].txn_requires_abort():
                     raise
                 # Abortable: the coordinator will not commit this one. The same rows go into the next.
-                self.transactions_aborted += 1
                 producer.abort_transaction(CALL_TIMEOUT_S)
 
     def _produce(self, producer: Producer, batch: list[tuple[bytes, bytes]]) -> None:

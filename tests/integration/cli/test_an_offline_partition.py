@@ -54,7 +54,15 @@ def test_health_and_partitions_name_the_repair(damaged):
     assert "oncelog storage repair" in called(damaged, "partitions").stdout
 
 
-def test_a_reader_is_told_of_it_and_sent_to_health(damaged):
+def test_a_reader_is_told_of_it_while_it_waits(damaged):
+    command = [sys.executable, "-m", "oncelog_server", "consume", "orders"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=damaged) as reading:
+        assert reading.stderr.readline() == "orders-0 is offline; see: oncelog health\n"
+        reading.kill()
+
+
+@pytest.mark.slow
+def test_a_reader_gives_up_and_is_sent_to_health(damaged):
     done = called(damaged, "consume", "orders")
     assert done.returncode == 1
     first, last = done.stderr.splitlines()

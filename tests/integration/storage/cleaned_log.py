@@ -63,13 +63,6 @@ def clean(log, cleaned_to=0, now=NOW, *, map_bytes=1 << 20, retention_ms=1000, s
     return reached
 
 
-def clean_fully(log, cleaned_to=0, now=NOW, **options):
-    """As many passes as the map needs."""
-    while (reached := clean(log, cleaned_to, now, **options)) != cleaned_to:
-        cleaned_to = reached
-    return cleaned_to
-
-
 def batches_from(log, offset, upper=None):
     upper = log.log_end_offset if upper is None else upper
     while True:

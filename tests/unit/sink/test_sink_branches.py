@@ -283,13 +283,11 @@ def test_branches_are_shown_as_transactions():
     assert (ongoing.producer_id, ongoing.producer_epoch) == (won.producer_id, 0)
     assert (ongoing.start_time_ms, ongoing.timeout_ms) == (1_000_005, TIMEOUT_MS)
     assert ongoing.partitions == (partition("orders-0"),)
-    assert shell.machine.owns_transactional_id(BRANCH)
     shell.commit(3, won)
     views = {v.producer_id: (v.state, v.producer_epoch) for v in shell.machine.transaction_views()}
     assert views == {won.producer_id: ("PrepareCommit", 1), lost.producer_id: ("PrepareAbort", 1)}
     shell.deliver()
     assert shell.machine.transaction_views() == ()
-    assert not shell.machine.owns_transactional_id(BRANCH)
 
 
 def test_description_shows_attempts_branches_and_decisions():
