@@ -130,7 +130,10 @@ class OpenFiles:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """For reads that must not end half-way."""
+        """For reads that must not end half-way. In another thread every read waits anyway."""
+        if self._memory_only_in != threading.get_ident():
+            yield
+            return
         before, self._memory_only_in = self._memory_only_in, None
         try:
             yield

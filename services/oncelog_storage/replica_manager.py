@@ -159,14 +159,16 @@ class ReplicaManager:
         if has_followers(image.partition(partition)):
             log.committed_at_load = directory.high_watermarks.get(partition, 0)
         try:
-            log_recovery.recover(
-                log,
-                directory.recovery_points.get(partition, 0),
-                directory.log_start_offsets.get(partition, UNKNOWN_LOG_START),
-                self._clock.now(),
-                may_have_lost_power=directory.may_have_lost_power,
-                may_be_of_older_version=directory.may_be_of_older_version,
-            )
+            # A reader may be who first needs this log, and a recovery does not end half-way.
+            with self._files.waiting():
+                log_recovery.recover(
+                    log,
+                    directory.recovery_points.get(partition, 0),
+                    directory.log_start_offsets.get(partition, UNKNOWN_LOG_START),
+                    self._clock.now(),
+                    may_have_lost_power=directory.may_have_lost_power,
+                    may_be_of_older_version=directory.may_be_of_older_version,
+                )
         except StorageFailed as error:
             return _Loaded(log, error)
         directory.log_start_offsets.setdefault(partition, log.log_start_offset)

@@ -95,19 +95,19 @@ class ReplicaSessions:
             self._tell(moved)
         bytes_max = min(request.max_bytes or 2**31, self._settings.replica_fetch_bytes_max)
         response, misses = self._answer(session, bytes_max)
-        miss_count = 0
+        rounds = 0
         deadline = loop.time() + request.max_wait_ms / 1000
         while misses or (not response.partitions and not self._is_stopping):
             if misses:
-                miss_count += len(misses)
-                await self._bring(misses)
+                rounds += 1
+                await self._bring(session, misses)
             elif not await self._news(session, deadline):
                 break
             if session.is_closed:
                 return pb.ReplicaFetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             if response.partitions:
                 break
-            response, misses = self._answer(session, bytes_max, may_wait=miss_count > MISSES_MAX)
+            response, misses = self._answer(session, bytes_max, may_wait=rounds >= MISSES_MAX)
         response.session_id = session.session_id
         session.last_seen = loop.time()
         return response
@@ -138,10 +138,15 @@ class ReplicaSessions:
         if moved.isr is not None:
             self._proposals.propose(moved.hosted, moved.isr)
 
-    async def _bring(self, misses: list[NotInMemory]) -> None:
-        """What was missed by an answer is in memory for the next."""
-        for miss in misses:
-            await self._reader.bring(miss)
+    async def _bring(self, session: _Session, misses: list[NotInMemory]) -> None:
+        """What was missed by an answer is in memory for the next. Meanwhile the follower waits, and does not lag."""
+        session.is_waiting = True
+        try:
+            for miss in misses:
+                await self._reader.bring(miss)
+        finally:
+            session.is_waiting = False
+            session.last_seen = asyncio.get_running_loop().time()
 
     def _answer(
         self, session: _Session, left_bytes: int, *, may_wait: bool = False

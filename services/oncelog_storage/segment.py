@@ -178,15 +178,19 @@ class Segment(SegmentState):
     def max_timestamp(self) -> tuple[int, int]:
         """(largest timestamp in ms, offset of the batch's end that has it); (-1, …) in an empty segment."""
         if not self._knows_max_timestamp:
-            was_loaded, last = self.is_loaded, self._last_time_entry()
-            if self.size_bytes and not self._is_true(*last):
-                # Retention deletes by it.
-                self._rebuilt(self.aborted())
-                last = self._loaded().time.last()
-            self._max_timestamp, self._max_timestamp_offset = last
-            self._knows_max_timestamp = True
-            if not was_loaded:
-                self.unload()
+            was_loaded = self.is_loaded
+            try:
+                last = self._last_time_entry()
+                if self.size_bytes and not self._is_true(*last):
+                    # Retention deletes by it.
+                    self._rebuilt(self.aborted())
+                    last = self._loaded().time.last()
+                self._max_timestamp, self._max_timestamp_offset = last
+                self._knows_max_timestamp = True
+            finally:
+                # Also when a part is not in memory, and this is done again.
+                if not was_loaded:
+                    self.unload()
         return self._max_timestamp, self._max_timestamp_offset
 
     def _last_time_entry(self) -> tuple[int, int]:

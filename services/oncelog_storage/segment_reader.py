@@ -2,13 +2,14 @@
 
 A decision and its reads are one synchronous step, on what the system holds in memory. Where that is not enough the step
 ends with `NotInMemory` and has changed nothing. A thread has the system read the missing part, and the step is done
-again from its beginning, on the log as it is then.
+again from its beginning, on the log as it is then. So a step begins with the look at who leads: the topic may be gone.
 """
 
 import asyncio
 import contextlib
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from oncelog_storage.files import NotInMemory, OpenFiles
@@ -18,11 +19,18 @@ ResultT = TypeVar("ResultT")
 MISSES_MAX: Final = 16
 """Of one step. Where memory is so short that what was read is gone again, the step waits for the disk after all."""
 _CHUNK_BYTES: Final = 1 << 20
+_THREADS_MAX: Final = 4
 
 
 class SegmentReader:
     def __init__(self, files: OpenFiles) -> None:
         self._files = files
+        # Of its own: readers of a slow disk do not hold up the threads that check batches.
+        self._threads = ThreadPoolExecutor(_THREADS_MAX, "segment read")
+
+    def close(self) -> None:
+        """What is being read is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def at_once(self, step: Callable[[], ResultT]) -> ResultT:
         """Raises NotInMemory."""
@@ -39,7 +47,7 @@ class SegmentReader:
         return step()
 
     async def bring(self, miss: NotInMemory) -> None:
-        await asyncio.to_thread(_bring, miss)
+        await asyncio.get_running_loop().run_in_executor(self._threads, _bring, miss)
 
 
 def _bring(miss: NotInMemory) -> None:

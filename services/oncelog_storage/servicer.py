@@ -98,20 +98,27 @@ class StorageServicer:
                 leader_epoch=-1,
             )
             try:
-                leader = self._hosted.get(part.topic, part.partition)
-                leader.require_leader_epoch(part.current_leader_epoch)
-                await offsets.await_inherited(leader)
-                find = partial(
-                    offsets.list_offset,
-                    leader,
-                    part.timestamp_ms,
-                    is_committed_only=is_committed_only,
-                )
+                await offsets.await_inherited(self._leader_of(part))
+                find = partial(self._list_offset, part, is_committed_only=is_committed_only)
                 found = await self._reader.read(find)
                 answer.timestamp_ms, answer.offset, answer.leader_epoch = found
             except KafkaError as error:
                 answer.error_code = error.error_code
         return response
+
+    def _leader_of(self, part: pb.ListOffsetsPartition) -> HostedPartition:
+        """Raises KafkaError."""
+        leader = self._hosted.get(part.topic, part.partition)
+        leader.require_leader_epoch(part.current_leader_epoch)
+        return leader
+
+    def _list_offset(
+        self, part: pb.ListOffsetsPartition, *, is_committed_only: bool
+    ) -> tuple[int, int, int]:
+        """One step, from the look at who leads on: the topic may be gone since the last try. Raises KafkaError."""
+        return offsets.list_offset(
+            self._leader_of(part), part.timestamp_ms, is_committed_only=is_committed_only
+        )
 
     async def OffsetsForLeaderEpoch(
         self, request: pb.OffsetsForLeaderEpochRequest, context: Any
@@ -168,11 +175,17 @@ class StorageServicer:
     ) -> pb.DescribeRecordResponse:
         response = pb.DescribeRecordResponse()
         try:
-            leader = self._hosted.get(request.partition.topic, request.partition.partition)
-            await self._reader.read(partial(describe_record, leader, request.offset, response))
+            await self._reader.read(partial(self._describe_record, request, response))
         except KafkaError as error:
             refuse(response, error)
         return response
+
+    def _describe_record(
+        self, request: pb.DescribeRecordRequest, response: pb.DescribeRecordResponse
+    ) -> None:
+        """One step, as `_list_offset`. Raises KafkaError."""
+        leader = self._hosted.get(request.partition.topic, request.partition.partition)
+        describe_record(leader, request.offset, response)
 
     async def DeleteRecords(
         self, request: pb.DeleteRecordsRequest, context: Any

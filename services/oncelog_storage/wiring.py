@@ -52,7 +52,7 @@ class StorageRole:
         self._metadata = metadata
         self._log_directory = LogDirectory(settings.data_dir)
         files = OpenFiles(settings.open_files_max)
-        reader = SegmentReader(files)
+        self._reader = reader = SegmentReader(files)
         self._hosted = ReplicaManager(
             settings, node_id, metadata, clock, self._log_directory, files
         )
@@ -152,6 +152,7 @@ class StorageRole:
         await self.maintenance.kill()
         if self._feed is not None:
             await self._feed.stop()
+        self._reader.close()
         self._hosted.close()
         self._log_directory.close()
 
@@ -164,6 +165,7 @@ class StorageRole:
         await self.maintenance.stop()
         if self._feed is not None:
             await self._feed.stop()
+        self._reader.close()
         self._hosted.close()
         self._log_directory.close()
 

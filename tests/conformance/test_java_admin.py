@@ -85,7 +85,7 @@ def test_every_admin_call_that_tools_make_is_answered(driver, server, topic, ope
         ("TopicCommand", "--bootstrap-server {server} --describe --topic {topic}", "Leader: "),
         ("TopicCommand", "--bootstrap-server {server} --list", "{topic}\n"),
         ("GetOffsetShell", "--bootstrap-server {server} --topic {topic}", "{topic}:0:5\n"),
-        ("TransactionsCommand", "--bootstrap-server {server} list", "{transaction}\t"),
+        ("TransactionsCommand", "--bootstrap-server {server} list", "{transaction}"),
         (
             "TransactionsCommand",
             "--bootstrap-server {server} describe --transactional-id {transaction}",

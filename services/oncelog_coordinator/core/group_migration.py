@@ -13,6 +13,7 @@ member begins with the assignment that it has. Tombstones of the one group and r
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
@@ -59,6 +60,10 @@ from oncelog_coordinator.core.group_state import Group, GroupState, Member
 
 _RECORD_OVERHEAD = 64
 """At most, around a key and a value in a batch."""
+
+_NEEDS_NO_DATA: Final = frozenset({"sticky", "cooperative-sticky"})
+"""Assignors whose members read only the partitions of an assignment. librdkafka sends each member the data of its own
+subscription back, from a member's second generation on."""
 
 
 def fits_one_batch(records: Iterable[GroupRecord], config: GroupConfig) -> bool:
@@ -145,7 +150,7 @@ def _assigned(classic: Group, member: Member, shapes: Topics) -> Slots:
         assignment = read_assignment(member.assignment)
     except Unreadable as unreadable:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{name}: {unreadable}") from None
-    if assignment.user_data:
+    if assignment.user_data and classic.protocol not in _NEEDS_NO_DATA:
         message = f"{name}: its assignor {classic.protocol!r} sends data of its own to members, which would be lost"
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
     return slots_of(assignment.partitions, shapes)

@@ -167,11 +167,12 @@ class LeaderSessions(Generic[HostedT, SessionT]):
             if left_bytes <= 0:
                 session.dirty[followed] = None
                 continue
+            before = len(answers)
             size_bytes = yield from self._add(
                 answers, followed, left_bytes, now_s, is_first=is_first
             )
             left_bytes -= size_bytes
-            is_first = is_first and not size_bytes
+            is_first = is_first and not (size_bytes and len(answers) > before)
         if not len(answers) and not session.is_late_due:
             return bool(session.late)
         for followed in session.take_late():
@@ -188,7 +189,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         is_first: bool,
         is_late: bool = False,
     ) -> Generator[Moved[HostedT] | ReadRecords[HostedT], bytes, int]:
-        """Returns how many bytes of records were added."""
+        """Returns how many bytes of records were added, or are to be read later."""
         answer = answers.add()
         size_bytes = 0
         try:
@@ -197,7 +198,9 @@ class LeaderSessions(Generic[HostedT, SessionT]):
             )
         except ReadLater:
             followed.session.dirty[followed] = None
-            has_news = False
+            del answers[-1]
+            # What an answer may hold bounds what is brought into memory for it, too.
+            return min(left_bytes, PARTITION_BYTES_MAX)
         except KafkaError as error:
             has_news = True
             answer.error_code = error.error_code

@@ -164,6 +164,17 @@ def test_what_cannot_become_a_consumer_group_stays_as_it_is(options, assignment,
     assert world.heartbeat(joined.member_id, joined.generation) == 0
 
 
+@pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
+def test_data_that_no_member_reads_is_let_go(assignor):
+    """librdkafka's leader sends each member what it said in its own subscription."""
+    world = MigrationWorld()
+    joined = world.joined(protocols=((assignor, subscription(("orders",))),))
+    assigned = write_assignment(EVERY, TOPICS, 0)[:-4] + b"\0\0\0\1x"
+    world.sync(joined, {joined.member_id: assigned})
+    assert world.client("new").beat() == 0
+    assert listed(world)[0] == "consumer"
+
+
 def test_only_a_join_upgrades(world):
     (member,) = world.settled(world.classic())
     new = world.client("new")

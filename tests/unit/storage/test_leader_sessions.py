@@ -19,7 +19,13 @@ from oncelog.api.v1 import controller_pb2
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition as PartitionName
-from oncelog_storage.core.leader_sessions import LeaderSessions, Moved, ReadLater, ReadRecords
+from oncelog_storage.core.leader_sessions import (
+    PARTITION_BYTES_MAX,
+    LeaderSessions,
+    Moved,
+    ReadLater,
+    ReadRecords,
+)
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.replica_session import ReplicaSession
 
@@ -303,11 +309,26 @@ def test_records_that_are_not_at_hand_stay_to_be_told():
         return b"payments"
 
     session = host.begin(request_of(0, 0))
-    answers, _ = host.answer(session, read=late)
+    answers, _ = host.answer(session, PARTITION_BYTES_MAX + 1000, read=late)
     assert [each.records for each in answers] == [b"payments"]
     assert list(session.dirty) == [session.followed(ORDERS)]
     answers, _ = host.answer(session)
     assert [each.records for each in answers] == [b"\0\0\0"]
+
+
+def test_what_is_read_later_counts_against_the_answer():
+    names = tuple(PartitionName("payments", number) for number in range(5))
+    host = Host(*(with_followers(log_state(name)) for name in names))
+    for name in names:
+        append(host.partitions[name], header(count=3))
+
+    def late(wanted: ReadRecords[Partition]) -> bytes:
+        raise ReadLater
+
+    session = host.begin(request_of(*[0] * 5, names=names))
+    assert host.answer(session, 2 * PARTITION_BYTES_MAX, read=late) == ([], False)
+    assert [each.hosted.partition for each in host.reads] == list(names[:2])
+    assert [each.partition for each in session.dirty] == list(names)
 
 
 def test_a_divergence_is_told_without_records():

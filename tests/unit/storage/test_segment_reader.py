@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import threading
 
 import pytest
 
@@ -80,6 +81,27 @@ async def test_other_threads_may_wait(opened, held):
     held[0] = 0
     with open_files.memory_only():
         assert await asyncio.to_thread(open_files.pread, descriptor, path, 10, 0) == CONTENT[:10]
+
+
+async def test_a_thread_that_waits_changes_nothing_for_others(opened, held):
+    open_files, path, descriptor = opened
+    held[0] = 0
+    begun, ended = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def wait():
+        with open_files.waiting():
+            loop.call_soon_threadsafe(begun.set)
+            ended.wait(5)
+
+    with open_files.memory_only():
+        waiting = asyncio.create_task(asyncio.to_thread(wait))
+        await begun.wait()
+        with pytest.raises(NotInMemory):
+            open_files.pread(descriptor, path, 10, 0)
+    ended.set()
+    await waiting
+    assert open_files.pread(descriptor, path, 10, 0) == CONTENT[:10]
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EIO])
