@@ -1,6 +1,6 @@
 """The leader's side of replication: ReplicaFetch, and the long poll of followers that wait here.
 
-`core.leader_sessions` says what is answered. Here it is read, told to whoever waits for it, and waited for. What was
+`core.leader_sessions` says what is answered. This module reads it, wakes those that wait for it, and waits. What was
 appended in one turn of the loop goes in one answer.
 """
 

@@ -27,10 +27,12 @@ class SegmentReader:
         self._files = files
         # Of its own: readers of a slow disk do not hold up the threads that check batches.
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "segment read")
+        self._is_closed = False
 
     def close(self) -> None:
-        """What is being read is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """A request that is still under way gets its bytes, and waits for the disk itself from now on."""
+        self._is_closed = True
+        self._threads.shutdown(wait=False)
 
     def at_once(self, step: Callable[[], ResultT]) -> ResultT:
         """Raises NotInMemory."""
@@ -47,6 +49,8 @@ class SegmentReader:
         return step()
 
     async def bring(self, miss: NotInMemory) -> None:
+        if self._is_closed:
+            return
         await asyncio.get_running_loop().run_in_executor(self._threads, _bring, miss)
 
 

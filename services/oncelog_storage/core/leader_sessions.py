@@ -46,7 +46,7 @@ class Hosts(Protocol[HeldT]):
 
 
 class Moved(NamedTuple, Generic[HostedT]):
-    """A position changed something: whoever waits for that is to be told."""
+    """A position changed something. The shell tells those that wait for it."""
 
     hosted: HostedT
     has_log_start_moved: bool

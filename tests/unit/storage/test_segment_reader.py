@@ -162,6 +162,18 @@ async def test_a_step_is_done_again_when_its_bytes_are_there(opened, held, monke
     assert reader.at_once(step) == CONTENT[:10]
 
 
+async def test_what_is_under_way_at_the_close_is_answered(opened, held):
+    open_files, path, descriptor = opened
+    held[0] = 0
+    reader = SegmentReader(open_files)
+    miss = NotInMemory(path, 0, 10)
+    bringing = [asyncio.create_task(reader.bring(miss)) for _ in range(20)]
+    await asyncio.sleep(0)
+    reader.close()
+    await asyncio.gather(*bringing)
+    assert await reader.read(lambda: open_files.pread(descriptor, path, 10, 0)) == CONTENT[:10]
+
+
 async def test_a_step_waits_for_the_disk_in_the_end(opened, held):
     open_files, path, descriptor = opened
     held[0] = 0
