@@ -104,10 +104,8 @@ def _ends_in_a_record(data: bytes, offset: int) -> bool:
     inside of one. So a sound batch among them is what a client wrote as a value (a log that is mirrored, say).
 
     Where only the length of a batch was damaged, all its records are there, and what follows is not of it. A batch that
-    is compressed does not show its records: it is never taken for unfinished here.
+    is compressed does not show its records: it is never taken for unfinished here. `data` has a header at least.
     """
-    if len(data) < HEADER_BYTES:
-        return False
     fields = HEADER.unpack_from(data)
     count, batch_end = fields[12], fields[1] + LENGTH_PREFIX_BYTES
     if fields[0] != offset or fields[5] & CODEC_MASK or count < 1 or fields[6] != count - 1:

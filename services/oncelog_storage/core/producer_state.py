@@ -46,12 +46,6 @@ class KeptBatch(NamedTuple):
     def base_offset(self) -> int:
         return self.last_offset - self.offset_delta
 
-    @property
-    def base_sequence(self) -> int:
-        if self.last_sequence < 0:
-            return -1
-        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
-
 
 class ClientBatch(NamedTuple):
     """What the checks need of a batch that carries a producer id."""
@@ -135,7 +129,8 @@ class ProducerStates:
             return None
         last_sequence = next_sequence(batch.base_sequence, batch.last_offset_delta)
         for kept in entry.batches:
-            if kept.last_sequence == last_sequence and kept.base_sequence == batch.base_sequence:
+            # Batches that end at the same sequence and are as long begin at the same one.
+            if kept.last_sequence == last_sequence and kept.offset_delta == batch.last_offset_delta:
                 return kept
         return None
 

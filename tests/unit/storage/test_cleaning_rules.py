@@ -1,6 +1,7 @@
 """The rules of cleaning, a row each: what stays of a batch, which part is cleaned, which segments become one."""
 
 import pytest
+from crc32c import crc32c
 
 from oncelog.record.batch import (
     CONTROL,
@@ -185,6 +186,19 @@ def test_a_marker_that_alone_tells_a_producers_epoch_stays_whole():
     assert cleaned([end], words={5: LastWord(-1, 4)}) == [end]
     assert cleaned([end], words={5: LastWord(-1, 5)}) != [end]
     assert cleaned([end], words={5: LastWord(0, 4)}) != [end]
+
+
+@pytest.mark.parametrize(
+    ("words", "last", "stays"),
+    [({}, None, False), ({}, 0, True), ({5: LastWord(-1, 0)}, None, True)],
+)
+def test_a_control_batch_that_was_emptied_goes(words, last, stays):
+    """Kafka's cleaner leaves such a batch where a producer's last marker was. A segment's last one stays."""
+    end = bytearray(marker(1, 5, COMMIT)[:61])
+    end[8:12] = (61 - 12).to_bytes(4, "big")
+    end[57:61] = bytes(4)
+    end[17:21] = crc32c(bytes(end[21:])).to_bytes(4, "big")
+    assert cleaned([end], words=words, last=last) == [bytes(end) if stays else None]
 
 
 def test_a_segment_ends_with_a_batch():

@@ -1,7 +1,7 @@
 """What a start makes of the files of a log: names, snapshots, batches, and bytes that cannot be read (ADR 0023)."""
 
 import pytest
-from tests.unit.storage.partitions import log_state
+from tests.unit.storage.partitions import CONTROL, TRANSACTIONAL, log_state
 from tests.unit.storage.segments import NOW, MemorySegment, abort_marker, batch, moved
 
 from oncelog.record.batch import Codec
@@ -145,6 +145,16 @@ def test_a_leader_epoch_may_fall_only_where_nobody_follows():
     assert log.log_end_offset == 1
 
 
+def test_replay_stops_at_a_marker_that_cannot_be_read():
+    log = log_state()
+    first = batch(0, 2, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    control = batch(2, producer_id=7, producer_epoch=0, extra_attributes=CONTROL | TRANSACTIONAL)
+    with pytest.raises(BrokenBatch, match="control record at offset 2 is malformed") as broken:
+        replay(log, first, control)
+    assert broken.value.position == len(first)
+    assert (log.log_end_offset, log.producers.has_ongoing_transaction(7, 0)) == (2, True)
+
+
 def test_the_last_batch_may_not_leave_a_gap():
     with pytest.raises(BrokenBatch, match="offset 9 follows 0"):
         replay(log_state(), batch(0), batch(9))
@@ -227,6 +237,10 @@ NESTED = batch(10, value=batch(11) * 2)
         (batch(10, codec=Codec.GZIP)[:-3] + BEHIND, CUT_BATCH, True, False, Verdict(False, False)),
         (moved(TORN, 11) + BEHIND, CUT_BATCH, True, False, Verdict(False, False)),
         (TORN[:40] + BEHIND, CUT_BATCH, True, True, Verdict(False, False)),
+        # Of a long batch only the header stands: what is behind it is no record, and another batch follows.
+        (LARGE[:61] + BEHIND, CUT_BATCH, True, False, Verdict(False, False)),
+        # A length that never ends stands where a record's should.
+        (LARGE[:61] + b"\xff" * 12 + BEHIND, CUT_BATCH, True, False, Verdict(False, False)),
     ],
 )
 def test_what_unreadable_bytes_are(data, reason, is_newest, lost_power, expected):

@@ -192,3 +192,13 @@ def test_markers_are_read_fast_and_slow_alike(marker_type):
     expected = (marker_type is MarkerType.COMMIT, 70_000)
     assert read_marker(bytes(batch), 0, len(batch)) == expected
     assert read_marker(b"x" * 5 + bytes(batch), 5, 0) == expected, "size unknown: the plain reader"
+
+
+@pytest.mark.parametrize("control_type", [2, 6, -1])
+def test_a_control_batch_of_another_type_ends_nothing(control_type):
+    """Even where its size and form are a marker's: KRaft has such types."""
+    batch = encode_marker(
+        Marker(MarkerType.COMMIT, 9), producer_id=1, producer_epoch=2, timestamp=3
+    )
+    batch[68:70] = control_type.to_bytes(2, "big", signed=True)
+    assert read_marker(bytes(batch), 0, len(batch)) is None
