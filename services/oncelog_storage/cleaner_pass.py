@@ -218,7 +218,8 @@ class _Draft:
 
     def _flush(self) -> None:
         if self._pending:
-            write_fully(self._descriptor, (b"".join(self._pending),), self._written_bytes)
+            data = b"".join(self._pending)
+            write_fully(self._descriptor, (data,), len(data), self._written_bytes)
             self._written_bytes += self._pending_bytes
             self._pending, self._pending_bytes = [], 0
 

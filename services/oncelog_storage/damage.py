@@ -125,7 +125,7 @@ def _copy(source: str, position: int, end: int, target: str) -> None:
         try:
             written = 0
             while part := os.pread(read_from, min(_COPY_BYTES, end - position), position):
-                write_fully(write_to, (part,), written)
+                write_fully(write_to, (part,), len(part), written)
                 written += len(part)
                 position += len(part)
             os.fsync(write_to)

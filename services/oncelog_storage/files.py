@@ -193,16 +193,18 @@ class OpenFiles:
             os.close(self._descriptors.popitem()[1])
 
 
-def write_fully(descriptor: int, buffers: tuple[bytes | memoryview, ...], position: int) -> None:
-    """All of `buffers` at `position`. Raises OSError; what was written by then must be cut off by the caller."""
-    expected = sum(map(len, buffers))
+def write_fully(
+    descriptor: int, buffers: tuple[bytes | memoryview, ...], size_bytes: int, position: int
+) -> None:
+    """All of `buffers`, which are `size_bytes` long, at `position`. Raises OSError; what was written by then must be
+    cut off by the caller."""
     written = os.pwritev(descriptor, buffers, position)
-    if written == expected:
+    if written == size_bytes:
         return
     # A short write tells that something is wrong; the next attempt learns what (ENOSPC, EIO, EDQUOT).
     rest = memoryview(b"".join(buffers))[written:]
     while rest:
-        count = os.pwrite(descriptor, rest, position + expected - len(rest))
+        count = os.pwrite(descriptor, rest, position + size_bytes - len(rest))
         rest = rest[count:]
 
 
@@ -214,7 +216,7 @@ def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
-        write_fully(descriptor, (data,), 0)
+        write_fully(descriptor, (data,), len(data), 0)
         if sync:
             os.fsync(descriptor)
     finally:
@@ -228,7 +230,7 @@ def write_at(path: str, position: int, data: bytes) -> None:
     """`data` at `position`, the file ending behind it, synced. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
-        write_fully(descriptor, (data,), position)
+        write_fully(descriptor, (data,), len(data), position)
         os.ftruncate(descriptor, position + len(data))
         os.fdatasync(descriptor)
     finally:

@@ -124,7 +124,7 @@ class HostedPartition(Partition):
     def _write(self, records: bytes, header: BatchHeader, now: int) -> Appended:
         log_append_time = -1
         to_write: bytes | bytearray = records
-        if self.config.is_log_append_time:
+        if self.log.config.is_log_append_time:
             log_append_time = now
             to_write = bytearray(records)
             stamp_log_append_time(to_write, now)

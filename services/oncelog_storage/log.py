@@ -98,7 +98,8 @@ class PartitionLog(LogState):
         position = segment.size_bytes
         stamp = self.stamp(header, leader_epoch)
         self.write(segment, (stamp, memoryview(records)[16:]), size_bytes)
-        self._begin_leader_epoch(leader_epoch)
+        if leader_epoch > self.leader_epochs.latest:
+            self.assign_leader_epoch(leader_epoch, self.log_end_offset)
         return self.wrote_batch(segment, position, size_bytes, header)
 
     def append_markers(self, markers: Sequence[MarkerToWrite], leader_epoch: int, now: int) -> int:
@@ -110,13 +111,9 @@ class PartitionLog(LogState):
         segment = self.segment_for(Addition(len(data), last_offset, now), now)
         position = segment.size_bytes
         self.write(segment, (data,), len(data))
-        self._begin_leader_epoch(leader_epoch)
-        return self.wrote_markers(segment, position, markers, now)
-
-    def _begin_leader_epoch(self, leader_epoch: int) -> None:
-        """With the batch at the log's end, which is written."""
         if leader_epoch > self.leader_epochs.latest:
             self.assign_leader_epoch(leader_epoch, self.log_end_offset)
+        return self.wrote_markers(segment, position, markers, now)
 
     def write(
         self, segment: Segment, buffers: tuple[bytes | memoryview, ...], size_bytes: int

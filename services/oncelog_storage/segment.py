@@ -89,7 +89,7 @@ class Segment(SegmentState):
     def write(self, buffers: tuple[bytes | memoryview, ...], size_bytes: int) -> None:
         """Append bytes. Raises OSError; then `truncate_to_size` must succeed before the next write."""
         descriptor = self._files.get(self.log_path, create=True)
-        write_fully(descriptor, buffers, self.size_bytes)
+        write_fully(descriptor, buffers, size_bytes, self.size_bytes)
         if not self.size_bytes:
             # From the first record on it tells that there is a segment, if somebody removes that.
             touch(self.path(OFFSET_INDEX_SUFFIX))

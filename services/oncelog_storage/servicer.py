@@ -195,7 +195,7 @@ class StorageServicer:
 
 def _coordinator_batch(records: bytes, leader: HostedPartition) -> BatchHeader:
     """The header of a coordinator's batch: trusted inside, whole outside. Raises KafkaError."""
-    header = read_single_batch(records, leader.config.max_message_bytes)
+    header = read_single_batch(records, leader.log.config.max_message_bytes)
     if header.record_count != header.last_offset_delta + 1:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "a coordinator appends batches with every offset"

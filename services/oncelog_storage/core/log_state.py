@@ -15,7 +15,7 @@ from oncelog.record.control import MARKER_BYTES
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.partition_values import MarkerToWrite
-from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
+from oncelog_storage.core.producer_state import ProducerStates
 from oncelog_storage.core.segment_state import Addition, SegmentState, must_roll
 
 NOT_REPLICATED: Final = 2**63 - 1
@@ -90,7 +90,7 @@ class LogState:
         interval_bytes = self.config.index_interval_bytes
         segment.index_batch(position, size_bytes, last_offset, header.max_timestamp, interval_bytes)
         if header.producer_id >= 0:
-            self.producers.apply_batch(client_batch(header), base_offset, header.max_timestamp)
+            self.producers.apply_batch(header, base_offset)
         self.appended(size_bytes, last_offset + 1, header.record_count)
         return base_offset
 
@@ -141,14 +141,3 @@ class LogState:
         """Records below `offset` are no longer served; segments wholly below it may go."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
-
-
-def client_batch(header: BatchHeader) -> ClientBatch:
-    """What the producer state has to know of a batch."""
-    return ClientBatch(
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.last_offset_delta,
-        header.is_transactional,
-    )

@@ -16,14 +16,13 @@ from typing import Final
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import INTERNAL_TOPICS
-from oncelog.ids import Partition as PartitionName
 from oncelog.record.batch import BatchHeader, Codec, read_single_batch
 from oncelog.record.check import check_producer_batch
 from oncelog.record.control import MARKER_BYTES, decode_marker
 from oncelog.record.recompress import recompressed
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.leader_state import LeaderState, Liveness
-from oncelog_storage.core.log_state import LogState, client_batch
+from oncelog_storage.core.log_state import LogState
 from oncelog_storage.core.partition_values import (
     Appended,
     Divergence,
@@ -44,6 +43,7 @@ class Partition:
 
     def __init__(self, log: LogState, high_watermark: int | None = None) -> None:
         self.state: Final = log
+        self.partition: Final = log.partition
         self.verifications = Verifications()
         self.high_watermark = log.log_end_offset if high_watermark is None else high_watermark
         self.local_end = log.log_end_offset
@@ -60,10 +60,6 @@ class Partition:
         """A sync is under way, or wanted."""
         self._replica_watchers: tuple[Callable[[], None], ...] = ()
         log.producers.high_watermark_moved(self.high_watermark)
-
-    @property
-    def partition(self) -> PartitionName:
-        return self.state.partition
 
     @property
     def config(self) -> TopicConfig:
@@ -210,7 +206,7 @@ class Partition:
         """The answer to a batch that is here already: its first offset and timestamp (facts 9, rule 5)."""
         if header.producer_id < 0:
             return None
-        kept = self.state.producers.find_duplicate(client_batch(header))
+        kept = self.state.producers.find_duplicate(header)
         return None if kept is None else self._repeated(kept)
 
     def begin_verification(
@@ -245,8 +241,7 @@ class Partition:
         if header.producer_id < 0:
             return None
         producers = self.state.producers
-        batch = client_batch(header)
-        kept = producers.find_duplicate(batch)
+        kept = producers.find_duplicate(header)
         if kept is not None:
             return self._repeated(kept)
         if (
@@ -259,7 +254,7 @@ class Partition:
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {header.producer_id} has no transaction under way in {self.partition}",
             )
-        error = producers.check_batch(batch, self.verifications.get(header.producer_id))
+        error = producers.check_batch(header, self.verifications.get(header.producer_id))
         if error:
             raise _refused(error, header)
         return None
@@ -289,12 +284,11 @@ class Partition:
         self.coordinator_epoch = coordinator_epoch
         log = self.state
         if header.producer_id >= 0:
-            batch = client_batch(header)
-            kept = log.producers.find_duplicate(batch)
+            kept = log.producers.find_duplicate(header)
             if kept is not None:
                 return self._repeated(kept)
             # A marker's epochs were checked where its transaction's version is known.
-            error = ErrorCode.NONE if header.is_control else log.producers.check_batch(batch)
+            error = ErrorCode.NONE if header.is_control else log.producers.check_batch(header)
             if error:
                 raise _refused(error, header)
         if expected_base_offset is not None and expected_base_offset != log.log_end_offset:

@@ -24,8 +24,8 @@ from oncelog.ids import (
     NO_SEQUENCE,
     PRODUCER_EPOCH_MAX,
     SEQUENCE_MAX,
-    next_sequence,
 )
+from oncelog.record.batch import BatchHeader
 from oncelog_storage.core.verification import VerificationEntry
 
 BATCHES_KEPT: Final = 5
@@ -45,16 +45,6 @@ class KeptBatch(NamedTuple):
     @property
     def base_offset(self) -> int:
         return self.last_offset - self.offset_delta
-
-
-class ClientBatch(NamedTuple):
-    """What the checks need of a batch that carries a producer id."""
-
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_offset_delta: int
-    is_transactional: bool
 
 
 class CompletedTransaction(NamedTuple):
@@ -122,12 +112,12 @@ class ProducerStates:
 
     # Checks: they read.
 
-    def find_duplicate(self, batch: ClientBatch) -> KeptBatch | None:
+    def find_duplicate(self, batch: BatchHeader) -> KeptBatch | None:
         """The batch that this one repeats exactly, at the same epoch; its offset is the answer (facts 9, rule 5)."""
         entry = self._entries.get(batch.producer_id)
         if entry is None or entry.producer_epoch != batch.producer_epoch or batch.base_sequence < 0:
             return None
-        last_sequence = next_sequence(batch.base_sequence, batch.last_offset_delta)
+        last_sequence = batch.last_sequence
         for kept in entry.batches:
             # Batches that end at the same sequence and are as long begin at the same one.
             if kept.last_sequence == last_sequence and kept.offset_delta == batch.last_offset_delta:
@@ -156,7 +146,7 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def check_batch(
-        self, batch: ClientBatch, verification: VerificationEntry | None = None
+        self, batch: BatchHeader, verification: VerificationEntry | None = None
     ) -> ErrorCode:
         """Epoch, sequence and transaction rules 1, 6 and 7 of facts 9 for a batch that is no duplicate.
 
@@ -201,21 +191,17 @@ class ProducerStates:
 
     # Changes: they never refuse, what they are given is in the log.
 
-    def apply_batch(self, batch: ClientBatch, base_offset: int, timestamp: int) -> None:
-        """A data batch with a producer id was written at `base_offset`; `timestamp` is its largest."""
-        producer_id, producer_epoch, base_sequence, offset_delta, is_transactional = batch
+    def apply_batch(self, batch: BatchHeader, base_offset: int) -> None:
+        """A data batch with a producer id was written at `base_offset`."""
+        producer_id, offset_delta = batch.producer_id, batch.last_offset_delta
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id)
-        entry.move_to_epoch(producer_epoch)
-        last_sequence = (
-            (base_sequence + offset_delta) & SEQUENCE_MAX if base_sequence >= 0 else NO_SEQUENCE
-        )
-        entry.batches.append(
-            KeptBatch(last_sequence, base_offset + offset_delta, offset_delta, timestamp)
-        )
+        entry.move_to_epoch(batch.producer_epoch)
+        last_offset, timestamp = base_offset + offset_delta, batch.max_timestamp
+        entry.batches.append(KeptBatch(batch.last_sequence, last_offset, offset_delta, timestamp))
         entry.last_timestamp = timestamp
-        if is_transactional and entry.current_txn_first_offset < 0:
+        if entry.current_txn_first_offset < 0 and batch.is_transactional:
             entry.current_txn_first_offset = base_offset
             self._ongoing[base_offset] = producer_id
 
@@ -315,7 +301,7 @@ class ProducerStates:
 
 
 def _is_in_sequence(
-    entry: ProducerEntry | None, batch: ClientBatch, verification: VerificationEntry | None
+    entry: ProducerEntry | None, batch: BatchHeader, verification: VerificationEntry | None
 ) -> bool:
     sequence = batch.base_sequence
     if verification is not None:

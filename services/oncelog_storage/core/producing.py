@@ -47,6 +47,7 @@ class ProducedBatch(Generic[HostedT]):
         "guard",
         "header",
         "is_checked",
+        "is_refused",
         "leader",
         "leader_epoch",
         "records",
@@ -59,6 +60,7 @@ class ProducedBatch(Generic[HostedT]):
         self.header: BatchHeader
         self.is_checked = False
         """Down to its records."""
+        self.is_refused = False
         self.guard: VerificationGuard | None = None
         self.appended: Appended | None = None
         self.leader_epoch = -1
@@ -75,6 +77,7 @@ class ProducedBatch(Generic[HostedT]):
             leader.check_produced(self.records, self.header, now)
 
     def refuse(self, error: KafkaError) -> None:
+        self.is_refused = True
         answer = self.answer
         answer.error_code = error.error_code
         answer.error_message = error.message
@@ -101,10 +104,6 @@ class ProducedBatch(Generic[HostedT]):
         """It is in the log, and not on every replica in sync."""
         appended = self.appended
         return appended is not None and self.leader.high_watermark <= appended.last_offset
-
-    @property
-    def is_refused(self) -> bool:
-        return self.answer.error_code != 0
 
 
 class Wanted(Enum):
@@ -206,20 +205,21 @@ class Producing(Generic[HostedT]):
             )
         batch.check(self._leaders.get(topic, partition), self._acks, now)
 
-    def _taken(self) -> Iterator[ProducedBatch[HostedT]]:
-        return (batch for batch in self.batches if not batch.is_refused)
-
     @property
     def partitions(self) -> set[PartitionName]:
         """Those of batches that are not refused."""
-        return {batch.leader.partition for batch in self._taken()}
+        return {batch.leader.partition for batch in self.batches if not batch.is_refused}
 
     def unchecked(self) -> list[ProducedBatch[HostedT]]:
         """Their records take a while to check."""
-        return [batch for batch in self._taken() if not batch.is_checked]
+        return [batch for batch in self.batches if not batch.is_refused and not batch.is_checked]
 
     def to_recompress(self) -> list[ProducedBatch[HostedT]]:
-        return [batch for batch in self._taken() if batch.leader.wants_other_codec(batch.header)]
+        return [
+            batch
+            for batch in self.batches
+            if not batch.is_refused and batch.leader.wants_other_codec(batch.header)
+        ]
 
     # Verification.
 
@@ -236,16 +236,18 @@ class Producing(Generic[HostedT]):
             not batch.leader.state.producers.has_ongoing_transaction(
                 batch.header.producer_id, batch.header.producer_epoch
             )
-            for batch in self._taken()
-            if batch.header.is_transactional
+            for batch in self.batches
+            if not batch.is_refused and batch.header.is_transactional
         )
 
     def questions(self, now: int) -> list[Question[HostedT]]:
         """Those partitions that need it; the others go on as they are."""
         asked: dict[tuple[int, int], Question[HostedT]] = {}
-        for batch in self._taken():
+        for batch in self.batches:
+            if batch.is_refused or not batch.header.is_transactional:
+                continue
             header = batch.header
-            if not header.is_transactional or batch.leader.find_duplicate(header) is not None:
+            if batch.leader.find_duplicate(header) is not None:
                 continue
             try:
                 batch.guard = batch.leader.begin_verification(

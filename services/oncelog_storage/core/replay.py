@@ -15,11 +15,11 @@ from oncelog.record.batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
-    TRANSACTIONAL,
+    BatchHeader,
     Buffer,
 )
 from oncelog.record.control import MARKER_BYTES, MarkerType, decode_marker
-from oncelog_storage.core.producer_state import ClientBatch, CompletedTransaction, ProducerStates
+from oncelog_storage.core.producer_state import CompletedTransaction, ProducerStates
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """As in `HEADER`: base_offset, batch_length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
@@ -69,15 +69,9 @@ def replay_batch(
     producer_id = fields[9]
     if producer_id < 0:
         return None
-    attributes, base_offset = fields[5], fields[0]
-    if not attributes & CONTROL:
-        producers.apply_batch(
-            ClientBatch(
-                producer_id, fields[10], fields[11], fields[6], bool(attributes & TRANSACTIONAL)
-            ),
-            base_offset,
-            fields[8],
-        )
+    base_offset = fields[0]
+    if not fields[5] & CONTROL:
+        producers.apply_batch(BatchHeader(*fields), base_offset)
         return None
     marker = read_marker(buffer, at, fields[1] + LENGTH_PREFIX_BYTES)
     if marker is None:

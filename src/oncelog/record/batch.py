@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import next_sequence
+from oncelog.ids import NO_SEQUENCE, SEQUENCE_MAX
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = 61
@@ -81,9 +81,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
+        """After 2147483647 comes 0; -1 without sequences."""
         if self.base_sequence < 0:
-            return -1
-        return next_sequence(self.base_sequence, self.last_offset_delta)
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
     @property
     def has_producer_id(self) -> bool:
@@ -105,7 +106,7 @@ class BatchHeader(NamedTuple):
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`. The caller knows that HEADER_BYTES are there; nothing is checked."""
-    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+    return BatchHeader(*HEADER.unpack_from(buffer, position))
 
 
 def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
@@ -160,7 +161,7 @@ def read_single_batch(records: Buffer, size_max_bytes: int) -> BatchHeader:
             ErrorCode.MESSAGE_TOO_LARGE,
             f"record batch of {size} bytes is above max.message.bytes={size_max_bytes}",
         )
-    if not crc_is_valid(records, header):
+    if crc32c(memoryview(records)[_CRC_FROM:]) != header.crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "record batch fails its CRC-32C")
     return header
 

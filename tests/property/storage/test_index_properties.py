@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.storage.partitions import TRANSACTIONAL, header
 
 from oncelog_storage.core.aborted_index import (
     AbortedTransactionEntry,
@@ -10,7 +11,7 @@ from oncelog_storage.core.aborted_index import (
     search,
 )
 from oncelog_storage.core.offset_index import OffsetIndex
-from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
+from oncelog_storage.core.producer_state import ProducerStates
 from oncelog_storage.core.time_index import TimeIndex
 
 ASCENDING = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 500)), max_size=40)
@@ -60,7 +61,8 @@ def test_a_fetch_is_told_of_exactly_the_aborted_it_touches(actions, data):
     entries, open_transactions, aborted = [], {}, []
     for producer, action in actions:
         if action == "write":
-            states.apply_batch(ClientBatch(producer, 0, -1, 0, True), end, 0)
+            written = header(producer_id=producer, sequence=-1, attributes=TRANSACTIONAL)
+            states.apply_batch(written, end)
             open_transactions.setdefault(producer, end)
         else:
             completed = states.apply_marker(

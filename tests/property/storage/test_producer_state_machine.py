@@ -3,10 +3,11 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.unit.storage.partitions import TRANSACTIONAL, header
 
 from oncelog.errors import ErrorCode
 from oncelog_storage.core.producer_snapshot import decode_snapshot, encode_snapshot
-from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
+from oncelog_storage.core.producer_state import ProducerStates
 
 PRODUCERS = st.integers(0, 2)
 EPOCHS = st.integers(0, 2)
@@ -33,8 +34,12 @@ class ProducersMachine(RuleBasedStateMachine):
     def append(self, producer, epoch, jump, count, is_transactional):
         known = self.epoch.get(producer)
         following = self.following(producer) if known == epoch else 0
-        batch = ClientBatch(
-            producer, epoch, (following + jump) % SEQUENCE_LIMIT, count - 1, is_transactional
+        batch = header(
+            producer_id=producer,
+            epoch=epoch,
+            sequence=(following + jump) % SEQUENCE_LIMIT,
+            count=count,
+            attributes=TRANSACTIONAL if is_transactional else 0,
         )
         expected = self.expected(batch)
         duplicate = self.states.find_duplicate(batch)
@@ -48,7 +53,7 @@ class ProducersMachine(RuleBasedStateMachine):
         assert self.states.check_batch(batch) is expected
         if expected is not ErrorCode.NONE:
             return
-        self.states.apply_batch(batch, self.end, self.end)
+        self.states.apply_batch(batch, self.end)
         if known != epoch:
             self.epoch[producer], self.batches[producer] = epoch, []
         self.batches.setdefault(producer, []).append((self.end, batch.base_sequence, count))

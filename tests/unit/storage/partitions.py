@@ -3,7 +3,7 @@
 from oncelog.ids import Partition as PartitionName
 from oncelog.record.batch import BatchHeader
 from oncelog.topic_config import TopicConfig
-from oncelog_storage.core.log_state import LogState, client_batch
+from oncelog_storage.core.log_state import LogState
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.partition_values import Leadership
 
@@ -36,10 +36,17 @@ def with_followers(
 
 
 def header(
-    *, producer_id: int = 7, epoch: int = 0, sequence: int = 0, count: int = 1, attributes: int = 0
+    *,
+    producer_id: int = 7,
+    epoch: int = 0,
+    sequence: int = 0,
+    count: int = 1,
+    attributes: int = 0,
+    timestamp: int = NOW,
 ) -> BatchHeader:
+    times = (timestamp, timestamp)
     return BatchHeader(
-        0, 100, 0, 2, 0, attributes, count - 1, NOW, NOW, producer_id, epoch, sequence, count
+        0, 100, 0, 2, 0, attributes, count - 1, *times, producer_id, epoch, sequence, count
     )
 
 
@@ -48,7 +55,7 @@ def append(partition: Partition, batch: BatchHeader) -> int:
     log = partition.state
     base_offset = log.log_end_offset
     if batch.producer_id >= 0:
-        log.producers.apply_batch(client_batch(batch), base_offset, batch.max_timestamp)
+        log.producers.apply_batch(batch, base_offset)
     log.log_end_offset += batch.record_count
     partition.written(batch)
     partition.move_local_end(log.log_end_offset)

@@ -1,7 +1,7 @@
 """One pass over a compacted log as walks over bytes, and which log is cleaned next."""
 
 import pytest
-from tests.unit.storage.partitions import ORDERS, SHARD, log_state, partition_of
+from tests.unit.storage.partitions import ORDERS, SHARD, header, log_state, partition_of
 from tests.unit.storage.segments import NOW, MemorySegment, batch, moved
 
 from oncelog.record.batch import read_header
@@ -25,7 +25,7 @@ from oncelog_storage.core.cleaning_plan import (
     must_roll_to_clean,
     place_of,
 )
-from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
+from oncelog_storage.core.producer_state import ProducerStates
 
 
 def keyed(offset: int, *keys: bytes, **fields: object) -> bytes:
@@ -164,7 +164,8 @@ def test_records_that_are_none_end_the_pass():
 def test_a_producers_last_word_is_its_newest_data():
     states = ProducerStates()
     for sequence, count in ((0, 3), (3, 2)):
-        states.apply_batch(ClientBatch(7, 1, sequence, count - 1, False), sequence, NOW)
+        written = header(producer_id=7, epoch=1, sequence=sequence, count=count)
+        states.apply_batch(written, sequence)
     states.apply_marker(
         producer_id=8,
         producer_epoch=2,

@@ -1,10 +1,11 @@
 """The rules of a partition leader, row by row (facts 1.2, 9)."""
 
 import pytest
+from tests.unit.storage.partitions import TRANSACTIONAL, header
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import PRODUCER_EPOCH_MAX, SEQUENCE_MAX
-from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
+from oncelog_storage.core.producer_state import ProducerStates
 from oncelog_storage.core.verification import SENTINEL_GUARD, VerificationGuard, Verifications
 
 PID = 9
@@ -15,8 +16,15 @@ STATE = ErrorCode.INVALID_TXN_STATE
 COORDINATOR_FENCED = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def data(sequence, *, count=1, producer_epoch=0, txn=False):
-    return ClientBatch(PID, producer_epoch, sequence, count - 1, txn)
+def data(sequence, *, producer_id=PID, count=1, producer_epoch=0, txn=False, timestamp=0):
+    return header(
+        producer_id=producer_id,
+        epoch=producer_epoch,
+        sequence=sequence,
+        count=count,
+        attributes=TRANSACTIONAL if txn else 0,
+        timestamp=timestamp,
+    )
 
 
 class Partition:
@@ -28,8 +36,8 @@ class Partition:
         for batch in batches:
             self.append(batch)
 
-    def append(self, batch, timestamp=0):
-        self.states.apply_batch(batch, self.end, timestamp)
+    def append(self, batch):
+        self.states.apply_batch(batch, self.end)
         self.end += batch.last_offset_delta + 1
         return self
 
@@ -239,7 +247,7 @@ def test_an_empty_transaction_leaves_no_trace():
 
 
 def test_the_aborted_entry_knows_the_oldest_other_transaction():
-    partition = Partition(ClientBatch(1, 0, 0, 0, True), ClientBatch(2, 0, 0, 0, True))
+    partition = Partition(data(0, producer_id=1, txn=True), data(0, producer_id=2, txn=True))
     assert partition.mark(producer_id=2, commit=False).last_stable_offset == 0
     assert partition.mark(producer_id=1, commit=False).last_stable_offset == 4
 
@@ -256,7 +264,7 @@ def test_a_marker_holds_the_lso_until_it_is_replicated():
 
 
 def test_expiry_spares_open_transactions_and_is_exact():
-    partition = Partition(data(0), ClientBatch(10, 0, 0, 0, True))
+    partition = Partition(data(0), data(0, producer_id=10, txn=True))
     assert partition.states.expire(now=999, expiration_ms=1000) == 0
     assert partition.states.expire(now=1000, expiration_ms=1000) == 1
     assert partition.states.get(PID) is None
@@ -316,8 +324,7 @@ def test_entries_expire_by_age():
 
 def test_the_oldest_silent_transaction_is_late_whoever_owns_it():
     """KIP-664: a coordinator is not asked, so a transaction that hangs is late too."""
-    partition = Partition().append(data(0, txn=True), timestamp=1_000)
-    partition.append(data(1, txn=True), timestamp=5_000)
+    partition = Partition(data(0, txn=True, timestamp=1_000), data(1, txn=True, timestamp=5_000))
     assert not partition.states.has_late_transaction(6_000, 1_000)
     assert partition.states.has_late_transaction(6_001, 1_000)
     partition.mark()
