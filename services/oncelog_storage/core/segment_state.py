@@ -24,7 +24,6 @@ from oncelog_storage.core.segment_indexes import SegmentIndexes, empty_indexes
 INDEX_BYTES_MAX: Final = 10 * 1024 * 1024
 """A segment rolls when its index has grown to this; Kafka's segment.index.bytes."""
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-_SEGMENT_BYTES_MAX: Final = 2**31 - 1
 _REBUILT_INTERVAL_BYTES: Final = 4096
 
 
@@ -174,8 +173,11 @@ class Addition(NamedTuple):
 def must_roll(
     segment: SegmentState, added: Addition, config: TopicConfig, partition: Partition, now: int
 ) -> bool:
-    """A new segment takes what does not fit any more: by bytes, by offsets, by its index, or by its age."""
-    if segment.size_bytes + added.size_bytes > min(config.segment_bytes, _SEGMENT_BYTES_MAX):
+    """A new segment takes what does not fit any more: by bytes, by offsets, by its index, or by its age.
+
+    segment.bytes is a config of 32 bits, so positions fit the offset index.
+    """
+    if segment.size_bytes + added.size_bytes > config.segment_bytes:
         return True
     if added.last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
         return True

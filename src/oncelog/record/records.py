@@ -64,23 +64,24 @@ def encode_batch(
             max_timestamp = record.timestamp
     payload = compress(codec, bytes(body)) if codec else body
     attributes = extra_attributes | codec | (TRANSACTIONAL if is_transactional else 0)
-    batch = bytearray(HEADER_BYTES + len(payload))
+    size_bytes, count = HEADER_BYTES + len(payload), len(records)
+    batch = bytearray(size_bytes)
     HEADER.pack_into(
         batch,
         0,
         base_offset,
-        len(batch) - LENGTH_PREFIX_BYTES,
+        size_bytes - LENGTH_PREFIX_BYTES,
         leader_epoch,
         MAGIC,
         0,
         attributes,
-        len(records) - 1,
+        count - 1,
         base_timestamp,
         max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
-        len(records),
+        count,
     )
     batch[HEADER_BYTES:] = payload
     batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
@@ -137,10 +138,13 @@ def append_record(out: bytearray, record: Record, offset_delta: int, timestamp_d
     else:
         body += _varint(len(value))
         body += value
-    body += _varint(len(headers))
-    for name, content in headers:
-        _write_bytes(body, name.encode())
-        _write_bytes(body, content)
+    if headers:
+        body += _varint(len(headers))
+        for name, content in headers:
+            _write_bytes(body, name.encode())
+            _write_bytes(body, content)
+    else:
+        body += _NO_HEADERS
     out += _varint(len(body))
     out += body
 
@@ -187,6 +191,7 @@ def _encoded_varint(value: int) -> bytes:
 
 
 _NO_ATTRIBUTES: Final = b"\x00"
+_NO_HEADERS: Final = _encoded_varint(0)
 _NULL: Final = _encoded_varint(-1)
 _SMALL: Final = 256
 _SMALL_VARINTS: Final = tuple(map(_encoded_varint, range(_SMALL)))
