@@ -342,11 +342,18 @@ class Maintenance:
                     due = now + leader.config.file_delete_delay_ms
                     before = min(start, leader.log.recovery_point, self._read_by_next_start(leader))
                     self._removals.add(leader.log.drop_segments_before(before), due)
-            due_paths = self._removals.due(now)
-            await self._in_worker(lambda: _unlink_all(due_paths))
-            self._removals.removed(now)
+            await self._remove_due(now)
         except OSError as error:
             _log.warning("retention: %s; it is tried again", error)
+
+    async def _remove_due(self, now: int) -> None:
+        """Raises OSError."""
+        paths = self._removals.take(now)
+        try:
+            await self._in_worker(lambda: _unlink_all(paths))
+        except OSError:
+            self._removals.add(paths, now)
+            raise
 
     def _read_by_next_start(self, leader: HostedPartition) -> int:
         return removable_below(

@@ -83,12 +83,12 @@ class Removals:
     def add(self, paths: Iterable[str], due: int) -> None:
         self._due += [(due, path) for path in paths]
 
-    def due(self, now: int) -> list[str]:
-        return [path for due, path in self._due if due <= now]
-
-    def removed(self, now: int) -> None:
-        """Those that were due then."""
+    def take(self, now: int) -> list[str]:
+        """Those that are due. The caller removes them, and adds them again if it cannot. Files that are added meanwhile
+        are of the next `take`, whenever they are due."""
+        taken = [path for due, path in self._due if due <= now]
         self._due = [(due, path) for due, path in self._due if due > now]
+        return taken
 
 
 def not_yet_safe(moved: Sequence[HostedT]) -> list[HostedT]:

@@ -279,3 +279,46 @@ async def test_a_topic_deleted_while_retention_works_can_be_made_again(tmp_path,
         node.delta(topics=[topic("orders", topic_id=b"2" * 16)])
         answer = await node.produce("orders", batch())
         assert (answer.error_code, answer.base_offset) == (0, 0)
+
+
+async def test_a_file_that_is_due_while_others_go_is_removed_next(tmp_path, synced):
+    """Retention unlinks in a worker thread. What the cleaner replaces meanwhile may be due at the same millisecond."""
+    compacted = topic("c", cleanup_policy="compact", segment_bytes=1024, file_delete_delay_ms=0)
+    async with running(tmp_path, compacted, topic("d"), sync=synced.sync) as node:
+        maintenance, log = node.role.maintenance, node.role._hosted.get("c", 0).log
+        for _ in range(20):
+            await node.produce("c", batch(key=b"k", value=b"x" * 200))
+        await maintenance.checkpoint_all()
+        await node.produce("d", batch())
+        synced.held.clear()
+        checkpoint = asyncio.create_task(maintenance.checkpoint_all())
+        cleaning = asyncio.create_task(maintenance.cleaner.clean_all())
+        # Its exchange waits for the worker thread, which the sync of `d` keeps busy.
+        await until(log.folder_lock.locked)
+        retention = asyncio.create_task(maintenance.enforce_retention())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not retention.done()
+        synced.held.set()
+        await asyncio.gather(checkpoint, cleaning, retention)
+        assert maintenance.cleaner.metrics.passes == 1
+        await maintenance.enforce_retention()
+        assert list((tmp_path / "c-0").glob("*.deleted")) == []
+
+
+async def test_files_that_cannot_be_removed_are_removed_later(tmp_path):
+    config = {"segment_bytes": 1024, "retention_ms": 1000, "file_delete_delay_ms": 1000}
+    async with running(tmp_path, topic("orders", **config)) as node:
+        await node.produce("orders", batch(value=b"x" * 900))
+        node.clock.time = NOW + 10_000
+        await node.role.maintenance.enforce_retention()
+        deleted = sorted((tmp_path / "orders-0").glob("*.deleted"))
+        assert len(deleted) > 1
+        # A folder in a file's place cannot be unlinked.
+        deleted[0].unlink()
+        deleted[0].mkdir()
+        node.clock.time += 1000
+        await node.role.maintenance.enforce_retention()
+        deleted[0].rmdir()
+        await node.role.maintenance.enforce_retention()
+        assert list((tmp_path / "orders-0").glob("*.deleted")) == []
