@@ -1,6 +1,5 @@
 """What every page of the console has in common: what it reads, and how it is rendered."""
 
-import shlex
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -14,10 +13,12 @@ from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from oncelog.errors import KafkaError
+from oncelog.ids import Partition
 from oncelog.runtime.clock import Clock
 from oncelog.wording import noun
 from oncelog_gateway.access import CALLER
 from oncelog_gateway.acts import Acts
+from oncelog_gateway.core.endings import abort_command, terminate_command
 from oncelog_gateway.core.wording import duration, size
 from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.groups import Groups
@@ -25,6 +26,7 @@ from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import status_of
 from oncelog_gateway.producers import Producers
+from oncelog_gateway.resources import PartitionStatus
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.sinks import Sinks
@@ -78,7 +80,8 @@ class Pages:
         self._templates.filters["count"] = lambda number: f"{number:,}".replace(",", " ")
         self._templates.filters["noun"] = noun
         self._templates.filters["size"] = size
-        self._templates.filters["shell"] = shlex.quote
+        self._templates.filters["abort_command"] = _abort_command
+        self._templates.filters["terminate_command"] = terminate_command
 
     def page(self, template: str, here: str, /, **values: Any) -> HTMLResponse:
         """`here`: the path in the navigation that it belongs to."""
@@ -162,6 +165,15 @@ def page_number(text: str) -> int:
 
 def rows_of(rows: Sequence[T], number: int) -> Sequence[T]:
     return rows[(number - 1) * ROWS_MAX : number * ROWS_MAX]
+
+
+def _abort_command(row: PartitionStatus) -> str:
+    """Of the transaction that holds the partition's LSO."""
+    holder = row.lso_holder
+    assert holder is not None, (row.topic, row.partition)
+    return abort_command(
+        Partition(row.topic, row.partition), holder.start_offset, holder.producer_epoch
+    )
 
 
 class Told(NamedTuple):

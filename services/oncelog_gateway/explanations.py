@@ -10,13 +10,8 @@ from pydantic import Field
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import (
     CONSUMER_OFFSETS_TOPIC,
-    NO_TIMESTAMP,
     TRANSACTION_STATE_TOPIC,
-    CoordinatorEpoch,
-    Offset,
     Partition,
-    ProducerEpoch,
-    ProducerId,
     branch_sink,
     shard_of,
 )
@@ -39,12 +34,11 @@ from oncelog_gateway.core.explain_producer import (
 )
 from oncelog_gateway.core.explain_sink import AttemptFacts, SinkFacts, explain_sink
 from oncelog_gateway.core.explain_transaction import explain_transaction
-from oncelog_gateway.core.hanging import OpenTransaction
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.group_resources import GroupOffset, UnstableOffset
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.marker_queues import marker_queues
-from oncelog_gateway.partitions import Partitions, abort_command, all_partitions
+from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.resources import PartitionStatus, Resource
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.sinks import Sinks
@@ -313,16 +307,6 @@ class Explanations:
                 holder.age_ms,
                 holder.idle_ms,
                 holder.hanging,
-                abort_command(
-                    OpenTransaction(
-                        partition,
-                        ProducerId(holder.producer_id),
-                        ProducerEpoch(holder.producer_epoch),
-                        Offset(holder.start_offset),
-                        CoordinatorEpoch(holder.coordinator_epoch),
-                        NO_TIMESTAMP,
-                    )
-                ),
             ),
             "" if row.failure is None else row.failure.detail,
         )

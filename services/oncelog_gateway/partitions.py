@@ -1,6 +1,5 @@
 """Partitions as REST shows them: offsets, the transaction that holds the LSO, and what hangs."""
 
-import shlex
 from collections.abc import Sequence
 
 from oncelog.api.v1 import storage_pb2
@@ -8,6 +7,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis, Partition
 from oncelog.rpc.metadata import TRANSACTION, MetadataImage
 from oncelog.runtime.clock import Clock
+from oncelog_gateway.core.endings import abort_command, advice
 from oncelog_gateway.core.hanging import (
     Coordinated,
     CoordinatedTransaction,
@@ -159,7 +159,7 @@ class Partitions:
             coordinator=None
             if named is None
             else _coordinator(self._roles.image, named.transactional_id),
-            abort=abort_command(opened),
+            abort=abort_command(opened.partition, opened.start_offset, opened.producer_epoch),
         )
 
     def _holder(
@@ -186,7 +186,7 @@ class Partitions:
             coordinator_epoch=opened.coordinator_epoch,
             coordinator_state=named.state if named else None,
             hanging=is_hanging,
-            advice=_advice(opened, owner, is_hanging),
+            advice=advice(opened, owner, is_hanging=is_hanging),
         )
 
 
@@ -249,36 +249,6 @@ def _is_held(answer: storage_pb2.PartitionDescription) -> bool:
 def _idle_ms(opened: OpenTransaction, now: Millis) -> int | None:
     # The timestamp is the producer's: a clock ahead of ours is idle for no time at all.
     return max(now - opened.last_timestamp_ms, 0) if opened.last_timestamp_ms >= 0 else None
-
-
-def _advice(
-    opened: OpenTransaction, owner: CoordinatedTransaction | None, is_hanging: bool | None
-) -> str:
-    if is_hanging is None:
-        return "a coordinator did not answer; ask again before you end anything"
-    if is_hanging:
-        return f"nobody will end it: {abort_command(opened)}"
-    if owner is None:
-        return "it was ending while you looked; look again"
-    if owner.state == "Ongoing":
-        return (
-            "its producer will end it, or its coordinator after the timeout; to end it now: "
-            f"oncelog transactions terminate {_shell(owner.transactional_id)}"
-        )
-    return "its coordinator has decided; the marker is on its way"
-
-
-def abort_command(opened: OpenTransaction) -> str:
-    """What an operator types; it still shows what would happen until --execute is added."""
-    return (
-        f"oncelog transactions abort --topic {shlex.quote(opened.partition.topic)} "
-        f"--partition {opened.partition.partition} --start-offset {opened.start_offset} "
-        f"--producer-epoch {opened.producer_epoch}"
-    )
-
-
-def _shell(word: str) -> str:
-    return f"-- {shlex.quote(word)}" if word.startswith("-") else shlex.quote(word)
 
 
 def _status(

@@ -57,8 +57,6 @@ class HolderFacts:
     age_ms: int | None = None
     idle_ms: int | None = None
     is_hanging: bool | None = None
-    abort: str = ""
-    """The command that ends a hanging one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from oncelog_gateway.core.diagnosis import (
     PartitionFacts,
     seconds,
 )
+from oncelog_gateway.core.endings import Ending, abort_command, ending_of
 
 
 def explain_partition(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
@@ -58,6 +59,7 @@ def _without_leader(facts: PartitionFacts) -> Diagnosis:
 def _hanging(facts: PartitionFacts) -> Diagnosis:
     holder = facts.holder
     assert holder is not None, facts
+    abort = abort_command(facts.partition, holder.start_offset, holder.producer_epoch)
     findings = [
         f"The transaction of producer {holder.producer_id}, epoch {holder.producer_epoch}, began at offset "
         f"{holder.start_offset} and is open here.",
@@ -73,13 +75,13 @@ def _hanging(facts: PartitionFacts) -> Diagnosis:
         )
     return Diagnosis(
         "hanging-transaction",
-        f"A hanging transaction holds {facts.name} at offset {facts.last_stable_offset}; nobody will end it.",
+        f"A hanging transaction holds {facts.name} at offset {facts.last_stable_offset}; {Ending.NEVER.value}.",
         tuple(findings),
         _offsets(facts),
         (
-            Command(holder.abort, "shows what the abort would do; it writes nothing"),
+            Command(abort, "shows what the abort would do; it writes nothing"),
             Command(
-                f"{holder.abort} --execute",
+                f"{abort} --execute",
                 "writes the abort marker; refused when a coordinator owns the transaction after all",
                 is_safe=False,
             ),
@@ -93,11 +95,7 @@ def _held(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
     name = holder.transactional_id or f"producer {holder.producer_id}"
     held = f"{facts.name} is held at offset {facts.last_stable_offset} by {name}"
     if owner is None:
-        why = (
-            "no coordinator answered for it, so whether it hangs is not known"
-            if holder.is_hanging is None
-            else "it was ending at this moment; ask again"
-        )
+        why = ending_of(None, is_hanging=holder.is_hanging).value
         return Diagnosis(
             "unknown", f"{held}: {why}.", evidence=_offsets(facts), next_commands=(_again(facts),)
         )

@@ -4,7 +4,6 @@ Rules are asked in order, and the first that fits answers. A rule reads the stat
 partition leaders tell, and the newest events. Events may be missing: then a rule that needs them is silent.
 """
 
-import shlex
 from collections.abc import Callable, Iterable, Set
 from typing import Final
 
@@ -20,6 +19,7 @@ from oncelog_gateway.core.diagnosis import (
     client_of,
     seconds,
 )
+from oncelog_gateway.core.endings import shell_word, terminate_command
 
 HUNG_MS: Final = 5_000
 """A producer that was silent for longer, hung."""
@@ -241,7 +241,7 @@ def _fenced(
         commands.insert(
             0,
             Command(
-                f"oncelog transactions timeline {_word(facts)} --follow",
+                f"oncelog transactions timeline {shell_word(facts.transactional_id)} --follow",
                 "shows whether two clients go on taking it from each other: give each a transactional.id of its own",
             ),
         )
@@ -292,7 +292,7 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
         (
             _look(facts),
             Command(
-                f"oncelog transactions terminate {_word(facts)} --dry-run",
+                f"{terminate_command(facts.transactional_id)} --dry-run",
                 "shows what ending it now would do; without --dry-run it fences the producer",
             ),
         ),
@@ -449,18 +449,14 @@ def _cause(ended: Event) -> str:
 # -------------------------------------------------------------------------------------------------- commands
 
 
-def _word(facts: TransactionFacts) -> str:
-    name = facts.transactional_id
-    return f"-- {shlex.quote(name)}" if name.startswith("-") else shlex.quote(name)
-
-
 def _quoted(facts: TransactionFacts) -> str:
     return repr(facts.transactional_id)
 
 
 def _look(facts: TransactionFacts) -> Command:
     return Command(
-        f"oncelog transactions timeline {_word(facts)}", "shows every step with its cause"
+        f"oncelog transactions timeline {shell_word(facts.transactional_id)}",
+        "shows every step with its cause",
     )
 
 

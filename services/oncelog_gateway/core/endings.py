@@ -1,0 +1,62 @@
+"""What ends an open transaction that holds a last stable offset, and the command that ends it now.
+
+The row of a partition, `explain` and the console say it from here.
+"""
+
+import shlex
+from enum import StrEnum
+
+from oncelog.ids import Partition
+from oncelog_gateway.core.hanging import CoordinatedTransaction, OpenTransaction
+
+
+class Ending(StrEnum):
+    """Its value is a sentence without its end."""
+
+    UNKNOWN = "a coordinator did not answer; ask again before you end anything"
+    NEVER = "nobody will end it"
+    PASSED = "it was ending while you looked; look again"
+    PRODUCER = "its producer will end it, or its coordinator after the timeout"
+    MARKER = "its coordinator has decided; the marker is on its way"
+
+
+def ending_of(state: str | None, *, is_hanging: bool | None) -> Ending:
+    """`state`: of the transaction at the coordinator that owns it; None: none does. `is_hanging`: None for unknown."""
+    if is_hanging is None:
+        return Ending.UNKNOWN
+    if is_hanging:
+        return Ending.NEVER
+    if state is None:
+        return Ending.PASSED
+    return Ending.PRODUCER if state == "Ongoing" else Ending.MARKER
+
+
+def advice(
+    opened: OpenTransaction, owner: CoordinatedTransaction | None, *, is_hanging: bool | None
+) -> str:
+    """For an operator, with the command that ends it where one does."""
+    ending = ending_of(owner.state if owner else None, is_hanging=is_hanging)
+    if ending is Ending.NEVER:
+        command = abort_command(opened.partition, opened.start_offset, opened.producer_epoch)
+        return f"{ending.value}: {command}"
+    if ending is Ending.PRODUCER and owner is not None:
+        return f"{ending.value}; to end it now: {terminate_command(owner.transactional_id)}"
+    return ending.value
+
+
+def abort_command(partition: Partition, start_offset: int, producer_epoch: int) -> str:
+    """Ends a hanging transaction. It only shows what would happen until --execute is added."""
+    return (
+        f"oncelog transactions abort --topic {shlex.quote(partition.topic)} --partition {partition.partition}"
+        f" --start-offset {start_offset} --producer-epoch {producer_epoch}"
+    )
+
+
+def terminate_command(transactional_id: str) -> str:
+    """Fences the producer and aborts its transaction."""
+    return f"oncelog transactions terminate {shell_word(transactional_id)}"
+
+
+def shell_word(name: str) -> str:
+    """An argument that no shell changes, and that is no option."""
+    return f"-- {shlex.quote(name)}" if name.startswith("-") else shlex.quote(name)
