@@ -198,7 +198,7 @@ class History:
     """Grows while a run goes on; afterwards it is only read."""
 
     facts: dict[str, str] = field(default_factory=dict)
-    """Seed, scenario, target and the like, for whoever reads a report."""
+    """Seed, scenario, target and the like, for the report."""
     operations: list[AnyOperation] = field(default_factory=list)
 
     def add(self, operation: AnyOperation) -> None:

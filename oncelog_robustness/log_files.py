@@ -145,7 +145,7 @@ def read_states(folder: Path, shard: int, high_watermark: int) -> Iterator[State
         if header.is_control or header.next_offset > high_watermark:
             continue
         if not crc_is_valid(data, header):
-            # Whoever compares replicas tells of it.
+            # The checker that compares replicas reports it.
             continue
         for record in decode_batch(uncompressed(data)):
             key = record.key or b""

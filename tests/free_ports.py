@@ -1,4 +1,4 @@
-"""A block of free ports, for tests of whoever hands them out."""
+"""A block of free ports, for tests of the code that hands them out."""
 
 import os
 import socket

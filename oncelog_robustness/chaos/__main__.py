@@ -110,8 +110,8 @@ def main(
     Exit code 0: nothing is broken. 1: something is, or nothing could be judged. 2: it could not begin.
     """
     console = Console(stderr=True)
-    # Whoever ends it so, a job's timeout for one, wants the cluster gone as after Ctrl-C, which a shell's background
-    # process would not even notice.
+    # SIGTERM, such as a job's timeout sends, takes the cluster down as Ctrl-C does. A shell's background process would
+    # ignore SIGINT without a handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     with contextlib.ExitStack() as stack:

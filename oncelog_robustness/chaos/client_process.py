@@ -1,7 +1,7 @@
 """A client as a process of the operating system: forked, so that its work may be any closure, and killed by SIGKILL.
 
-It tells by lines of a file of its own, one system call a line: what a killed process has told is there, and the line in
-which it died is not. Its parent reads the file while it grows and takes the last words of whoever died.
+It writes lines to a file of its own, one system call a line. The lines that a killed process wrote are there; the line
+in which it died is not. Its parent reads the file while it grows, and reads the rest when the process has died.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def operation_line(operation: AnyOperation) -> str:
 
 
 class ClientParent:
-    """A `ClientProcess`, seen by whoever forked it."""
+    """A `ClientProcess`, seen by the process that forked it."""
 
     def __init__(self, name: str, told: Path, record: Callable[[str], None]) -> None:
         """`record` is given lines of a history."""

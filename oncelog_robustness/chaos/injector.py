@@ -143,7 +143,7 @@ class ProcessInjector:
         await self._call(self._revive)
 
     async def look_for_dead(self) -> None:
-        """Whoever ended although no fault was upon it has something to tell; it is started again."""
+        """Report each process that ended although no fault was upon it, and start it again."""
         struck = {role_of(fault.target) for fault in self._under_way.values()}
         await self._call(self._report_dead, struck)
 

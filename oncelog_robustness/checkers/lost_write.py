@@ -6,7 +6,7 @@ gone if the log's start has moved beyond it and a workload deletes records of th
 is not lost: that is `stuck-lso`.
 
 A tombstone of a committed transaction is there in the same way, for as long as topics keep them: without it a deleted
-key would come back for whoever reads from the start.
+key would come back for a consumer that reads from the start.
 """
 
 from oncelog_robustness.checkers.evidence import (

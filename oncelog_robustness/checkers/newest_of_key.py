@@ -1,9 +1,9 @@
 """newest-of-key: at the end the newest record of a key is the last one that was committed for it, or one behind that.
 
-Whoever reads a compacted topic from its start keeps the last record of each key, so an older value or a deleted key
-that is back means that cleaning took the wrong record or kept the wrong one. The order is that of the writer, who need
-not have been told offsets: only keys of one transactional id are judged. What nobody knows the end of may be newest or
-not, and a key whose last record is a tombstone may be gone.
+A consumer that reads a compacted topic from its start keeps the last record of each key. So an older value, or a
+deleted key that is back, means that cleaning removed or kept the wrong record. The order is that of the writer, which
+need not have received offsets: only keys of one transactional id are judged. A record with an unknown outcome may be
+newest or not, and a key whose last record is a tombstone may be gone.
 """
 
 from typing import NamedTuple

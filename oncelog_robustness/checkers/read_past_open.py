@@ -1,7 +1,7 @@
 """read-past-open-transaction: a read_committed reader never passes the first record of an open transaction.
 
-Clients see the last stable offset only by what it lets through. A committed transaction was open until it asked for its
-commit, so nobody may have been handed a higher offset of one of its partitions before that moment, whoever wrote it.
+Clients see the last stable offset only by what it lets through. A committed transaction was open until its producer
+requested the commit. Before that moment no reader may have received a higher offset of one of its partitions.
 """
 
 from bisect import bisect_right

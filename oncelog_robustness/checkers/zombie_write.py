@@ -2,7 +2,7 @@
 
 A producer is fenced when a later `init_transactions` with its transactional id has returned. Later means that it was
 called after the fenced one's own had returned; two that overlapped may have come in either order. What the fenced one
-began after that moment, or had begun but not yet asked to commit, must be aborted, whoever ends it.
+began after that moment, or had begun without a request to commit, must be aborted.
 """
 
 from bisect import bisect_right

@@ -32,7 +32,7 @@ ArgumentsP = ParamSpec("ArgumentsP")
 
 
 class _Call(greenlet.greenlet if greenlet else object):  # type: ignore[misc]
-    """A blocking call under way. Its parent is whoever runs the loop."""
+    """A blocking call under way. Its parent is the greenlet that runs the loop."""
 
 
 async def blocking(

@@ -1,4 +1,4 @@
-"""Bugs of whoever decides: coordinators of transactions, groups and sinks, marker senders, controllers."""
+"""Bugs of the roles that decide: coordinators of transactions, groups and sinks, marker senders, controllers."""
 
 from typing import Final
 
@@ -72,7 +72,7 @@ COORDINATOR_BUGS: Final = (
     ),
     Bug(
         name="resume-forgotten",
-        promise="Whoever loads a shard sends the markers of every prepared transaction again.",
+        promise="A coordinator that loads a shard sends the markers of every prepared transaction again.",
         source="facts 1.1, row 2; STYLE 3, rule 5",
         edits=(
             Edit(
@@ -438,7 +438,7 @@ COORDINATOR_BUGS: Final = (
     ),
     Bug(
         name="partition-given-before-it-is-given-up",
-        promise="A member gets a partition only when whoever had it has given it up, or is gone.",
+        promise="A member gets a partition only when its last owner has given it up or has left the group.",
         source="KIP-848",
         edits=(
             Edit(

@@ -365,7 +365,7 @@ STORAGE_BUGS: Final = (
     ),
     Bug(
         name="deposed-leader-says-yes",
-        promise="A leader that is replaced says no to whoever waits for a commit: nobody knows what becomes of it.",
+        promise="A leader that is replaced refuses the requests that wait for a commit: their outcome is unknown.",
         source="facts 9; architecture/storage",
         edits=(
             Edit(

@@ -36,7 +36,7 @@ class SimClocks:
         return size if self._draw.random() < 0.5 else -size
 
     def skew(self, host: str, skew_ms: int) -> None:
-        """From now on the clock of `host` is off by so much; it is a jump for whoever runs there."""
+        """From now on the clock of `host` is off by so much. The processes there see a jump."""
         self._world.trace("clock", host, skew_ms)
         if skew_ms:
             self._world.effects[Effect.CLOCK_SET] += 1

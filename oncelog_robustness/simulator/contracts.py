@@ -57,7 +57,7 @@ class Contracts:
         return self._methods.get(path)
 
     def passed(self, kind: Any, payload: bytes) -> bytes:
-        """What is left of a message of this class. What cannot be read stays: whoever reads it refuses it."""
+        """What is left of a message of this class. What cannot be decoded stays: the receiver refuses it."""
         try:
             message = kind.FromString(payload)
         except DecodeError:

@@ -157,7 +157,7 @@ class SimDisks:
     # ------------------------------------------------------------------------------------------------ processes
 
     def enter(self) -> SimProcess | None:
-        """Whoever makes a file call. Raises ProcessKilled for one that is dead: its stack is being unwound."""
+        """The process that makes a file call. Raises ProcessKilled for a dead one: its stack is being unwound."""
         process = owner()
         if process is not None and process.state is ProcessState.DEAD:
             raise ProcessKilled(repr(process))

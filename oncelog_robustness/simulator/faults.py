@@ -30,7 +30,7 @@ class Fault:
         self.sends_again = sends_again
         """Segments are lost meanwhile, and their senders try again now and then."""
         self._only_forward = only_forward
-        """Only what is sent to whoever accepted the connection; new connections are made all the same."""
+        """Only what is sent to the side that accepted the connection; new connections are made all the same."""
         self.text = " ".join(
             (_text(sources), "<->" if both_ways else "->", _text(targets), _text_of_delay(delay))
         ).strip()

@@ -87,7 +87,7 @@ class SimLab(EndingLab):
         return [client for client in self._clients.values() if client.is_running]
 
     def hosts(self) -> list[str]:
-        """Of every client that ever was, for whoever cuts the network."""
+        """Of every client that ever was, for the faults that cut the network."""
         return [CONDUCTOR, *(f"client-{name}" for name in self._clients)]
 
     async def _run(

@@ -40,7 +40,7 @@ class Signal(Enum):
 
 
 class Receiver(Protocol):
-    """Whoever uses an end. Everything is called in the context of the end's process."""
+    """The user of an end. Everything is called in the context of the end's process."""
 
     def received(self, item: Any) -> None: ...
 
@@ -273,7 +273,7 @@ class Pipe:
             )
 
     def look_for_reset(self) -> None:
-        """Whoever writes notices a reset even when it does not read."""
+        """A process that writes notices a reset even when it does not read."""
         target = self.target
         if self.has_reset and self.queue and self.queue[-1][0] != _HELD and not target.is_reading:
             at = max(self.queue[-1][0], self.network.loop.time())

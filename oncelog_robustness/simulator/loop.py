@@ -220,7 +220,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 scheduled = self._drop_cancelled_timers()
             now_s = self.now_s
             if ready or self._stopping or (scheduled and scheduled[0][0] <= now_s):
-                # Code takes a moment, or whoever waits for the rest of a nanosecond would wait for ever.
+                # Code takes a moment, or code that waits for the rest of a nanosecond would wait for ever.
                 self.now_s = now_s = now_s + TURN_S
                 self._turns += 1
                 if self._turns > TURNS_WITHOUT_PAUSE_MAX:

@@ -18,10 +18,10 @@ undoes it (a call without arguments, harmless when repeated); `heal_all` undoes 
 - `unplug(host)`: a power cut. The host's connections are gone and nobody is told; nothing reaches it before the end.
   Before the host's processes are ended: their kernel would still say good-bye.
 - `reset(host)`: every connection of the host breaks for both ends; what is on its way is lost. Has no end.
-- `ghost(host, gather_s, late_s)`: for `gather_s` what is sent to whoever accepted a connection is held. Then the
-  connections break for whoever made them, and what was held still arrives, up to `late_s` later, and is processed as
-  from a living connection: a repetition on a new connection races with it. The receiver learns up to `late_s` after
-  that what has become of its sender. Has no end.
+- `ghost(host, gather_s, late_s)`: for `gather_s` the network holds what is sent to the side that accepted a connection.
+  Then the connections break for the side that made them. What was held still arrives, up to `late_s` later, and is
+  processed as from a living connection: a repetition on a new connection races with it. The receiver learns up to
+  `late_s` after that what has become of its sender. Has no end.
 
 Everything is drawn from the streams `network.*`, and every opening, delivery and end adds to the trace.
 """

@@ -98,7 +98,7 @@ class Operator:
             await self._taken_back(is_over, lambda: self._of_controllers("DrainNode", back))
 
     async def _remove(self, draw: random.Random, is_over: asyncio.Event) -> None:
-        """One that does not run, if there is any; whoever is started again registers again."""
+        """One that does not run, if there is any. A node that starts again registers again."""
         idle = [
             member.node_id
             for name, member in self._cluster.members.items()

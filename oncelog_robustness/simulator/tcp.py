@@ -1,4 +1,4 @@
-"""asyncio's transports and servers over the simulated network, and a `socket` module for whoever binds by itself.
+"""asyncio's transports and servers over the simulated network, and a `socket` module for code that binds by itself.
 
 `SimLoop` hands its `create_server` and `create_connection` to the network, so `asyncio.open_connection`,
 `asyncio.start_server` and every client that builds on them work as they are.

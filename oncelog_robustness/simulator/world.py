@@ -23,7 +23,7 @@ class World:
         self.effects: Counter[Effect] = Counter()
         """What faults have brought about so far."""
         self.executor_delay_s: Callable[[Executor | None], float] = self._thread_delay_s
-        """Replaced by whoever makes disks slow."""
+        """The slow-disk fault replaces it."""
         self.loop = SimLoop(
             lambda executor: self.executor_delay_s(executor),  # noqa: PLW0108
             self.streams.stream("threads.moment").random,

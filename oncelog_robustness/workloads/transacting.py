@@ -111,7 +111,7 @@ class OpenTransaction:
     async def send_offsets(
         self, group: str, offsets: Mapping[Partition, int], member: Consumer | None
     ) -> None:
-        """`member` is whoever read them, None when the group has no members."""
+        """`member` is the consumer that read them, None when the group has no members."""
         self.offsets = GroupOffsets(
             group, tuple((topic, number, at) for (topic, number), at in offsets.items())
         )

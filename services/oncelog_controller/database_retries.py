@@ -1,7 +1,7 @@
 """What a controller that starts does about a database that is not there yet.
 
 A controller and its database are often started together, and a database that begins on a busy machine takes seconds
-to answer. Whoever started the controller would have to start it again; so it waits by itself, and says what for.
+to answer. Without a wait, the operator would have to start the controller again. So it waits, and logs what for.
 """
 
 import asyncio

@@ -1,13 +1,19 @@
 """Keeps commits of offsets, and heartbeats of the consumer protocol, in the order of their client's connection (ADR
 0018).
 
-A listener repeats what a broken connection to a coordinator did not answer, and the first copy may arrive when the
-client has committed later offsets: taken in, it would set the group back. That of a heartbeat would say that its member
-owns no more than it did then, and what it reads now would be given to another one. A connection's requests come one
-after the other, so an older one than the newest seen here is such a copy, and one with the newest's number that was
-answered is answered alike. What is remembered is lost with the process, and so is whoever could still deliver a copy
-to it. What was said elsewhere, while another process had the shard, is not remembered here; so a request also says to
-which coordinator of the shard it was sent (`GroupShards.is_outdated`).
+A listener repeats a request when its connection to the coordinator breaks before the response. The first copy may
+arrive after the client has committed later offsets.
+
+- A late commit would set the group back.
+- A late heartbeat would say that its member owns only what it owned then. The coordinator would give the partitions
+  that the member reads now to another one.
+
+A client's connection sends its requests one after the other. So a request with a lower number than the newest one is
+such a copy. A request with the newest number gets the same response again.
+
+The process forgets these numbers when it ends. The connections that could bring a copy to it end too. The process does
+not know the requests that another process received while it owned the shard. So a request also names the coordinator
+epoch that it was sent to (`GroupShards.is_outdated`).
 """
 
 from typing import Final, Generic, TypeVar

@@ -56,7 +56,7 @@ class GroupMarkers:
                 assert isinstance(machine, GroupMachine), machine
                 known = machine.started(ProducerId(marker.producer_id))
                 running_ms = await self._starts.ask(marker.transactional_id, marker.producer_id)
-                # A transaction that began since is known by whoever let it in, but not by the next load of the shard.
+                # This load of the shard knows a transaction that began since: it verified it. The next load does not.
                 if self._shards.loaded(answer.partition) is loaded:
                     code = await self._end(answer.partition, marker, running_ms, known)
             answer.error_code = code

@@ -122,8 +122,8 @@ class GroupShards(ShardTerms[ShardTerm]):
         | pb.TxnOffsetCommitRequest
         | pb.ConsumerGroupHeartbeatRequest,
     ) -> bool:
-        """It was sent to the coordinator that this shard of the group had earlier, perhaps this process: the shard has
-        been elsewhere, and so has whoever sent it."""
+        """The listener sent it to an earlier coordinator of the group's shard, perhaps this process. Another node may
+        have owned the shard since, and the client may have sent later requests to it."""
         term = self.term_of(request.group_id)
         origin = request.stamp
         if term is None or not origin.HasField("coordinator_epoch"):

@@ -157,7 +157,7 @@ class ShardTerms(ABC, Generic[TermT]):
         return found
 
     def active(self) -> Iterator[tuple[TermT, Driver]]:
-        """Every shard that is loaded and answers, for whoever looks inside."""
+        """Every shard that is loaded and answers. The simulator reads them."""
         return ((term, term.driver) for term in self._terms.values() if term.driver is not None)
 
     # ------------------------------------------------------------------------------------------------ assignment

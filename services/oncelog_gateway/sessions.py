@@ -1,8 +1,8 @@
 """Sessions of the console: a cookie that the gateway signs, so that no gateway has to remember it.
 
 The cookie names who logged in and by what, and tells no token. Its key comes from the admin token file, which all
-gateways share, or from chance: then a session is known to one gateway until that ends. Whoever reads the journal cannot
-make one.
+gateways share, or from chance: then a session is known to one gateway until that ends. An attacker who reads the
+journal cannot make a cookie.
 """
 
 import hmac

@@ -1,4 +1,4 @@
-"""What the listener counts. Plain numbers, read by whoever exports metrics; nothing here knows Prometheus."""
+"""What the listener counts. Plain numbers, which the role's metrics read; nothing here knows Prometheus."""
 
 from dataclasses import dataclass, field
 from typing import Final

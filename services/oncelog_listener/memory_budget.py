@@ -1,7 +1,7 @@
 """How many bytes of requests all connections together may hold, and how many of answers.
 
 Over the limit, connections stop reading until an answered request gives memory back. That would wait forever if all
-that is held were halves of frames, which no answer will ever free; then whoever asks for more is closed.
+that is held were halves of frames, which no response ever frees. Then a connection that needs more is closed.
 """
 
 from typing import Final, Protocol

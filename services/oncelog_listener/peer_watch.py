@@ -31,7 +31,7 @@ PAUSE_MAX_S: Final = 2.0
 
 
 class PeerWatch:
-    """`suspects` are node ids; whoever builds brokers for clients reads them."""
+    """Puts node ids into the cluster's `suspects`; `brokers.py` leaves these out of what clients see."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

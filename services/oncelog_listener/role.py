@@ -176,7 +176,7 @@ class ListenerRole:
             connection.doubt()
 
     def _sweep(self) -> None:
-        """Close whoever finished no request for too long; half a frame, sent byte by byte, is not a request."""
+        """Close connections that finished no request for too long. Half a frame, byte by byte, is not a request."""
         idle_max_s = self.settings.connection_idle_max_ms / 1000
         now = time.monotonic()
         for connection in list(self._open):

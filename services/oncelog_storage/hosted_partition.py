@@ -171,7 +171,7 @@ class HostedPartition(Partition):
             self.high_watermark_moved(size_bytes)
 
     def high_watermark_moved(self, size_bytes: int = _ANY_BYTES) -> None:
-        """Records below the high watermark are committed; whoever waits for them is told, and followers are."""
+        """Records below the high watermark are committed. This ends the waits of producers, readers and followers."""
         self._commit_waiters.reached(self.high_watermark)
         for notify in tuple(self._movement_waiters):
             notify(size_bytes)
@@ -224,6 +224,6 @@ class HostedPartition(Partition):
             self._flush_timer = None
 
     def refuse_waiters(self, code: ErrorCode) -> None:
-        """Whoever waits for a commit gets this answer; the record may be there all the same."""
+        """The requests that wait for a commit get this code. Their records may be committed all the same."""
         self._commit_waiters.refuse(code)
         self._local_waiters.refuse(code)

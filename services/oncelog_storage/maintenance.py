@@ -257,7 +257,7 @@ class Maintenance:
         self._flush_wanted.set()
 
     async def _flush_loop(self) -> None:
-        """Sync for whoever waits. What is appended during a sync shares the next one."""
+        """Sync each partition that has requested it. What is appended during a sync shares the next one."""
         while True:
             await self._flush_wanted.wait()
             self._flush_wanted.clear()
@@ -278,7 +278,7 @@ class Maintenance:
             return
         reached = sync.ended(leader, is_wanted_again=leader in self._to_flush)
         if reached is None:
-            # Whoever waits for the rest asks again.
+            # The log was cut during the sync. Requests that wait for what it did not cover need another sync.
             self._request_flush(leader)
         else:
             leader.local_end_moved(reached)

@@ -79,7 +79,7 @@ class ReplicaSessions:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Answer whoever waits; nobody waits from now on."""
+        """Answer the fetches that wait; no fetch waits from now on."""
         self._is_stopping = True
         self._sessions.close()
 

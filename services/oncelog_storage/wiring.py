@@ -127,11 +127,11 @@ class StorageRole:
         )
 
     def partition(self, partition: Partition) -> HostedPartition:
-        """A replica held here, for whoever looks inside. Raises KafkaError."""
+        """A replica held here, for tests and the simulator. Raises KafkaError."""
         return self._hosted.ensure(partition)
 
     def replicas(self) -> Iterator[HostedPartition]:
-        """Every replica held here so far, led or followed, for whoever looks inside."""
+        """Every replica held here so far, led or followed, for tests and the simulator."""
         return iter(self._hosted)
 
     @property

@@ -31,7 +31,7 @@ class TransactionTrace(NamedTuple):
 
     trace_id: int
     root_id: int
-    """The span that all the others are below; whoever writes the completion exports it."""
+    """The span that all the others are below. The coordinator that writes the completion exports it."""
     start_ns: int
     """Of the root, Unix time."""
 

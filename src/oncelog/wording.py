@@ -1,4 +1,4 @@
-"""Counts put into words, for whoever reads a message."""
+"""Counts put into words, for messages that people read."""
 
 
 def noun(count: int, singular: str) -> str:

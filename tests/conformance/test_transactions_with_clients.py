@@ -22,7 +22,7 @@ def write_one_transaction(producer, topic, value):
 
 @pytest.fixture
 def committed_sentinel(make_producer):
-    """Write a committed last record: whoever has read it has read everything decided before it."""
+    """Write a committed last record: a reader that has it has everything decided before it."""
 
     def write(topic, partition=0):
         producer = make_producer(Confluent(), f"sentinel-{topic}-{partition}")

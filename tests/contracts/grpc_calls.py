@@ -1,4 +1,4 @@
-"""What oncelog relies on in `grpc.aio` itself, call by call, whoever provides it.
+"""What oncelog relies on in `grpc.aio` itself, call by call, from the real library and from the simulator's.
 
 A subclass names its `medium`, as of `SessionContract`. Requests and answers are plain bytes.
 """

@@ -144,7 +144,7 @@ def test_lost_answer_leaves_a_record_told_of_as_a_failure():
             with pytest.raises(AppendFailed) as caught:
                 await journal.append(["unknown"])
             assert caught.value.error_code is ErrorCode.REQUEST_TIMED_OUT
-            # Whoever goes on without a replay is refused rather than let write twice.
+            # A caller that goes on without a replay is refused rather than let write twice.
             with pytest.raises(AppendFailed):
                 await journal.append(["third"])
             return [record async for _, record in journal_on(database).replay()]

@@ -91,7 +91,7 @@ def test_a_partition_is_noticed_by_the_keepalive_on_both_sides(hosts, one_way):
         assert peers.servicer.in_flight == 1
         network.partition([hosts[0]], [hosts[1]], one_way=one_way)
         began = peers.now
-        # Whoever notices it says so, and may still be received on the other side.
+        # The side that notices it sends a reset, which the other side may still receive.
         with pytest.raises(PeerUnavailable, match=r"keepalive watchdog|reset by peer") as failure:
             await waits
         assert failure.value.was_sent

@@ -38,7 +38,7 @@ def test_planted_bug_is_caught(name):
 @pytest.mark.skipif(not IS_FULL, reason="at night: ONCELOG_SIMULATION_FULL=1")
 @pytest.mark.timeout(WHOLE_TIMEOUT_S + 30)
 def test_every_planted_bug_is_caught():
-    # Its table and its progress bar belong on the screen of whoever waits for them.
+    # Its table and its progress bar belong on the screen.
     done = subprocess.run(
         [sys.executable, "-m", "oncelog_robustness.planted", "--all"],
         stdout=subprocess.PIPE,

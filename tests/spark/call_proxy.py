@@ -86,7 +86,7 @@ class CallProxy:
         return plan
 
     def reset(self) -> None:
-        """Forget faults and counts; whoever is held goes on."""
+        """Forget faults and counts; calls that are held go on."""
         with self._lock:
             for plan in self._plans:
                 plan.released.set()

@@ -48,7 +48,7 @@ class Engine:
                 timeout=timeout_s,
                 stdin=subprocess.DEVNULL,
                 check=False,
-                # A Ctrl-C is for whoever called: a half-made container would stay.
+                # A Ctrl-C is for the caller: a half-made container would stay.
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired as error:

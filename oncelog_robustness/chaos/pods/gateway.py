@@ -1,5 +1,5 @@
 """What a healed cluster says of itself through REST, asked inside the gateway's pod: nothing of it need be reachable
-from here. Files of nodes are not read: whoever wants those judged runs `make chaos` on processes."""
+from here. Files of nodes are not read: `make chaos` on processes judges those."""
 
 import json
 import time

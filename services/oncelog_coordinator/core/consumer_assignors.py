@@ -1,7 +1,7 @@
 """Who shall read what: the assignors `uniform` and `range` of the consumer protocol, as pure functions.
 
-Both give every partition of a topic to exactly one member that is subscribed to it, if there is one, and answer the
-same for the same question, whoever asks.
+Both give every partition of a topic to exactly one member that is subscribed to it, if there is one. The same input
+gives the same assignment on every node.
 """
 
 from collections.abc import Callable, Mapping
@@ -96,7 +96,7 @@ def _evened(
     loads: dict[str, int],
     members_of: Mapping[Slot, list[str]],
 ) -> bool:
-    """One pass: whoever has two partitions more than another who could read one of them hands it over."""
+    """One pass: a member that has two partitions more than another that could read one of them hands it over."""
     has_moved = False
     for giver in sorted(loads, key=lambda id_: -loads[id_]):
         if loads[giver] - min(loads.values()) < 2:

@@ -1,4 +1,4 @@
-"""What one event does to a group of the consumer protocol, whoever sent it (KIP-848).
+"""What one event does to a group of the consumer protocol (KIP-848), for members of both protocols.
 
 `Change` gathers the records of one event, each applied to the group at hand as it will be applied to the machine. The
 steps that requests of both protocols share are functions over it: subscribe, assign, go on towards the target.
@@ -90,7 +90,7 @@ class Change:
             self.effects.append(CancelTimer(timer(group_id, member_id)))
 
     def raise_epoch(self) -> None:
-        """The next heartbeat of whoever is left assigns anew."""
+        """The next heartbeat of a remaining member assigns anew."""
         group = self.group
         self.write(GroupEpoch(group.group_id, group.epoch + 1, group.topics_hash))
 

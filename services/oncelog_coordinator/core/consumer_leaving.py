@@ -53,7 +53,7 @@ def leave(
 def remove(
     change: Change, member_ids: Iterable[str], shapes: Topics, label: str
 ) -> Decision[GroupRecord]:
-    """The next heartbeat of whoever is left assigns anew, if this does not end the consumer group."""
+    """The next heartbeat of a remaining member assigns anew, if this does not end the consumer group."""
     had_consumers = any(not member.is_classic for member in change.group.members.values())
     for member_id in member_ids:
         change.remove(member_id)

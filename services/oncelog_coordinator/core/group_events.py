@@ -65,7 +65,7 @@ class Heartbeat:
 
 
 class Leaving(NamedTuple):
-    """An empty id with an instance id: an operator removes whoever is that instance now."""
+    """An empty member id with an instance id: an operator removes the member that has this instance id now."""
 
     member_id: str
     instance_id: str | None = None

@@ -107,7 +107,7 @@ def _add(change: Change, event: JoinGroup, member_id: str) -> Decision[GroupReco
 
 
 def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[GroupRecord]:
-    """An instance came back under a new id: it takes the old one's place, and whoever uses the old id is fenced."""
+    """An instance came back under a new member id: it takes the old one's place, and the old member id is fenced."""
     group, new_id = change.group, event.new_member_id
     old = group.members[old_id]
     change.reply(old.joining, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old_id))

@@ -88,7 +88,7 @@ def _assign(change: Change, assignments: dict[str, bytes]) -> Decision[GroupReco
         },
     )
     if group_bytes_estimate(group) > change.config.record_bytes_max:
-        # The record would never fit: whoever waits must be told, and the leader may do better next time.
+        # The record would never fit. The members that wait get an error, and the leader may do better next time.
         change.end_sync(SyncAnswer(ErrorCode.UNKNOWN_SERVER_ERROR))
         change.prepare()
         return change.decision("assignment_too_large")

@@ -169,7 +169,7 @@ def _said(member: Member, subscription: EmbeddedSubscription) -> Subscription:
 
 
 def _end_rebalance(change: Change, classic: Group) -> None:
-    """Whoever waits joins again, now in the consumer group."""
+    """The members that wait join again, now in the consumer group."""
     group_id = classic.group_id
     for member_id, member in classic.members.items():
         if member.joining is not None:

@@ -98,7 +98,7 @@ class Change:
         self.group = self.group.with_member(member)
 
     def remove(self, member_id: str) -> None:
-        """Whoever waits in its name is told that it is unknown, and joins anew if it is still there."""
+        """Its waiting requests get UNKNOWN_MEMBER_ID. A member that still runs joins anew."""
         member = self.group.members.get(member_id)
         if member is not None:
             self.reply(member.joining, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -157,7 +157,7 @@ class Change:
         self.effect(time_to_join(self.group))
 
     def end_sync(self, answer: SyncAnswer) -> None:
-        """The generation ends without an assignment; whoever waits for one is told why."""
+        """The generation ends without an assignment. The members that wait for one get this answer."""
         members = {}
         for member_id, member in self.group.members.items():
             if member.syncing is not None:

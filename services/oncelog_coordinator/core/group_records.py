@@ -157,7 +157,7 @@ GroupRecord = (
 
 
 def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value. A marker is no keyed record: whoever writes the log writes a control batch for it."""
+    """Key and value. A marker is no keyed record: the shard's log writes a control batch for it."""
     match record:
         case OffsetCommitted():
             return _offset_key(record.group_id, record.partition), _offset_value(record)

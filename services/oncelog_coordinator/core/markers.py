@@ -52,7 +52,7 @@ class MarkerWanted:
     transactional_id: str = ""
     """By which a leader asks when the open transaction began; told under TV1 only."""
     trace: TransactionTrace | None = None
-    """To which the markers belong, whoever sends and writes them."""
+    """The markers belong to this trace, in every process that sends or writes them."""
     is_trace_kept: bool = False
     """Whatever the marker says."""
 

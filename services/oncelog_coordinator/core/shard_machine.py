@@ -2,9 +2,9 @@
 journal.
 
 Events are routed by type, records by the type in their key. The two never share state; what they share is names. A
-transactional.id belongs to whoever used it first: a producer is refused a sink's name, and a sink is refused a
-producer's. Names that oncelog gives itself (`oncelog.ids.RESERVED_PREFIX`), such as a branch's, are refused to every
-producer. A branch produces like a TV2 transaction, so a partition leader's AddPartitionsToTxn for its producer id is
+transactional.id belongs to its first user: a producer is refused a sink's name, and a sink is refused a producer's.
+Names that oncelog gives itself (`oncelog.ids.RESERVED_PREFIX`), such as a branch's, are refused to every producer. A
+branch produces like a TV2 transaction, so a partition leader's AddPartitionsToTxn for its producer id is
 given to the sinks.
 """
 

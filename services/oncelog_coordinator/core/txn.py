@@ -64,7 +64,7 @@ class TxnMachine:
         self._config = config or TxnConfig()
         self._txns: dict[TransactionalId, TxnMetadata] = {}
         self._of_producer: dict[ProducerId, tuple[TransactionalId, ...]] = {}
-        """One name each, unless a restored shard says otherwise: whoever looks for an owner must see every one."""
+        """One name each, unless a restored shard says otherwise. A search for the owner must see every name."""
         self._decision_numbers: dict[TransactionalId, int] = {}
         self._last_number = 0
         self._is_live = False

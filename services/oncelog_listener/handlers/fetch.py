@@ -100,7 +100,7 @@ def _bytes_max(call: Call, leader_count: int) -> int:
 
 
 async def _refused_topics(call: Call) -> frozenset[str]:
-    """A consumer needs READ on each topic. Whoever says it is a broker needs CLUSTER_ACTION, as in Kafka."""
+    """A consumer needs READ on each topic. A client that says it is a broker needs CLUSTER_ACTION, as in Kafka."""
     names = (one.topic for one in call.request.topics)
     if call.request.replica_id < 0:
         return await refused_in_turns(call, Operation.READ, names)

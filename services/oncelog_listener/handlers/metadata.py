@@ -186,7 +186,7 @@ def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
             for one in brokers.all
         ),
         cluster_id=cluster.image.cluster_id or None,
-        # Whoever is asked passes it on to the controller; a listener that stops must not be the one.
+        # Every listener passes requests on to the controller. Clients must not choose one that stops.
         controller_id=brokers.place("controller").node_id,
         topics=topics,
         error_code=wire_error(0),

@@ -7,7 +7,7 @@ There is one request in flight per node, and it carries what that node's queue h
 
 ```
 add ──▶ queue[leader] ──take──▶ in flight ──answer──▶ written, dropped, or fenced (with its whole delivery)
-            ▲   └── reroute ──▶ queue[other]   └── retry: to whoever leads now, after a backoff
+            ▲   └── reroute ──▶ queue[other]   └── retry: to the current leader, after a backoff
          holding (leader unknown)
 ```
 
@@ -259,7 +259,7 @@ class MarkerQueues:
         return self.given_up(request, leader_of)
 
     def given_up(self, request: NodeRequest, leader_of: LeaderOf) -> tuple[Ended, ...]:
-        """Whoever sent the request went away: all of it goes again, at once."""
+        """The caller whose task sent the request is gone: all of it goes again, at once."""
         self._landed(request)
         ended: list[Ended] = []
         for entry in request.entries:
@@ -269,7 +269,7 @@ class MarkerQueues:
         return tuple(ended)
 
     def reroute(self, leader_of: LeaderOf) -> tuple[Ended, ...]:
-        """The metadata changed: queued entries go to whoever leads now, and nobody backs off any longer."""
+        """The metadata changed: queued entries go to the current leaders, and every backoff ends."""
         self._unreachable.clear()
         queued = [entry for queue in self._queues.values() for entry in queue.values()]
         self._queues.clear()
@@ -321,7 +321,7 @@ class MarkerQueues:
     # ------------------------------------------------------------------------------------------- one entry
 
     def _route(self, entry: Entry, leader_of: LeaderOf) -> None:
-        """To the queue of whoever leads its partition; out, when the partition is gone."""
+        """To the queue of its partition's leader; dropped, when the partition is gone."""
         leader = leader_of(entry.partition)
         if leader is None:
             self._drop(entry)

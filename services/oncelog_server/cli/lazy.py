@@ -58,7 +58,7 @@ ADDRESS_VARIABLES: Final = {
     "ONCELOG_TOKEN",
     "ONCELOG_TOKEN_FILE",
 }
-"""Of most commands; whoever has no others waits for no import."""
+"""Of most commands. Where no other variable is set, a command waits for no import."""
 
 
 class HelpfulGroup(TyperGroup):

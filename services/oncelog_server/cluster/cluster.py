@@ -73,7 +73,7 @@ _STOP_ORDER: Final[tuple[tuple[RolePlan, ...], ...]] = (
     (STORAGE,),
     (CONTROLLER,),
 )
-"""Clients' doors first, then whoever writes, then what is written to."""
+"""First the roles that clients call, then the roles that write, then the roles that they write to."""
 
 Progress = Callable[[str, str], None]
 """Told of each process: its name, and `starting`, `ready`, `stopping` or `stopped`."""
@@ -154,7 +154,7 @@ class Cluster:
 
     @property
     def security(self) -> ClusterSecurity | None:
-        """None: whoever is on this machine may do everything."""
+        """None: every user of this machine may do everything."""
         return ClusterSecurity(self.folder) if self.state.is_secure else None
 
     @property

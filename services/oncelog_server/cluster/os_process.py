@@ -1,8 +1,8 @@
-"""Processes that outlive whoever started them: found again by pid and start time, never by pid alone.
+"""Processes that outlive the process that started them: found again by pid and start time, never by pid alone.
 
-Each leads a session of its own, so neither a Ctrl-C nor the end of the terminal reaches it. Whoever started it is its
-parent and must reap it; whoever finds it in the state file is not and cannot. Both see the same thing here: a process
-that has ended and waits to be reaped has ended.
+Each leads a session of its own, so neither a Ctrl-C nor the end of the terminal reaches it. The process that started it
+is its parent and must reap it. Another process finds it in the state file and cannot reap it. Both see the same thing
+here: a process that has ended and waits to be reaped has ended.
 """
 
 import contextlib

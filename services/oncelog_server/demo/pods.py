@@ -1,7 +1,7 @@
 """The demo's parts as programs of their own, for when each runs in a pod (docs/kubernetes.md).
 
     python -m oncelog_server.demo.pods topics            make the topics that are missing
-    python -m oncelog_server.demo.pods send --rows N     send payments, each once, whoever dies meanwhile
+    python -m oncelog_server.demo.pods send --rows N     send payments, each once, whatever dies meanwhile
     python -m oncelog_server.demo.pods pipeline          the Spark driver; spark-defaults.conf says where it runs
     python -m oncelog_server.demo.pods prove --rows N    wait until all is booked, and prove that it is, once
 

@@ -1,8 +1,8 @@
 """Processes that are started to be killed: `oncelog up`, and anything else that runs in a session of its own.
 
-A process here leads its own session and process group, so one signal reaches it and everything it started, and a
-Ctrl-C on the terminal reaches none of them: whoever started them stops them. What a process prints goes to a file,
-and the end of that file is part of every error, because a process that did not come up has said why.
+A process here leads its own session and process group, so one signal reaches it and everything it started. A Ctrl-C on
+the terminal reaches none of them: the process that started them stops them. What a process prints goes to a file. The
+end of that file is part of every error, because a process that did not come up has said why.
 """
 
 import contextlib

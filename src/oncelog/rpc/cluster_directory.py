@@ -1,8 +1,8 @@
 """The directory of a process in a cluster: node ids to sessions, kept true by the metadata image.
 
-A fenced node can still be called. The image only says that its session with the controller ended; whoever has a reason
-to ask it (a reader with an old image, an operator) gets its answer or PeerUnavailable, and every write it would take is
-fenced by an epoch. Only the marker sender, where any will do, is chosen among the nodes that are not fenced.
+A fenced node can still be called. The image only says that its session with the controller ended. A caller with an old
+image gets the node's response or PeerUnavailable. An epoch fences every write that the node would accept. Only a marker
+sender, where any will do, is chosen among the nodes that are not fenced.
 """
 
 from typing import cast

@@ -127,7 +127,7 @@ class ActiveControllerStub:
             self._active = None
 
     async def _ask_around(self) -> str | None:
-        """Ask all at once and believe the first who says it is active; then whoever the others point to."""
+        """Call all at once. The first that says it is active wins; if none does, call those that the others name."""
         asked: set[str] = set()
         candidates = list(self._addresses)
         while candidates:

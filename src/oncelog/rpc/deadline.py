@@ -19,8 +19,8 @@ async def answer_within(
 ) -> AnswerT:
     """What awaiting `call` returns. Raises TimeoutError after `timeout_s`, and what the call raises.
 
-    Anything awaitable may be given; only a coroutine can be started before the timer. `on_wait` is given the timer when
-    there is one, for whoever may have to bring it forward.
+    Anything awaitable may be given; only a coroutine can be started before the timer. `on_wait` receives the timer when
+    there is one, so that the caller can bring it forward.
     """
     if not isinstance(call, CoroutineType):
         async with asyncio.timeout(timeout_s) as deadline:

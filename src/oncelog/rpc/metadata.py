@@ -231,7 +231,7 @@ class MetadataFollower:
     async def newer_than(self, image: MetadataImage, timeout_s: float) -> bool:
         """True as soon as the image is another one; False after `timeout_s`.
 
-        For whoever found its peer gone, or no owner any more: the next image usually names another.
+        For a caller that found its peer gone, or found no owner. The next image usually names another one.
         """
         try:
             async with asyncio.timeout(timeout_s):

@@ -320,7 +320,7 @@ class Node:
     # ------------------------------------------------------------------------------------------------ session
 
     async def _stay(self) -> None:
-        """Keep a session and the metadata stream with whoever is active, for ever."""
+        """Keep a session and the metadata stream with the active controller, for ever."""
         backoff = Backoff(RETRY_PAUSE_MS, RETRY_PAUSE_MAX_MS)
         is_quiet = False
         while True:

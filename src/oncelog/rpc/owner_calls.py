@@ -1,4 +1,4 @@
-"""A call to whoever owns something now, given up as soon as the metadata names another owner.
+"""A call to the current owner of something, given up as soon as the metadata names another owner.
 
 A process that is frozen, or cut off by the network, does not answer and does not go away either. What the controller
 decided meanwhile arrives on the metadata stream, so a caller need not wait for its deadline. What became of the call is

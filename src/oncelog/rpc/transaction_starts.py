@@ -1,8 +1,9 @@
-"""Asks the coordinator when the transaction of a transactional.id began that runs now, or ran last.
+"""Calls the coordinator for the start of the newest transaction of a transactional.id, running or ended.
 
-Under TV1 the transactions of a producer share an epoch, and a marker that was held up on its way looks like that of the
-transaction that is open when it arrives. Whoever let that one in knows when it began, and the marker says when its own
-did. After a change of leaders, or a restart, nobody knows: then the coordinator is asked (facts 9, Markers).
+Under TV1 the transactions of a producer share a producer epoch. So a marker that was held up on its way looks like the
+marker of the transaction that is open when it arrives. The marker names the start of its own transaction. The process
+that verified the open transaction knows when that one began, until its partition gets another leader or it restarts.
+Then this module calls the coordinator (facts 9, Markers).
 """
 
 from typing import Final

@@ -64,7 +64,7 @@ class _Waiting:
     event: Any
     decision: Decision[Any]
     context: contextvars.Context
-    """Of whoever submitted the event. What follows from it belongs to that request, not to the first one that the
+    """Of the caller that submitted the event. Its effects belong to that request, not to the first one that the
     writer's task ever saw."""
     decided_ns: int
     """Unix time, where somebody asks for it."""
@@ -301,7 +301,7 @@ class Driver:
         self._stopped = self._stopped or error_code
         self._queue.clear()
         if self._wake is not None and not self._wake.done():
-            # An idle writer sees that it is over; whoever drops a broken machine need not stop it too.
+            # An idle writer sees that it is over. A caller that drops a broken machine need not stop the writer.
             self._wake.set_result(None)
         for timer in self._timers.values():
             timer.cancel()

@@ -136,9 +136,7 @@ def keys_of_url(
     That file is read again at each look, so a renewed one counts. While it cannot be read the known keys stay.
     """
     if not url.startswith("https://"):
-        raise ValueError(
-            f"{url}: keys come over https, or whoever sits on the network makes tokens"
-        )
+        raise ValueError(f"{url}: keys come over https, or an attacker on the network makes tokens")
 
     def opener() -> urllib.request.OpenerDirector:
         try:

@@ -1,9 +1,9 @@
 """Salts of SCRAM users, and of users who do not exist: nobody learns from a salt which of the two it is.
 
-Whoever asks to log in gets a salt before any proof. That of a name without a user is made from a secret of the cluster,
-so it stays the same. It has a form that users of this cluster have: as Kafka's tools and oncelog write it, or so many
-bytes as another client chose; and their iterations. The name and the secret choose among these forms. A form that comes
-or goes changes the salts of those names that get it, and of no others.
+A client that logs in gets a salt before any proof. The salt of a name without a user is made from a secret of the
+cluster, so it stays the same. It has a form that users of this cluster have: as Kafka's tools and oncelog write it, or
+so many bytes as another client chose; and their iterations. The name and the secret choose among these forms. A form
+that comes or goes changes the salts of those names that get it, and of no others.
 """
 
 import hmac

@@ -31,7 +31,7 @@ class Instance:
         self._number = number
         self._is_ending = False
         self.step = "starting"
-        """Where it is, for whoever waits in vain."""
+        """Where it is, for the message of a wait that timed out."""
         self.assignments = [frozenset()]
         self.errors = []
         self.commits = 0

@@ -1,7 +1,7 @@
 """Consume, transform, produce, exactly once, while the processes under the group are killed.
 
 One unmodified confluent-kafka consumer in a group and one transactional producer move numbers from one topic to
-another; the offsets travel in the transactions. Whoever is killed, in the end each number stands there once. An
+another; the offsets travel in the transactions. Whatever is killed, in the end each number stands there once. An
 application may have to abort and begin again: that is what the protocol asks of it, and what this one does.
 """
 

@@ -69,7 +69,7 @@ def leader_of(cluster):
 
 
 def commit_without_markers(cluster, producer):
-    """Decided, and answered; whoever sends markers is frozen."""
+    """Decided, and answered; the marker senders are frozen."""
     producer.begin_transaction()
     producer.produce(TOPIC, b"x")
     producer.flush()

@@ -130,7 +130,7 @@ def planned_at(folder, **ports):
 
 
 def test_no_port_is_planned_for_two_purposes(tmp_path, monkeypatch):
-    """There are just as many as are needed, so whoever takes another one's is found out."""
+    """There are just as many as are needed, so a process that takes another one's port is found out."""
     count = len(ports_of(plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)))
     block = free_block(count)
     monkeypatch.setattr(plan, "_FREE_PORTS", block)

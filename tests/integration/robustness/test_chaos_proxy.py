@@ -292,7 +292,7 @@ async def test_nobody_listening_is_a_refusal_at_once():
 
 
 def test_a_door_takes_no_port_that_the_cluster_is_about_to_use(tmp_path, monkeypatch):
-    """There are just as many as are needed, so whoever takes another one's is found out."""
+    """There are just as many as are needed, so a door that takes another one's port is found out."""
     members = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
     doors = len(members) + 2 + 1  # calls; listeners; gateway
     block = free_block(len(ports_of(members)) + doors)

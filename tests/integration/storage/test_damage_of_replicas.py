@@ -1,4 +1,4 @@
-"""Damage to one replica of three, while its node is down: it takes its data from the others, whoever led.
+"""Damage to one replica of three, while its node is down: it takes its data from the others, whichever node led.
 
 Never is a record lost that was acknowledged, and in the end all three have the same log. `make damage` runs all cases.
 """

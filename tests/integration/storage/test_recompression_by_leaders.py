@@ -101,7 +101,7 @@ def test_a_large_batch_does_not_hold_up_the_loop(tmp_path):
 
     async def scenario():
         async with running(tmp_path, topic("orders", compression_type="gzip")) as node:
-            # On a busy machine the loop's thread may not run meanwhile, whoever holds it up.
+            # On a busy machine the loop's thread may not run meanwhile, for other reasons too.
             assert any([await turns_of(node) > 10 for _ in range(10)])
 
     asyncio.run(scenario())

@@ -236,7 +236,7 @@ def test_a_start_without_descriptors_says_so_and_trusts_nothing(tmp_path):
 
 
 def test_a_stop_does_not_wait_for_a_slow_disk_for_ever(tmp_path, caplog):
-    """Whoever asked would kill it; so it gives up in time, says what, and the next start finds all of it."""
+    """The process manager would kill it. So it gives up in time, logs what, and the next start finds all of it."""
     is_slow = False
 
     def sync(paths):

@@ -107,7 +107,7 @@ class GroupWorld:
         return machine
 
     def crash(self):
-        """The next coordinator: replay, then `resume`. Whoever waited is gone."""
+        """The next coordinator: replay, then `resume`. The requests that waited are gone."""
         self.machine = self.replayed()
         self.timers = {}
         for effect in self.machine.resume(self.now):

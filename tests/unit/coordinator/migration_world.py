@@ -99,7 +99,7 @@ class ClassicClient:
         self._lost()
 
     def lost_connection(self):
-        """Whoever waits asks again."""
+        """A member that waits sends its request again."""
         if self.waiting is not None:
             self.waiting = None
             self._should_join = True

@@ -117,7 +117,7 @@ def test_a_client_that_has_come_again_goes_on_on_that_connection(other):
 
 @pytest.mark.parametrize("state", [COMPLETE_COMMIT, COMPLETE_ABORT])
 def test_a_repetition_on_another_connection_goes_on_there(state):
-    """Whoever is answered has gone on, also when there was nothing to change."""
+    """A client that got a response has gone on, also when there was nothing to change."""
     present = machine_with(stored(ONGOING, origin=NEW))
     assert add(present, OLD).answer.delayed_by == NEW
     (kept,) = add(present, OLD, refused_origin=NEW).records

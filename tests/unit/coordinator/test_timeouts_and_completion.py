@@ -52,7 +52,7 @@ class TestTransactionTimeout:
         assert len(late.markers) == 1
 
     def test_a_clock_set_back_makes_it_last_one_timeout_more(self):
-        """Whoever abandoned it is gone, and its readers wait."""
+        """Its producer is gone, and its readers wait."""
         machine = machine_with(stored(ONGOING))
         set_back = START + 60_001 - 3_600_000
         early = Step(machine, TxnTimedOut("pay"), set_back)

@@ -1,4 +1,4 @@
-"""An ordered set is a set to whoever uses it, and iterates in the order of adding."""
+"""An ordered set behaves as a set, and iterates in the order of adding."""
 
 from hypothesis import given
 from hypothesis import strategies as st

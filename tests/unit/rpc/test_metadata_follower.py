@@ -1,4 +1,4 @@
-"""The image moves forward only, and whoever waits for it is woken."""
+"""The image moves forward only, and wakes the tasks that wait for it."""
 
 import asyncio
 

@@ -1,4 +1,5 @@
-"""The trace of an attempt at its coordinator: one root whoever ends it, and the same ids after a restart (ADR 0028)."""
+"""The trace of an attempt at its coordinator: one root for each way to end, and the same ids after a restart
+(ADR 0028)."""
 
 from contextlib import nullcontext
 

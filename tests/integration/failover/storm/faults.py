@@ -98,7 +98,7 @@ class Storm:
             self.findings.append(f"{fault}: {error}")
 
     def _look_for_dead(self) -> None:
-        """Whoever ended although nobody killed it has something to tell."""
+        """Report each process that ended although no fault killed it."""
         for name in [*self._names, POSTGRES]:
             if self._cluster.state_of(name) in ("dead", "stopped"):
                 log = self._cluster.log_of(name)
