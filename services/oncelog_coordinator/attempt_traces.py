@@ -149,7 +149,7 @@ class AttemptTraces:
             if ended is not None:
                 self._root(recorder, ended)
 
-    def with_traces(self, wanted: MarkersWanted, machine: SinkMachine) -> MarkersWanted:
+    def with_trace(self, wanted: MarkersWanted, machine: SinkMachine) -> MarkersWanted:
         """The same markers, of a sink's attempt with their trace."""
         recorder = spans.recorder
         key = wanted.decision_key

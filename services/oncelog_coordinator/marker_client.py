@@ -22,6 +22,7 @@ from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.telemetry import spans
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
+    SINK_MACHINE,
     DeliveryOutcome,
     MarkersDelivered,
     MarkersWanted,
@@ -49,8 +50,8 @@ SLOT_HELD_S: Final = 1.0
 
 
 class MarkerClient:
-    """Of one shard under one coordinator epoch. `slots` bounds the deliveries of the whole process; `with_traces` says
-    of markers to which trace they belong, where they do not say it themselves."""
+    """Of one shard under one coordinator epoch. `slots` bounds the deliveries of the whole process.
+    `with_attempt_trace` says to which trace a sink's markers belong."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class MarkerClient:
         settings: CoordinatorSettings,
         slots: asyncio.Semaphore,
         feed_back: Callable[[MarkersDelivered], None],
-        with_traces: Callable[[MarkersWanted], MarkersWanted] = lambda wanted: wanted,
+        with_attempt_trace: Callable[[MarkersWanted], MarkersWanted] = lambda wanted: wanted,
     ) -> None:
         self._shard = shard
         self._coordinator_epoch = coordinator_epoch
@@ -70,15 +71,15 @@ class MarkerClient:
         self._settings = settings
         self._slots = slots
         self._feed_back = feed_back
-        self._with_traces = with_traces
+        self._with_attempt_trace = with_attempt_trace
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, effect: Send) -> None:
         """The machine's `Send` effect; returns at once."""
         assert effect.destination == MARKER_SENDER, effect
         wanted: MarkersWanted = effect.message
-        if spans.recorder is not None:
-            wanted = self._with_traces(wanted)
+        if spans.recorder is not None and wanted.decision_key.machine == SINK_MACHINE:
+            wanted = self._with_attempt_trace(wanted)
         task = asyncio.create_task(
             self._deliver(wanted),
             name=f"markers {wanted.decision_key.name}",
@@ -109,9 +110,9 @@ class MarkerClient:
             return
         request, began_ns = self._request(wanted), time.time_ns()
         is_traced = request.markers[0].HasField("trace")
-        with _delivery_span(wanted) if is_traced else spans.NOTHING:
+        with _delivery_span(wanted) if is_traced else spans.NOTHING as span:
             outcome = await self._delivered(wanted, request)
-            spans.set_attributes(**{"oncelog.outcome": outcome.outcome.value})
+            span.set(**{"oncelog.outcome": outcome.outcome.value})
         if not is_traced and trace_of_marker(wanted.markers[0]) is not None:
             # It took so long that the transaction is late now, and is kept.
             _delivery_span(wanted, began_ns).end()

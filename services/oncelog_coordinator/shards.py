@@ -96,21 +96,27 @@ class TransactionTerm(ShardTerm):
         """The driver tells of each decision that the world may know of."""
         if not decision.records:
             return
-        trace_id = 0
+        now_ns, trace_id = time.time_ns(), 0
         if spans.recorder is not None:
             # No decision is about both a sink and a transaction.
             if type(decision.records[0]) is TxnMetadata:
-                trace_id = self._traces.committed(event, decision, decided_ns)
+                trace_id = self._traces.committed(event, decision, decided_ns, now_ns)
             else:
                 self.attempt_traces.committed(decision, decided_ns)
-        self._append_times.observe((time.time_ns() - decided_ns) / 1e9, trace_id)
+        self._append_times.observe((now_ns - decided_ns) / 1e9, trace_id)
 
     def about_to_trace(self, event: Any, machine: ShardMachine) -> Any:
-        """The event as it is decided in a process that records spans."""
+        """The event as it is decided in a process that records spans; it may be about a sink."""
         kind = type(event)
         if kind is AddPartitions:
-            return with_trace(event, machine.txn.transaction(event.transactional_id))
-        if kind not in _OF_NO_SINK and kind is not VerifyPartitions:
+            running = spans.current()
+            if running is not None:
+                known = machine.txn.transaction(event.transactional_id)
+                return with_trace(running, event, known)
+        elif kind is MarkersDelivered:
+            if event.decision_key.machine == SINK_MACHINE:
+                self.attempt_traces.about_to_decide(event, machine.sink)
+        elif kind is not VerifyPartitions:
             self.attempt_traces.about_to_decide(event, machine.sink)
         return event
 
@@ -120,7 +126,9 @@ class TransactionTerm(ShardTerm):
         """The machine has applied the decision."""
         running = spans.current()
         if running is not None:
-            known = machine.txn.transaction(name_of(event))
+            known: Any = decision.records[-1] if decision.records else None
+            if type(known) is not TxnMetadata:
+                known = machine.txn.transaction(name_of(event))
             if known is not None:
                 self._traces.decided(running, event, decision, known, now)
         kind = type(event)
@@ -262,7 +270,7 @@ class Shards(ShardTerms[TransactionTerm]):
                 level = self._metadata.image.transaction_version
                 if event.cluster_transaction_version != level:
                     event = replace(event, cluster_transaction_version=level)
-            if spans.recorder is not None:
+            if spans.recorder is not None and type(event) not in _OF_NO_SINK:
                 event = term.about_to_trace(event, machine)
             if machine.wants_producer_id(event):
                 name = "producer_id" if isinstance(event, JoinAttempt) else "new_producer_id"
@@ -282,7 +290,7 @@ class Shards(ShardTerms[TransactionTerm]):
             self._settings,
             self._slots,
             feed_back,
-            lambda wanted: term.attempt_traces.with_traces(wanted, machine.sink),
+            lambda wanted: term.attempt_traces.with_trace(wanted, machine.sink),
         )
         driver = Driver(
             f"shard {term.shard}",

@@ -34,19 +34,19 @@ _OF_AN_ID: Final = _OF_A_PRODUCER | {InitProducerId, ForceTerminate, TxnTimedOut
 _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 
 
-def with_trace(event: AddPartitions, known: TxnMetadata | None) -> AddPartitions:
+def with_trace(
+    running: spans.Span, event: AddPartitions, known: TxnMetadata | None
+) -> AddPartitions:
     """With a trace for the transaction that it may start, from the client's request on. `known`: of this id, before it.
 
     Not the one under which the request came: what gives up waiting never learns where it belonged, and stays there.
     """
-    running = spans.current()
-    if running is None or (known is not None and known.state is TxnState.ONGOING):
+    if known is not None and known.state is TxnState.ONGOING:
         return event
     home = running.home
     # A request that came in the belief that its transaction is open may begin another one.
     start_ns = home.start_ns if home.trace is None else time.time_ns()
-    trace = TransactionTrace(spans.new_trace_id(), spans.new_span_id(), start_ns)
-    return event.with_trace(trace)
+    return event.with_trace(TransactionTrace(*spans.new_ids(), start_ns))
 
 
 class TransactionTraces:
@@ -82,15 +82,16 @@ class TransactionTraces:
             and known.state is not TxnState.EMPTY
         )
         if known.trace is not None and (is_its or _is_of(event, known)):
-            running.home.move(known.trace, is_kept=is_kept(recorder, known, now))
+            home = running.home
+            home.trace = known.trace
+            home.is_kept = home.is_kept or is_kept(recorder, known, now)
 
-    def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> int:
+    def committed(self, event: Any, decision: Decision[Any], decided_ns: int, now_ns: int) -> int:
         """The world may know of it. Returns the trace in which the append can be seen; 0 if none is kept."""
         seen_in = 0
         recorder = spans.recorder
         if recorder is None:
             return seen_in
-        now_ns = time.time_ns()
         now = Millis(now_ns // _NS_PER_MS)
         parent = spans.current()
         name = f"{decision.label} ({_APPEND})" if parent is None else _APPEND
@@ -98,9 +99,13 @@ class TransactionTraces:
         for record in decision.records:
             if type(record) is not TxnMetadata or record.trace is None:
                 continue
-            seen_in = exemplar(record, now)
-            if is_completion and not seen_in:
-                recorder.verdict(record.trace.trace_id, is_kept=False)
+            trace_id = record.trace.trace_id
+            is_seen = recorder.is_in_head(trace_id) or (
+                is_kept(recorder, record, now) if parent is None else parent.home.is_kept
+            )
+            seen_in = trace_id if is_seen else 0
+            if is_completion and not is_seen:
+                recorder.verdict(trace_id, is_kept=False)
                 recorder.spans_dropped += 2  # This one, and the root.
                 continue
             append = spans.Span(

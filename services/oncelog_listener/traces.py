@@ -104,4 +104,4 @@ def answered(call: Call, span: spans.Span | spans.Nothing, response: Any) -> Non
         span.set(**{"oncelog.error_code": code})
         span.error = f"error {code}"
     elif call.api_key == END_TXN and span.home.trace is not None:
-        recorder.verdict(span.home.trace_id, is_kept=span.home.is_kept)
+        recorder.verdict(span.home.trace.trace_id, is_kept=span.home.is_kept)

@@ -128,15 +128,19 @@ class ProduceHandler:
     def _first_batches(self, items: list[_Batch]) -> list[tuple[_Batch, OpenTransaction]]:
         """Of transactions that are traced, in their partitions, where they may name spans. The running span is told of
         all that was appended."""
-        first = []
+        first: list[tuple[_Batch, OpenTransaction]] = []
+        running = spans.current()
+        if running is None:
+            return first
         for item in items:
             if item.appended is None or not item.header.is_transactional:
                 continue
-            header = item.header
-            known = self._traces.belongs(header.producer_id, header.producer_epoch)
-            where = (item.leader.partition, item.appended.base_offset)
-            spans.describe(partial(appended, header.producer_id, header.producer_epoch, *where))
-            if known is None or not known.is_first_in(item.leader.partition):
+            header, partition = item.header, item.leader.partition
+            producer = (header.producer_id, header.producer_epoch)
+            known = self._traces.belongs(running, *producer)
+            told = partial(appended, *producer, partition, item.appended.base_offset)
+            running.details = (*running.details, told)
+            if known is None or not known.is_first_in(partition):
                 continue
             if header.codec or HEADER_BYTES in item.records:
                 first.append((item, known))

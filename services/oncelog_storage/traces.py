@@ -58,17 +58,17 @@ class OpenTraces:
     def __init__(self) -> None:
         self._open: OrderedDict[int, OpenTransaction] = OrderedDict()
 
-    def belongs(self, producer_id: int, producer_epoch: int) -> OpenTransaction | None:
-        """The request that runs now writes for this producer: learn its trace from it, or it from what is known."""
-        running = spans.current()
-        if spans.recorder is None or running is None:
-            return None
+    def belongs(
+        self, running: spans.Span, producer_id: int, producer_epoch: int
+    ) -> OpenTransaction | None:
+        """The request of this span writes for this producer: learn its trace from it, or it from what is known."""
         known = self._open.get(producer_id)
         if known is not None and known.producer_epoch != producer_epoch:
             known = None
         trace = running.home.trace
         if trace is None:
-            spans.belongs_to(None if known is None else known.trace)
+            if known is not None:
+                running.home.move(known.trace)
             return known
         if known is None or known.trace.trace_id != trace.trace_id:
             known = self._open[producer_id] = OpenTransaction(producer_epoch, trace)

@@ -276,7 +276,7 @@ class SessionContract:
             async def Produce(self, request, context):  # noqa: N802
                 running = spans.current()
                 self.caller = None if running is None else running.home.caller
-                spans.belongs_to(TRACE, is_kept=True)
+                running.home.move(TRACE, is_kept=True)
                 return storage_pb2.ProduceResponse()
 
         recorder = Ended()

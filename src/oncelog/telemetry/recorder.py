@@ -103,14 +103,26 @@ class TraceRecorder:
         if home.is_kept:
             self.verdict(trace_id, is_kept=True)
         root_id = 0 if trace is None else trace.root_id
-        verdict = self._verdicts.get(trace_id)
-        if verdict or (trace_id & _RATIO_MASK) < self._ids_below:
+        if (trace_id & _RATIO_MASK) < self._ids_below:
             self._keep(trace_id, [(root_id, ended)])
-        elif trace is None or verdict is False:
-            # Without a transaction nobody will say what became of it.
-            self.spans_dropped += len(ended)
-        else:
-            self._wait(trace_id, root_id, ended)
+            return
+        waiting = self._waiting.get(trace_id)
+        if waiting is None:  # Otherwise there is no verdict yet.
+            verdict = self._verdicts.get(trace_id)
+            if verdict:
+                self._keep(trace_id, [(root_id, ended)])
+                return
+            if trace is None or verdict is False:
+                # Without a transaction nobody will say what became of it.
+                self.spans_dropped += len(ended)
+                return
+            waiting = self._waiting[trace_id] = self._new_waiting()
+        waiting.homes.append((root_id, ended))
+        count = len(ended)
+        waiting.count += count
+        self.spans_waiting += count
+        if self.spans_waiting > self._spans_waiting_max:
+            self._give_up(self._monotonic_s())
 
     def root(
         self,
@@ -176,19 +188,11 @@ class TraceRecorder:
             for one in ended:
                 self._sink(_ended(one, trace_id, root_id))
 
-    def _wait(self, trace_id: int, root_id: int, ended: Sequence[Span]) -> None:
-        waiting = self._waiting.get(trace_id)
-        is_new = waiting is None
-        if waiting is None:
-            waiting = self._waiting[trace_id] = _Waiting(self._monotonic_s())
-        waiting.homes.append((root_id, ended))
-        count = len(ended)
-        waiting.count += count
-        self.spans_waiting += count
-        if self.spans_waiting > self._spans_waiting_max or (
-            is_new and waiting.since_s > self._next_look_s
-        ):
-            self._give_up(self._monotonic_s())
+    def _new_waiting(self) -> _Waiting:
+        now = self._monotonic_s()
+        if now > self._next_look_s:
+            self._give_up(now)
+        return _Waiting(now)
 
     def _give_up(self, now: float) -> None:
         """What has waited for too long, and the oldest of too much."""
@@ -201,6 +205,7 @@ class TraceRecorder:
             del self._waiting[oldest]
             self.spans_waiting -= its.count
             self.spans_dropped += its.count
+        self._next_look_s = now + self._waiting_s_max
 
 
 def _ended(span: Span, trace_id: int, root_id: int) -> EndedSpan:

@@ -3,7 +3,7 @@
 ```
 with span("coordinator EndTxn", shard=7):          # child of the span that runs now, in the same home
     ...
-    belongs_to(trace)                               # the whole home moves into this transaction's trace
+    current().home.move(trace)                      # the whole home moves into this transaction's trace
 ```
 
 A request's spans share one home, which is told its transaction when that is known: by the coordinator's machine, by the
@@ -45,7 +45,7 @@ class Recorder(Protocol):
     late_ms: int
     spans_dropped: int
 
-    def take(self, home: "Home", ended: "list[Span]") -> None: ...
+    def take(self, home: "Home", ended: "Sequence[Span]") -> None: ...
 
     def root(
         self,
@@ -61,15 +61,24 @@ class Recorder(Protocol):
 
     def is_kept(self, trace_id: int) -> bool: ...
 
+    def is_in_head(self, trace_id: int) -> bool: ...
+
 
 recorder: Recorder | None = None
 """Of this process; set by `oncelog.telemetry.tracing`."""
 
+_SPAN_ID: Final = (1 << 64) - 1
 _current: ContextVar["Span | None"] = ContextVar("oncelog_span", default=None)
 
 
 def new_trace_id() -> int:
     return random.getrandbits(128) or 1
+
+
+def new_ids() -> tuple[int, int]:
+    """Of a trace and of a span."""
+    drawn = random.getrandbits(192)
+    return drawn >> 64 or 1, drawn & _SPAN_ID or 1
 
 
 def new_span_id() -> int:
@@ -87,7 +96,10 @@ class Home:
     """Its spans move with the transaction as ours do; a client's stay in the client's trace."""
     is_kept = False
     is_over = False
+    ended: "Sequence[Span]" = ()
+    """Below the outermost."""
     _trace_id = 0
+    """While no transaction is known."""
 
     def __init__(
         self,
@@ -98,17 +110,16 @@ class Home:
         self.trace = trace
         """The transaction's; None while none is known."""
         self.start_ns = start_ns or time.time_ns()
-        self.ended: list[Span] = []
         if caller is not None:
             self.caller = caller
             self.is_kept = caller.is_kept
             self._trace_id = caller.trace_id
-        if trace is not None:
-            self._trace_id = trace.trace_id
 
     @property
     def trace_id(self) -> int:
         """Drawn when it is first asked for: most homes move into a transaction's trace before."""
+        if self.trace is not None:
+            return self.trace.trace_id
         if not self._trace_id:
             self._trace_id = new_trace_id()
         return self._trace_id
@@ -116,7 +127,6 @@ class Home:
     def move(self, trace: TransactionTrace, *, is_kept: bool = False) -> None:
         """Into the trace of this transaction. The last one told is right: an earlier one may have been a guess."""
         self.trace = trace
-        self._trace_id = trace.trace_id
         if is_kept:
             self.is_kept = True
 
@@ -173,10 +183,6 @@ class Span:
     def set(self, **attributes: Value) -> None:
         self.attributes.update(attributes)
 
-    def describe(self, details: Details) -> None:
-        """What it names is fixed from now on: it may be called much later, or never."""
-        self.details = (*self.details, details)
-
     def end(self, error: str = "", end_ns: int = 0) -> None:
         """Once. What ends behind its home's outermost span is handed on by itself."""
         self.end_ns = end_ns or time.time_ns()
@@ -184,11 +190,10 @@ class Span:
             self.error = error
         home = self.home
         if self.parent is not None and not home.is_over:
-            home.ended.append(self)
+            home.ended = (*home.ended, self)
             return
         home.is_over = True
-        ended, home.ended = home.ended, []
-        ended.append(self)
+        ended, home.ended = (*home.ended, self), ()
         if recorder is not None:
             recorder.take(home, ended)
 
@@ -248,24 +253,6 @@ def outermost(
     return Span(name, home, None, kind, {} if attributes is None else attributes, start_ns)
 
 
-def belongs_to(trace: TransactionTrace | None, *, is_kept: bool = False) -> None:
-    """What runs now is of this transaction, and so is whatever waits for it."""
-    if recorder is None or trace is None:
-        return
-    running = _current.get()
-    if running is not None:
-        running.home.move(trace, is_kept=is_kept)
-
-
-def describe(details: Details) -> None:
-    """The span that runs now."""
-    if recorder is None:
-        return
-    running = _current.get()
-    if running is not None:
-        running.details = (*running.details, details)
-
-
 def exemplar() -> int:
     """The trace of what runs now, for a histogram that it is observed in; 0 where none is kept, as far as is known."""
     if recorder is None:
@@ -278,15 +265,6 @@ def exemplar() -> int:
         return home.trace_id
     trace = home.trace
     return trace.trace_id if trace is not None and recorder.is_kept(trace.trace_id) else 0
-
-
-def set_attributes(**attributes: Value) -> None:
-    """Of the span that runs now."""
-    if recorder is None:
-        return
-    running = _current.get()
-    if running is not None:
-        running.attributes.update(attributes)
 
 
 def detached_context() -> Context:

@@ -51,7 +51,7 @@ class TracedShell(SinkShell):
         return [
             marker
             for wanted in self.outbox.values()
-            for marker in self.traces.with_traces(wanted, self.machine).markers
+            for marker in self.traces.with_trace(wanted, self.machine).markers
         ]
 
     def roots(self):

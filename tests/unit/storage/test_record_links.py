@@ -59,20 +59,15 @@ def test_a_transactions_partitions_are_looked_at_once(monkeypatch):
     monkeypatch.setattr(spans, "recorder", TraceRecorder(print, 0.0, late_ms=1_000))
     traces = OpenTraces()
     orders, refunds = Partition("orders", 0), Partition("refunds", 0)
-    with spans.outermost("Produce", spans.Kind.SERVER, trace=TransactionTrace(1, 2, 3)):
-        known = traces.belongs(9, 0)
+    with spans.outermost("Produce", spans.Kind.SERVER, trace=TransactionTrace(1, 2, 3)) as span:
+        known = traces.belongs(span, 9, 0)
         assert [known.is_first_in(one) for one in (orders, orders, refunds)] == [True, False, True]
-        assert traces.belongs(9, 0) is known
+        assert traces.belongs(span, 9, 0) is known
     traces.ended(storage_pb2.TxnMarker(producer_id=9, producer_epoch=0, transaction_version=1))
-    with spans.outermost("Produce", spans.Kind.SERVER):
-        assert traces.belongs(9, 0) is None
-    with spans.outermost("Produce", spans.Kind.SERVER, trace=TransactionTrace(4, 5, 6)):
-        assert traces.belongs(9, 0).is_first_in(orders)
-
-
-def test_a_process_without_tracing_remembers_nothing():
-    assert spans.recorder is None
-    assert OpenTraces().belongs(9, 0) is None
+    with spans.outermost("Produce", spans.Kind.SERVER) as span:
+        assert traces.belongs(span, 9, 0) is None
+    with spans.outermost("Produce", spans.Kind.SERVER, trace=TransactionTrace(4, 5, 6)) as span:
+        assert traces.belongs(span, 9, 0).is_first_in(orders)
 
 
 MARKERS = [
@@ -93,8 +88,8 @@ def test_a_marker_without_a_trace_drops_its_own_spans(monkeypatch, marker, ends)
     monkeypatch.setattr(spans, "recorder", recorder)
     traces = OpenTraces()
     trace = TransactionTrace(1 << 63, 2, 59_000_000)
-    with spans.outermost("Produce", spans.Kind.SERVER, trace=trace):
-        traces.belongs(9, 3)
+    with spans.outermost("Produce", spans.Kind.SERVER, trace=trace) as span:
+        traces.belongs(span, 9, 3)
     assert recorder.spans_waiting == 1
     traces.ended(storage_pb2.TxnMarker(producer_id=9, **marker))
     assert recorder.spans_waiting == (0 if ends else 1)

@@ -38,7 +38,7 @@ def request(name="request", trace=None, caller=None):
 
 def test_a_request_moves_into_the_trace_that_an_answer_names(world):
     with request("outer") as outer, spans.span("inner") as inner:
-        spans.belongs_to(EARLY)
+        spans.current().home.move(EARLY)
     assert world.names == ["inner", "outer"]
     assert {one.trace_id for one in world.kept} == {EARLY.trace_id}
     assert [one.parent_id for one in world.kept] == [outer.span_id, EARLY.root_id]
@@ -147,7 +147,6 @@ def test_without_a_recorder_nothing_is_made():
     assert spans.span("a") is spans.NOTHING
     with spans.span("a") as nothing:
         nothing.set(a=1)
-    spans.belongs_to(TRACE)
 
 
 def test_a_detached_context_is_of_nobodys_request(world):
@@ -169,7 +168,7 @@ def test_the_ratio_is_that_of_opentelemetry(ratio):
 def test_a_client_that_calls_keeps_its_own_trace(world):
     client = Traceparent(5, 6, False)
     with spans.outermost("REST", spans.Kind.SERVER, caller=client, is_caller_ours=False):
-        spans.belongs_to(EARLY)
+        spans.current().home.move(EARLY)
     (one,) = world.kept
     assert (one.parent_id, one.links) == (EARLY.root_id, (client,))
 
@@ -177,12 +176,12 @@ def test_a_client_that_calls_keeps_its_own_trace(world):
 def test_a_histogram_is_told_the_trace_of_what_runs(world, monkeypatch):
     assert spans.exemplar() == 0, "nothing runs"
     with request("committed"):
-        spans.belongs_to(TRACE)
+        spans.current().home.move(TRACE)
         assert spans.exemplar() == 0, "in no ratio, and nothing is known of it"
         world.recorder.verdict(TRACE.trace_id, is_kept=True)
         assert spans.exemplar() == TRACE.trace_id
     with request("of the ratio"), spans.span("append"):
-        spans.belongs_to(EARLY)
+        spans.current().home.move(EARLY)
         assert spans.exemplar() == EARLY.trace_id
         monkeypatch.setattr(spans, "recorder", None)
         assert spans.exemplar() == 0, "tracing is off"
