@@ -52,6 +52,7 @@ _OF_NO_SINK: Final = frozenset({EndTxn, InitProducerId, TxnTimedOut})
 """Events for which no attempt of a sink is looked up."""
 _OF_A_PRODUCER: Final = frozenset({AddPartitions, VerifyPartitions})
 """For these it is looked up by the producer id."""
+_BEGINS_NO_TRACE: Final = _OF_NO_SINK | {VerifyPartitions}
 _NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate)
 """Events by which the server itself may abort: how, the cluster's transaction.version decides (facts 2.1)."""
 
@@ -113,10 +114,7 @@ class TransactionTerm(ShardTerm):
             if running is not None:
                 known = machine.txn.transaction(event.transactional_id)
                 return with_trace(running, event, known)
-        elif kind is MarkersDelivered:
-            if event.decision_key.machine == SINK_MACHINE:
-                self.attempt_traces.about_to_decide(event, machine.sink)
-        elif kind is not VerifyPartitions:
+        elif kind is not MarkersDelivered or event.decision_key.machine == SINK_MACHINE:
             self.attempt_traces.about_to_decide(event, machine.sink)
         return event
 
@@ -270,7 +268,7 @@ class Shards(ShardTerms[TransactionTerm]):
                 level = self._metadata.image.transaction_version
                 if event.cluster_transaction_version != level:
                     event = replace(event, cluster_transaction_version=level)
-            if spans.recorder is not None and type(event) not in _OF_NO_SINK:
+            if spans.recorder is not None and type(event) not in _BEGINS_NO_TRACE:
                 event = term.about_to_trace(event, machine)
             if machine.wants_producer_id(event):
                 name = "producer_id" if isinstance(event, JoinAttempt) else "new_producer_id"
