@@ -4,9 +4,11 @@
 """
 
 import os
+from collections import Counter
 
 import confluent_kafka
 import pytest
+from tests.integration.processes.deadlines import eventually
 from tests.integration.telemetry.trace_receiver import names, receiving
 from tests.targets import asked_security
 
@@ -80,7 +82,18 @@ def commit_without_markers(cluster, producer):
     return senders
 
 
+def has_both_coordinators(cluster):
+    """The one that came back has its share of the shards. A shard that moves during a transaction is no victim's."""
+    shares = Counter(
+        shard.coordinator
+        for (kind, _), shard in image_of(cluster).shards.items()
+        if kind == TRANSACTION
+    )
+    return len(shares) == 2 and max(shares.values()) - min(shares.values()) <= 1
+
+
 def follow(cluster, receiver, kill, producer, count):
+    eventually(lambda: has_both_coordinators(cluster))
     senders = commit_without_markers(cluster, producer)
     victim = kill(cluster)
     cluster.kill(victim)
