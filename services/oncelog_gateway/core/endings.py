@@ -13,7 +13,7 @@ from oncelog_gateway.core.hanging import CoordinatedTransaction, OpenTransaction
 class Ending(StrEnum):
     """Its value is a sentence without its end."""
 
-    UNKNOWN = "a coordinator did not answer; ask again before you end anything"
+    UNKNOWN = "a coordinator did not answer, and whether it hangs is not known; ask again before you end anything"
     NEVER = "nobody will end it"
     PASSED = "it was ending while you looked; look again"
     PRODUCER = "its producer will end it, or its coordinator after the timeout"
