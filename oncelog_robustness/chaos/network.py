@@ -74,9 +74,6 @@ class ProxyProcess:
     def reset(self, party: str) -> int:
         return int(self.ask("reset", party=party)["broken"])
 
-    def counts(self) -> dict[str, int]:
-        return self.ask("count")
-
     def close(self) -> None:
         assert self._process.stdout is not None
         end_part(self._process)

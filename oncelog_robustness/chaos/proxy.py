@@ -43,15 +43,6 @@ class Door:
     target: str = ""
 
 
-@dataclass(slots=True)
-class Counts:
-    connections: int = 0
-    refused: int = 0
-    bytes_passed: int = 0
-    broken: int = 0
-    bytes_dropped: int = 0
-
-
 @dataclass(eq=False, slots=True)
 class Flow:
     """The bytes of one direction of one connection."""
@@ -163,7 +154,6 @@ class Connection:
             self._reached(side)
             return
         self._proxy.connections[self] = None
-        self._proxy.counts.connections += 1
         if self.receiver:
             self._start_to_connect()
 
@@ -190,7 +180,7 @@ class Connection:
                 host, _, port = self._address.rpartition(":")
                 await loop.create_connection(lambda: Side(self), host, int(port))
         except OSError:
-            self._proxy.counts.refused += 1
+            self._proxy.refused_count += 1
             self._opener.reset()
 
     def _reached(self, target: Side) -> None:
@@ -279,7 +269,6 @@ class Connection:
         if transport is None or transport.is_closing():
             return
         if data:
-            self._proxy.counts.bytes_passed += len(data)
             transport.write(data)
         else:
             # None of these protocols closes only one half.
@@ -306,9 +295,7 @@ class Connection:
 
     def break_off(self) -> None:
         """Both ends see a reset; what was under way is lost."""
-        self._proxy.counts.broken += 1
         for flow in self.flows():
-            self._proxy.counts.bytes_dropped += flow.queued_bytes
             flow.queue.clear()
             flow.queued_bytes = 0
         if self._task is not None:
@@ -319,7 +306,6 @@ class Connection:
 
     def haunt(self) -> None:
         """Who opened it sees a reset; what it had sent arrives all the same."""
-        self._proxy.counts.broken += 1
         if self.forth is not None:
             self.forth.queue.append((0.0, b""))
         self._opener.reset()
@@ -333,7 +319,8 @@ class Proxy:
         self.names: dict[str, str] = {}
         """Who serves at an address."""
         self.connections: dict[Connection, None] = {}
-        self.counts = Counts()
+        self.refused_count = 0
+        """Connections that their servers refused."""
         self._servers: list[asyncio.AbstractServer] = []
         self._change = asyncio.Event()
 
@@ -407,8 +394,6 @@ class Proxy:
                 self.lift(asked["fault"])
             case "reset":
                 return {"broken": self.reset(asked["party"])}
-            case "count":
-                return {name: getattr(self.counts, name) for name in Counts.__slots__}
         return {}
 
 

@@ -9,7 +9,7 @@ the child's traceback as its cause. A child that is not done within the limit of
 import contextlib
 import os
 import pickle
-import select
+import selectors
 import signal
 import time
 import traceback
@@ -99,12 +99,14 @@ def _told(error: BaseException) -> bytes:
 def _read_all(reading: int, deadline: float) -> bytes | None:
     """Up to the end of the pipe; None when the deadline comes first."""
     parts = []
-    while (left_s := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select([reading], [], [], left_s)
-        if not ready:
-            break
-        part = os.read(reading, _CHUNK_BYTES)
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
+    # Not `select.select`, which takes no descriptor above 1,023: a run with many processes has more.
+    with selectors.DefaultSelector() as selector:
+        selector.register(reading, selectors.EVENT_READ)
+        while (left_s := deadline - time.monotonic()) > 0:
+            if not selector.select(left_s):
+                break
+            part = os.read(reading, _CHUNK_BYTES)
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
     return None

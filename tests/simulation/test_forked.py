@@ -1,6 +1,8 @@
 """The child that simulations run in."""
 
+import contextlib
 import os
+import resource
 import time
 
 import pytest
@@ -43,6 +45,20 @@ def test_exception_that_cannot_be_pickled_comes_back_as_text():
 def test_child_that_dies_is_told():
     with pytest.raises(ChildFailed, match="exit code 3"):
         run_forked(os._exit, 3)
+
+
+def test_a_parent_with_many_open_files_reads_the_answer():
+    """`select` takes no descriptor above 1,023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip(f"this machine allows {hard} open files, the test needs 1,200")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    with contextlib.ExitStack() as opened:
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        while (descriptor := os.open(os.devnull, os.O_RDONLY)) < 1024:
+            opened.callback(os.close, descriptor)
+        opened.callback(os.close, descriptor)
+        assert run_forked(lambda: b"x" * 200_000) == b"x" * 200_000
 
 
 def test_child_that_hangs_is_killed():

@@ -155,7 +155,9 @@ async def test_pages_escape_what_clients_named(tmp_path):
         assert "<script>" not in page
         assert "&lt;script&gt;alert(1)" in page
         assert "orders-0 is stuck at offset 40" in page
-        assert "<code>oncelog transactions abort --topic orders --partition 0 --start-offset" in page
+        assert (
+            "<code>oncelog transactions abort --topic orders --partition 0 --start-offset" in page
+        )
         partition = (await cluster.get("/partition?topic=orders&partition=0")).body.decode()
         assert "oncelog transactions abort --topic orders --partition 0 --start-offset" in partition
         assert "default-src 'none'" in answer.headers["content-security-policy"]

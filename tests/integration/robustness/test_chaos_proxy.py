@@ -288,7 +288,7 @@ async def test_nobody_listening_is_a_refusal_at_once():
         world.address = f"{HOST}:1"
         caller = await world.dial("a")
         await caller.is_reset()
-        assert world.proxy.counts.refused == 1
+        assert world.proxy.refused_count == 1
 
 
 def test_a_door_takes_no_port_that_the_cluster_is_about_to_use(tmp_path, monkeypatch):
