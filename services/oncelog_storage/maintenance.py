@@ -322,13 +322,7 @@ class Maintenance:
         moved = [
             leader
             for leader in self._hosted
-            if leader.offline is None
-            and log_retention.advance_by_retention(
-                leader.log,
-                leader.high_watermark,
-                now,
-                is_leader=leader.leadership.is_here,
-            )
+            if leader.offline is None and log_retention.advance_by_retention(leader, now)
         ]
         await self._checkpoint(not_yet_safe(moved))
         # A topic may have been deleted meanwhile: what is written down of it would make the next one look lost.
@@ -340,7 +334,7 @@ class Maintenance:
             for leader, start in starts:
                 if self._hosted.holds(leader) and not leader.log.folder_lock.locked():
                     due = now + leader.config.file_delete_delay_ms
-                    before = min(start, leader.log.recovery_point, self._read_by_next_start(leader))
+                    before = self._removable_below(leader, start)
                     self._removals.add(leader.log.drop_segments_before(before), due)
             await self._remove_due(now)
         except OSError as error:
@@ -355,8 +349,9 @@ class Maintenance:
             self._removals.add(paths, now)
             raise
 
-    def _read_by_next_start(self, leader: HostedPartition) -> int:
+    def _removable_below(self, leader: HostedPartition, log_start: int) -> int:
         return removable_below(
+            log_start,
             leader.log.recovery_point,
             leader.leadership.replica_count,
             log_recovery.snapshot_offsets(leader.log.directory),

@@ -1,9 +1,43 @@
 """Which segments may be deleted: by age, by size, or because the log's start has passed them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.cleaning_plan import SegmentFacts
+from oncelog_storage.core.log_state import LogState
+from oncelog_storage.core.partition import Partition
+
+
+class LogStart(NamedTuple):
+    """Where retention lets a log begin."""
+
+    offset: int
+    rolls: bool = False
+    """Even the newest segment is too old. A new one begins first, so that a log without appends becomes empty, as
+    Kafka's does."""
+
+
+def log_start_of(partition: Partition, newest: Iterable[int], now: int) -> LogStart:
+    """`newest` has the largest timestamp of each segment, -1 for none. It is read only as far as it is needed.
+
+    A compacted topic keeps everything. A follower takes its log's start from the leader.
+    """
+    log = partition.state
+    if not log.segments or not log.config.is_deleted or not partition.leadership.is_here:
+        return LogStart(log.log_start_offset)
+    sizes = [(segment.base_offset, segment.size_bytes) for segment in log.segments]
+    end, facts = log.log_end_offset, _facts(log, newest)
+    offset = keep_from(log.config, facts, sizes, end, partition.high_watermark, now)
+    if offset == end > log.segments[-1].base_offset:
+        return LogStart(offset, rolls=True)
+    return LogStart(segment_start(sizes, offset))
+
+
+def _facts(log: LogState, newest: Iterable[int]) -> Iterator[SegmentFacts]:
+    ends = [*(segment.base_offset for segment in log.segments[1:]), log.log_end_offset]
+    for segment, end, newest_ms in zip(log.segments, ends, newest, strict=True):
+        yield SegmentFacts.of(segment, end, newest_ms)
 
 
 def keep_from(
@@ -57,17 +91,22 @@ def segment_start(sizes: Sequence[tuple[int, int]], offset: int) -> int:
 
 
 def removable_below(
-    recovery_point: int, replica_count: int, snapshots: Iterable[int], committed: int
+    log_start: int,
+    recovery_point: int,
+    replica_count: int,
+    snapshots: Iterable[int],
+    committed: int,
 ) -> int:
-    """Segments below may go: the next start reads none of them.
+    """Segments below may go: they are before the log start that is written down, and the next start reads none of them.
 
     Of a partition with followers a start takes a producer snapshot from below the high watermark as it is written down
     (`core.recovery`), which may be much older than the recovery point. What follows it is replayed: a transaction that
     is open there would stay open if its marker were deleted.
     """
+    below = min(log_start, recovery_point)
     if replica_count <= 1:
-        return recovery_point
-    return max((offset for offset in snapshots if offset <= committed), default=0)
+        return below
+    return min(below, max((offset for offset in snapshots if offset <= committed), default=0))
 
 
 def removable_snapshots(

@@ -1,8 +1,8 @@
 """What a folder's files mean, and what may leave it: checkpoints, history, retention, scrubbing, ISR proposals."""
 
 import pytest
-from tests.unit.storage.partitions import HERE, OTHER, with_followers
-from tests.unit.storage.segments import batch
+from tests.unit.storage.partitions import HERE, OTHER, log_state, partition_of, with_followers
+from tests.unit.storage.segments import MemorySegment, batch
 
 from oncelog.api.v1 import controller_pb2, types_pb2
 from oncelog.errors import ErrorCode
@@ -29,7 +29,9 @@ from oncelog_storage.core.node_history import (
 )
 from oncelog_storage.core.proposals import Proposals
 from oncelog_storage.core.retention import (
+    LogStart,
     keep_from,
+    log_start_of,
     removable_below,
     removable_snapshots,
     segment_start,
@@ -148,15 +150,68 @@ def test_an_empty_segment_has_no_age():
     assert keep_from(TopicConfig(retention_ms=1), empty, [(0, 0)], 0, 0, NEVER) == 0
 
 
+def partition_with(*, is_leader=True, sizes=(100, 100, 50), high_watermark=30, **config):
+    """Three segments, from 0, 10 and 20 on; the log ends at 30, or where an empty last segment begins."""
+    log = log_state(**{"retention_ms": 100, "retention_bytes": -1, **config})
+    log.segments = [
+        MemorySegment(base, size_bytes=size, created_ms=950)
+        for base, size in zip((0, 10, 20), sizes, strict=False)
+    ]
+    log.log_end_offset = 30 if sizes and sizes[-1] else 10 * max(len(sizes) - 1, 0)
+    log.log_start_offset = 3
+    partition = partition_of(log)
+    partition.high_watermark = high_watermark
+    partition.leadership = partition.leadership._replace(is_here=is_leader)
+    return partition
+
+
+@pytest.mark.parametrize(
+    ("newest", "given", "expected"),
+    [
+        ((0, 0, 950), {}, LogStart(20)),
+        ((0, 950), {}, LogStart(10)),
+        ((0, 0, 0), {}, LogStart(30, rolls=True)),
+        # Without timestamps, a segment is as old as its file.
+        ((0, -1), {}, LogStart(10)),
+        # Never above the high watermark, and a segment stays whole.
+        ((0, 0, 0), {"high_watermark": 29}, LogStart(20)),
+        ((0, 0, 0), {"high_watermark": 15}, LogStart(10)),
+        # The newest is empty: there is nothing in it that could be too old.
+        ((0, 0, -1), {"sizes": (100, 100, 0), "high_watermark": 20}, LogStart(20)),
+        ((), {"is_leader": False}, LogStart(3)),
+        ((), {"is_deleted": False, "is_compacted": True}, LogStart(3)),
+        ((), {"sizes": ()}, LogStart(3)),
+    ],
+)
+def test_where_retention_lets_a_log_begin(newest, given, expected):
+    assert log_start_of(partition_with(**given), iter(newest), 1000) == expected
+
+
+def test_only_the_segments_that_decide_are_looked_at():
+    """The largest timestamp of an old segment is in a file."""
+
+    def newest():
+        yield 0
+        yield 950
+        raise AssertionError("nobody needs the third")
+
+    assert log_start_of(partition_with(), newest(), 1000) == LogStart(10)
+
+
 def test_a_log_start_is_a_segments_start():
     assert [segment_start(SIZES, offset) for offset in (0, 9, 10, 99)] == [0, 0, 10, 20]
     assert segment_start([], 5) == 0
 
 
 def test_what_the_next_start_reads_stays():
-    assert removable_below(50, 1, [10, 40], 20) == 50
-    assert removable_below(50, 3, [10, 40], 20) == 10
-    assert removable_below(50, 3, [40], 20) == 0
+    for log_start, replica_count, snapshots, below in (
+        (60, 1, [10, 40], 50),
+        (45, 1, [10, 40], 45),
+        (60, 3, [10, 40], 10),
+        (5, 3, [10, 40], 5),
+        (60, 3, [40], 0),
+    ):
+        assert removable_below(log_start, 50, replica_count, snapshots, 20) == below
 
 
 def test_snapshots_that_a_start_may_need_stay():
