@@ -24,6 +24,7 @@ from oncelog_storage.core.roles import (
     metrics_of,
     missing_replicas,
 )
+from oncelog_storage.core.scrubbing import Place, look_on, places
 from oncelog_storage.follower import FollowerReplica
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.isr_proposals import IsrProposals
@@ -31,6 +32,7 @@ from oncelog_storage.log_directory import HIGH_WATERMARKS, LogDirectory, write_c
 from oncelog_storage.replica_fetcher import ReplicaFetcher
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.replica_sessions import ReplicaSessions
+from oncelog_storage.segment import Segment
 from oncelog_storage.segment_reader import SegmentReader
 from oncelog_storage.settings import StorageSettings
 
@@ -241,23 +243,23 @@ class Replication:
 
     async def scrub_all(self, bytes_per_s: int) -> None:
         """One round. Damage takes its partition offline."""
-        for place in scrub.places(iter(self._manager)):
+        for place in places((hosted, hosted.log.segments) for hosted in self._manager):
             await self._scrub(place, bytes_per_s)
 
-    async def _scrub(self, place: scrub.Place, pace: int) -> None:
-        while place.is_current and place.position < place.size_bytes:
-            read_on = functools.partial(scrub.read_on, place, min(pace, _SCRUB_BYTES_MAX))
+    async def _scrub(self, place: Place[HostedPartition, Segment], pace: int) -> None:
+        while place.is_current and not place.is_at_end:
+            walk = look_on(place, min(pace, _SCRUB_BYTES_MAX))
             try:
-                position, expected, finding = await asyncio.to_thread(read_on)
+                found = await asyncio.to_thread(scrub.looked, place.segment.log_path, walk)
             except OSError as error:
                 _log.info("scrubbing %s: %s", place.segment.log_path, error)
                 return
             hosted = place.leader
-            if finding is not None and place.is_current and self._manager.holds(hosted):
-                hosted.take_offline(place.segment.corrupt(*finding))
+            if found.finding is not None and place.is_current and self._manager.holds(hosted):
+                hosted.take_offline(place.segment.corrupt(*found.finding))
                 return
-            await asyncio.sleep((position - place.position) / pace)
-            place = place._replace(position=position, expected_offset=expected)
+            await asyncio.sleep((found.position - place.position) / pace)
+            place = place.behind(found)
 
     # High watermarks.
 

@@ -1,12 +1,73 @@
-"""What a slow look at a sealed segment finds: every batch whole, in order, and of the leader epoch that wrote there."""
+"""The slow look at old data: is every batch of a sealed segment whole, in order, and of the leader epoch that wrote it?
 
-from typing import Final, NamedTuple
+Damage to bytes that nobody reads would otherwise be found when the last sound copy is gone. Only partitions with other
+replicas are looked at: elsewhere there is nothing to repair from, and a read tells the same.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from oncelog.record.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES
+from oncelog_storage.core.batch_walk import Read, Walk
 from oncelog_storage.core.leader_epochs import LeaderEpochs
+from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.replay import CUT, CUT_HEADER, whole_batch_at
+from oncelog_storage.core.segment_state import SegmentState
 
 _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+
+HostedT = TypeVar("HostedT", bound=Partition)
+SegmentT = TypeVar("SegmentT", bound=SegmentState)
+
+
+class Place(NamedTuple, Generic[HostedT, SegmentT]):
+    """What is to be looked at next."""
+
+    leader: HostedT
+    segment: SegmentT
+    truncation_count: int
+    size_bytes: int
+    position: int
+    expected_offset: int
+    leader_epochs: LeaderEpochs
+    """As they were when reading began; what is old does not change."""
+
+    @property
+    def is_current(self) -> bool:
+        """The segment is still what it was when reading began; compaction and truncation replace it."""
+        log = self.leader.state
+        return (
+            log.truncation_count == self.truncation_count
+            and self.segment in log.segments[:-1]
+            and self.segment.size_bytes == self.size_bytes
+        )
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.position >= self.size_bytes
+
+    def behind(self, looked: "Looked") -> "Place[HostedT, SegmentT]":
+        return self._replace(position=looked.position, expected_offset=looked.expected_offset)
+
+
+def places(
+    hosted: Iterable[tuple[HostedT, Sequence[SegmentT]]],
+) -> list[Place[HostedT, SegmentT]]:
+    """The sealed ones of these segments, as they are now, where other replicas have them too."""
+    return [
+        Place(
+            leader,
+            segment,
+            leader.state.truncation_count,
+            segment.size_bytes,
+            0,
+            segment.base_offset,
+            LeaderEpochs(leader.state.leader_epochs.entries()),
+        )
+        for leader, segments in hosted
+        if leader.leadership.replica_count > 1 and leader.offline is None
+        for segment in segments[:-1]
+    ]
 
 
 class Finding(NamedTuple):
@@ -65,3 +126,23 @@ def look_at(
         finding = Finding(position + at, reason or "the file is shorter than it was")
         return Looked(size_bytes, expected_offset, finding)
     return Looked(position, expected_offset, None, needed)
+
+
+def look_on(place: Place[HostedT, SegmentT], bytes_max: int) -> Walk[Looked]:
+    """Looks at about `bytes_max` more. A longer batch is read whole."""
+    wanted = bytes_max
+    while not place.is_at_end:
+        data = yield Read(place.position, min(wanted, place.size_bytes - place.position))
+        looked = look_at(
+            memoryview(data),
+            place.position,
+            place.size_bytes,
+            place.expected_offset,
+            place.segment.end_offset,
+            place.leader_epochs,
+            wanted_bytes=wanted,
+        )
+        if not looked.needed_bytes:
+            return looked
+        wanted = looked.needed_bytes
+    return Looked(place.size_bytes, place.expected_offset)

@@ -8,7 +8,7 @@ from tests.integration.storage.storage_node import until
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog_storage import scrub
+from oncelog_storage.core.scrubbing import places
 
 FAST = {"replica_lag_time_max_ms": 400}
 
@@ -57,7 +57,7 @@ async def test_a_sound_replica_is_not_found_damaged(tmp_path):
         cluster.controller.topic(segment_bytes=1024)
         await fill(cluster)
         for node in cluster.nodes.values():
-            assert scrub.places(iter([node.held()]))
+            assert places([(node.held(), node.held().log.segments)])
             await node.role.replication.scrub_all(1 << 30)
             assert node.held().offline is None
 

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.unit.storage.partitions import HERE, OTHER, log_state, partition_of, with_followers
-from tests.unit.storage.segments import MemorySegment, batch
+from tests.unit.storage.segments import MemorySegment, batch, walked
 
 from oncelog.api.v1 import controller_pb2, types_pb2
 from oncelog.errors import ErrorCode
@@ -36,7 +36,7 @@ from oncelog_storage.core.retention import (
     removable_snapshots,
     segment_start,
 )
-from oncelog_storage.core.scrubbing import Finding, Looked, look_at
+from oncelog_storage.core.scrubbing import Finding, Looked, look_at, look_on, places
 
 ORDERS = PartitionName("orders", 0)
 NEVER = 2**62
@@ -269,6 +269,90 @@ def test_what_the_crc_does_not_cover_is_held_against_the_rest():
     assert look(SEGMENT, ALL, -1, EPOCHS) == Looked(ALL, 5)
     rotten = SEGMENT[:70] + b"?" + SEGMENT[71:]
     assert "CRC" in look(rotten, ALL, 5, EPOCHS).finding.reason
+
+
+def replicated(*sizes, **leadership):
+    """Segments from 0, 5, 10, ... on."""
+    partition = with_followers()
+    partition.leadership = partition.leadership._replace(**leadership)
+    partition.state.leader_epochs.assign(1, 0)
+    partition.state.segments = [
+        MemorySegment(5 * at, size_bytes=size) for at, size in enumerate(sizes)
+    ]
+    for segment in partition.state.segments:
+        segment.end_offset = segment.base_offset + 5
+    return partition
+
+
+def places_of(*partitions):
+    return places((one, one.state.segments) for one in partitions)
+
+
+def test_sealed_segments_that_others_have_too_are_looked_at():
+    alone, offline = replicated(10, 10, replica_count=1), replicated(10, 10)
+    offline.offline = "its disk is gone"
+    both = replicated(30, 20, 10)
+    found = places_of(alone, both, offline, replicated(10))
+    assert [(one.leader, one.segment.base_offset) for one in found] == [(both, 0), (both, 5)]
+    assert [(one.size_bytes, one.position, one.expected_offset) for one in found] == [
+        (30, 0, 0),
+        (20, 0, 5),
+    ]
+
+
+def change(partition, what):
+    log = partition.state
+    match what:
+        case "truncated":
+            log.truncation_count += 1
+        case "cleaned":
+            log.segments = [MemorySegment(0, size_bytes=10), *log.segments[1:]]
+        case "cut":
+            log.segments[0].size_bytes -= 1
+        case "newest":
+            log.segments = log.segments[:1]
+
+
+@pytest.mark.parametrize(
+    ("what", "is_current"),
+    [
+        ("nothing", True),
+        ("truncated", False),
+        ("cleaned", False),
+        ("cut", False),
+        ("newest", False),
+    ],
+)
+def test_a_segment_that_changed_is_not_looked_at_on(what, is_current):
+    partition = replicated(30, 20)
+    (place,) = places_of(partition)
+    change(partition, what)
+    assert place.is_current is is_current
+
+
+def test_leader_epochs_are_those_of_when_reading_began():
+    partition = replicated(30, 20)
+    (place,) = places_of(partition)
+    partition.state.leader_epochs.truncate_from(0)
+    assert place.leader_epochs.latest == 1
+
+
+@pytest.mark.parametrize("bytes_max", [1, 61, BOTH, BOTH + 1, ALL, 1 << 20])
+@pytest.mark.parametrize("rotten_at", [None, 70, BOTH + 70])
+def test_looks_of_any_size_find_the_same(bytes_max, rotten_at):
+    data = bytearray(SEGMENT)
+    if rotten_at is not None:
+        data[rotten_at] ^= 1
+    (place,) = places_of(replicated(ALL, 10))
+    looked = None
+    while not place.is_at_end and (looked is None or looked.finding is None):
+        looked = walked(look_on(place, bytes_max), data)
+        place = place.behind(looked)
+    if rotten_at is None:
+        assert looked == Looked(ALL, 5)
+    else:
+        assert looked.finding.position == (0 if rotten_at < BOTH else BOTH)
+    assert walked(look_on(place, bytes_max), data).finding is None, "nothing is behind the end"
 
 
 # Proposals of in-sync replicas.
