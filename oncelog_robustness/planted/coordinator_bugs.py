@@ -259,7 +259,7 @@ COORDINATOR_BUGS: Final = (
             Edit(
                 module="oncelog_coordinator.core.request_origin",
                 old="    return refused_origin != known\n",
-                new="    return asked.connection < 0\n",
+                new="    return received.connection < 0\n",
             ),
         ),
         caught_by=(
@@ -278,7 +278,7 @@ COORDINATOR_BUGS: Final = (
             Edit(
                 module="oncelog_coordinator.core.request_origin",
                 old="    return refused_origin != known\n",
-                new="    return asked.listener == known.listener and refused_origin != known\n",
+                new="    return received.listener == known.listener and refused_origin != known\n",
             ),
         ),
         caught_by=(
@@ -292,13 +292,13 @@ COORDINATOR_BUGS: Final = (
     ),
     Bug(
         name="late-copy-of-a-request-decides",
-        promise="What a listener asked twice decides once, however late the first copy arrives.",
+        promise="A request that a listener sent twice decides once, however late the first copy arrives.",
         source="ADR 0018; architecture/failures",
         edits=(
             Edit(
                 module="oncelog_coordinator.core.request_origin",
-                old="return 0 < asked.request < known.request\n",
-                new="return asked.request < 0\n",
+                old="return 0 < received.request < known.request\n",
+                new="return received.request < 0\n",
             ),
         ),
         caught_by=("delayed-end-txn-tv1", "lost-write", "torn-transaction", "aborted-read"),

@@ -29,7 +29,7 @@ class DatabaseRetries:
 
     async def with_database(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeat `step`, which must be safe to repeat, while it raises DatabaseAway; raises OncelogError in the end."""
-        pause_s, told = PAUSE_MIN_S, ""
+        pause_s, last_logged = PAUSE_MIN_S, ""
         while True:
             try:
                 return await step()
@@ -40,9 +40,9 @@ class DatabaseRetries:
                 if left_s <= 0:
                     waited = f"given up after {now - self._since:.0f} s of tries"
                     raise OncelogError(f"{error}; {waited}") from error
-                if str(error) != told:
+                if str(error) != last_logged:
                     _log.warning("%s; it is tried again for up to %.0f s", error, left_s)
-                    told = str(error)
+                    last_logged = str(error)
             # Controllers that were started together do not come back together.
             await asyncio.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
             pause_s = min(PAUSE_MAX_S, pause_s * 2)

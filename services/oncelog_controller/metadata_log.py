@@ -150,14 +150,14 @@ class MetadataLog:
             await self._failed.wait()
             self._failed.clear()
             backoff_s = REPLAY_BACKOFF_MIN_S
-            told = ""
+            last_logged = ""
             while self._driver is None:
                 try:
                     await self._replay()
                 except OncelogError as error:
-                    if str(error) != told:
-                        told = str(error)
-                        _log.warning("metadata cannot be replayed yet: %s", told)
+                    if str(error) != last_logged:
+                        last_logged = str(error)
+                        _log.warning("metadata cannot be replayed yet: %s", last_logged)
                     await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))
                     backoff_s = min(REPLAY_BACKOFF_MAX_S, backoff_s * 2)
 

@@ -47,7 +47,7 @@ class RefusalEvents:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._told: dict[tuple[str, str, str], tuple[float, int]] = {}
+        self._published: dict[tuple[str, str, str], tuple[float, int]] = {}
 
     def publish(
         self,
@@ -60,13 +60,13 @@ class RefusalEvents:
         client = getattr(event, "client", NO_CLIENT)
         key = (event.transactional_id, cause, client.id)
         now = time.monotonic()
-        told_at, count = self._told.pop(key, (-REFUSAL_PAUSE_S, 0))
-        if now - told_at < REFUSAL_PAUSE_S:
-            self._told[key] = (told_at, count + 1)
+        published_at, count = self._published.pop(key, (-REFUSAL_PAUSE_S, 0))
+        if now - published_at < REFUSAL_PAUSE_S:
+            self._published[key] = (published_at, count + 1)
             return
-        self._told[key] = (now, 0)
-        if len(self._told) > REFUSALS_MAX:
-            del self._told[next(iter(self._told))]
+        self._published[key] = (now, 0)
+        if len(self._published) > REFUSALS_MAX:
+            del self._published[next(iter(self._published))]
         self._feed.publish(
             "refused",
             transactional_id=event.transactional_id,

@@ -36,12 +36,12 @@ class GroupMarkers:
         self, request: storage_pb2.WriteTxnMarkersRequest
     ) -> storage_pb2.WriteTxnMarkersResponse:
         results = [storage_pb2.MarkerResult(producer_id=m.producer_id) for m in request.markers]
-        asked = [
+        entries = [
             (marker, result.partitions.add(topic=each.topic, partition=each.partition))
             for marker, result in zip(request.markers, results, strict=True)
             for each in marker.partitions
         ]
-        await asyncio.gather(*(self._write(marker, answer) for marker, answer in asked))
+        await asyncio.gather(*(self._write(marker, answer) for marker, answer in entries))
         return storage_pb2.WriteTxnMarkersResponse(results=results)
 
     async def _write(self, marker: storage_pb2.TxnMarker, answer: types_pb2.PartitionError) -> None:
@@ -63,15 +63,17 @@ class GroupMarkers:
         except KeyError:
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         except (ShardUnavailable, DriverStopped) as unavailable:
-            told = unavailable.error_code
-            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if told in _NOT_HERE else told
+            error_code = unavailable.error_code
+            answer.error_code = (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if error_code in _NOT_HERE else error_code
+            )
 
     async def _end(
         self,
         shard: int,
         marker: storage_pb2.TxnMarker,
         running_start_ms: int | None = None,
-        known_when_asked: TransactionStarted | None = None,
+        known_when_requested: TransactionStarted | None = None,
     ) -> ErrorCode:
         ended: CodeAnswer = await self._shards.ask_shard(
             shard,
@@ -85,7 +87,7 @@ class GroupMarkers:
                 marker.transaction_start_ms,
                 marker.transactional_id,
                 running_start_ms,
-                known_when_asked,
+                known_when_requested,
             ),
         )
         return ended.error_code

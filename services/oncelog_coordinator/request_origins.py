@@ -32,18 +32,18 @@ def origins_of(request: StampedRequest, *, is_enabled: bool) -> RequestOrigins:
     """`request` has a `RequestStamp` as its `stamp`, or none."""
     if not is_enabled or not request.HasField("stamp") or not request.stamp.listener:
         return RequestOrigins(None, None, None)
-    asked = request.stamp
+    stamp = request.stamp
     return RequestOrigins(
-        _origin(asked),
-        _origin(asked.delayed_by) if asked.HasField("delayed_by") else None,
-        _origin(asked.addition_delayed_by) if asked.HasField("addition_delayed_by") else None,
+        _origin(stamp),
+        _origin(stamp.delayed_by) if stamp.HasField("delayed_by") else None,
+        _origin(stamp.addition_delayed_by) if stamp.HasField("addition_delayed_by") else None,
     )
 
 
 def client_of(request: StampedRequest) -> Client:
     """Who sent it, as its listener says."""
-    asked = request.stamp
-    return Client(asked.client_id, asked.client_host)
+    stamp = request.stamp
+    return Client(stamp.client_id, stamp.client_host)
 
 
 def request_number(origin: RequestOrigin | None) -> types_pb2.RequestNumber | None:
@@ -51,5 +51,5 @@ def request_number(origin: RequestOrigin | None) -> types_pb2.RequestNumber | No
     return None if origin is None else types_pb2.RequestNumber(**origin._asdict())
 
 
-def _origin(told: types_pb2.RequestStamp | types_pb2.RequestNumber) -> RequestOrigin:
-    return RequestOrigin(told.listener, told.connection, told.request)
+def _origin(stamp: types_pb2.RequestStamp | types_pb2.RequestNumber) -> RequestOrigin:
+    return RequestOrigin(stamp.listener, stamp.connection, stamp.request)

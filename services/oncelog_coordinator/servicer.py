@@ -129,11 +129,13 @@ class TransactionCoordinatorServicer(SinkCalls):
             results = list(await asyncio.gather(*map(self._add_partitions, transactions)))
         return pb.AddPartitionsToTxnResponse(results=results)
 
-    async def _add_partitions(self, asked: pb.AddPartitionsToTxnRequest.Transaction) -> _Result:
-        name = asked.transactional_id
+    async def _add_partitions(
+        self, transaction: pb.AddPartitionsToTxnRequest.Transaction
+    ) -> _Result:
+        name = transaction.transactional_id
         if not name:
             return _whole(name, ErrorCode.INVALID_REQUEST)
-        partitions = tuple(Partition(p.topic, p.partition) for p in asked.partitions)
+        partitions = tuple(Partition(p.topic, p.partition) for p in transaction.partitions)
         image = self._metadata.image
         known = [image.partition(partition) is not None for partition in partitions]
         if not all(known):
@@ -148,16 +150,16 @@ class TransactionCoordinatorServicer(SinkCalls):
         try:
             producer = (
                 TransactionalId(name),
-                ProducerId(asked.producer_id),
-                ProducerEpoch(asked.producer_epoch),
+                ProducerId(transaction.producer_id),
+                ProducerEpoch(transaction.producer_epoch),
             )
-            if asked.verify_only:
+            if transaction.verify_only:
                 verified: VerifyAnswer = await self._shards.ask(
                     name, lambda request_id: VerifyPartitions(request_id, *producer, partitions)
                 )
                 return _verified(name, verified, partitions)
-            version = asked.client_transaction_version
-            origins = origins_of(asked, is_enabled=self._checks_origins)
+            version = transaction.client_transaction_version
+            origins = origins_of(transaction, is_enabled=self._checks_origins)
             added: ErrorAnswer = await self._shards.ask(
                 name,
                 lambda request_id: AddPartitions(
@@ -167,7 +169,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                     version,
                     origins.origin,
                     origins.refused_origin,
-                    client=client_of(asked),
+                    client=client_of(transaction),
                 ),
             )
         except (ShardUnavailable, DriverStopped) as unavailable:

@@ -275,8 +275,8 @@ class ShardLog(Generic[RecordT]):
                     self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms
                 )
             if error_code not in NOT_WRITTEN_YET or loop.time() >= deadline:
-                told = TOLD_TO_CLIENTS.get(error_code, error_code)
-                raise AppendFailed(told, f"{self._partition}: {error_code.name} {message}")
+                client_code = TOLD_TO_CLIENTS.get(error_code, error_code)
+                raise AppendFailed(client_code, f"{self._partition}: {error_code.name} {message}")
             await backoff.pause_or_news(self._metadata, image)
             timeout_s = deadline - loop.time()
 

@@ -22,9 +22,9 @@ from oncelog_gateway.ways_in import WaysIn
 
 log = logging.getLogger("oncelog.gateway")
 
-USE_TOLD_EVERY_MS: Final = 3_600_000
+USE_REPORTED_EVERY_MS: Final = 3_600_000
 """The journal learns of a token's use at most this often."""
-LOGOUT_TOLD_EVERY_S: Final = 1.0
+LOGOUT_REPORTED_EVERY_S: Final = 1.0
 """While no controller receives it."""
 ADMIN_FILE: Final = "admin-token-file"
 
@@ -76,7 +76,7 @@ class Access:
         self.sessions = Sessions(self._admin_file.session_key if self._admin_file else None)
         self._failed = FailedLogins(settings.failed_logins_max)
         self._used: dict[str, int] = {}
-        self._telling: set[asyncio.Task[None]] = set()
+        self._reports: set[asyncio.Task[None]] = set()
 
     @property
     def is_login_required(self) -> bool:
@@ -126,9 +126,9 @@ class Access:
         """Here at once, and everywhere soon after this returns. Raises KafkaError: it is told again each second."""
         self.sessions.log_out(session, self._clock.now())
         try:
-            await self._tell_logout(session)
+            await self._report_logout(session)
         except KafkaError:
-            self._telling_of(self._tell_logout_again(session), "a logout")
+            self._start_report(self._report_logout_again(session), "a logout")
             raise
 
     def is_still_in(self, caller: Caller) -> bool:
@@ -176,14 +176,14 @@ class Access:
     # -------------------------------------------------------------------------------------------- the last use
 
     def _note_use(self, token: ApiToken, now: int) -> None:
-        told = max(token.last_used_ms, self._used.get(token.digest, 0))
-        if now - told < USE_TOLD_EVERY_MS:
+        noted_ms = max(token.last_used_ms, self._used.get(token.digest, 0))
+        if now - noted_ms < USE_REPORTED_EVERY_MS:
             return
         self._used[token.digest] = now
-        self._used = {one: at for one, at in self._used.items() if now - at < USE_TOLD_EVERY_MS}
-        self._telling_of(self._tell_use(token, now), "a token's use")
+        self._used = {one: at for one, at in self._used.items() if now - at < USE_REPORTED_EVERY_MS}
+        self._start_report(self._report_use(token, now), "a token's use")
 
-    async def _tell_use(self, token: ApiToken, now: int) -> None:
+    async def _report_use(self, token: ApiToken, now: int) -> None:
         """The next use tells it again, an hour later, if no controller receives this one."""
         use = pb.ApiToken(name=token.name, digest=bytes.fromhex(token.digest), last_used_ms=now)
         request = pb.AlterApiTokensRequest(changes=[pb.AlterApiTokensRequest.Change(use=use)])
@@ -201,7 +201,7 @@ class Access:
         security = self._metadata.image.security
         return security.is_logged_out(session.session_id, session.expires_ms)
 
-    async def _tell_logout(self, session: Session) -> None:
+    async def _report_logout(self, session: Session) -> None:
         """Raises KafkaError."""
         request = pb.EndConsoleSessionRequest(time_ms=self._clock.now())
         request.session.session_id = session.session_id
@@ -211,17 +211,17 @@ class Access:
         )
         raise_for(answer.status.error_code, answer.status.error_message)
 
-    async def _tell_logout_again(self, session: Session) -> None:
+    async def _report_logout_again(self, session: Session) -> None:
         while self._clock.now() < session.expires_ms:
-            await asyncio.sleep(LOGOUT_TOLD_EVERY_S)
+            await asyncio.sleep(LOGOUT_REPORTED_EVERY_S)
             with contextlib.suppress(KafkaError):
-                await self._tell_logout(session)
+                await self._report_logout(session)
                 return
 
-    def _telling_of(self, telling: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(telling, name=name)
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+    def _start_report(self, report: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(report, name=name)
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
 
 
 def claimed(claims: Mapping[str, Any], path: str) -> list[str]:

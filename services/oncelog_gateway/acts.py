@@ -61,7 +61,7 @@ class Acts:
         return acts[: -acts_max - 1 : -1]
 
     async def page(
-        self, asked: PageRequest, *, action: str, outcome: str, caller: str, since_ms: int
+        self, paging: PageRequest, *, action: str, outcome: str, caller: str, since_ms: int
     ) -> ActPage:
         """The newest first. Raises KafkaError for a cursor that cannot be."""
         acts, is_whole = await asyncio.to_thread(_read, self._path, READ_BYTES_MAX)
@@ -73,7 +73,7 @@ class Acts:
             and caller in ("", one.caller)
             and one.time_ms >= since_ms
         ]
-        rows, cursor = page_of(found, lambda one: (-one.time_ms, one.audit_id), asked)
+        rows, cursor = page_of(found, lambda one: (-one.time_ms, one.audit_id), paging)
         since = None if is_whole or not acts else acts[0].time_ms
         return ActPage(total=len(found), next_cursor=cursor, acts=rows, since_time_ms=since)
 
@@ -91,8 +91,8 @@ def _read(path: Path, bytes_max: int) -> tuple[list[Act], bool]:
     ended: dict[str, dict[str, Any]] = {}
     for line in lines:
         try:
-            told = json.loads(line)
-            (attempted if told["event"] == "attempted" else ended)[told["audit_id"]] = told
+            entry = json.loads(line)
+            (attempted if entry["event"] == "attempted" else ended)[entry["audit_id"]] = entry
         except (ValueError, KeyError, TypeError):
             continue
     acts: list[Act] = []

@@ -129,7 +129,7 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
         id_pattern: str = "", state: str = "", late: str = "", page: str = "1"
     ) -> HTMLResponse:
         number = page_number(page)
-        asked = {"id_pattern": id_pattern, "state": state, "late": late}
+        filters = {"id_pattern": id_pattern, "state": state, "late": late}
         found = await pages.views.transactions.urgent(
             ROWS_MAX,
             skipped=(number - 1) * ROWS_MAX,
@@ -144,16 +144,16 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             total=found.total,
             failures=found.failures,
             states=get_args(TransactionState),
-            asked=asked,
-            steps=Steps.of(number, found.total, asked),
+            filters=filters,
+            steps=Steps.of(number, found.total, filters),
             events="/v1/events?kind=transaction&limit=1",
         )
 
     @router.get("/transaction")
     async def one_transaction(id: str) -> HTMLResponse:
-        told = await pages.explained(id, "transaction")
-        if told.found is None:
-            return pages.missing(id, told)
+        explanation = await pages.explained(id, "transaction")
+        if explanation.found is None:
+            return pages.missing(id, explanation)
         try:
             detail = await pages.views.transactions.describe(id)
         except KafkaError:
@@ -165,7 +165,7 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             "/transactions",
             name=id,
             subject=id,
-            found=told.found,
+            found=explanation.found,
             detail=detail,
             picture=draw(events),
             left=NAMES_WIDTH,
@@ -180,37 +180,37 @@ def _add_partitions(router: APIRouter, pages: Pages) -> None:
     async def partition_list(topic: str = "", page: str = "1") -> HTMLResponse:
         number = page_number(page)
         image = pages.roles.image
-        asked = [
+        partitions = [
             one
             for one in all_partitions(image, topic)
             if topic or not image.topics[one.topic].internal
         ]
-        rows = await pages.views.partitions.statuses(asked[:PARTITIONS_READ_MAX])
+        rows = await pages.views.partitions.statuses(partitions[:PARTITIONS_READ_MAX])
         rows.sort(key=_worst_first)
         return pages.page(
             "partitions.html",
             "/partitions",
             rows=rows_of(rows, number),
-            partition_count=len(asked),
+            partition_count=len(partitions),
             steps=Steps.of(number, len(rows), {"topic": topic}),
             topic=topic,
         )
 
     @router.get("/partition")
     async def one_partition(topic: str, partition: int) -> HTMLResponse:
-        asked, name = Partition(topic, partition), f"{topic}-{partition}"
-        told = await pages.explained(name, "partition")
-        if told.found is None:
-            return pages.missing(name, told)
-        (row,) = await pages.views.partitions.statuses([asked])
-        producers = await pages.views.producers.of([asked], ROWS_MAX)
+        partition_key, name = Partition(topic, partition), f"{topic}-{partition}"
+        explanation = await pages.explained(name, "partition")
+        if explanation.found is None:
+            return pages.missing(name, explanation)
+        (row,) = await pages.views.partitions.statuses([partition_key])
+        producers = await pages.views.producers.of([partition_key], ROWS_MAX)
         where = urlencode({"topic": topic, "partition": partition})
         return pages.page(
             "partition.html",
             "/partitions",
             subject=name,
             row=row,
-            found=told.found,
+            found=explanation.found,
             bar=bar_of(row, producers.rows),
             producers=producers,
             now=pages.clock.now(),
@@ -234,9 +234,9 @@ def _add_groups_and_sinks(router: APIRouter, pages: Pages) -> None:
 
     @router.get("/group")
     async def one_group(id: str) -> HTMLResponse:
-        told = await pages.explained(id, "group")
-        if told.found is None:
-            return pages.missing(id, told)
+        explanation = await pages.explained(id, "group")
+        if explanation.found is None:
+            return pages.missing(id, explanation)
         described = await pages.views.groups.describe(id)
         offsets = await pages.views.groups.offsets(id, PageRequest(ROWS_MAX, None))
         return pages.page(
@@ -244,7 +244,7 @@ def _add_groups_and_sinks(router: APIRouter, pages: Pages) -> None:
             "/groups",
             name=id,
             subject=id,
-            found=told.found,
+            found=explanation.found,
             offsets=offsets.offsets,
             members=described.members,
         )
@@ -263,10 +263,10 @@ def _add_explanation(router: APIRouter, pages: Pages) -> None:
             what = "Name a transactional.id, producer id, topic-partition, group or sink."
             return pages.missing("", Told(None, what))
         # A name may begin or end with a blank; a blank that somebody pasted is likelier.
-        told = await pages.explained(subject, wanted)
-        if told.found is None and not told.kinds and subject != subject.strip():
-            told = await pages.explained(subject.strip(), wanted)
-        return pages.missing(subject, told)
+        explanation = await pages.explained(subject, wanted)
+        if explanation.found is None and not explanation.kinds and subject != subject.strip():
+            explanation = await pages.explained(subject.strip(), wanted)
+        return pages.missing(subject, explanation)
 
 
 def _add_audit_and_docs(router: APIRouter, pages: Pages) -> None:

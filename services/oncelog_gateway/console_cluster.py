@@ -31,20 +31,20 @@ def add_producers(router: APIRouter, pages: Pages) -> None:
         image = pages.roles.image
         one = partition_of(topic.strip())
         if one is not None and image.partition(one) is not None and topic not in image.topics:
-            asked = [one]
+            partitions = [one]
         else:
-            asked = [
+            partitions = [
                 each
                 for each in all_partitions(image, topic.strip())
                 if topic or wanted is not None or not image.topics[each.topic].internal
             ]
-        found = await pages.views.producers.of(asked[:PARTITIONS_READ_MAX], ROWS_MAX, wanted)
+        found = await pages.views.producers.of(partitions[:PARTITIONS_READ_MAX], ROWS_MAX, wanted)
         return pages.page(
             "producers.html",
             "/producers",
             producers=found,
-            unread_count=max(len(asked) - PARTITIONS_READ_MAX, 0),
-            asked={"topic": topic, "producer_id": producer_id},
+            unread_count=max(len(partitions) - PARTITIONS_READ_MAX, 0),
+            filters={"topic": topic, "producer_id": producer_id},
             now=pages.clock.now(),
             events="/v1/events?kind=transaction&limit=1",
         )

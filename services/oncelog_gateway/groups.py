@@ -67,12 +67,12 @@ class Groups:
         self._transactions = transactions
         self._clock = clock
 
-    async def page(self, *, states: Sequence[str], asked: PageRequest) -> GroupPage:
+    async def page(self, *, states: Sequence[str], paging: PageRequest) -> GroupPage:
         """In order of id. A silent coordinator is a failure in the page, unless all are silent."""
         rows, failures = await self._listed(states)
         if failures and len(failures) == len(self._roles.group_coordinators()):
             raise failures[0]
-        page, next_cursor = page_of(rows, lambda row: (row.group_id,), asked)
+        page, next_cursor = page_of(rows, lambda row: (row.group_id,), paging)
         return GroupPage(
             groups=page,
             total=len(rows),
@@ -136,7 +136,7 @@ class Groups:
         )
 
     async def offsets(
-        self, group_id: str, asked: PageRequest, *, count_records: bool = False
+        self, group_id: str, paging: PageRequest, *, count_records: bool = False
     ) -> GroupOffsetPage:
         """Every partition the group has committed for, its lag where the leader answers, and who will change it."""
         await self.describe(group_id)
@@ -149,7 +149,7 @@ class Groups:
             for partition in found
         ]
         failures += silent
-        page, next_cursor = page_of(rows, lambda row: (row.topic, row.partition), asked)
+        page, next_cursor = page_of(rows, lambda row: (row.topic, row.partition), paging)
         if count_records:
             page = await self._counted(page)
         return GroupOffsetPage(

@@ -70,9 +70,9 @@ class LeaderCalls:
         """Offsets of each partition as its leader has them, or why they could not be had."""
 
         async def ask(
-            stub: StorageStub, asked: list[Partition]
+            stub: StorageStub, led: list[Partition]
         ) -> Iterable[storage_pb2.PartitionDescription]:
-            request = storage_pb2.DescribePartitionsRequest(partitions=_named(asked))
+            request = storage_pb2.DescribePartitionsRequest(partitions=_named(led))
             answer = await self.call("the partition leader", stub.DescribePartitions, request)
             return answer.partitions
 
@@ -84,9 +84,9 @@ class LeaderCalls:
         """Producers of each partition as its leader has them, or why they could not be had."""
 
         async def ask(
-            stub: StorageStub, asked: list[Partition]
+            stub: StorageStub, led: list[Partition]
         ) -> Iterable[storage_pb2.PartitionProducers]:
-            request = storage_pb2.DescribeProducersRequest(partitions=_named(asked))
+            request = storage_pb2.DescribeProducersRequest(partitions=_named(led))
             answer = await self.call("the partition leader", stub.DescribeProducers, request)
             return answer.partitions
 
@@ -109,7 +109,7 @@ class LeaderCalls:
         """Kafka's: -1 is the high watermark, -2 the start of the log, else the first record that is not older."""
 
         async def ask(
-            stub: StorageStub, asked: list[Partition]
+            stub: StorageStub, led: list[Partition]
         ) -> Iterable[storage_pb2.ListedOffset]:
             request = storage_pb2.ListOffsetsRequest(
                 partitions=[
@@ -119,7 +119,7 @@ class LeaderCalls:
                         timestamp_ms=timestamp_ms,
                         current_leader_epoch=-1,
                     )
-                    for one in asked
+                    for one in led
                 ]
             )
             answer = await self.call("the partition leader", stub.ListOffsets, request)
@@ -211,11 +211,11 @@ class LeaderCalls:
             except KafkaError as error:
                 found[partition] = error
 
-        async def ask_leader(leader: int, asked: list[Partition]) -> None:
+        async def ask_leader(leader: int, led: list[Partition]) -> None:
             try:
-                answers = await ask(stubs[leader], asked)
+                answers = await ask(stubs[leader], led)
             except KafkaError as error:
-                found.update(dict.fromkeys(asked, error))
+                found.update(dict.fromkeys(led, error))
                 return
             for one in answers:
                 partition = Partition(one.topic, one.partition)
@@ -224,7 +224,7 @@ class LeaderCalls:
                     if one.error_code
                     else one
                 )
-            for partition in asked:
+            for partition in led:
                 found.setdefault(
                     partition,
                     KafkaError(
@@ -234,8 +234,8 @@ class LeaderCalls:
                 )
 
         async with asyncio.TaskGroup() as group:
-            for leader, asked in of_leader.items():
-                group.create_task(ask_leader(leader, asked))
+            for leader, led in of_leader.items():
+                group.create_task(ask_leader(leader, led))
         return found
 
     async def call(

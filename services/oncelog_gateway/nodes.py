@@ -50,7 +50,7 @@ class Nodes:
         self._roles = roles
         self._audit = audit
 
-    async def list(self, asked: PageRequest) -> NodePage:
+    async def list(self, paging: PageRequest) -> NodePage:
         """Nodes are shown from the image also while no controller answers."""
         controller, incomplete = None, list[Failure]()
         try:
@@ -59,7 +59,7 @@ class Nodes:
             incomplete.append(failure_of(error))
         image = self._roles.image
         duties = Duties(image)
-        page, next_cursor = page_of(tuple(image.nodes), lambda node_id: (node_id,), asked)
+        page, next_cursor = page_of(tuple(image.nodes), lambda node_id: (node_id,), paging)
         return NodePage(
             controller=controller,
             nodes=[_status(image, image.nodes[one], duties) for one in page],

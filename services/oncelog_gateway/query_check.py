@@ -17,7 +17,7 @@ async def only_known_parameters(request: Request) -> None:
     assert isinstance(route, APIRoute), route
     known = _names(route.dependant)
     errors = [
-        {"loc": ("query", name), "msg": _told(name, known)}
+        {"loc": ("query", name), "msg": _message(name, known)}
         for name in dict.fromkeys(request.query_params)
         if name not in known
     ]
@@ -31,7 +31,7 @@ def _names(dependant: Dependant) -> list[str]:
     return own + [name for one in dependant.dependencies for name in _names(one)]
 
 
-def _told(name: str, known: list[str]) -> str:
+def _message(name: str, known: list[str]) -> str:
     near = get_close_matches(name, known, n=1)
     if near:
         return f"unknown parameter; did you mean {near[0]}?"

@@ -27,7 +27,7 @@ class Reassignments:
         self._roles = roles
         self._audit = audit
 
-    def page(self, asked: PageRequest) -> ReassignmentPage:
+    def page(self, paging: PageRequest) -> ReassignmentPage:
         """Those under way, in order of topic and partition."""
         topics = self._roles.image.topics
         rows = [
@@ -36,7 +36,7 @@ class Reassignments:
             for one in topics[name].partitions
             if _is_under_way(one)
         ]
-        page, next_cursor = page_of(rows, lambda row: (row.topic, row.partition), asked)
+        page, next_cursor = page_of(rows, lambda row: (row.topic, row.partition), paging)
         return ReassignmentPage(reassignments=page, total=len(rows), next_cursor=next_cursor)
 
     async def begin(self, operator: Operator, request: ReassignRequest) -> ReassignResult:
@@ -50,7 +50,7 @@ class Reassignments:
                 for one in self._chosen(request.topic, request.partition)
             }
             failures = await self._ask(wanted)
-            attempt.detail = _told(f"replicas {request.replicas}", wanted, failures)
+            attempt.detail = _summary(f"replicas {request.replicas}", wanted, failures)
         return self._result(wanted, failures, attempt.audit_id)
 
     async def cancel(self, operator: Operator, topic: str, partition: int | None) -> ReassignResult:
@@ -69,7 +69,7 @@ class Reassignments:
                     "GET /v1/reassignments lists those that are",
                 )
             failures = await self._ask(wanted)
-            attempt.detail = _told("cancelled", wanted, failures)
+            attempt.detail = _summary("cancelled", wanted, failures)
         return self._result(wanted, failures, attempt.audit_id)
 
     def _chosen(self, topic: str, partition: int | None) -> Sequence[pb.Partition]:
@@ -143,7 +143,7 @@ def _name(topic: str, partition: int | None) -> str:
     return f"partition {partition} of topic {topic!r}"
 
 
-def _told(
+def _summary(
     what: str, wanted: Mapping[Partition, object], failures: Mapping[Partition, object]
 ) -> str:
     text = f"{what}: {counted(len(wanted) - len(failures), 'partition')}"

@@ -61,7 +61,7 @@ class ReplicaMoves:
                 if node is not None and not node.fenced and not node.draining:
                     await self._roles.drain_node(node_id, cancel=False)
             begun, failures = await self._begin(moves, request.in_motion_max)
-            attempt.detail = _told(moves, begun, failures)
+            attempt.detail = _summary(moves, begun, failures)
         return self._step(moves, begun, failures, left, attempt.audit_id)
 
     async def balance(self, operator: Operator, request: BalanceRequest) -> MoveStep:
@@ -84,7 +84,7 @@ class ReplicaMoves:
         async with self._audit.attempt(operator, "balance_nodes", target) as attempt:
             moves = await self._planned(plan)
             begun, failures = await self._begin(moves, request.in_motion_max)
-            attempt.detail = _told(moves, begun, failures)
+            attempt.detail = _summary(moves, begun, failures)
         return self._step(moves, begun, failures, left, attempt.audit_id)
 
     async def _planned(self, plan: Plan) -> list[Move]:
@@ -189,7 +189,7 @@ def _resource(move: Move) -> ReplicaMove:
     )
 
 
-def _told(
+def _summary(
     moves: Sequence[Move], begun: Sequence[Move], failures: dict[Partition, KafkaError]
 ) -> str:
     text = f"began {len(begun)} of {counted(len(moves), 'move')}"

@@ -23,12 +23,12 @@ class Sinks:
         self._roles = roles
         self._audit = audit
 
-    async def page(self, asked: PageRequest) -> SinkPage:
+    async def page(self, paging: PageRequest) -> SinkPage:
         """In order of name. A silent coordinator is a failure in the page, unless all are silent."""
         found, failures = await self._roles.list_sinks()
         if failures and not found:
             raise failures[0]
-        rows, next_cursor = page_of(found, lambda one: (one.sink,), asked)
+        rows, next_cursor = page_of(found, lambda one: (one.sink,), paging)
         return SinkPage(
             sinks=[
                 SinkSummary(

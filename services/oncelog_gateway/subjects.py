@@ -59,16 +59,16 @@ class Subjects:
 
     async def named(self, subject: str) -> Named:
         """Raises KafkaError when nothing of this name is known, or when several things are."""
-        asked: dict[Kind, Awaitable[object]] = {
+        lookups: dict[Kind, Awaitable[object]] = {
             "transaction": self._roles.describe_transaction(subject),
             "group": self._known_group(subject),
             "sink": self._roles.describe_sink(subject),
         }
         if subject.isdecimal() and len(subject) <= DIGITS_MAX:
-            asked["producer"] = self._known_producer(producer_id_of(subject))
+            lookups["producer"] = self._known_producer(producer_id_of(subject))
         with time_budget(all_s=ASK_S):
-            answers = await asyncio.gather(*map(_known, asked.values()))
-        answered = dict(zip(asked, answers, strict=True))
+            answers = await asyncio.gather(*map(_known, lookups.values()))
+        answered = dict(zip(lookups, answers, strict=True))
         found = [kind for kind in KINDS if answered.get(kind)]
         partition = partition_of(subject)
         if partition is not None and self._roles.image.partition(partition) is not None:
@@ -81,7 +81,7 @@ class Subjects:
         if not found and silent:
             # Its coordinator did not say; the explanation will.
             found, silent = silent[:1], silent[1:]
-        if not found and "producer" in asked:
+        if not found and "producer" in lookups:
             # An idempotent producer is known to partitions alone.
             found = ["producer"]
         if not found:
@@ -91,15 +91,15 @@ class Subjects:
 
     def _nothing(self, subject: str) -> str:
         topics = self._roles.image.topics
-        told = f"{subject!r} is no transactional.id, producer id, topic-partition, group or sink that is known"
+        text = f"{subject!r} is no transactional.id, producer id, topic-partition, group or sink that is known"
         topic, _, number = subject.rpartition("-")
         if subject in topics:
             count = len(topics[subject].partitions)
-            return f"{told}. It is a topic with {counted(count, 'partition')}: ask about one, {subject}-0"
+            return f"{text}. It is a topic with {counted(count, 'partition')}: ask about one, {subject}-0"
         if topic in topics and number.isdecimal():
             count = len(topics[topic].partitions)
-            return f"{told}. Topic {topic!r} has {counted(count, 'partition')}, from {topic}-0 on"
-        return told
+            return f"{text}. Topic {topic!r} has {counted(count, 'partition')}, from {topic}-0 on"
+        return text
 
     async def _known_group(self, group_id: str) -> None:
         described = await self._groups.describe(group_id)

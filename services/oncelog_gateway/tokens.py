@@ -61,10 +61,10 @@ class Tokens:
         self._audit = audit
         self._clock = clock
 
-    def page(self, asked: PageRequest) -> TokenPage:
+    def page(self, paging: PageRequest) -> TokenPage:
         """In order of name."""
         found = list(self._roles.image.security.tokens.values())
-        rows, next_cursor = page_of(found, lambda one: (one.name,), asked)
+        rows, next_cursor = page_of(found, lambda one: (one.name,), paging)
         shown = [Token(**self._shown(one)) for one in rows]
         return TokenPage(tokens=shown, total=len(found), next_cursor=next_cursor)
 

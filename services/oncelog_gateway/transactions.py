@@ -74,7 +74,7 @@ class Transactions:
         producer_ids: Sequence[int],
         min_duration_ms: int | None,
         id_pattern: str,
-        asked: PageRequest,
+        paging: PageRequest,
     ) -> TransactionPage:
         """Transactions by id. With `min_duration_ms` only open ones: Kafka's own filter lets every Empty one pass
         (facts, ListTransactions). Raises KafkaError."""
@@ -91,7 +91,7 @@ class Transactions:
             if min_duration_ms is None or one.state in OPEN_STATES
         ]
         rows, next_cursor = page_of(
-            found, lambda one: (one.transactional_id, one.producer_id), asked
+            found, lambda one: (one.transactional_id, one.producer_id), paging
         )
         now = self._clock.now()
         return TransactionPage(

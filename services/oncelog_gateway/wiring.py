@@ -97,7 +97,7 @@ class GatewayRole:
         self._listening = _bound(self._settings.host, self._settings.port)
         self._port = self._listening.getsockname()[1]
         self._serving = asyncio.create_task(self._serve(self._listening), name="gateway")
-        self._serving.add_done_callback(_tell_failure)
+        self._serving.add_done_callback(_log_failure)
         if self._reader is not None:
             self._reader.start()
 
@@ -191,6 +191,6 @@ def _bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _tell_failure(serving: asyncio.Task[None]) -> None:
+def _log_failure(serving: asyncio.Task[None]) -> None:
     if not serving.cancelled() and (error := serving.exception()) is not None:
         logger.error("the gateway ended and its port is closed: %r", error, exc_info=error)

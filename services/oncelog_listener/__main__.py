@@ -29,19 +29,21 @@ def _build(settings: ListenerSettings, node: Node) -> Role:
 def _kafka_address(settings: ListenerSettings, node: NodeSettings) -> KafkaAddress:
     """Other listeners send clients here, so it must be known before anything listens. One that listens on every
     interface is found where its node is."""
-    told = {one.name: _told(settings, one, node) for one in settings.endpoints}
+    addresses = {one.name: _advertised(settings, one, node) for one in settings.endpoints}
     main = settings.endpoints[0]
     outside = settings.external_addresses.get(node.node_id)
-    if EXTERNAL in told and EXTERNAL not in settings.advertised:
+    if EXTERNAL in addresses and EXTERNAL not in settings.advertised:
         # Where that is, only the chart knows.
-        del told[EXTERNAL]
+        del addresses[EXTERNAL]
         if outside is not None:
-            told[EXTERNAL] = outside
-    host, port = told[main.name]
-    return KafkaAddress(host, port, advertised.told(told) if len(told) > 1 else {})
+            addresses[EXTERNAL] = outside
+    host, port = addresses[main.name]
+    return KafkaAddress(host, port, advertised.configs_of(addresses) if len(addresses) > 1 else {})
 
 
-def _told(settings: ListenerSettings, endpoint: Endpoint, node: NodeSettings) -> tuple[str, int]:
+def _advertised(
+    settings: ListenerSettings, endpoint: Endpoint, node: NodeSettings
+) -> tuple[str, int]:
     """What clients of this listener are told by the others."""
     if endpoint.name in settings.advertised:
         return settings.advertised[endpoint.name]

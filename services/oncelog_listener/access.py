@@ -54,7 +54,7 @@ REFUSALS_LOGGED_MAX: Final = 20
 """Of one request. A request may name 40,000 topics, and lines in the log are written on the event loop."""
 
 
-def tell_no_more(principal: str, host: str, request: str) -> None:
+def log_no_more(principal: str, host: str, request: str) -> None:
     log.info(
         "%s from %s is refused more than %d resources by one %s; the others are not logged",
         principal,
@@ -64,7 +64,7 @@ def tell_no_more(principal: str, host: str, request: str) -> None:
     )
 
 
-def tell(
+def log_verdict(
     verdict: Verdict,
     principal: str,
     host: str,

@@ -12,7 +12,7 @@ from oncelog_listener.core.endpoints import parsed_addresses, printed
 CONFIG: Final = "advertised.listeners"
 
 
-def told(addresses: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+def configs_of(addresses: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     """What the registration says."""
     return {CONFIG: printed(addresses)}
 

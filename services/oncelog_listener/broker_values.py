@@ -49,10 +49,10 @@ def _identity(call: Call, node: pb.Node) -> dict[str, str]:
     }
     if node.rack:
         found["broker.rack"] = node.rack
-    told = [one for one in brokers_for(call).all if one.node_id == node.node_id]
-    if told:
+    shown = [one for one in brokers_for(call).all if one.node_id == node.node_id]
+    if shown:
         found["advertised.listeners"] = printed(
-            {call.session.listener: (told[0].host, told[0].port)}
+            {call.session.listener: (shown[0].host, shown[0].port)}
         )
     if node.node_id == call.cluster.node_id:
         endpoints = call.cluster.settings.endpoints

@@ -18,7 +18,7 @@ from oncelog.protocol.versions import (
 )
 from oncelog.security import principal
 from oncelog.security.acl import CLUSTER_NAME, Operation, ResourceType
-from oncelog_listener.access import REFUSALS_LOGGED_MAX, tell, tell_no_more
+from oncelog_listener.access import REFUSALS_LOGGED_MAX, log_no_more, log_verdict
 from oncelog_listener.cluster import Address, Cluster
 from oncelog_listener.core.endpoints import EXTERNAL, MAIN
 from oncelog_listener.sasl_session import SaslSession
@@ -159,15 +159,15 @@ class Call:
         access, session = self.cluster.access, self.session
         if not access.is_checked:
             return True
-        asked = (session.principal, session.host, operation, resource_type, name)
-        verdict = access.decide(*asked)
+        arguments = (session.principal, session.host, operation, resource_type, name)
+        verdict = access.decide(*arguments)
         if is_logged:
             if not verdict.is_allowed:
                 self.refusal_count += 1
             if self.refusal_count <= REFUSALS_LOGGED_MAX:
-                tell(verdict, *asked, self.api_name)
+                log_verdict(verdict, *arguments, self.api_name)
             elif self.refusal_count == REFUSALS_LOGGED_MAX + 1 and not verdict.is_allowed:
-                tell_no_more(session.principal, session.host, self.api_name)
+                log_no_more(session.principal, session.host, self.api_name)
         return verdict.is_allowed
 
     def may_cluster(self, operation: Operation, *, is_logged: bool = True) -> bool:
@@ -212,7 +212,7 @@ class Call:
                 origin.addition_delayed_by.CopyFrom(additions[-1].delayed_by)
         return origin
 
-    def told_delayed(self, transactional_id: str, delayed_by: types_pb2.RequestNumber) -> None:
+    def note_delayed(self, transactional_id: str, delayed_by: types_pb2.RequestNumber) -> None:
         """Its client is about to read that this request was taken for a delayed one."""
         refusals = self.session.refusals
         refusals.pop((transactional_id, self.api_key), None)

@@ -346,7 +346,7 @@ class Connection(asyncio.Protocol):
 
     def _hold(self) -> None:
         """Tell the budget what is held now, and go on or stop reading accordingly."""
-        self._tell_budget()
+        self._update_budget()
         if (
             self._is_reading
             and self._queued_bytes < self._queue_bytes_max
@@ -356,7 +356,7 @@ class Connection(asyncio.Protocol):
             return
         self._read_or_pause()
 
-    def _tell_budget(self) -> None:
+    def _update_budget(self) -> None:
         held = self._queued_bytes + self._splitter.buffered_bytes
         held_before, self._held_bytes = self._held_bytes, held
         complete_before, self._complete_bytes = self._complete_bytes, self._queued_bytes
@@ -389,7 +389,7 @@ class Connection(asyncio.Protocol):
         # A JoinGroup may wait for minutes after its client has left: its bytes are held as long as it is.
         self._queued_bytes = self._in_progress_bytes
         self._home.budget.forget(self)
-        self._tell_budget()
+        self._update_budget()
 
 
 def _address(sockname: tuple[str, int]) -> Address:

@@ -127,9 +127,9 @@ class Dispatcher:
     ) -> bytes:
         client_id, position = read_client_id(frame, is_flexible=True)
         work = private_call(self._cluster, call, frame, position, session, client_id)
-        asked = _Private(prefix.api_key, client_id, session)
+        request = _Private(prefix.api_key, client_id, session)
         is_held = self._throttling.is_on
-        body = await (self._throttling.held(asked, len(frame), work) if is_held else work)
+        body = await (self._throttling.held(request, len(frame), work) if is_held else work)
         return framed_response(prefix.correlation_id, True, [body])
 
     async def _answer_unsupported(self, prefix: RequestPrefix) -> bytes:

@@ -28,7 +28,7 @@ PIECE_ELEMENTS: Final = 500
 class Level(NamedTuple):
     """An array of a request, and the array of the response that answers it."""
 
-    asked: str
+    requested: str
     answered: str
     key: Callable[[Any], Any]
     """What an element of the request is about."""
@@ -150,11 +150,13 @@ async def answered_in_pieces(
     call: Call, levels: Sequence[Level], handle: Callable[[Call], Awaitable[Any]]
 ) -> Any:
     """The response to a large request."""
-    asked = [(level.asked, level.key, level.keeps_two) for level in levels if level.asked]
+    requested = [
+        (level.requested, level.key, level.keeps_two) for level in levels if level.requested
+    ]
     answered = [(level.answered, level.answer_key, False) for level in levels]
-    request = await _merged(call, [call.request], asked)
+    request = await _merged(call, [call.request], requested)
     answers = []
-    for piece, _ in _cut(request, asked):
+    for piece, _ in _cut(request, requested):
         await call.next_turn()
         answer = await handle(replace(call, request=piece))
         if getattr(answer, "error_code", 0):

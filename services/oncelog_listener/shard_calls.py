@@ -64,7 +64,9 @@ async def call_shard(
         image = cluster.image
         try:
             owner, stub = _owner(cluster, image, kind, name)
-            answer = await _asked(cluster, kind, name, owner, ask(stub), timeout_s, repeatable)
+            answer = await _await_owner(
+                cluster, kind, name, owner, ask(stub), timeout_s, repeatable
+            )
         except PEER_FAILURES as error:
             if not is_repeated(repeatable, ErrorCode.NETWORK_EXCEPTION, was_sent(error)):
                 raise
@@ -83,7 +85,7 @@ async def call_shard(
         return answer
 
 
-async def _asked(
+async def _await_owner(
     cluster: Cluster,
     kind: ShardKind[StubT],
     name: str,

@@ -20,13 +20,13 @@ class MarkerEvents:
 
     def queued(self, shard: int, markers: Sequence[pb.TxnMarker]) -> None:
         for marker in markers:
-            self._tell("marker_queued", marker, partitions_of(marker), shard=shard)
+            self._publish("marker_queued", marker, partitions_of(marker), shard=shard)
 
     def sent(
         self, request: NodeRequest, markers_of: Callable[[int], Sequence[pb.TxnMarker]]
     ) -> None:
         for marker, partitions, attempt in _of_request(request, markers_of):
-            self._tell(
+            self._publish(
                 "marker_sent",
                 marker,
                 partitions,
@@ -42,7 +42,7 @@ class MarkerEvents:
     ) -> None:
         """The whole request; its markers go again."""
         for marker, partitions, attempt in _of_request(request, markers_of):
-            self._tell(
+            self._publish(
                 "marker_failed",
                 marker,
                 partitions,
@@ -64,7 +64,7 @@ class MarkerEvents:
                 code = codes.get((entry.delivery_id, position, entry.partition))
                 if code is ErrorCode.NONE or position >= len(markers):
                     continue
-                self._tell(
+                self._publish(
                     "marker_failed",
                     markers[position],
                     [entry.partition],
@@ -73,7 +73,7 @@ class MarkerEvents:
                     error="no answer" if code is None else code.name,
                 )
 
-    def _tell(
+    def _publish(
         self, kind: str, marker: pb.TxnMarker, partitions: Sequence[Partition], **more: str | int
     ) -> None:
         self._feed.publish(

@@ -31,7 +31,7 @@ class RequestMessage:
         for delivery_id, positions in by_delivery.items():
             for position in sorted(positions):
                 wanted[delivery_id, position] = positions[position]
-        self._asked = tuple(wanted)
+        self._keys = tuple(wanted)
         self.message = pb.WriteTxnMarkersRequest(
             markers=[
                 _narrowed(markers_of(delivery_id)[position], partitions)
@@ -47,7 +47,7 @@ class RequestMessage:
             (delivery_id, position, Partition(found.topic, found.partition)): error_code_of(
                 found.error_code
             )
-            for (delivery_id, position), result in zip(self._asked, answer.results, strict=False)
+            for (delivery_id, position), result in zip(self._keys, answer.results, strict=False)
             for found in result.partitions
         }
 

@@ -131,7 +131,7 @@ class MarkerSender:
     def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> int:
         """How many deliveries were forgotten; their callers are told CANCELLED."""
         ended = self._queues.cancel_shard(shard, coordinator_epoch)
-        self._tell(ended)
+        self._end_deliveries(ended)
         return len(ended)
 
     def depths(self) -> tuple[QueueDepth, ...]:
@@ -237,7 +237,7 @@ class MarkerSender:
 
     def _give_up(self, request: NodeRequest) -> None:
         """The caller whose task was borrowed is gone; what others have in the request does not wait for that."""
-        self._tell(self._queues.given_up(request, self._leader_of))
+        self._end_deliveries(self._queues.given_up(request, self._leader_of))
         self._wake_all()
 
     def _markers_of(self, delivery_id: int) -> Sequence[pb.TxnMarker]:
@@ -247,7 +247,7 @@ class MarkerSender:
     def _send_again(self, request: NodeRequest, error: BaseException) -> None:
         if self._events is not None:
             self._events.failed(request, self._markers_of, str(error) or type(error).__name__)
-        self._tell(
+        self._end_deliveries(
             self._queues.unanswered(request, self._leader_of, self._now_ms(), random.random())
         )
         self._wake_all()
@@ -263,7 +263,7 @@ class MarkerSender:
         )
         for bug in answered.bugs:
             _log.error("%s; the marker goes again", bug)
-        self._tell(answered.ended)
+        self._end_deliveries(answered.ended)
         self._wake_all(except_node=request.node_id)
 
     # ----------------------------------------------------------------------------------------------- metadata
@@ -292,7 +292,7 @@ class MarkerSender:
             if not leads_any and not deadline.expired():
                 # A node that froze does not answer; its successors can take these markers now.
                 deadline.reschedule(asyncio.get_running_loop().time())
-        self._tell(self._queues.reroute(self._leader_of))
+        self._end_deliveries(self._queues.reroute(self._leader_of))
         self._wake_all()
 
     def _wake_all(self, except_node: NodeId = HOLDING) -> None:
@@ -300,7 +300,7 @@ class MarkerSender:
             if node_id != except_node:
                 self._wake(node_id)
 
-    def _tell(self, ended: Sequence[Ended]) -> None:
+    def _end_deliveries(self, ended: Sequence[Ended]) -> None:
         for found in ended:
             self._let_go(found.delivery_id)
             future = self._waiting.get(found.delivery_id)

@@ -157,10 +157,10 @@ def _identity(text: str) -> Wanted:
 
 
 def main() -> int:
-    asked = parser().parse_args()
+    options = parser().parse_args()
     try:
         written = keep_certificates(
-            ApiSecrets(asked.namespace), asked.prefix, asked.identity, asked.days
+            ApiSecrets(options.namespace), options.prefix, options.identity, options.days
         )
     except OncelogError as error:
         print(f"no certificates: {error}", file=sys.stderr)

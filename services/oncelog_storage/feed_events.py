@@ -67,9 +67,9 @@ class StorageEvents:
             return
         key = (partition, header.producer_id, error_code)
         now = time.monotonic()
-        told_at, count = self._refused.pop(key, (-REFUSAL_PAUSE_S, 0))
-        if now - told_at < REFUSAL_PAUSE_S:
-            self._refused[key] = (told_at, count + 1)
+        published_at, count = self._refused.pop(key, (-REFUSAL_PAUSE_S, 0))
+        if now - published_at < REFUSAL_PAUSE_S:
+            self._refused[key] = (published_at, count + 1)
             return
         self._refused[key] = (now, 0)
         if len(self._refused) > REFUSALS_MAX:

@@ -87,8 +87,8 @@ class Repair:
     def _examined(self) -> Iterator[Damage]:
         for partition in self._directory.hosted_without_folder():
             end = self._directory.recovery_points.get(partition, 0)
-            told = f" with {counted(end, 'offset')}" if end else ""
-            yield Damage(partition, f"its folder is missing{told}", 0, 0, -1, 0, Behind())
+            contents = f" with {counted(end, 'offset')}" if end else ""
+            yield Damage(partition, f"its folder is missing{contents}", 0, 0, -1, 0, Behind())
         for partition, _ in self._directory.partitions():
             damage = self._examine(partition, self._segments(partition))
             if damage is not None:

@@ -50,7 +50,7 @@ class ReplicaFetcher:
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"replicas of node {self._leader_node}")
-        self._task.add_done_callback(_tell_failure)
+        self._task.add_done_callback(_log_failure)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -162,7 +162,7 @@ class ReplicaFetcher:
         self._session.took(partition, replica, before)
 
 
-def _tell_failure(task: "asyncio.Task[None]") -> None:
+def _log_failure(task: "asyncio.Task[None]") -> None:
     """A defect: this node follows that leader no more until it is started again."""
     if not task.cancelled() and task.exception() is not None:
         _log.critical("%s: stopped", task.get_name(), exc_info=task.exception())

@@ -142,10 +142,12 @@ class ReplicaManager:
         log = self._new_log(partition, image.topics[partition.topic].topic_id, image)
         directory = self._log_directory
         end = directory.recovery_points.get(partition, 0)
-        told = f" with its records up to {end - 1}" if end else ""
+        contents = f" with its records up to {end - 1}" if end else ""
         leader = self._add(log, image)
         way_out = way_out_of_damage(str(directory.path))
-        leader.take_offline(StorageFailed(f"the folder {log.directory} is gone{told}; {way_out}"))
+        leader.take_offline(
+            StorageFailed(f"the folder {log.directory} is gone{contents}; {way_out}")
+        )
         return leader
 
     def _load(

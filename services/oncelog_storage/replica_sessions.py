@@ -37,7 +37,7 @@ class _Session(ReplicaSession):
         if self.waiting is not None and not self.waiting.done():
             self.waiting.set_result(None)
 
-    def tell_late(self, linger_s: float) -> None:
+    def wake_late(self, linger_s: float) -> None:
         if self.late_timer is None:
             self.late_timer = asyncio.get_running_loop().call_later(linger_s, self._late_is_due)
 
@@ -92,7 +92,7 @@ class ReplicaSessions:
         if isinstance(session, ErrorCode):
             return pb.ReplicaFetchResponse(error_code=session)
         for moved in self._sessions.take_positions(session, request, loop.time()):
-            self._tell(moved)
+            self._notify(moved)
         bytes_max = min(request.max_bytes or 2**31, self._settings.replica_fetch_bytes_max)
         response, misses = self._answer(session, bytes_max)
         rounds = 0
@@ -130,7 +130,7 @@ class ReplicaSessions:
                 session.waiting = None
         return session.has_news
 
-    def _tell(self, moved: Moved[HostedPartition]) -> None:
+    def _notify(self, moved: Moved[HostedPartition]) -> None:
         if moved.has_log_start_moved:
             self.on_log_start(moved.hosted)
         if moved.has_high_watermark_moved:
@@ -159,7 +159,7 @@ class ReplicaSessions:
             step = next(walk)
             while True:
                 if isinstance(step, Moved):
-                    self._tell(step)
+                    self._notify(step)
                     step = walk.send(b"")
                     continue
                 try:
@@ -174,7 +174,7 @@ class ReplicaSessions:
                     step = walk.send(records)
         except StopIteration as end:
             if end.value:
-                session.tell_late(self._settings.replica_high_watermark_linger_ms / 1000)
+                session.wake_late(self._settings.replica_high_watermark_linger_ms / 1000)
         return response, misses
 
 

@@ -108,12 +108,14 @@ def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
     return SetTimer(timer_name(name), Millis(timeout_ms + 1), last)
 
 
-def _absent(present: tuple[Partition, ...], asked: tuple[Partition, ...]) -> tuple[Partition, ...]:
+def _absent(
+    present: tuple[Partition, ...], requested: tuple[Partition, ...]
+) -> tuple[Partition, ...]:
     """Those asked for that are not present, each once, in the order asked."""
-    if len(asked) == 1:
-        return () if asked[0] in present else asked
+    if len(requested) == 1:
+        return () if requested[0] in present else requested
     known = frozenset(present)
-    return tuple(partition for partition in dict.fromkeys(asked) if partition not in known)
+    return tuple(partition for partition in dict.fromkeys(requested) if partition not in known)
 
 
 def _answer(event: AddPartitions, error_code: ErrorCode, label: str) -> Decision[TxnRecord]:

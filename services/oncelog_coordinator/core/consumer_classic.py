@@ -209,11 +209,11 @@ def _sync_error(group: ConsumerGroup, event: SyncGroup) -> ErrorCode:
     member = group.members[event.member_id]
     classic = member.subscription.classic
     assert classic is not None, member
-    for told, actual in (
+    for claimed, actual in (
         (event.protocol_type, PROTOCOL_TYPE),
         (event.protocol_name, classic.protocol),
     ):
-        if told and told != actual:
+        if claimed and claimed != actual:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     # Who has to give something up has joined already: it goes on with what it keeps, and joins again without the rest.
     is_revoking = member.current.state is MemberState.UNREVOKED_PARTITIONS
@@ -296,8 +296,8 @@ def leave(
     """Members of either protocol: an operator removes them with this, too."""
     change = Change(group, config, now)
     found = [(who, *_leaving(group, who)) for who in event.members]
-    told = tuple((who, error_code) for who, error_code, _ in found)
-    change.effects.append(Reply(event.request_id, LeaveAnswer(ErrorCode.NONE, told)))
+    results = tuple((who, error_code) for who, error_code, _ in found)
+    change.effects.append(Reply(event.request_id, LeaveAnswer(ErrorCode.NONE, results)))
     leaving = dict.fromkeys(member_id for _, _, member_id in found if member_id)
     if not leaving:
         return change.decision("leave_refused")

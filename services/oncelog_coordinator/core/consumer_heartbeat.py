@@ -164,16 +164,16 @@ def _heartbeat(
     else:
         change.extend_session(event.member_id)
     # Who says that it owns something else than it may missed an answer, or is on its way; once more does no harm.
-    is_told = event.owned is None or event.owned == after.assigned
+    has_assignment = event.owned is None or event.owned == after.assigned
     is_same = after.assigned == before.current.assigned and event.member_epoch == after.epoch
-    tells = is_join or event.is_full or not (is_told and is_same)
+    sends_assignment = is_join or event.is_full or not (has_assignment and is_same)
     answer = ConsumerHeartbeatAnswer(
         ErrorCode.NONE,
         "",
         event.member_id,
         after.epoch,
         change.config.consumer_heartbeat_interval_ms,
-        after.assigned if tells else None,
+        after.assigned if sends_assignment else None,
     )
     change.effects.append(Reply(event.request_id, answer))
     return change.decision("consumer_joined" if is_join else "consumer_heartbeat")

@@ -140,8 +140,8 @@ def _delayed(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
 def _decide_tv2(
     txn: TxnMetadata, event: EndTxn, key: DecisionKey, now: Millis
 ) -> Decision[TxnRecord]:
-    asked = (event.producer_id, event.producer_epoch)
-    if txn.state.is_prepared and asked == next_identity(txn):
+    identity = (event.producer_id, event.producer_epoch)
+    if txn.state.is_prepared and identity == next_identity(txn):
         return _answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, "end_while_completing")
     is_overflow_retry = (
         event.producer_id == txn.previous_producer_id

@@ -133,12 +133,12 @@ def _commit_records(
     if isinstance(event, CommitTxnOffsets):
         producer_id, producer_epoch = event.producer_id, event.producer_epoch
     records: list[GroupRecord] = []
-    told: list[tuple[Partition, ErrorCode]] = []
+    results: list[tuple[Partition, ErrorCode]] = []
     for partition, offset, leader_epoch, metadata in event.offsets:
         if len(metadata.encode()) > config.offset_metadata_bytes_max:
-            told.append((partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+            results.append((partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
             continue
-        told.append((partition, ErrorCode.NONE))
+        results.append((partition, ErrorCode.NONE))
         records.append(
             OffsetCommitted(
                 event.group_id,
@@ -152,7 +152,7 @@ def _commit_records(
                 producer_epoch,
             )
         )
-    return tuple(records), CommitAnswer(ErrorCode.NONE, tuple(told))
+    return tuple(records), CommitAnswer(ErrorCode.NONE, tuple(results))
 
 
 def end_transaction(
@@ -163,7 +163,7 @@ def end_transaction(
     Answers REQUEST_TIMED_OUT when the transaction's coordinator must be asked; with its word the same event is
     decided."""
     is_late = _is_late(offsets, started, event)
-    if event.transactional_id and is_late is not False and not _is_told(started, event):
+    if event.transactional_id and is_late is not False and not _is_start_known(started, event):
         refused = CodeAnswer(ErrorCode.REQUEST_TIMED_OUT)
         return Decision((), (Reply(event.request_id, refused),), "start_unknown")
     if is_late:
@@ -187,20 +187,20 @@ def _is_late(
 
     With none open it decides nothing, and is written: it may be the end of one whose first offsets are being verified,
     and those must not be let in after it."""
-    asked_ms = event.transaction_start_ms
-    if event.transaction_version >= _TV2 or not asked_ms or not _is_open(offsets, event):
+    marker_start_ms = event.transaction_start_ms
+    if event.transaction_version >= _TV2 or not marker_start_ms or not _is_open(offsets, event):
         return False
-    if _is_told(started, event):
-        return event.running_start_ms not in (0, asked_ms)
+    if _is_start_known(started, event):
+        return event.running_start_ms not in (0, marker_start_ms)
     if started is None or not started.start_ms:
         return None
-    return asked_ms != started.start_ms
+    return marker_start_ms != started.start_ms
 
 
-def _is_told(started: TransactionStarted | None, event: EndTransaction) -> bool:
+def _is_start_known(started: TransactionStarted | None, event: EndTransaction) -> bool:
     """The coordinator was asked, and no transaction was let in since. It knows better: this process may coordinate the
     shard no more and not know it, and the transaction that is open here have ended elsewhere."""
-    return event.running_start_ms is not None and event.known_when_asked == started
+    return event.running_start_ms is not None and event.known_when_requested == started
 
 
 def _is_open(offsets: GroupOffsets, event: EndTransaction) -> bool:
@@ -221,12 +221,12 @@ def fetch(
             refused = FetchOffsetsAnswer((), error_code)
             return Decision((), (Reply(event.request_id, refused),), "fetch_refused")
     committed = offsets.of(event.group_id)
-    asked = tuple(committed) if event.partitions is None else event.partitions
+    wanted = tuple(committed) if event.partitions is None else event.partitions
     if event.with_pending and event.partitions is None:
         pending = offsets.pending_partitions(event.group_id)
-        asked = tuple(dict.fromkeys((*asked, *pending)))
+        wanted = tuple(dict.fromkeys((*wanted, *pending)))
     found = []
-    for partition in asked:
+    for partition in wanted:
         if event.require_stable and offsets.is_pending(event.group_id, partition):
             found.append(FetchedOffset(partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT))
             continue
@@ -258,16 +258,16 @@ def delete_offsets(
         reply = Reply(event.request_id, CommitAnswer(error_code))
         return Decision((), (reply,), "delete_refused")
     records: list[GroupRecord] = []
-    told: list[tuple[Partition, ErrorCode]] = []
+    results: list[tuple[Partition, ErrorCode]] = []
     committed = offsets.of(event.group_id)
     for partition in dict.fromkeys(event.partitions):
         if group.is_subscribed_to(partition.topic):
-            told.append((partition, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
+            results.append((partition, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
-        told.append((partition, ErrorCode.NONE))
+        results.append((partition, ErrorCode.NONE))
         if partition in committed or offsets.is_pending(event.group_id, partition):
             records.append(OffsetTombstone(event.group_id, partition))
-    answer = CommitAnswer(ErrorCode.NONE, tuple(told))
+    answer = CommitAnswer(ErrorCode.NONE, tuple(results))
     return Decision(tuple(records), (Reply(event.request_id, answer),), "offsets_deleted")
 
 

@@ -263,7 +263,7 @@ class EndTransaction:
     """Of a TV1 transaction, told by our own marker sender."""
     running_start_ms: int | None = None
     """Of the transaction that runs now, when the transaction's coordinator was asked; 0: there is none."""
-    known_when_asked: TransactionStarted | None = None
+    known_when_requested: TransactionStarted | None = None
     """What the machine knew of this producer before that (`GroupMachine.started`)."""
 
 

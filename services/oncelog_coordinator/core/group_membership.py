@@ -60,11 +60,11 @@ def _sync_error(group: Group | None, event: SyncGroup) -> ErrorCode:
         return error_code
     if event.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    for told, actual in (
+    for claimed, actual in (
         (event.protocol_type, group.protocol_type),
         (event.protocol_name, group.protocol),
     ):
-        if told and told != actual:
+        if claimed and claimed != actual:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.is_in(GroupState.PREPARING_REBALANCE):
         return ErrorCode.REBALANCE_IN_PROGRESS
@@ -143,9 +143,9 @@ def leave(
         answer = LeaveAnswer(ErrorCode.NONE, unknown)
         return Decision((), (Reply(event.request_id, answer),), "leave_refused")
     change = Change(group, config, now)
-    told = tuple((member, _leave_one(change, member)) for member in event.members)
-    change.reply(event.request_id, LeaveAnswer(ErrorCode.NONE, told))
-    if all(error_code is not ErrorCode.NONE for _, error_code in told):
+    results = tuple((member, _leave_one(change, member)) for member in event.members)
+    change.reply(event.request_id, LeaveAnswer(ErrorCode.NONE, results))
+    if all(error_code is not ErrorCode.NONE for _, error_code in results):
         return change.decision("leave_refused")
     if not group.is_in(GroupState.EMPTY):
         change.rebalance_or_complete()

@@ -31,19 +31,19 @@ class RequestOrigin(NamedTuple):
     """0: not known."""
 
 
-def is_copy(known: RequestOrigin | None, asked: RequestOrigin | None) -> bool:
+def is_copy(known: RequestOrigin | None, received: RequestOrigin | None) -> bool:
     """This request, or a later one of its connection, was successful."""
     return (
         known is not None
-        and asked is not None
-        and known[:2] == asked[:2]
-        and 0 < asked.request <= known.request
+        and received is not None
+        and known[:2] == received[:2]
+        and 0 < received.request <= known.request
     )
 
 
 def is_delayed(
     known: RequestOrigin | None,
-    asked: RequestOrigin | None,
+    received: RequestOrigin | None,
     refused_origin: RequestOrigin | None = None,
 ) -> bool:
     """A newer request was successful, or may have been.
@@ -51,8 +51,8 @@ def is_delayed(
     `known` was the last success. `refused_origin` is the request that an earlier refusal named to this client. On its
     own connection a client never sends an older request again, so `refused_origin` does not count there.
     """
-    if known is None or asked is None:
+    if known is None or received is None:
         return False
-    if asked[:2] == known[:2]:
-        return 0 < asked.request < known.request
+    if received[:2] == known[:2]:
+        return 0 < received.request < known.request
     return refused_origin != known

@@ -196,7 +196,7 @@ class TxnMetadata:
     ) -> "TxnMetadata":
         """The decision. An abort without a transaction (TV2) starts now; completion requires a start. A producer that
         was not asked is fenced: there is nobody left whom a copy of an earlier request could hurt, and no origin."""
-        is_asked = origin is not None or producer_epoch == self.producer_epoch
+        has_request = origin is not None or producer_epoch == self.producer_epoch
         return TxnMetadata(
             self.transactional_id,
             self.producer_id,
@@ -210,7 +210,7 @@ class TxnMetadata:
             next_producer_id,
             transaction_version,
             last_producer_epoch,
-            origin or self.origin if is_asked else None,
+            origin or self.origin if has_request else None,
             self.trace if self.state is TxnState.ONGOING else None,
         )
 

@@ -19,19 +19,19 @@ _BUMPS: Final = {
 
 def sentence(event: Event) -> str:
     """What happened, without the time. An unknown kind is shown with its fields."""
-    tell = _TELLERS.get(event.kind)
-    if tell is None:
-        told = ", ".join(f"{name} {value}" for name, value in event.fields.items())
-        return f"{event.kind}: {told}"
-    return tell(event)
+    text_of = _TEXTS.get(event.kind)
+    if text_of is None:
+        fields = ", ".join(f"{name} {value}" for name, value in event.fields.items())
+        return f"{event.kind}: {fields}"
+    return text_of(event)
 
 
 def _transaction(event: Event) -> str:
     state = event.text("state")
     if state == "Dead":
         return "the transactional.id is forgotten: nobody used it for long"
-    told = _CHANGES[state](event) if state in _CHANGES else f"state {state}"
-    return told + _bumped(event)
+    change = _CHANGES[state](event) if state in _CHANGES else f"state {state}"
+    return change + _bumped(event)
 
 
 def _empty(event: Event) -> str:
@@ -152,7 +152,7 @@ def _hole(event: Event) -> str:
     ) + (": the live feed was away" if event.role != "gateway" else "")
 
 
-_TELLERS: Final[dict[str, Callable[[Event], str]]] = {
+_TEXTS: Final[dict[str, Callable[[Event], str]]] = {
     "transaction": _transaction,
     "verified": _verified,
     "refused": _refused,

@@ -74,19 +74,19 @@ def explain_group(facts: GroupFacts, owner: Diagnosis | None) -> Diagnosis:
 def _nothing_behind(facts: GroupFacts) -> Diagnosis:
     unread = [one.name for one in facts.offsets if one.offset is not None and one.lag is None]
     if unread:
-        return _told(
+        return _diagnosis(
             facts,
             "unknown",
             f"How far group {facts.group_id!r} is behind in {', '.join(unread)} is not known: no leader answered.",
         )
     if not facts.offsets:
-        return _told(
+        return _diagnosis(
             facts,
             "no-offsets",
             f"Group {facts.group_id!r} has committed nothing yet"
             + ("." if facts.member_count else ", and it has no members."),
         )
-    return _told(facts, "healthy", f"Group {facts.group_id!r} has read everything.")
+    return _diagnosis(facts, "healthy", f"Group {facts.group_id!r} has read everything.")
 
 
 def _unstable(facts: GroupFacts, owner: Diagnosis | None) -> Diagnosis:
@@ -135,7 +135,7 @@ def _only_markers(facts: GroupFacts, lagging: list[OffsetFacts]) -> Diagnosis:
     what = counted(markers, "transaction marker")
     if aborted:
         what += f" and {counted(aborted, 'aborted record')}"
-    return _told(
+    return _diagnosis(
         facts,
         "lag-of-markers",
         f"Group {facts.group_id!r} has read everything. Its lag of {lag} is {what}: they have offsets, and no consumer "
@@ -152,7 +152,7 @@ def _lags(facts: GroupFacts, lagging: list[OffsetFacts]) -> Diagnosis:
     is_whole = all(one.behind is not None and one.behind.is_whole for one in lagging)
     count = counted(records, "record") if is_whole else f"{records} records or more"
     idle = "" if facts.member_count else "; it has no members, so nobody reads"
-    return _told(
+    return _diagnosis(
         facts,
         "behind" if facts.member_count else "no-members",
         f"Group {facts.group_id!r} is {count} behind{idle}.",
@@ -160,7 +160,7 @@ def _lags(facts: GroupFacts, lagging: list[OffsetFacts]) -> Diagnosis:
     )
 
 
-def _told(facts: GroupFacts, incident: str, verdict: str, *findings: str) -> Diagnosis:
+def _diagnosis(facts: GroupFacts, incident: str, verdict: str, *findings: str) -> Diagnosis:
     return Diagnosis(incident, verdict, findings, (_state(facts),), (_look(facts),), facts.unknown)
 
 

@@ -46,9 +46,9 @@ def verdict_of(facts: OverviewFacts) -> Verdict:
         and f"{counted(facts.under_replicated_count, 'partition')} with a replica out of sync",
         facts.silent_count and f"{counted(facts.silent_count, 'coordinator')} without an answer",
     ]
-    told = [one for one in (*wrong, *doubtful) if one]
-    if told:
-        return Verdict("bad" if any(wrong) else "warn", f"{'; '.join(told)}.")
+    reasons = [one for one in (*wrong, *doubtful) if one]
+    if reasons:
+        return Verdict("bad" if any(wrong) else "warn", f"{'; '.join(reasons)}.")
     opened = (
         f"{counted(facts.open_count, 'transaction')} open, none late"
         if facts.open_count

@@ -24,18 +24,18 @@ class PageRequest:
 
 
 def page_of(
-    rows: Sequence[T], key: Callable[[T], Key], asked: PageRequest
+    rows: Sequence[T], key: Callable[[T], Key], paging: PageRequest
 ) -> tuple[list[T], str | None]:
     """The rows behind the cursor in order of key, and the cursor of the next page; None on the last.
 
     Raises KafkaError for a cursor that is not of this list.
     """
-    assert asked.limit > 0, asked
+    assert paging.limit > 0, paging
     ordered = sorted(rows, key=key)
-    if asked.cursor is not None and ordered:
-        after = _key_in(asked.cursor, key(ordered[0]))
+    if paging.cursor is not None and ordered:
+        after = _key_in(paging.cursor, key(ordered[0]))
         ordered = [row for row in ordered if key(row) > after]
-    page = ordered[: asked.limit]
+    page = ordered[: paging.limit]
     return page, _cursor_of(key(page[-1])) if len(page) < len(ordered) else None
 
 

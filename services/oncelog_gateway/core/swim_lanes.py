@@ -102,9 +102,13 @@ def _way(event: Event) -> tuple[str, list[str]]:
     own = [f"{one.topic}-{one.partition}" for one in partitions_of(event)]
     match event.kind:
         case "transaction":
-            asked = event.text("request") in ("InitProducerId", "AddPartitions", "EndTxn")
+            is_client_request = event.text("request") in (
+                "InitProducerId",
+                "AddPartitions",
+                "EndTxn",
+            )
             caller = MARKER_SENDER if event.text("request") == "MarkersDelivered" else COORDINATOR
-            return (CLIENT if asked else caller), [COORDINATOR]
+            return (CLIENT if is_client_request else caller), [COORDINATOR]
         case "verified":
             return (own[0] if own else COORDINATOR), [COORDINATOR]
         case "refused":

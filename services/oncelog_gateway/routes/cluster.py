@@ -118,10 +118,10 @@ async def _coordinator_check(roles: Roles) -> ReadinessCheck:
     return _check("coordinator", "coordinators", len(owners), failed)
 
 
-def _check(name: str, what: str, asked: int, failed: Sequence[KafkaError]) -> ReadinessCheck:
+def _check(name: str, what: str, total: int, failed: Sequence[KafkaError]) -> ReadinessCheck:
     """Fails when all of them do: while some answer, this gateway still shows what they know."""
-    answered = asked - len(failed)
-    text = f"{answered} of {asked} {what} answered" if failed else f"{asked} {what} answered"
+    answered = total - len(failed)
+    text = f"{answered} of {total} {what} answered" if failed else f"{total} {what} answered"
     return ReadinessCheck(
         name=name,
         ok=answered > 0 or not failed,

@@ -49,7 +49,7 @@ def groups_router(groups: Groups, operators: Operators) -> APIRouter:
         paging: Paging,
     ) -> GroupPage:
         """In order of id. Every coordinator is asked; one that did not answer is in `incomplete`."""
-        return await groups.page(states=state or (), asked=paging)
+        return await groups.page(states=state or (), paging=paging)
 
     @router.get(
         "/groups/{group_id:path}/offsets",

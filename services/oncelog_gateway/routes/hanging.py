@@ -59,11 +59,11 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
         paging: Paging,
     ) -> HangingPage:
         """Open in a partition and not at a coordinator: nobody will end them, and read_committed waits for good."""
-        asked = partitions_to_search(roles.image, topic, partition, broker)
+        searched = partitions_to_search(roles.image, topic, partition, broker)
         if coordinator is not None:
             require_node(roles.image, coordinator)
         shown = Shown(min_idle_ms, max_transaction_timeout_ms, coordinator)
-        return await partitions.hanging(asked, shown, paging)
+        return await partitions.hanging(searched, shown, paging)
 
     @router.get("/marker-queues", summary="Markers that wait for a node", responses=documented(404))
     async def list_marker_queues(paging: Paging) -> MarkerQueuePage:

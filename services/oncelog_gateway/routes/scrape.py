@@ -43,10 +43,10 @@ def scrape_router(
         """Roles that do not answer leave gaps, never an error: a scrape that fails tells nothing."""
         listed, failures = await transactions.everything()
         image = roles.image
-        asked = all_partitions(image)
+        every = all_partitions(image)
         # First those that have series in any case; of the internal ones most have none.
-        asked.sort(key=lambda one: image.topics[one.topic].internal)
-        rows = await partitions.statuses(asked[: settings.metrics_partitions_max])
+        every.sort(key=lambda one: image.topics[one.topic].internal)
+        rows = await partitions.statuses(every[: settings.metrics_partitions_max])
         ends = {
             Partition(row.topic, row.partition): row.high_watermark
             for row in rows
@@ -62,7 +62,7 @@ def scrape_router(
         snapshot = Snapshot(
             transactions=listed,
             partitions=shown,
-            partitions_not_shown=max(len(asked) - settings.metrics_partitions_max, 0),
+            partitions_not_shown=max(len(every) - settings.metrics_partitions_max, 0),
             group_lags=await groups.lags(ends, settings.metrics_groups_max),
             coordinators_silent=len(failures),
             metadata_offset=image.metadata_offset,

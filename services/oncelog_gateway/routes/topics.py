@@ -184,8 +184,8 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
         """Offsets, sizes, and what holds each last stable offset."""
         topic = _topic(roles, name)
         every = [Partition(name, one.partition) for one in topic.partitions]
-        asked, next_cursor = page_of(every, lambda one: (one.partition,), paging)
-        rows = await partitions.statuses(asked)
+        shown, next_cursor = page_of(every, lambda one: (one.partition,), paging)
+        rows = await partitions.statuses(shown)
         return PartitionPage(
             partitions=rows,
             total=len(every),
@@ -210,10 +210,10 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
         paging: Paging,
     ) -> PartitionPage:
         """In order of LSO lag, then topic and partition."""
-        asked = all_partitions(roles.image, topic)[:PARTITIONS_READ_MAX]
+        wanted = all_partitions(roles.image, topic)[:PARTITIONS_READ_MAX]
         rows = [
             row
-            for row in await partitions.statuses(asked)
+            for row in await partitions.statuses(wanted)
             if (row.lso_lag or 0) >= min_lso_lag and (row.is_troubled or not troubled)
         ]
         page, next_cursor = page_of(
@@ -239,9 +239,9 @@ def partition_router(roles: Roles, partitions: Partitions, transactions: Transac
     )
     async def describe_partition(topic: Name, partition: Index) -> PartitionStatus:
         """Why a read_committed reader waits here: the transaction that holds the last stable offset."""
-        asked = Partition(topic, partition)
-        roles.leader_of(asked)
-        return (await partitions.statuses([asked]))[0]
+        key = Partition(topic, partition)
+        roles.leader_of(key)
+        return (await partitions.statuses([key]))[0]
 
     @router.get(
         "/partitions/{topic}/{partition}/producers",
@@ -263,8 +263,8 @@ def partition_router(roles: Roles, partitions: Partitions, transactions: Transac
         topic: Name, partition: Index, offset: Annotated[int, Path(ge=0, le=INT64_MAX)]
     ) -> RecordStatus:
         """Committed, aborted, open, or why there is nothing to say; never the record itself."""
-        asked = Partition(topic, partition)
-        return await record_status(roles, partitions, transactions, asked, offset)
+        key = Partition(topic, partition)
+        return await record_status(roles, partitions, transactions, key, offset)
 
     return router
 

@@ -62,7 +62,7 @@ def transactions_router(transactions: Transactions) -> APIRouter:
             producer_ids=producer_id or (),
             min_duration_ms=min_duration_ms,
             id_pattern=id_pattern,
-            asked=paging,
+            paging=paging,
         )
 
     @router.get(

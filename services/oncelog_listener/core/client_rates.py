@@ -93,12 +93,12 @@ class ClientRates:
         if quotas is not self._quotas:
             self._quotas = quotas
             self._found.clear()
-        asked = (*client, key)
-        if asked not in self._found:
+        client_key = (*client, key)
+        if client_key not in self._found:
             if len(self._found) >= FOUND_MAX:
                 self._found.clear()
-            self._found[asked] = quota_of(quotas, *asked)
-        return self._found[asked]
+            self._found[client_key] = quota_of(quotas, *client_key)
+        return self._found[client_key]
 
     def _rate(self, entity: Entity, key: QuotaKey, now: Millis) -> Rate:
         rate = self._rates.get((entity, key))

@@ -65,9 +65,9 @@ async def describe_acls(call: Call) -> Any:
 
 
 async def create_acls(call: Call) -> Any:
-    asked = pb.CreateAclsRequest()
+    forwarded = pb.CreateAclsRequest()
     for one in call.request.creations:
-        asked.acls.add(
+        forwarded.acls.add(
             resource_type=one.resource_type,
             resource_name=one.resource_name,
             pattern_type=one.resource_pattern_type,
@@ -81,14 +81,16 @@ async def create_acls(call: Call) -> Any:
     results: Sequence[types_pb2.Status]
     refusal = _refusal(call, Operation.ALTER)
     if refusal is not None:
-        results = [refusal] * len(asked.acls)
-    elif not asked.acls:
+        results = [refusal] * len(forwarded.acls)
+    elif not forwarded.acls:
         results = []
     else:
         try:
-            answer = await call.cluster.ask(call.cluster.directory.controller().CreateAcls(asked))
+            answer = await call.cluster.ask(
+                call.cluster.directory.controller().CreateAcls(forwarded)
+            )
         except PEER_FAILURES as error:
-            results = [_lost(error)] * len(asked.acls)
+            results = [_lost(error)] * len(forwarded.acls)
         else:
             results = answer.results
             await call.cluster.wait_for_image(answer.metadata_offset)
@@ -104,10 +106,10 @@ async def create_acls(call: Call) -> Any:
 
 
 async def delete_acls(call: Call) -> Any:
-    asked = pb.DeleteAclsRequest()
+    forwarded = pb.DeleteAclsRequest()
     for one in call.request.filters:
         wanted = _filter(one)
-        asked.filters.add(
+        forwarded.filters.add(
             resource_type=wanted.resource_type,
             resource_name=wanted.resource_name,
             pattern_type=wanted.pattern_type,
@@ -121,14 +123,16 @@ async def delete_acls(call: Call) -> Any:
     results: Sequence[pb.DeleteAclsResponse.Result]
     refusal = _refusal(call, Operation.ALTER)
     if refusal is not None:
-        results = [pb.DeleteAclsResponse.Result(status=refusal)] * len(asked.filters)
-    elif not asked.filters:
+        results = [pb.DeleteAclsResponse.Result(status=refusal)] * len(forwarded.filters)
+    elif not forwarded.filters:
         results = []
     else:
         try:
-            answer = await call.cluster.ask(call.cluster.directory.controller().DeleteAcls(asked))
+            answer = await call.cluster.ask(
+                call.cluster.directory.controller().DeleteAcls(forwarded)
+            )
         except PEER_FAILURES as error:
-            results = [pb.DeleteAclsResponse.Result(status=_lost(error))] * len(asked.filters)
+            results = [pb.DeleteAclsResponse.Result(status=_lost(error))] * len(forwarded.filters)
         else:
             results = answer.results
             await call.cluster.wait_for_image(answer.metadata_offset)

@@ -32,7 +32,7 @@ async def api_versions(call: Call) -> Any:
         call.session.software_name, call.session.software_version = name, version
     return call.types.ApiVersionsResponse(
         error_code=wire_error(0),
-        api_keys=_told(call),
+        api_keys=_served_versions(call),
         throttle_time=NO_THROTTLE,
         **(_features(call) if call.version >= _FEATURES_FROM else {}),
     )
@@ -49,7 +49,7 @@ def unsupported_api_versions(types: Any) -> Any:
     )
 
 
-def _told(call: Call) -> tuple[Any, ...]:
+def _served_versions(call: Call) -> tuple[Any, ...]:
     row = call.types.ApiVersion
     rows = [
         row(api_key=api.key, min_version=api.min_version, max_version=api.max_version)

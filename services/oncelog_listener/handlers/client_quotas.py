@@ -23,7 +23,7 @@ async def describe_client_quotas(call: Call) -> Any:
     entries = []
     if not code:
         for entity, values in sorted(call.cluster.image.security.quotas.items(), key=repr):
-            if _is_asked(entity, request):
+            if _matches(entity, request):
                 entries.append(
                     types.EntryData(
                         entity=_wire_entity(call, entity),
@@ -59,7 +59,7 @@ def _filter_fault(components: Any) -> str:
     return ""
 
 
-def _is_asked(entity: Entity, request: Any) -> bool:
+def _matches(entity: Entity, request: Any) -> bool:
     parts = dict(entity)
     for one in request.components:
         if one.entity_type not in parts:
@@ -74,9 +74,9 @@ def _is_asked(entity: Entity, request: Any) -> bool:
 
 async def alter_client_quotas(call: Call) -> Any:
     request = call.request
-    asked = pb.AlterClientQuotasRequest(validate_only=request.validate_only)
+    forwarded = pb.AlterClientQuotasRequest(validate_only=request.validate_only)
     for entry in request.entries:
-        change = asked.changes.add()
+        change = forwarded.changes.add()
         for part in entry.entity:
             change.entity.add(type=part.entity_type, name=part.entity_name)
         for one in entry.ops:
@@ -85,16 +85,16 @@ async def alter_client_quotas(call: Call) -> Any:
             await call.next_turn()
     results: list[tuple[int, str]]
     if not call.may_cluster(Operation.ALTER_CONFIGS):
-        results = [_NOT_ALLOWED] * len(asked.changes)
-    elif not asked.changes:
+        results = [_NOT_ALLOWED] * len(forwarded.changes)
+    elif not forwarded.changes:
         results = []
     else:
         controller = call.cluster.directory.controller()
         try:
-            answer = await call.cluster.ask(controller.AlterClientQuotas(asked))
+            answer = await call.cluster.ask(controller.AlterClientQuotas(forwarded))
         except PEER_FAILURES as error:
             lost = (ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
-            results = [lost] * len(asked.changes)
+            results = [lost] * len(forwarded.changes)
         else:
             results = [(one.error_code, one.error_message) for one in answer.results]
             await call.cluster.wait_for_image(answer.metadata_offset)

@@ -34,7 +34,7 @@ _Change = Callable[[Any, Mapping[str, str], ResourceType], tuple[dict[str, str],
 
 _DOCUMENTATION_FROM: Final = 3
 _ALL_TYPES_FROM: Final = 1
-_TOLD_MAX: Final = 400_000
+_DESCRIBED_MAX: Final = 400_000
 """Configs in one answer: all of ten thousand topics. Each costs some hundred bytes."""
 _NOTHING_FAILED: Final = Unanswered(ErrorCode.NONE, "")
 _KINDS: Final = {
@@ -54,7 +54,7 @@ _LISTED: Final = (
 async def describe_configs(call: Call) -> Any:
     types = call.types
     results = []
-    told = 0
+    described_count = 0
     for (resource_type, name), names in (await _wanted(call)).items():
         refusal = _refusal(call, resource_type, name, Operation.DESCRIBE_CONFIGS)
         found = _entries(call, resource_type, name, names) if refusal is None else refusal
@@ -72,9 +72,9 @@ async def describe_configs(call: Call) -> Any:
             )
         )
         count = 1 if isinstance(found, Unanswered) else 1 + len(found)
-        told += count
-        if told > _TOLD_MAX:
-            raise CloseConnection(f"its answer would have more than {_TOLD_MAX} configs")
+        described_count += count
+        if described_count > _DESCRIBED_MAX:
+            raise CloseConnection(f"its answer would have more than {_DESCRIBED_MAX} configs")
         if call.is_turn_over(count):
             await call.next_turn()
     return types.DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))

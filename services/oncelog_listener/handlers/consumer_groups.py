@@ -24,9 +24,9 @@ from oncelog_listener.handlers.group_views import CONSUMER, described_groups
 from oncelog_listener.handlers.groups import (
     ask_coordinator,
     client_host,
+    code_of,
     for_owner,
     optional,
-    told_code,
 )
 
 _MEMBER_CHOOSES_ID_FROM: Final = 1
@@ -52,7 +52,7 @@ async def consumer_group_heartbeat(call: Call) -> Any:
     member_id = request.member_id
     if not member_id and call.version < _MEMBER_CHOOSES_ID_FROM and request.member_epoch == _JOINS:
         member_id = str(uuid.uuid4())
-    asked = pb.ConsumerGroupHeartbeatRequest(
+    forwarded = pb.ConsumerGroupHeartbeatRequest(
         group_id=request.group_id,
         member_id=member_id,
         member_epoch=request.member_epoch,
@@ -77,7 +77,7 @@ async def consumer_group_heartbeat(call: Call) -> Any:
     answer = await ask_coordinator(
         call,
         request.group_id,
-        lambda coordinator: coordinator.ConsumerGroupHeartbeat(for_owner(call, asked)),
+        lambda coordinator: coordinator.ConsumerGroupHeartbeat(for_owner(call, forwarded)),
         repeatable=Repeatable.ALWAYS if is_join else Repeatable.UNLESS_DONE,
     )
     if isinstance(answer, ErrorCode):
@@ -93,7 +93,7 @@ async def consumer_group_heartbeat(call: Call) -> Any:
                     topic_id=uuid.UUID(bytes=one.topic_id), partitions=tuple(one.partitions)
                 )
                 for one in answer.assignment
-                if _may_be_told(call, one.topic_id)
+                if _may_see_id(call, one.topic_id)
             )
         )
     return types.ConsumerGroupHeartbeatResponse(
@@ -111,7 +111,7 @@ def _may_see(call: Call, topic: str, *, is_logged: bool = True) -> bool:
     return call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, is_logged=is_logged)
 
 
-def _may_be_told(call: Call, topic_id: bytes) -> bool:
+def _may_see_id(call: Call, topic_id: bytes) -> bool:
     """A regular expression finds topics at the coordinator, which does not know what the client may see."""
     topic = call.cluster.image.topics_by_id.get(topic_id)
     return topic is None or _may_see(call, topic.name, is_logged=False)
@@ -143,7 +143,7 @@ async def consumer_group_describe(call: Call) -> Any:
 def _described(
     call: Call, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
 ) -> Any:
-    code, message = told_code(found), None
+    code, message = code_of(found), None
     if isinstance(found, ErrorCode):
         found = pb.DescribeGroupsResponse.Group()
     if not code and found.group_type != CONSUMER:
@@ -176,7 +176,7 @@ def _may_see_assignments(call: Call, members: Iterable[pb.DescribeGroupsResponse
         for topics in (member.assigned, member.target)
         for one in topics
     }
-    return all(_may_be_told(call, topic_id) for topic_id in topic_ids)
+    return all(_may_see_id(call, topic_id) for topic_id in topic_ids)
 
 
 def _member(call: Call, member: pb.DescribeGroupsResponse.Member) -> Any:

@@ -29,11 +29,11 @@ _RESULTS_UNTIL: Final = 1
 
 async def describe_quorum(call: Call) -> Any:
     if not call.may_cluster(Operation.DESCRIBE):
-        told = {"error_message": CLUSTER_REFUSED.error_message, "nodes": ()}
+        message_fields = {"error_message": CLUSTER_REFUSED.error_message, "nodes": ()}
         return call.types.DescribeQuorumResponse(
             error_code=wire_error(CLUSTER_REFUSED.error_code),
             topics=(),
-            **(told if call.version >= _MESSAGES_FROM else {}),
+            **(message_fields if call.version >= _MESSAGES_FROM else {}),
         )
     topics = tuple(
         call.types.TopicData(
@@ -113,9 +113,9 @@ async def _update(call: Call) -> Unanswered:
     except KafkaError as error:
         return Unanswered(error.error_code, error.message)
     validate_only = call.version > 0 and request.validate_only
-    asked = pb.UpdateFeaturesRequest(levels=levels, validate_only=validate_only)
+    forwarded = pb.UpdateFeaturesRequest(levels=levels, validate_only=validate_only)
     try:
-        answer = await cluster.ask(cluster.directory.controller().UpdateFeatures(asked))
+        answer = await cluster.ask(cluster.directory.controller().UpdateFeatures(forwarded))
     except PEER_FAILURES as error:
         return Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
     if answer.status.error_code:

@@ -161,7 +161,7 @@ async def _fetch_from(
         found = [image.partition(Partition(one.topic, one.partition)) for one in partitions]
         return all(one is not None and one.leader == leader for one in found)
 
-    asked = pb.FetchRequest(
+    forwarded = pb.FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=max(0, request.min_bytes),
         max_bytes=_bytes_max(call, leader_count),
@@ -170,7 +170,7 @@ async def _fetch_from(
     )
     try:
         response = await answer_of_owner(
-            cluster.storage(leader).Fetch(asked),
+            cluster.storage(leader).Fetch(forwarded),
             max_wait_ms / 1000 + _READ_TIMEOUT_S,
             cluster.metadata,
             leads,

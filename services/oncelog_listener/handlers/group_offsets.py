@@ -27,8 +27,8 @@ from oncelog_listener.group_access import commit_refusal, group_refusal
 from oncelog_listener.handlers.groups import (
     NO_GENERATION,
     ask_coordinator,
+    code_of,
     for_owner,
-    told_code,
 )
 from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
 
@@ -49,7 +49,7 @@ async def offset_commit(call: Call) -> Any:
     refusal = group_refusal(call, Operation.READ, request.group_id)
     codes, offsets = await _checked(call, topics, call.version >= _LEADER_EPOCH_FROM, refusal)
     if offsets:
-        asked = pb.OffsetCommitRequest(
+        forwarded = pb.OffsetCommitRequest(
             group_id=request.group_id,
             generation_id=request.generation_id_or_member_epoch,
             member_id=request.member_id,
@@ -60,12 +60,12 @@ async def offset_commit(call: Call) -> Any:
         answer = await ask_coordinator(
             call,
             request.group_id,
-            lambda coordinator: coordinator.OffsetCommit(for_owner(call, asked)),
+            lambda coordinator: coordinator.OffsetCommit(for_owner(call, forwarded)),
             error_code_of=_first_code,
         )
         codes.update(await _codes_of(call, answer, offsets))
     types = call.types
-    told = [
+    topic_results = [
         types.OffsetCommitResponseTopic(
             **topic_fields(topic, name),
             partitions=await _coded(
@@ -80,7 +80,7 @@ async def offset_commit(call: Call) -> Any:
         )
         for name, topic in topics
     ]
-    return types.OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(told))
+    return types.OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(topic_results))
 
 
 async def txn_offset_commit(call: Call) -> Any:
@@ -122,7 +122,7 @@ async def txn_offset_commit(call: Call) -> Any:
         return wire_error(error_for_version(TXN_OFFSET_COMMIT, call.version, code))
 
     types = call.types
-    told = [
+    topic_results = [
         types.TxnOffsetCommitResponseTopic(
             name=name,
             partitions=await _coded(
@@ -131,7 +131,7 @@ async def txn_offset_commit(call: Call) -> Any:
         )
         for name, topic in topics
     ]
-    return types.TxnOffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(told))
+    return types.TxnOffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(topic_results))
 
 
 async def _checked(
@@ -186,8 +186,8 @@ async def _codes_of(
         codes[one.topic, one.partition] = default
         if call.is_turn_over():
             await call.next_turn()
-    for told in () if isinstance(answer, ErrorCode) else answer.partitions:
-        codes[told.topic, told.partition] = told.error_code
+    for result in () if isinstance(answer, ErrorCode) else answer.partitions:
+        codes[result.topic, result.partition] = result.error_code
         if call.is_turn_over():
             await call.next_turn()
     return codes
@@ -219,7 +219,7 @@ async def add_offsets_to_txn(call: Call) -> Any:
     if not code and not request.transactional_id:
         code = ErrorCode.INVALID_REQUEST
     if not code:
-        asked = coordinator_pb2.AddOffsetsToTxnRequest(
+        forwarded = coordinator_pb2.AddOffsetsToTxnRequest(
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
@@ -231,12 +231,12 @@ async def add_offsets_to_txn(call: Call) -> Any:
                 call.cluster,
                 TRANSACTION_SHARD,
                 request.transactional_id,
-                lambda coordinator: coordinator.AddOffsetsToTxn(asked),
+                lambda coordinator: coordinator.AddOffsetsToTxn(forwarded),
                 is_wanted=call.is_wanted,
             )
             code = answer.error_code
             if answer.HasField("delayed_by"):
-                call.told_delayed(request.transactional_id, answer.delayed_by)
+                call.note_delayed(request.transactional_id, answer.delayed_by)
         except PEER_FAILURES:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return call.types.AddOffsetsToTxnResponse(
@@ -267,7 +267,7 @@ async def offset_delete(call: Call) -> Any:
     if not answer and not request.group_id:
         answer = ErrorCode.INVALID_GROUP_ID
     if not answer:
-        asked = pb.OffsetDeleteRequest(
+        forwarded = pb.OffsetDeleteRequest(
             group_id=request.group_id,
             topics=[
                 types_pb2.TopicPartitions(topic=name, partitions=partitions)
@@ -277,11 +277,11 @@ async def offset_delete(call: Call) -> Any:
         answer = await ask_coordinator(
             call,
             request.group_id,
-            lambda coordinator: coordinator.OffsetDelete(asked),
+            lambda coordinator: coordinator.OffsetDelete(forwarded),
             # The first copy, held up on its way, would delete what was committed since.
             repeatable=Repeatable.UNLESS_DONE,
         )
-    code = told_code(answer)
+    code = code_of(answer)
     types = call.types
     if code:
         return types.OffsetDeleteResponse(

@@ -15,7 +15,7 @@ from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, wire_error
 from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.group_access import operations_on_group, split_groups
-from oncelog_listener.handlers.groups import ask_coordinators, optional, told_code
+from oncelog_listener.handlers.groups import ask_coordinators, code_of, optional
 
 _UNKNOWN_IS_AN_ERROR_FROM: Final = 6
 _AUTHORIZED_OPERATIONS_FROM: Final = 3
@@ -31,8 +31,8 @@ async def described_groups(
     async def ask(
         coordinator: GroupCoordinatorStub, positions: list[int]
     ) -> Sequence[pb.DescribeGroupsResponse.Group]:
-        asked = pb.DescribeGroupsRequest(group_ids=[ids[position] for position in positions])
-        answer = await call.cluster.ask(coordinator.DescribeGroups(asked))
+        forwarded = pb.DescribeGroupsRequest(group_ids=[ids[position] for position in positions])
+        answer = await call.cluster.ask(coordinator.DescribeGroups(forwarded))
         return answer.groups
 
     return await ask_coordinators(call, ids, ask)
@@ -54,7 +54,7 @@ def _described(
     call: Call, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
 ) -> Any:
     """A group, or why it is not shown. Until version 6 a group that does not exist is a dead one."""
-    code = told_code(found)
+    code = code_of(found)
     if isinstance(found, ErrorCode):
         found = pb.DescribeGroupsResponse.Group()
     if not code and found.group_type == CONSUMER:
@@ -95,8 +95,8 @@ def _described(
 def _operations(call: Call, group_id: str) -> dict[str, int]:
     if call.version < _AUTHORIZED_OPERATIONS_FROM:
         return {}
-    is_asked = call.request.include_authorized_operations
-    operations = operations_on_group(call, group_id) if is_asked else NOT_ASKED
+    is_wanted = call.request.include_authorized_operations
+    operations = operations_on_group(call, group_id) if is_wanted else NOT_ASKED
     return {"authorized_operations": operations}
 
 
@@ -115,7 +115,7 @@ def _nothing(call: Call, group_id: str, code: int, state: str, message: str | No
 async def list_groups(call: Call) -> Any:
     """What all coordinators know. Kafka's client asks every broker, and merges what they say by group."""
     request, cluster = call.request, call.cluster
-    asked = pb.ListGroupsRequest(
+    forwarded = pb.ListGroupsRequest(
         state_filters=getattr(request, "states_filter", ()),
         type_filters=getattr(request, "types_filter", ()),
     )
@@ -125,7 +125,7 @@ async def list_groups(call: Call) -> Any:
     found: dict[str, pb.ListGroupsResponse.Group] = {}
     for node_id in sorted({shard.coordinator for shard in shards}):
         try:
-            answer = await cluster.ask(cluster.group_coordinator(node_id).ListGroups(asked))
+            answer = await cluster.ask(cluster.group_coordinator(node_id).ListGroups(forwarded))
         except PEER_FAILURES:
             return _listed(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if answer.error_code:
@@ -167,13 +167,13 @@ async def delete_groups(call: Call) -> Any:
     async def ask(
         coordinator: GroupCoordinatorStub, positions: list[int]
     ) -> Sequence[pb.DeleteGroupsResponse.Result]:
-        asked = pb.DeleteGroupsRequest(group_ids=[ids[position] for position in positions])
-        answer = await call.cluster.ask(coordinator.DeleteGroups(asked))
+        forwarded = pb.DeleteGroupsRequest(group_ids=[ids[position] for position in positions])
+        answer = await call.cluster.ask(coordinator.DeleteGroups(forwarded))
         return answer.results
 
     # What is deleted is not known any more.
     found = await ask_coordinators(call, ids, ask, Repeatable.UNLESS_DONE)
-    codes = [(group_id, told_code(one)) for group_id, one in zip(ids, found, strict=True)]
+    codes = [(group_id, code_of(one)) for group_id, one in zip(ids, found, strict=True)]
     codes += [(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in refused]
     types = call.types
     return types.DeleteGroupsResponse(

@@ -72,16 +72,16 @@ async def ask_coordinator(
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def for_owner(call: Call, asked: OfGroupT) -> OfGroupT:
+def for_owner(call: Call, request: OfGroupT) -> OfGroupT:
     """With the epoch of the coordinator that is asked: should it lose the shard and get it back before this arrives,
     then the client has gone on elsewhere meanwhile, and this is a copy."""
-    shard = call.cluster.image.shard_for(GROUP, asked.group_id)
+    shard = call.cluster.image.shard_for(GROUP, request.group_id)
     if shard is None:
-        return asked
-    told = type(asked)()
-    told.CopyFrom(asked)
-    told.stamp.coordinator_epoch = shard.coordinator_epoch
-    return told
+        return request
+    stamped = type(request)()
+    stamped.CopyFrom(request)
+    stamped.stamp.coordinator_epoch = shard.coordinator_epoch
+    return stamped
 
 
 async def ask_coordinators(
@@ -130,7 +130,7 @@ async def ask_coordinators(
         pending = [
             position
             for position in pending
-            if is_repeated(repeatable, told_code(found[position]), position in sent)
+            if is_repeated(repeatable, code_of(found[position]), position in sent)
         ]
         if not pending or not await retries.pause(image):
             return found
@@ -156,7 +156,7 @@ async def join_group(call: Call) -> Any:
         return _not_joined(call, fault)
     instance_id = getattr(request, "group_instance_id", None)
     session_timeout_ms = milliseconds(request.session_timeout)
-    asked = pb.JoinGroupRequest(
+    forwarded = pb.JoinGroupRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         group_instance_id=instance_id,
@@ -180,7 +180,7 @@ async def join_group(call: Call) -> Any:
     answer = await ask_coordinator(
         call,
         request.group_id,
-        lambda coordinator: coordinator.JoinGroup(asked),
+        lambda coordinator: coordinator.JoinGroup(forwarded),
         repeatable=Repeatable.ALWAYS if is_known else Repeatable.UNLESS_DONE,
         timeout_ms=call.cluster.settings.rebalance_wait_max_ms,
     )
@@ -242,7 +242,7 @@ async def sync_group(call: Call) -> Any:
     fault = _payload_fault(call, (one.assignment for one in request.assignments))
     if fault:
         return _not_synced(call, fault)
-    asked = pb.SyncGroupRequest(
+    forwarded = pb.SyncGroupRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
         member_id=request.member_id,
@@ -257,7 +257,7 @@ async def sync_group(call: Call) -> Any:
     answer = await ask_coordinator(
         call,
         request.group_id,
-        lambda coordinator: coordinator.SyncGroup(asked),
+        lambda coordinator: coordinator.SyncGroup(forwarded),
         timeout_ms=call.cluster.settings.rebalance_wait_max_ms,
     )
     if isinstance(answer, ErrorCode):
@@ -289,17 +289,17 @@ async def heartbeat(call: Call) -> Any:
     if not answer and not request.group_id:
         answer = ErrorCode.INVALID_GROUP_ID
     if not answer:
-        asked = pb.GroupHeartbeatRequest(
+        forwarded = pb.GroupHeartbeatRequest(
             group_id=request.group_id,
             generation_id=request.generation_id,
             member_id=request.member_id,
             group_instance_id=getattr(request, "group_instance_id", None),
         )
         answer = await ask_coordinator(
-            call, request.group_id, lambda coordinator: coordinator.GroupHeartbeat(asked)
+            call, request.group_id, lambda coordinator: coordinator.GroupHeartbeat(forwarded)
         )
     return call.types.HeartbeatResponse(
-        throttle_time=NO_THROTTLE, error_code=wire_error(told_code(answer))
+        throttle_time=NO_THROTTLE, error_code=wire_error(code_of(answer))
     )
 
 
@@ -320,15 +320,15 @@ async def leave_group(call: Call) -> Any:
     if not answer and not request.group_id:
         answer = ErrorCode.INVALID_GROUP_ID
     if not answer:
-        asked = pb.LeaveGroupRequest(group_id=request.group_id, members=leaving)
+        forwarded = pb.LeaveGroupRequest(group_id=request.group_id, members=leaving)
         answer = await ask_coordinator(
             call,
             request.group_id,
-            lambda coordinator: coordinator.LeaveGroup(asked),
+            lambda coordinator: coordinator.LeaveGroup(forwarded),
             # Who has left is not known any more.
             repeatable=Repeatable.UNLESS_DONE,
         )
-    code = told_code(answer)
+    code = code_of(answer)
     left = () if code else tuple(answer.members)
     types = call.types
     if call.version < _MANY_LEAVE_FROM:
@@ -349,7 +349,7 @@ async def leave_group(call: Call) -> Any:
     )
 
 
-def told_code(answer: Any) -> int:
+def code_of(answer: Any) -> int:
     """The code at the top of an answer, or the one that stands in its place."""
     code: int = answer if isinstance(answer, ErrorCode) else answer.error_code
     return code

@@ -161,8 +161,8 @@ def _partition(
 def _topic_operations(call: Call, name: str) -> dict[str, int]:
     if call.version < _AUTHORIZED_OPERATIONS_FROM:
         return {}
-    is_asked = call.request.include_topic_authorized_operations
-    found = operations_on_topic(call, name) if is_asked else NOT_ASKED
+    is_wanted = call.request.include_topic_authorized_operations
+    found = operations_on_topic(call, name) if is_wanted else NOT_ASKED
     return {"topic_authorized_operations": found}
 
 
@@ -170,8 +170,8 @@ def _cluster_operations(call: Call) -> dict[str, int]:
     """DescribeCluster tells them from version 11 on."""
     if not _AUTHORIZED_OPERATIONS_FROM <= call.version <= _CLUSTER_OPERATIONS_UNTIL:
         return {}
-    is_asked = call.request.include_cluster_authorized_operations
-    found = operations_on_cluster(call) if is_asked else NOT_ASKED
+    is_wanted = call.request.include_cluster_authorized_operations
+    found = operations_on_cluster(call) if is_wanted else NOT_ASKED
     return {"cluster_authorized_operations": found}
 
 

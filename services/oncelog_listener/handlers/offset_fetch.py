@@ -13,7 +13,7 @@ from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, grouped, wire_error
 from oncelog_listener.group_access import group_refusal
 from oncelog_listener.handlers.group_offsets import TOPIC_IDS_FROM, topic_fields, topic_name
-from oncelog_listener.handlers.groups import ask_coordinators, told_code
+from oncelog_listener.handlers.groups import ask_coordinators, code_of
 
 _GROUPS_FROM: Final = 8
 _GROUP_ERROR_FROM: Final = 2
@@ -23,13 +23,13 @@ _NONE_COMMITTED: Final = -1
 
 class _Topic(NamedTuple):
     name: str | None
-    asked: Any
+    request: Any
     refusal: ErrorCode
     """Why the coordinator is not asked for it."""
 
 
 class _Group(NamedTuple):
-    asked: Any
+    request: Any
     refusal: ErrorCode
     topics: tuple[_Topic, ...]
 
@@ -43,21 +43,21 @@ async def offset_fetch(call: Call) -> Any:
     async def ask(
         coordinator: GroupCoordinatorStub, positions: list[int]
     ) -> Sequence[pb.OffsetFetchResponse.Group]:
-        asked = pb.OffsetFetchRequest(
-            groups=[_asked(allowed[position]) for position in positions],
+        forwarded = pb.OffsetFetchRequest(
+            groups=[_group_request(allowed[position]) for position in positions],
             require_stable=call.version >= _STABLE_FROM and request.require_stable,
         )
-        answer = await call.cluster.ask(coordinator.OffsetFetch(asked))
+        answer = await call.cluster.ask(coordinator.OffsetFetch(forwarded))
         return answer.groups
 
-    found = iter(await ask_coordinators(call, [group.asked.group_id for group in allowed], ask))
+    found = iter(await ask_coordinators(call, [group.request.group_id for group in allowed], ask))
     fetched = [_fetched(call, group, group.refusal or next(found)) for group in groups]
     if is_batch:
         return types.OffsetFetchResponse(
             throttle_time=NO_THROTTLE,
             groups=tuple(
                 types.OffsetFetchResponseGroup(
-                    group_id=group.asked.group_id, topics=topics, error_code=wire_error(code)
+                    group_id=group.request.group_id, topics=topics, error_code=wire_error(code)
                 )
                 for group, (code, topics) in zip(groups, fetched, strict=True)
             ),
@@ -72,26 +72,26 @@ def _read(call: Call, group: Any) -> _Group:
     """What the client asks of the group, and what it may know."""
     of_group = group_refusal(call, Operation.DESCRIBE, group.group_id)
     topics: list[_Topic] = []
-    for asked in group.topics or ():
-        name, refusal = topic_name(call, asked), of_group
+    for topic_request in group.topics or ():
+        name, refusal = topic_name(call, topic_request), of_group
         if not refusal and name is None:
             refusal = ErrorCode.UNKNOWN_TOPIC_ID
         elif not refusal and not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
             refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        topics.append(_Topic(name, asked, refusal))
+        topics.append(_Topic(name, topic_request, refusal))
     return _Group(group, of_group, tuple(topics))
 
 
-def _asked(group: _Group) -> pb.OffsetFetchRequest.Group:
+def _group_request(group: _Group) -> pb.OffsetFetchRequest.Group:
     """No topics are all topics."""
-    asked = group.asked
+    request = group.request
     return pb.OffsetFetchRequest.Group(
-        group_id=asked.group_id,
-        member_id=getattr(asked, "member_id", None) or "",
-        member_epoch=getattr(asked, "member_epoch", -1),
-        all_topics=asked.topics is None,
+        group_id=request.group_id,
+        member_id=getattr(request, "member_id", None) or "",
+        member_epoch=getattr(request, "member_epoch", -1),
+        all_topics=request.topics is None,
         topics=[
-            types_pb2.TopicPartitions(topic=topic.name, partitions=topic.asked.partition_indexes)
+            types_pb2.TopicPartitions(topic=topic.name, partitions=topic.request.partition_indexes)
             for topic in group.topics
             if not topic.refusal
         ],
@@ -103,11 +103,11 @@ def _fetched(
 ) -> tuple[int, tuple[Any, ...]]:
     """One group's code and topics."""
     if isinstance(answer, ErrorCode) or answer.error_code:
-        code = told_code(answer)
+        code = code_of(answer)
         if call.version >= _GROUP_ERROR_FROM:
             return code, ()
         return 0, tuple(_all_failed(call, topic, code) for topic in group.topics)
-    if group.asked.topics is None:
+    if group.request.topics is None:
         return 0, _every_topic(call, answer.offsets)
     found: dict[tuple[str | None, int], pb.OffsetFetchResponse.Offset] = {
         (offset.topic, offset.partition): offset for offset in answer.offsets
@@ -116,10 +116,10 @@ def _fetched(
         _all_failed(call, topic, topic.refusal)
         if topic.refusal
         else _topic_type(call)(
-            **topic_fields(topic.asked, topic.name),
+            **topic_fields(topic.request, topic.name),
             partitions=tuple(
                 _fetched_partition(call, partition, found.get((topic.name, partition)))
-                for partition in topic.asked.partition_indexes
+                for partition in topic.request.partition_indexes
             ),
         )
         for topic in group.topics
@@ -148,10 +148,10 @@ def _every_topic(call: Call, offsets: Iterable[pb.OffsetFetchResponse.Offset]) -
 
 def _all_failed(call: Call, topic: _Topic, code: int) -> Any:
     return _topic_type(call)(
-        **topic_fields(topic.asked, topic.name),
+        **topic_fields(topic.request, topic.name),
         partitions=tuple(
             _fetched_partition(call, partition, None, code)
-            for partition in topic.asked.partition_indexes
+            for partition in topic.request.partition_indexes
         ),
     )
 

@@ -13,7 +13,7 @@ from oncelog.ids import acl_name_of
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.private_api import PrivateCall
 from oncelog.security.acl import Operation, ResourceType
-from oncelog_listener.access import tell
+from oncelog_listener.access import log_verdict
 from oncelog_listener.call import Session
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
 from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
@@ -69,9 +69,9 @@ def _refusal(
     """What the client is told that may not; None when it may."""
 
     def may(operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        asked = (session.principal, session.host, operation, resource_type, name)
-        verdict = cluster.access.decide(*asked)
-        tell(verdict, *asked, method)
+        arguments = (session.principal, session.host, operation, resource_type, name)
+        verdict = cluster.access.decide(*arguments)
+        log_verdict(verdict, *arguments, method)
         return verdict.is_allowed
 
     if not cluster.access.is_checked:

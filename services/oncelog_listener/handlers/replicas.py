@@ -28,7 +28,7 @@ from oncelog_listener.cluster import (
 )
 from oncelog_listener.topic_access import CLUSTER_REFUSED
 
-_Told = dict[TopicPartition, tuple[int, str]]
+_Outcomes = dict[TopicPartition, tuple[int, str]]
 """(error code, message) of each partition."""
 
 _LOG_DIRS: Final = "log.dirs"
@@ -46,8 +46,8 @@ async def describe_log_dirs(call: Call) -> Any:
     image, brokers = cluster.image, brokers_for(call)
     if not call.may_cluster(Operation.DESCRIBE):
         code = wire_error(CLUSTER_REFUSED.error_code)
-        told = {"error_code": code} if call.version >= _ERROR_OF_ALL_FROM else {}
-        return types.DescribeLogDirsResponse(throttle_time=NO_THROTTLE, results=(), **told)
+        error_field = {"error_code": code} if call.version >= _ERROR_OF_ALL_FROM else {}
+        return types.DescribeLogDirsResponse(throttle_time=NO_THROTTLE, results=(), **error_field)
     wanted = [
         key
         for key in _wanted(call, call.request.topics)
@@ -180,14 +180,14 @@ async def elect_leaders(call: Call) -> Any:
     failed: Unanswered | None
     # Who is refused reads no other names than its own.
     wanted = _wanted(call, request.topic_partitions) if is_allowed or not is_all else []
-    asked = controller_pb2.ElectLeadersRequest(
+    forwarded = controller_pb2.ElectLeadersRequest(
         partitions=[_named(key) for key in wanted], unclean=is_unclean
     )
     if not is_allowed:
         # For each of them, too: before version 1 there is no error for all.
         answers, failed = _refused_alike(wanted), CLUSTER_REFUSED
     else:
-        answers, failed = await _asked(call, "ElectLeaders", asked)
+        answers, failed = await _call_controller(call, "ElectLeaders", forwarded)
     results: dict[str, list[Any]] = {}
     for topic, partition in wanted if answers else ():
         results.setdefault(topic, [])
@@ -214,12 +214,14 @@ async def elect_leaders(call: Call) -> Any:
     )
 
 
-def _refused_alike(wanted: Iterable[TopicPartition]) -> _Told:
+def _refused_alike(wanted: Iterable[TopicPartition]) -> _Outcomes:
     """To who may not: each partition that it named, and no other."""
     return dict.fromkeys(wanted, (CLUSTER_REFUSED.error_code, CLUSTER_REFUSED.error_message))
 
 
-async def _asked(call: Call, method: str, request: Any) -> tuple[_Told, Unanswered | None]:
+async def _call_controller(
+    call: Call, method: str, request: Any
+) -> tuple[_Outcomes, Unanswered | None]:
     """The controller's code and message for each partition; or why there is none."""
     cluster = call.cluster
     try:
@@ -227,10 +229,10 @@ async def _asked(call: Call, method: str, request: Any) -> tuple[_Told, Unanswer
     except PEER_FAILURES as error:
         return {}, Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
     await cluster.wait_for_image(answer.metadata_offset)
-    told = {
+    outcomes = {
         (one.topic, one.partition): (one.error_code, one.error_message) for one in answer.partitions
     }
-    return told, None
+    return outcomes, None
 
 
 # Reassignments.
@@ -244,7 +246,7 @@ async def alter_partition_reassignments(call: Call) -> Any:
         for one in topic.partitions
     }
     refused = _refused(call, wanted)
-    asked = controller_pb2.ReassignPartitionsRequest(
+    forwarded = controller_pb2.ReassignPartitionsRequest(
         assignments=[
             controller_pb2.ReassignPartitionsRequest.Assignment(
                 partition=_named(key), replicas=replicas or ()
@@ -256,11 +258,11 @@ async def alter_partition_reassignments(call: Call) -> Any:
     failed: Unanswered | None
     if not call.may_cluster(Operation.ALTER):
         answers, failed = _refused_alike(wanted), CLUSTER_REFUSED
-    elif asked.assignments:
-        answers, failed = await _asked(call, "ReassignPartitions", asked)
+    elif forwarded.assignments:
+        answers, failed = await _call_controller(call, "ReassignPartitions", forwarded)
     else:
         answers, failed = {}, None
-    told = answers if failed else {**answers, **refused}
+    outcomes = answers if failed else {**answers, **refused}
     extra: dict[str, Any] = {}
     if call.version >= _FACTOR_CHANGE_FROM:
         extra["allow_replication_factor_change"] = request.allow_replication_factor_change
@@ -274,21 +276,21 @@ async def alter_partition_reassignments(call: Call) -> Any:
                 partitions=tuple(
                     types.ReassignablePartitionResponse(
                         partition_index=partition,
-                        error_code=wire_error(told[topic, partition][0]),
-                        error_message=told[topic, partition][1] or None,
+                        error_code=wire_error(outcomes[topic, partition][0]),
+                        error_message=outcomes[topic, partition][1] or None,
                     )
                     for partition in partitions
                 ),
             )
-            for topic, partitions in grouped(list(told)).items()
+            for topic, partitions in grouped(list(outcomes)).items()
         ),
         **extra,
     )
 
 
-def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Told:
+def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Outcomes:
     """What Kafka's protocol says and our controller's does not: no replicas at all, and a change of their number."""
-    found: _Told = {}
+    found: _Outcomes = {}
     may_change = call.version < _FACTOR_CHANGE_FROM or call.request.allow_replication_factor_change
     for key, replicas in wanted.items():
         if replicas is None:
@@ -309,14 +311,14 @@ def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Told:
 
 async def list_partition_reassignments(call: Call) -> Any:
     types, image = call.types, call.cluster.image
-    asked = call.request.topics
+    topics = call.request.topics
     failed = None if call.may_cluster(Operation.DESCRIBE) else CLUSTER_REFUSED
     if failed is not None:
-        asked = asked or ()
+        topics = topics or ()
     keys = (
         _wanted(call, None)
-        if asked is None
-        else [(one.name, partition) for one in asked for partition in one.partition_indexes]
+        if topics is None
+        else [(one.name, partition) for one in topics for partition in one.partition_indexes]
     )
     moving: dict[str, list[Any]] = {}
     for name, number in keys:

@@ -70,14 +70,14 @@ async def describe_user_scram_credentials(call: Call) -> Any:
 
 async def alter_user_scram_credentials(call: Call) -> Any:
     request = call.request
-    asked = pb.AlterUserScramCredentialsRequest()
+    forwarded = pb.AlterUserScramCredentialsRequest()
     for one in request.deletions:
-        asked.credentials.add(user=one.name, mechanism=one.mechanism)
+        forwarded.credentials.add(user=one.name, mechanism=one.mechanism)
     for one in request.upsertions:
-        asked.credentials.append(_credential(one))
+        forwarded.credentials.append(_credential(one))
         if call.is_turn_over():
             await call.next_turn()
-    users = dict.fromkeys(one.user for one in asked.credentials)
+    users = dict.fromkeys(one.user for one in forwarded.credentials)
     results: dict[str, tuple[int, str]]
     if not call.may_cluster(Operation.ALTER):
         results = dict.fromkeys(users, _NOT_ALLOWED)
@@ -86,7 +86,7 @@ async def alter_user_scram_credentials(call: Call) -> Any:
     else:
         controller = call.cluster.directory.controller()
         try:
-            answer = await call.cluster.ask(controller.AlterUserScramCredentials(asked))
+            answer = await call.cluster.ask(controller.AlterUserScramCredentials(forwarded))
         except PEER_FAILURES as error:
             lost = (ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
             results = dict.fromkeys(users, lost)

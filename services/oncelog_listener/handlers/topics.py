@@ -39,7 +39,7 @@ async def create_topics(call: Call) -> Any:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
     results: dict[str | bytes, pb.TopicResult | Unanswered] = {}
-    asked: list[pb.NewTopic] = []
+    new_topics: list[pb.NewTopic] = []
     refused = refused_creations(call, times)
     for topic in request.topics:
         if times[topic.name] > 1:
@@ -59,13 +59,13 @@ async def create_topics(call: Call) -> Any:
         elif not request.validate_only and not _takes_changes(call, _partition_count(call, topic)):
             results[topic.name] = _THROTTLED
         else:
-            asked.append(_new_topic(topic))
-    configs_of = {new.name: new.configs for new in asked}
-    if asked:
-        wanted = pb.CreateTopicsRequest(topics=asked, validate_only=request.validate_only)
+            new_topics.append(_new_topic(topic))
+    configs_of = {new.name: new.configs for new in new_topics}
+    if new_topics:
+        wanted = pb.CreateTopicsRequest(topics=new_topics, validate_only=request.validate_only)
         results |= await _decided(
             call,
-            [topic.name for topic in asked],
+            [topic.name for topic in new_topics],
             lambda controller: controller.CreateTopics(wanted),
             is_change=not request.validate_only,
         )
@@ -165,7 +165,7 @@ async def delete_topics(call: Call) -> Any:
     refused: dict[_Named, Unanswered] = {}
     hidden: set[_Named] = set()
     may_delete_all = call.may_cluster(Operation.DELETE, is_logged=False)
-    asked = pb.DeleteTopicsRequest()
+    forwarded = pb.DeleteTopicsRequest()
     for named, times in wanted.items():
         name, topic_id = named
         topic = _known(image, name, topic_id)
@@ -186,15 +186,15 @@ async def delete_topics(call: Call) -> Any:
         if failed is not None:
             refused[named] = failed
         elif topic_id is not None:
-            asked.topic_ids.append(topic_id.bytes)
+            forwarded.topic_ids.append(topic_id.bytes)
         else:
-            asked.names.append(name)
+            forwarded.names.append(name)
     deleted: dict[str | bytes, pb.TopicResult | Unanswered] = {}
-    if asked.names or asked.topic_ids:
+    if forwarded.names or forwarded.topic_ids:
         deleted = await _decided(
             call,
-            [*asked.names, *asked.topic_ids],
-            lambda controller: controller.DeleteTopics(asked),
+            [*forwarded.names, *forwarded.topic_ids],
+            lambda controller: controller.DeleteTopics(forwarded),
             is_change=True,
         )
     types = call.types
@@ -277,7 +277,7 @@ async def create_partitions(call: Call) -> Any:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
     results: dict[str | bytes, pb.TopicResult | Unanswered] = {}
-    asked: list[pb.NewPartitions] = []
+    new_partitions: list[pb.NewPartitions] = []
     refused = refused_topics(call, Operation.ALTER, times)
     for topic in request.topics:
         if times[topic.name] > 1:
@@ -291,12 +291,14 @@ async def create_partitions(call: Call) -> Any:
         elif not request.validate_only and not _takes_changes(call, _added_count(call, topic)):
             results[topic.name] = _THROTTLED
         else:
-            asked.append(_new_partitions(call, topic))
-    if asked:
-        wanted = pb.CreatePartitionsRequest(topics=asked, validate_only=request.validate_only)
+            new_partitions.append(_new_partitions(call, topic))
+    if new_partitions:
+        wanted = pb.CreatePartitionsRequest(
+            topics=new_partitions, validate_only=request.validate_only
+        )
         results |= await _decided(
             call,
-            [topic.name for topic in asked],
+            [topic.name for topic in new_partitions],
             lambda controller: controller.CreatePartitions(wanted),
             is_change=not request.validate_only,
         )

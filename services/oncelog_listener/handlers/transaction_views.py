@@ -21,7 +21,7 @@ from oncelog_listener.cluster import (
     wire_time,
 )
 from oncelog_listener.group_access import may_transaction, transaction_refusal
-from oncelog_listener.handlers.groups import told_code
+from oncelog_listener.handlers.groups import code_of
 from oncelog_listener.topic_access import take_refused
 
 
@@ -98,15 +98,15 @@ async def describe_transactions(call: Call) -> Any:
             described[transactional_id] = ErrorCode.COORDINATOR_NOT_AVAILABLE
         else:
             by_coordinator.setdefault(shard.coordinator, []).append(transactional_id)
-    for node_id, asked in by_coordinator.items():
+    for node_id, names in by_coordinator.items():
         try:
             answer = await call.cluster.ask(
                 call.cluster.coordinator(node_id).DescribeTransactions(
-                    pb.DescribeTransactionsRequest(transactional_ids=asked)
+                    pb.DescribeTransactionsRequest(transactional_ids=names)
                 )
             )
         except PEER_FAILURES:
-            described.update(dict.fromkeys(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            described.update(dict.fromkeys(names, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             continue
         described.update((one.transactional_id, one) for one in answer.transactions)
     return call.types.DescribeTransactionsResponse(
@@ -126,7 +126,7 @@ def _state(call: Call, transactional_id: str, found: pb.TransactionDescription |
     types = call.types
     if isinstance(found, ErrorCode) or found.error_code:
         return types.TransactionState(
-            error_code=wire_error(told_code(found)),
+            error_code=wire_error(code_of(found)),
             transactional_id=transactional_id,
             transaction_state="",
             transaction_timeout=timedelta(0),
@@ -156,7 +156,7 @@ async def list_transactions(call: Call) -> Any:
     """What all coordinators know, of the ids that are this listener's. Any listener describes any of them."""
     request = call.request
     image = call.cluster.image
-    asked = pb.ListTransactionsRequest(
+    forwarded = pb.ListTransactionsRequest(
         state_filters=request.state_filters,
         producer_id_filters=request.producer_id_filters,
         duration_filter_ms=request.duration_filter if call.version >= 1 else -1,
@@ -172,7 +172,7 @@ async def list_transactions(call: Call) -> Any:
     for node_id in sorted({shard.coordinator for shard in shards}):
         try:
             answer = await call.cluster.ask(
-                call.cluster.coordinator(node_id).ListTransactions(asked)
+                call.cluster.coordinator(node_id).ListTransactions(forwarded)
             )
         except PEER_FAILURES:
             return _listed(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -46,7 +46,7 @@ _MAY_HAVE_DECIDED: Final = frozenset(
 
 
 async def _ask_any_coordinator(
-    cluster: Cluster, asked: pb.InitProducerIdRequest
+    cluster: Cluster, forwarded: pb.InitProducerIdRequest
 ) -> pb.InitProducerIdResponse:
     """For an idempotent producer without an id any coordinator will do: it only takes a producer id from a block."""
     retries = RetryPolicy(cluster)
@@ -60,7 +60,7 @@ async def _ask_any_coordinator(
         answer = None
         for node_id in owners:
             try:
-                answer = await cluster.ask(cluster.coordinator(node_id).InitProducerId(asked))
+                answer = await cluster.ask(cluster.coordinator(node_id).InitProducerId(forwarded))
             except PEER_FAILURES:
                 continue
             if not is_repeated(Repeatable.ALWAYS, answer.error_code):
@@ -94,7 +94,7 @@ async def init_producer_id(call: Call) -> Any:
     transactional_id = request.transactional_id
     if transactional_id == "":
         return _initialised(call, ErrorCode.INVALID_REQUEST)
-    asked = pb.InitProducerIdRequest(
+    forwarded = pb.InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=milliseconds(request.transaction_timeout),
         producer_id=producer_id,
@@ -103,13 +103,13 @@ async def init_producer_id(call: Call) -> Any:
     )
     try:
         if transactional_id is None:
-            answer = await _ask_any_coordinator(call.cluster, asked)
+            answer = await _ask_any_coordinator(call.cluster, forwarded)
         else:
             answer = await call_shard(
                 call.cluster,
                 TRANSACTION_SHARD,
                 transactional_id,
-                lambda coordinator: coordinator.InitProducerId(asked),
+                lambda coordinator: coordinator.InitProducerId(forwarded),
                 is_wanted=call.is_wanted,
             )
     except PEER_FAILURES:
@@ -154,8 +154,8 @@ async def add_partitions_to_txn(call: Call) -> Any:
     types = call.types
     results: dict[str, list[Any]] = {}
     for name, partition in keys:
-        told = codes.get((name, partition), otherwise)
-        code = error_for_version(ADD_PARTITIONS_TO_TXN, call.version, told)
+        error_code = codes.get((name, partition), otherwise)
+        code = error_for_version(ADD_PARTITIONS_TO_TXN, call.version, error_code)
         results.setdefault(name, []).append(
             types.AddPartitionsToTxnPartitionResult(
                 partition_index=partition, partition_error_code=wire_error(code)
@@ -193,8 +193,8 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
     transactional_id = request.v3_and_below_transactional_id
     if not transactional_id:
         return dict.fromkeys(keys, ErrorCode.INVALID_REQUEST)
-    asked = pb.AddPartitionsToTxnRequest()
-    transaction = asked.transactions.add(
+    forwarded = pb.AddPartitionsToTxnRequest()
+    transaction = forwarded.transactions.add(
         transactional_id=transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
@@ -209,7 +209,7 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
             call.cluster,
             TRANSACTION_SHARD,
             transactional_id,
-            lambda coordinator: coordinator.AddPartitionsToTxn(asked),
+            lambda coordinator: coordinator.AddPartitionsToTxn(forwarded),
             error_code_of=_first_error,
             is_wanted=call.is_wanted,
         )
@@ -219,11 +219,11 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
         return dict.fromkeys(keys, ErrorCode.UNKNOWN_SERVER_ERROR)
     result = answer.results[0]
     if result.HasField("delayed_by"):
-        call.told_delayed(transactional_id, result.delayed_by)
+        call.note_delayed(transactional_id, result.delayed_by)
     if result.error_code:
         return dict.fromkeys(keys, result.error_code)
-    told = {(one.topic, one.partition): one.error_code for one in result.partitions}
-    return {key: told.get(key, ErrorCode.NONE) for key in keys}
+    codes = {(one.topic, one.partition): one.error_code for one in result.partitions}
+    return {key: codes.get(key, ErrorCode.NONE) for key in keys}
 
 
 def _first_error(answer: pb.AddPartitionsToTxnResponse) -> int:
@@ -242,7 +242,7 @@ async def end_txn(call: Call) -> Any:
         return _ended(call, refusal)
     if not request.transactional_id:
         return _ended(call, ErrorCode.INVALID_REQUEST)
-    asked = pb.EndTxnRequest(
+    forwarded = pb.EndTxnRequest(
         transactional_id=request.transactional_id,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
@@ -258,7 +258,7 @@ async def end_txn(call: Call) -> Any:
         nonlocal undecided, is_last_in_doubt
         undecided += 1
         try:
-            answer = await coordinator.EndTxn(asked)
+            answer = await coordinator.EndTxn(forwarded)
         except PEER_FAILURES as error:
             undecided -= not was_sent(error)
             raise
@@ -273,7 +273,7 @@ async def end_txn(call: Call) -> Any:
     except PEER_FAILURES:
         return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if answer.HasField("delayed_by"):
-        call.told_delayed(request.transactional_id, answer.delayed_by)
+        call.note_delayed(request.transactional_id, answer.delayed_by)
     if answer.error_code:
         earlier = undecided - is_last_in_doubt
         if earlier and not error_code_of(answer.error_code).is_retriable:

@@ -330,11 +330,11 @@ class MarkerQueues:
         self._queues.setdefault(leader, {})[entry.delivery_id, entry.partition] = entry
 
     def _retry(self, entry: Entry, leader_of: LeaderOf, now_ms: int, jitter: float) -> None:
-        asked = entry.node_id
+        refusing_node_id = entry.node_id
         entry.attempt_count += 1
         entry.not_before_ms = now_ms + self._limits.backoff_ms(entry.attempt_count, jitter)
         self._route(entry, leader_of)
-        if entry.node_id != asked:
+        if entry.node_id != refusing_node_id:
             entry.not_before_ms = 0  # another node has not refused it
 
     def _settle(self, entry: Entry) -> None:

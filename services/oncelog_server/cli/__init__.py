@@ -34,8 +34,8 @@ root = typer.Typer(
 )
 
 
-def _show_version(is_asked: bool) -> None:
-    if is_asked:
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"oncelog {version('oncelog')}")
         raise typer.Exit
 

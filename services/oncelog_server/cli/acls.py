@@ -185,8 +185,8 @@ def add_acls(
         )
     ]
     client = admin(bootstrap)
-    for binding, asked in client.create_acls([_to_kafka(one) for one in wanted]).items():
-        answer_of(asked, f"not added: {_of_kafka(binding)}")
+    for binding, future in client.create_acls([_to_kafka(one) for one in wanted]).items():
+        answer_of(future, f"not added: {_of_kafka(binding)}")
     _show(wanted, "")
 
 
@@ -237,8 +237,8 @@ def delete_acls(
     # Where nothing was found Kafka is asked all the same: its answer tells of a listener without an authorizer.
     deleted = {
         _of_kafka(one)
-        for asked in client.delete_acls(filters).values()
-        for one in answer_of(asked, "the ACLs were not all deleted", SEE_ALL)
+        for future in client.delete_acls(filters).values()
+        for one in answer_of(future, "the ACLs were not all deleted", SEE_ALL)
     }
     if not deleted:
         raise OncelogError(f"no ACL matches, so nothing was deleted; {SEE_ALL}")
@@ -308,8 +308,10 @@ def _described(client: "AdminClient", filters: "Iterable[AclBindingFilter]") -> 
     """Those that match one of the filters, by principal."""
     from oncelog_server.cli.kafka_clients import answer_of
 
-    asked = [client.describe_acls(one) for one in filters]
-    found = {_of_kafka(acl) for one in asked for acl in answer_of(one, "the ACLs were not listed")}
+    futures = [client.describe_acls(one) for one in filters]
+    found = {
+        _of_kafka(acl) for one in futures for acl in answer_of(one, "the ACLs were not listed")
+    }
     return sorted(found, key=lambda acl: (acl.principal, acl))
 
 

@@ -25,8 +25,8 @@ def audit(
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import show_json, show_table, warn
 
-    asked = {"limit": limit, "action": action, "outcome": outcome, "caller": caller}
-    page = Rest(gateway).get("/v1/audit", {name: one for name, one in asked.items() if one})
+    filters = {"limit": limit, "action": action, "outcome": outcome, "caller": caller}
+    page = Rest(gateway).get("/v1/audit", {name: one for name, one in filters.items() if one})
     acts = page["acts"]
     if output == Output.JSON:
         show_json(acts)

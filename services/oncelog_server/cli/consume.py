@@ -118,7 +118,7 @@ def consume(
                 client.subscribe([topic], on_assign=lambda _, got: reader.assigned(len(got)))
             reader.print_all(printer)
         if isolation is Isolation.READ_COMMITTED and not follow:
-            _tell_what_waits(client, topic, reader.ends)
+            _warn_of_waiting(client, topic, reader.ends)
     finally:
         client.close()
 
@@ -187,7 +187,7 @@ class Reader:
                 silent_s += POLL_S
                 if not has_looked and silent_s >= LOOK_AFTER_S:
                     has_looked = True
-                    self._tell_what_is_offline()
+                    self._warn_of_offline()
                 if silent_s >= SILENCE_MAX_S and not self._follow:
                     raise OncelogError(
                         f"the log answered nothing for {SILENCE_MAX_S:.0f} s, "
@@ -212,7 +212,7 @@ class Reader:
                 raise OncelogError(f"reading failed: {words(error)}")
         show.flush()
 
-    def _tell_what_is_offline(self) -> None:
+    def _warn_of_offline(self) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
         from oncelog_server.cli.kafka_clients import CONNECT_TIMEOUT_S
@@ -305,7 +305,7 @@ def _places(
     return [_partition(topic, one, found.get(one, begin.offset)) for one in partitions]
 
 
-def _tell_what_waits(client: "Consumer", topic: str, ends: dict[int, int]) -> None:
+def _warn_of_waiting(client: "Consumer", topic: str, ends: dict[int, int]) -> None:
     """An end below the high watermark is a last stable offset: somebody's transaction is undecided."""
     from oncelog_server.cli.tables import warn
 

@@ -20,9 +20,9 @@ def show_explanation(found: dict[str, Any]) -> None:
         show_paragraph(f"{mark}{one['does']}", indent=6)
     for unknown in found["unknown"]:
         show_paragraph(f"Not known: {unknown}")
-    told = (f"{one['name']} {one['value']} ({one['source']})" for one in found["evidence"])
+    evidence = (f"{one['name']} {one['value']} ({one['source']})" for one in found["evidence"])
     show_paragraph("")
-    show_paragraph("; ".join((found["incident"], *told)))
+    show_paragraph("; ".join((found["incident"], *evidence)))
 
 
 def _printable(found: Any) -> Any:

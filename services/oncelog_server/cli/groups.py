@@ -149,8 +149,8 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import number, say, show_json, show_table
 
-    asked = {"limit": PAGE, "count_records": "true"}
-    found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}/offsets", asked)
+    query = {"limit": PAGE, "count_records": "true"}
+    found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}/offsets", query)
     if output == Output.JSON:
         show_json(found)
         return

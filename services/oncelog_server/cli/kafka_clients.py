@@ -83,9 +83,9 @@ def offsets_of_time(
     client: Consumer, topic: str, partitions: Sequence[int], from_ms: int
 ) -> dict[int, int]:
     """By partition, the offset of the first record of that time or later; a partition without one is left out."""
-    asked = [TopicPartition(topic, one, from_ms) for one in partitions]
+    times = [TopicPartition(topic, one, from_ms) for one in partitions]
     found: dict[int, int] = {}
-    for one in client.offsets_for_times(asked, timeout=CALL_TIMEOUT_S):
+    for one in client.offsets_for_times(times, timeout=CALL_TIMEOUT_S):
         if one.error is not None:
             raise OncelogError(
                 f"{topic}-{one.partition} does not say which offset a time has: {words(one.error)}"
@@ -104,10 +104,10 @@ def kafka_errors() -> Iterator[None]:
         raise OncelogError(words(error.args[0])) from None
 
 
-def answer_of(asked: Any, failed: str, hint: str = "") -> Any:
+def answer_of(future: Any, failed: str, hint: str = "") -> Any:
     """What a call of the AdminClient answers. Raises OncelogError with `failed`, Kafka's words and the way out."""
     try:
-        return asked.result(CALL_TIMEOUT_S)
+        return future.result(CALL_TIMEOUT_S)
     except KafkaException as error:
         reason: KafkaError = error.args[0]
         if reason.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:

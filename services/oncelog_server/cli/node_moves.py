@@ -84,7 +84,7 @@ class MoveCommand:
         self._title = title
         self._output = output
         self._moved = self._copied = 0
-        self._told: set[str] = set()
+        self._shown_details: set[str] = set()
 
     def run(self, in_motion_max: int, timeout_s: float, *, dry_run: bool, wait: bool) -> None:
         body = {**self._body, "in_motion_max": in_motion_max}
@@ -105,8 +105,8 @@ class MoveCommand:
         self._moved += len(step["moves"])
         self._copied += sum(one["copy_count"] for one in step["moves"])
         for failure in step["failures"]:
-            if failure["detail"] not in self._told:
-                self._told.add(failure["detail"])
+            if failure["detail"] not in self._shown_details:
+                self._shown_details.add(failure["detail"])
                 _warn(failure["detail"])
         return step
 

@@ -85,9 +85,9 @@ def create_topic(
     )
     # The client must live until the answer is here, hence a name of its own.
     client = admin(bootstrap)
-    asked = client.create_topics([wanted], operation_timeout=CALL_TIMEOUT_S)
+    futures = client.create_topics([wanted], operation_timeout=CALL_TIMEOUT_S)
     try:
-        asked[name].result(CALL_TIMEOUT_S)
+        futures[name].result(CALL_TIMEOUT_S)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS and if_not_exists:
             say(f"topic {name} is there already")
@@ -139,8 +139,8 @@ def delete_topic(name: Name, yes: Yes = False, bootstrap: Bootstrap = "") -> Non
     client = admin(bootstrap)
     existing_topic(client, name)
     confirmed(f"Delete topic {name} with all its records?", yes=yes)
-    asked = client.delete_topics([name], operation_timeout=CALL_TIMEOUT_S)
-    _wait(asked[name].result, f"deleting topic {name!r}")
+    futures = client.delete_topics([name], operation_timeout=CALL_TIMEOUT_S)
+    _wait(futures[name].result, f"deleting topic {name!r}")
     say(f"topic {name} deleted")
 
 
@@ -158,8 +158,10 @@ def add_partitions(
 
     client = admin(bootstrap)
     before = len(existing_topic(client, name).partitions)
-    asked = client.create_partitions([NewPartitions(name, total)], operation_timeout=CALL_TIMEOUT_S)
-    _wait(asked[name].result, f"adding partitions to topic {name!r}")
+    futures = client.create_partitions(
+        [NewPartitions(name, total)], operation_timeout=CALL_TIMEOUT_S
+    )
+    _wait(futures[name].result, f"adding partitions to topic {name!r}")
     say(f"topic {name} has {counted(total, 'partition')}, before {before}")
 
 

@@ -251,18 +251,18 @@ def find_hanging(
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import show_json
 
-    asked = {"topic": topic, "partition": partition, "broker": broker_id, "limit": ROWS_MAX}
+    query = {"topic": topic, "partition": partition, "broker": broker_id, "limit": ROWS_MAX}
     hides = []
     if min_idle_ms:
-        asked["min_idle_ms"] = min_idle_ms
+        query["min_idle_ms"] = min_idle_ms
         hides.append(f"--min-idle-ms {min_idle_ms}")
     if max_transaction_timeout is not None:
-        asked["max_transaction_timeout_ms"] = max_transaction_timeout * 60_000
+        query["max_transaction_timeout_ms"] = max_transaction_timeout * 60_000
         hides.append(f"--max-transaction-timeout {max_transaction_timeout}")
     if coordinator is not None:
-        asked["coordinator"] = coordinator
+        query["coordinator"] = coordinator
         hides.append(f"--coordinator {coordinator}")
-    found = Rest(gateway).get("/v1/hanging-transactions", asked)
+    found = Rest(gateway).get("/v1/hanging-transactions", query)
     if output == Output.JSON:
         show_json(found)
     else:

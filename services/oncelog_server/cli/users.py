@@ -115,8 +115,8 @@ def delete_user(
 
     client = admin(bootstrap)
     failed = f"user {name!r} was not deleted"
-    asked: Any = client.describe_user_scram_credentials([name])
-    found = answer_of(asked[name], failed, SEE_ALL)
+    futures: Any = client.describe_user_scram_credentials([name])
+    found = answer_of(futures[name], failed, SEE_ALL)
     known = {Mechanism[one.mechanism.name] for one in found.scram_credential_infos}
     chosen = [one for one in Mechanism if one in (mechanism or known)]
     if missing := [one for one in chosen if one not in known]:

@@ -41,10 +41,10 @@ def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[st
 
 def gateway_url(member: Member, state: ClusterState, folder: Path) -> str:
     """`https` where it was given a certificate, by a variable or by the file of settings."""
-    told = {**os.environ, **environment_of(member, state, folder)}
-    certificate = told.get("ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE", "")
-    if not certificate and told.get("ONCELOG_CONFIG"):
-        tables = ConfigFile.read(Path(told["ONCELOG_CONFIG"])).tables
+    environment = {**os.environ, **environment_of(member, state, folder)}
+    certificate = environment.get("ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE", "")
+    if not certificate and environment.get("ONCELOG_CONFIG"):
+        tables = ConfigFile.read(Path(environment["ONCELOG_CONFIG"])).tables
         certificate = tables.get(GATEWAY.role, {}).get("tls_certificate_file", "")
     scheme = "https" if certificate else "http"
     return f"{scheme}://{member.address}"

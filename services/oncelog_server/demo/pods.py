@@ -139,8 +139,8 @@ def _prove(options: argparse.Namespace) -> None:
         # A row that is there twice will not go away.
         is_final = any(check.what.endswith(": duplicates") for check in failed)
         if is_final or time.monotonic() > deadline:
-            raise ProofFailed("; ".join(_told(check) for check in failed))
-        print(f"not yet: {_told(failed[0])}", flush=True)
+            raise ProofFailed("; ".join(_text_of(check) for check in failed))
+        print(f"not yet: {_text_of(failed[0])}", flush=True)
         time.sleep(LOOK_AGAIN_S)
     for check in checks:
         print(f"{check.what:<40} {check.found:>16}")
@@ -160,7 +160,7 @@ def _checks(bootstrap: str, scenario: PaymentsScenario) -> list[Check]:
     return proof.checks()
 
 
-def _told(check: Check) -> str:
+def _text_of(check: Check) -> str:
     return f"{check.what}: {check.found}, due {check.expected}"
 
 

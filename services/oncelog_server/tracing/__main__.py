@@ -104,7 +104,7 @@ def main() -> int:
         action="store_true",
         help="SIGKILL it between the decision and the markers",
     )
-    asked = parser.parse_args()
+    options = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="oncelog-trace-") as made:
         file = Path(made) / "spans.jsonl"
@@ -115,7 +115,7 @@ def main() -> int:
                     "OTEL_BSP_SCHEDULE_DELAY": str(_EXPORT_MS),
                 }
                 with Cluster(Path(made) / "cluster", environment=environment) as cluster:
-                    _one_transaction(cluster, abort=asked.abort, kill=asked.kill_coordinator)
+                    _one_transaction(cluster, abort=options.abort, kill=options.kill_coordinator)
                     trace = _await_trace(file)
         except (OncelogError, confluent_kafka.KafkaException) as error:
             print(f"no trace: {error}", file=sys.stderr)

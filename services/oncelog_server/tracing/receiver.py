@@ -97,10 +97,10 @@ async def receive(host: str, port: int, out: TextIO) -> None:
     bound = server.add_insecure_port(f"{host}:{port}")
     await server.start()
     print(f"receiving traces on {host}:{bound}", flush=True)
-    told = asyncio.Event()
+    stop_requested = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    await told.wait()
+        asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
+    await stop_requested.wait()
     await server.stop(0.5)
 
 
@@ -115,10 +115,10 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="file that gets a line of JSON for each span")
     parser.add_argument("--port", type=int, default=OTLP_PORT, help="0: any free one")
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for pods and containers")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        with asked.out.open("a") as out:
-            asyncio.run(receive(asked.host, asked.port, out))
+        with options.out.open("a") as out:
+            asyncio.run(receive(options.host, options.port, out))
     except (OSError, RuntimeError) as error:
         print(f"cannot receive traces: {error}", file=sys.stderr)
         return 1

@@ -78,10 +78,10 @@ def _of_provider(login: ClientLogin) -> tuple[str, float | None]:
     """The token, and for how many seconds the provider says that it is good."""
     place = login.token_endpoint
     who = f"{quote_plus(login.client_id)}:{quote_plus(login.client_secret)}"
-    asked = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})
+    form = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})
     request = urllib.request.Request(
         place,
-        data=urlencode(asked).encode(),
+        data=urlencode(form).encode(),
         headers={
             "Accept": "application/json",
             "Authorization": f"Basic {base64.b64encode(who.encode()).decode()}",

@@ -56,11 +56,11 @@ class ProcessMetrics:
 
     def collect(self) -> Iterable["Metric"]:
         """Called by the thread that serves."""
-        asked = asyncio.run_coroutine_threadsafe(self._metrics(), self._loop)
+        future = asyncio.run_coroutine_threadsafe(self._metrics(), self._loop)
         try:
-            metrics = asked.result(ROLE_METRICS_TIMEOUT_S)
+            metrics = future.result(ROLE_METRICS_TIMEOUT_S)
         except TimeoutError:
-            asked.cancel()
+            future.cancel()
             return ()
         from oncelog.process.exposition import metric_of
 
@@ -68,20 +68,20 @@ class ProcessMetrics:
 
     async def health_page(self, _accept: str) -> Answer:
         """Whether the loop of the process turns. Awaited on the loop that serves."""
-        return _STUCK if await self._asked() is None else as_json(200, "status", "alive")
+        return _STUCK if await self._ready_on_loop() is None else as_json(200, "status", "alive")
 
     async def ready_page(self, _accept: str) -> Answer:
         """Whether the process may be given work, as its health service says over gRPC."""
-        is_ready = await self._asked()
+        is_ready = await self._ready_on_loop()
         if is_ready is None:
             return _STUCK
         return as_json(200, "status", "ready") if is_ready else as_json(503, "status", "not ready")
 
-    async def _asked(self) -> bool | None:
+    async def _ready_on_loop(self) -> bool | None:
         """Whether it is ready, by its own loop; None: the loop does not come to it."""
-        asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._turn(), self._loop))
+        future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._turn(), self._loop))
         try:
-            return await asyncio.wait_for(asked, ROLE_METRICS_TIMEOUT_S)
+            return await asyncio.wait_for(future, ROLE_METRICS_TIMEOUT_S)
         except TimeoutError:
             return None
 

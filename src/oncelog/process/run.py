@@ -185,14 +185,14 @@ async def _serve(program: Program, settings: Settings) -> None:
     try:
         service = program.module.replace("_", "-")
         with metrics as shown, traced(service, process.trace_late_ms) as tracing:
-            await _run_until_told(program, settings, signals, shown, tracing)
+            await _run_until_stopped(program, settings, signals, shown, tracing)
     except asyncio.CancelledError:
-        if not signals.told.is_set():
+        if not signals.stop_requested.is_set():
             raise
     logger.info("stopped")
 
 
-async def _run_until_told(
+async def _run_until_stopped(
     program: Program,
     settings: Settings,
     signals: "_Signals",
@@ -205,32 +205,32 @@ async def _run_until_told(
             tracing.say_node(running.node_id)
         read = lambda: [*running.metrics(), *trace_metrics()]  # noqa: E731
         with metrics.showing(read, lambda: running.is_ready):
-            await _until_told(program, settings, signals, running)
+            await _until_stopped(program, settings, signals, running)
 
 
-async def _until_told(
+async def _until_stopped(
     program: Program, settings: Settings, signals: "_Signals", running: Running
 ) -> None:
     signals.started()
     collect_seldom()
     logger.info("%s is ready: %s", program.module, running.describe())
-    await _told_or_failed(signals, running)
+    await _stopped_or_failed(signals, running)
     if signals.wants_drain:
         logger.info("draining")
         await running.drain(settings[ProcessSettings].drain_timeout_ms / 1000)
     logger.info("stopping")
 
 
-async def _told_or_failed(signals: "_Signals", running: Running) -> None:
+async def _stopped_or_failed(signals: "_Signals", running: Running) -> None:
     """Raises what ended the process when nobody told it to."""
-    told = asyncio.create_task(signals.told.wait())
+    stopped = asyncio.create_task(signals.stop_requested.wait())
     failed = asyncio.create_task(running.failure())
     try:
-        await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
-        if failed.done() and not told.done():
+        await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+        if failed.done() and not stopped.done():
             raise failed.result()
     finally:
-        told.cancel()
+        stopped.cancel()
         failed.cancel()
 
 
@@ -238,7 +238,7 @@ class _Signals:
     """The first one is a request, the second an order."""
 
     def __init__(self) -> None:
-        self.told = asyncio.Event()
+        self.stop_requested = asyncio.Event()
         self.wants_drain = False
         self._starting: asyncio.Task[Any] | None = asyncio.current_task()
         loop = asyncio.get_running_loop()
@@ -250,10 +250,10 @@ class _Signals:
         self._starting = None
 
     def _take(self, number: int) -> None:
-        if self.told.is_set():
+        if self.stop_requested.is_set():
             logger.warning("cut off by a second signal")
             os._exit(EXIT_FAILED)
-        self.told.set()
+        self.stop_requested.set()
         self.wants_drain = number == signal.SIGTERM
         if self._starting is not None:
             self._starting.cancel()

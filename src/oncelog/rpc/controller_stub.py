@@ -128,10 +128,10 @@ class ActiveControllerStub:
 
     async def _ask_around(self) -> str | None:
         """Call all at once. The first that says it is active wins; if none does, call those that the others name."""
-        asked: set[str] = set()
+        called: set[str] = set()
         candidates = list(self._addresses)
         while candidates:
-            asked.update(candidates)
+            called.update(candidates)
             tasks = [asyncio.create_task(self._describe(address)) for address in candidates]
             hints: list[str] = []
             try:
@@ -146,7 +146,7 @@ class ActiveControllerStub:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
-            candidates = [hint for hint in dict.fromkeys(hints) if hint and hint not in asked]
+            candidates = [hint for hint in dict.fromkeys(hints) if hint and hint not in called]
         return None
 
     async def _describe(self, address: str) -> tuple[str, pb.DescribeControllerResponse | None]:

@@ -95,7 +95,7 @@ class Node:
         self._node_epoch = -1
         self._is_registered = False
         self._session_timeout_s = 9.0
-        self._heard_at = 0.0
+        self._answered_at = 0.0
         self._is_ready = asyncio.Event()
         self._wants_drain = False
         self._is_drained = asyncio.Event()
@@ -205,7 +205,7 @@ class Node:
         began = loop.time()
         silence_s = self._settings.drain_silence_ms / 1000
         while not self._is_drained.is_set():
-            give_up_at = min(began + timeout_s, max(began, self._heard_at) + silence_s)
+            give_up_at = min(began + timeout_s, max(began, self._answered_at) + silence_s)
             if loop.time() >= give_up_at:
                 logger.warning("node %d stops without having been drained", self.node_id)
                 return False
@@ -324,14 +324,14 @@ class Node:
         backoff = Backoff(RETRY_PAUSE_MS, RETRY_PAUSE_MAX_MS)
         is_quiet = False
         while True:
-            heard_at = self._heard_at
+            answered_at = self._answered_at
             try:
                 await self._stay_with_one()
             except _MustRegister as must:
                 logger.warning("node %d registers again: %s", self.node_id, must)
                 await self._register()
             except PeerUnavailable as error:
-                if self._heard_at != heard_at:
+                if self._answered_at != answered_at:
                     backoff.reset()
                     is_quiet = False
                 log = logger.debug if is_quiet else logger.warning
@@ -395,7 +395,7 @@ class Node:
             raise self._replaced(reason)
         if self._wants_drain and (answer.fenced or answer.drained):
             # A fenced node leads nothing, and is not brought back to life for its last moments.
-            self._heard_at = now
+            self._answered_at = now
             self._is_drained.set()
             return
         if answer.fenced or error_code is ErrorCode.BROKER_ID_NOT_REGISTERED:
@@ -403,7 +403,7 @@ class Node:
         if error_code is not ErrorCode.NONE:
             # NOT_CONTROLLER, or a controller that cannot write at the moment: look for the active one.
             raise PeerUnavailable(f"the controller answered a heartbeat with {reason}")
-        self._heard_at = now
+        self._answered_at = now
 
 
 class _MustRegister(OncelogError):

@@ -23,9 +23,9 @@ _DOES_NOT: Final = 1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints one line; returns the exit code."""
-    asked = _parser().parse_args(arguments)
-    is_serving, said = check(asked.address, asked.service, TIMEOUT_S)
-    print(f"{asked.address}: {said}", file=sys.stdout if is_serving else sys.stderr)
+    options = _parser().parse_args(arguments)
+    is_serving, said = check(options.address, options.service, TIMEOUT_S)
+    print(f"{options.address}: {said}", file=sys.stdout if is_serving else sys.stderr)
     return _SERVES if is_serving else _DOES_NOT
 
 

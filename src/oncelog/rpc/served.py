@@ -56,12 +56,12 @@ def check_caller(role: str, path: str) -> None:
     """Raises CallRefused where a process of this role may not call this method: nothing was done."""
     if not may_call(role, path):
         refused = refusal(role, path[:_PATH_SHOWN])
-        _tell_once(refused)
+        _log_once(refused)
         raise CallRefused(StatusCode.PERMISSION_DENIED, refused)
 
 
 @functools.lru_cache(maxsize=256)
-def _tell_once(refused: str) -> None:
+def _log_once(refused: str) -> None:
     """A peer that repeats its call must not fill the log."""
     logger.warning("refused: %s (told once)", refused)
 

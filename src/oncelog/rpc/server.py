@@ -46,7 +46,7 @@ class RpcServer:
 
     def __init__(self, host: str, port: int, limits: SessionLimits) -> None:
         self._host = host
-        self._asked_port = port
+        self._requested_port = port
         self._limits = limits
         self.served = ServedMethods()
         self._certificates = None if limits.tls is None else PeerCertificates(limits.tls)
@@ -80,7 +80,7 @@ class RpcServer:
         names = [service.full_name for service in SERVICES.values()]
         names += [health.SERVICE_NAME, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(names, server)
-        address = f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._asked_port}"
+        address = f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._requested_port}"
         try:
             if self._limits.tls is None:
                 self.port = server.add_insecure_port(address)

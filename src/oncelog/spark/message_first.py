@@ -30,14 +30,14 @@ def message_first(method: Callable[Arguments, ResultT]) -> Callable[Arguments, R
     """For what Spark calls: an OncelogError of it is shown with its message first."""
 
     @functools.wraps(method)
-    def told(*arguments: Arguments.args, **named: Arguments.kwargs) -> ResultT:
+    def wrapped(*arguments: Arguments.args, **named: Arguments.kwargs) -> ResultT:
         try:
             return method(*arguments, **named)
         except OncelogError as error:
             _begin_with_message(error)
             raise
 
-    return told
+    return wrapped
 
 
 def rows_message_first(
@@ -46,14 +46,14 @@ def rows_message_first(
     """The same for a generator, whose errors come while Spark takes its rows."""
 
     @functools.wraps(method)
-    def told(*arguments: Arguments.args, **named: Arguments.kwargs) -> Iterator[Any]:
+    def wrapped(*arguments: Arguments.args, **named: Arguments.kwargs) -> Iterator[Any]:
         try:
             yield from method(*arguments, **named)
         except OncelogError as error:
             _begin_with_message(error)
             raise
 
-    return told
+    return wrapped
 
 
 def _begin_with_message(error: OncelogError) -> None:

@@ -28,7 +28,7 @@ class Timestamps(NamedTuple):
     or_latest: bool
     """Where no record is that late: the end of the partition, or an error."""
 
-    def asked(self, partitions: Iterable[Partition]) -> OffsetVector:
+    def per_partition(self, partitions: Iterable[Partition]) -> OffsetVector:
         if self.of_all is not None:
             return dict.fromkeys(partitions, self.of_all)
         return self.of_partition

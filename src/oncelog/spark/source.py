@@ -90,8 +90,8 @@ class BatchReader(DataSourceReader):
             start = _resolve(cluster, "startingOffsets", options.starting or EARLIEST, existing)
             end = _resolve(cluster, "endingOffsets", options.ending, existing)
             if self._pruning.timestamp_ms is not None:
-                asked = dict.fromkeys(wanted, self._pruning.timestamp_ms)
-                for partition, offset in cluster.list_offsets(asked).items():
+                times = dict.fromkeys(wanted, self._pruning.timestamp_ms)
+                for partition, offset in cluster.list_offsets(times).items():
                     if offset >= 0:
                         start[partition] = max(start[partition], offset)
                     elif options.ending == LATEST:  # no stable record is that late
@@ -278,21 +278,21 @@ def _resolve(
     else:
         wanted = dict.fromkeys(partitions, offsets)
     found: OffsetVector = {key: offset for key, offset in wanted.items() if offset >= 0}
-    asked = {key: offset for key, offset in wanted.items() if offset < 0}
-    found.update(cluster.list_offsets(asked))
+    relative = {key: offset for key, offset in wanted.items() if offset < 0}
+    found.update(cluster.list_offsets(relative))
     return found
 
 
 def _resolve_timestamps(
     cluster: Cluster, option: str, timestamps: Timestamps, partitions: list[Partition]
 ) -> OffsetVector:
-    asked = timestamps.asked(partitions)
-    check_covers(option, asked, partitions)
-    found: OffsetVector = cluster.list_offsets(asked)
+    times = timestamps.per_partition(partitions)
+    check_covers(option, times, partitions)
+    found: OffsetVector = cluster.list_offsets(times)
     too_early = [partition for partition in sorted(found) if found[partition] < 0]
     if too_early and not timestamps.or_latest:
         raise OncelogError(
-            f"{too_early[0]} has no committed record at or after {asked[too_early[0]]} ms: give an earlier time, or "
+            f"{too_early[0]} has no committed record at or after {times[too_early[0]]} ms: give an earlier time, or "
             "set startingOffsetsByTimestampStrategy=latest to start such a partition at its end"
         )
     found.update(cluster.list_offsets(dict.fromkeys(too_early, LATEST)))

@@ -56,14 +56,14 @@ def opened(span: AnySpan, attempt: "AttemptName") -> None:
 def task_span(attempt: "AttemptName", task: "TaskIdentity") -> Iterator[AnySpan]:
     """Of one try of one task."""
     with _span(f"task {task.task_partition}", attempt) as span:
-        told: dict[str, spans.Value] = {
+        attributes: dict[str, spans.Value] = {
             "oncelog.batch_id": task.batch_id,
             "spark.query_id": task.query_id,
             "spark.run_id": task.run_id,
             "spark.partition_id": task.task_partition,
             "spark.task_attempt_id": task.task_attempt_id,
         }
-        span.set(**told)
+        span.set(**attributes)
         yield span
 
 

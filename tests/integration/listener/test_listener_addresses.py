@@ -77,7 +77,7 @@ def free_port():
 
 def _node(node_id, port, outside=None):
     by_name = {"PLAINTEXT": ("127.0.0.1", port), "EXTERNAL": outside}
-    configs = advertised.told(by_name) if outside else {}
+    configs = advertised.configs_of(by_name) if outside else {}
     return controller_pb2.Node(
         configs=configs,
         node_id=node_id,

@@ -176,10 +176,10 @@ class GroupWorld:
         start_ms=0,
         transactional_id="",
         running_start_ms=None,
-        known_when_asked=None,
+        known_when_requested=None,
     ):
         marker = (*producer, commit, coordinator_epoch, version, start_ms)
-        marker = (*marker, transactional_id, running_start_ms, known_when_asked)
+        marker = (*marker, transactional_id, running_start_ms, known_when_requested)
         return self.answer(EndTransaction, *marker).error_code
 
     def fetch(self, *, require_stable=False):

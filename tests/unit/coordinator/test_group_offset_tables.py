@@ -209,14 +209,14 @@ def test_what_looks_late_is_asked_about_until_it_is_certain():
     known = world.machine.started(7)
     marker = {"start_ms": 200, "transactional_id": "pay"}
     assert world.end(**marker) == ErrorCode.REQUEST_TIMED_OUT
-    late = world.end(**marker, running_start_ms=100, known_when_asked=known)
+    late = world.end(**marker, running_start_ms=100, known_when_requested=known)
     assert (late, world.labels[-1]) == (NONE, "late_marker_ignored")
     assert world.end(start_ms=100) == NONE
     world.commit_in_transaction(2, start_ms=150)
-    stale = world.end(**marker, running_start_ms=200, known_when_asked=known)
+    stale = world.end(**marker, running_start_ms=200, known_when_requested=known)
     assert stale == ErrorCode.REQUEST_TIMED_OUT
     known = world.machine.started(7)
-    assert world.end(**marker, running_start_ms=200, known_when_asked=known) == NONE
+    assert world.end(**marker, running_start_ms=200, known_when_requested=known) == NONE
     assert world.labels[-1] == "marker_written"
 
 

@@ -194,11 +194,11 @@ def _of_jaas(given: Mapping[str, str], prefix: str) -> dict[str, str]:
         name: re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
         for name, value in _JAAS_OPTION.findall(found["options"])
     }
-    told = {same: options[name] for name, same in _JAAS_NAMES.items() if options.get(name)}
-    for name in told:
+    jaas_options = {same: options[name] for name, same in _JAAS_NAMES.items() if options.get(name)}
+    for name in jaas_options:
         if name in given:
             raise OncelogError(f"{prefix}{_JAAS} and {prefix}{name} say the same; give one of them")
-    return told
+    return jaas_options
 
 
 def _checks_host_name(properties: Mapping[str, str], prefix: str) -> bool:
