@@ -1,6 +1,7 @@
 """Records of every shape go in and come out as they were, whichever client wrote and whichever reads."""
 
 import os
+import uuid
 
 import confluent_kafka
 import pytest
@@ -54,6 +55,12 @@ def test_a_refused_record_names_its_error(server, new_topic, make_producer):
     with pytest.raises(ClientFailed) as refusal:
         producer.send(new_topic(max_message_bytes=2_000), os.urandom(5_000))
     assert refusal.value.code == MESSAGE_TOO_LARGE
+
+
+def test_a_topic_is_made_by_its_first_record(client, server, make_producer):
+    topic = f"t-{uuid.uuid4().hex[:12]}"
+    make_producer(client).send(topic, b"end")
+    assert values(client.read(server.bootstrap, topic, until=b"end")) == [b"end"]
 
 
 def test_nulls_and_empties_stay_apart(client, server, topic, make_producer):

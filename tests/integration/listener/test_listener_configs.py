@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as PythonResource
-from tests.integration.listener.test_listener_clients import against_oncelog
+from tests.integration.listener.embedded_log import against_oncelog
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.protocol.messages import schema_of

@@ -22,12 +22,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from confluent_kafka.cimpl import NewTopic
-from kafka import KafkaProducer
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.process.sources import Flag, Sources
 from oncelog.protocol.versions import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from oncelog.security.plain import hash_password
 from oncelog.security.scram import ScramClient
 from oncelog_server.composition import embedded_roles
 from oncelog_server.settings import EmbeddedSettings
@@ -107,43 +105,16 @@ def produced(config, topic="orders", timeout_s=10):
     return errors[0] and errors[0].name()
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_user_logs_in_and_writes(tmp_path, mechanism):
+def test_a_user_logs_in_and_writes(tmp_path):
     def client(secured):
         secured.add_user("alice")
         secured.admin.create_topics([NewTopic("orders", 1)])["orders"].result(10)
-        config = secured.login("alice", mechanism=mechanism)
+        config = secured.login("alice")
         assert produced(config) == "TOPIC_AUTHORIZATION_FAILED"
         secured.allow("alice", ResourceType.TOPIC, "orders", AclOperation.WRITE)
         assert produced(config) is None
 
     against_secured(tmp_path, client)
-
-
-def test_clients_log_in_by_plain(tmp_path):
-    users, data = tmp_path / "users", tmp_path / "data"
-    data.mkdir()
-    users.write_text(f"alice:{hash_password(PASSWORD)}\n")
-    users.chmod(0o600)
-
-    def client(secured):
-        secured.allow("alice", ResourceType.TOPIC, "*", AclOperation.ALL)
-        assert produced(secured.login("alice", mechanism="PLAIN")) is None
-        refused = Producer(
-            {
-                **secured.login("alice", "wrong", mechanism="PLAIN"),
-                "error_cb": lambda error: errors.append(error.name()),
-            },
-            logger=None,
-        )
-        errors: list[str] = []
-        deadline = time.monotonic() + 10
-        while "_AUTHENTICATION" not in errors and time.monotonic() < deadline:
-            refused.poll(0.1)
-        assert "_AUTHENTICATION" in errors
-
-    plain = {"sasl_enabled_mechanisms": "PLAIN", "sasl_plain_users_file": str(users)}
-    against_secured(data, client, **plain)
 
 
 def test_describe_configs_tells_how_a_listener_is_secured(tmp_path):
@@ -172,23 +143,6 @@ def test_describe_configs_tells_how_a_listener_is_secured(tmp_path):
 def described(admin):
     (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
     return {name: entry.value for name, entry in future.result(10).items()}
-
-
-def test_kafka_python_logs_in(tmp_path):
-    def client(secured):
-        secured.add_user("alice")
-        secured.allow("alice", ResourceType.TOPIC, "*", AclOperation.ALL)
-        producer = KafkaProducer(
-            bootstrap_servers=secured.outside,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="SCRAM-SHA-256",
-            sasl_plain_username="alice",
-            sasl_plain_password=PASSWORD,
-        )
-        assert producer.send("orders", b"value").get(10).offset == 0
-        producer.close()
-
-    against_secured(tmp_path, client)
 
 
 @pytest.mark.parametrize(

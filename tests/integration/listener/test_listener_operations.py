@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.structs import TopicPartitionReplica
-from tests.integration.listener.test_listener_clients import against_oncelog
+from tests.integration.listener.embedded_log import against_oncelog
 
 UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED = 3, 84
 ORDERS = TopicPartition("orders", 0)

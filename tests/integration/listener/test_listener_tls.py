@@ -4,11 +4,9 @@ import asyncio
 import ssl
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
-from kafka import KafkaProducer
 from tests.certificates import Authority
-from tests.integration.listener.test_listener_logins import PASSWORD, against_secured, produced
+from tests.integration.listener.test_listener_logins import against_secured, produced
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.protocol.versions import METADATA
@@ -122,26 +120,6 @@ def opened(secured, context):
     return asyncio.open_connection(host, int(port), ssl=context, server_hostname="localhost")
 
 
-def test_users_log_in_over_tls(tmp_path, authority):
-    def client(secured):
-        secured.add_user("alice")
-        secured.allow("alice", ResourceType.TOPIC, "*", AclOperation.ALL)
-        config = {**secured.login("alice"), **over_tls(secured, authority)}
-        assert produced({**config, "security.protocol": "SASL_SSL"}) is None
-        producer = KafkaProducer(
-            bootstrap_servers=secured.outside,
-            security_protocol="SASL_SSL",
-            ssl_cafile=str(authority.pem),
-            sasl_mechanism="SCRAM-SHA-512",
-            sasl_plain_username="alice",
-            sasl_plain_password=PASSWORD,
-        )
-        assert producer.send("orders", b"value").get(10).offset == 1
-        producer.close()
-
-    against_secured(tmp_path, client, **tls(authority, "SASL_SSL"))
-
-
 def test_a_new_certificate_is_shown_to_new_connections(tmp_path, authority):
     settings = tls(authority)
 
@@ -205,16 +183,3 @@ def test_half_a_handshake_ends_in_time(tmp_path, authority):
 
     settings = tls(authority, authentication_timeout_ms="500")
     against_secured(tmp_path, client, is_async=True, **settings)
-
-
-def test_transactions_over_tls(tmp_path, authority):
-    def client(secured):
-        secured.allow("ANONYMOUS", ResourceType.TOPIC, "*", AclOperation.ALL)
-        config = {**over_tls(secured, authority), "transactional.id": "pay"}
-        producer = Producer(config)
-        producer.init_transactions(10)
-        producer.begin_transaction()
-        producer.produce("orders", b"value")
-        producer.commit_transaction(10)
-
-    against_secured(tmp_path, client, **tls(authority))

@@ -2,12 +2,9 @@
 
 import asyncio
 import re
-import threading
 import time
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AclOperation, ResourceType
 from tests.access_tokens import AUDIENCE, ISSUER, jwk_of, key_set, make_key, sign
 from tests.integration.listener.test_listener_logins import (
     SASL_AUTHENTICATION_FAILED,
@@ -49,31 +46,6 @@ async def logged_in(secured, token):
         confirmed = client.evaluate(answers[0].auth_bytes)
         answers.append(await wire.call(SASL_AUTHENTICATE, 2, auth_bytes=confirmed))
     return wire, answers
-
-
-def test_a_client_writes_with_a_token(tmp_path):
-    def client(secured):
-        secured.allow("alice", ResourceType.TOPIC, "*", AclOperation.ALL)
-        config = {
-            "bootstrap.servers": secured.outside,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "OAUTHBEARER",
-            "oauth_cb": lambda _: (token_of(), time.time() + 600),
-            "message.timeout.ms": 10_000,
-        }
-        errors, done = [], threading.Event()
-
-        def delivered(error, _):
-            errors.append(error)
-            done.set()
-
-        producer = Producer(config, logger=None)
-        producer.produce("orders", b"value", on_delivery=delivered)
-        producer.flush(15)
-        assert done.is_set()
-        assert errors == [None]
-
-    against_secured(tmp_path, client, **settings_of(tmp_path))
 
 
 def test_a_refused_token_says_only_that_it_is_invalid(tmp_path):

@@ -52,15 +52,13 @@ def test_a_transaction_that_read_an_aborted_value_is_named():
     assert_broken(made.judged_by(check), "'a'", "m#1")
 
 
-def test_a_refused_commit_is_an_abort():
-    made = MadeHistory()
+def test_a_refused_commit_is_an_abort(made):
     made.txn("t-0@0 a", outcome=Outcome.FAIL)
     made.final("t-0", "0 a")
     assert_broken(made.judged_by(check), "commit fail")
 
 
-def test_a_refused_plain_send_may_not_be_seen_at_any_level():
-    made = MadeHistory()
+def test_a_refused_plain_send_may_not_be_seen_at_any_level(made):
     made.plain("t-0@? a", outcome=Outcome.FAIL)
     made.final("t-0", end=1)
     assert_ok(made.judged_by(check))
@@ -68,8 +66,7 @@ def test_a_refused_plain_send_may_not_be_seen_at_any_level():
     assert_broken(made.judged_by(check), "'a'", "read_uncommitted")
 
 
-def test_nobody_knows_of_info_and_of_a_client_that_died():
-    made = MadeHistory()
+def test_nobody_knows_of_info_and_of_a_client_that_died(made):
     made.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO)
     made.txn("t-0@1 b", outcome=Outcome.INFO)
     made.txn("t-0@2 c", ending=Ending.NONE, outcome=Outcome.INFO)
@@ -81,8 +78,7 @@ def test_aborted_values_that_nobody_looked_for_are_not_judged():
     assert_unknown(aborted_and_committed().judged_by(check))
 
 
-def test_an_aborted_tombstone_is_named():
-    made = MadeHistory()
+def test_an_aborted_tombstone_is_named(made):
     made.txn("t-0@0 a k", ending=Ending.ABORT, client="w#8")
     made.note(KeyDeleted(topic="t", partition=0, key="k", offset=1, with_value="a"))
     made.final("t-0", "7 - k")

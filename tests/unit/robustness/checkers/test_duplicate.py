@@ -10,8 +10,7 @@ from tests.unit.robustness.checkers.made_history import (
 )
 
 
-def test_values_at_one_offset_each_are_fine():
-    made = MadeHistory()
+def test_values_at_one_offset_each_are_fine(made):
     made.plain("t-0@0 a")
     made.poll("t-0@0 a")
     made.poll("t-0@0 a")
@@ -19,22 +18,19 @@ def test_values_at_one_offset_each_are_fine():
     assert_ok(made.judged_by(check), judged=10)
 
 
-def test_a_value_twice_in_a_final_read_is_named_with_its_sender():
-    made = MadeHistory()
+def test_a_value_twice_in_a_final_read_is_named_with_its_sender(made):
     made.plain("t-0@0 a", client="p#9")
     made.final("t-0", "0 a", "4 a")
     assert_broken(made.judged_by(check), "'a'", "t-0@0", "t-0@4", "p#9")
 
 
-def test_a_value_twice_in_the_polls_of_one_consumer_is_named():
-    made = MadeHistory()
+def test_a_value_twice_in_the_polls_of_one_consumer_is_named(made):
     made.poll("t-0@0 a", client="c#2", isolation=RU)
     made.poll("t-0@4 a", client="c#2", isolation=RU)
     assert_broken(made.judged_by(check), "'a'", "t-0@4", "c#2")
 
 
-def test_the_same_duplicate_is_told_once_and_many_are_counted():
-    made = MadeHistory()
+def test_the_same_duplicate_is_told_once_and_many_are_counted(made):
     many = [f"{2 * number + more} v{number}" for number in range(13) for more in (0, 1)]
     made.finals("t-0", *many)
     verdict = made.judged_by(check)

@@ -42,8 +42,7 @@ def test_a_committed_value_above_the_stable_end_is_named_by_both():
     assert_broken(made.judged_by(stuck_lso.check), "t-0", "ends at 1", "below 5", "'b' at 1")
 
 
-def test_an_unknown_transaction_that_is_not_seen_was_aborted():
-    made = MadeHistory()
+def test_an_unknown_transaction_that_is_not_seen_was_aborted(made):
     made.txn("t-0@0 a", outcome=Outcome.INFO)
     made.final("t-0", "0 a", isolation=RU)
     made.final("t-0", end=2)
@@ -51,8 +50,7 @@ def test_an_unknown_transaction_that_is_not_seen_was_aborted():
     assert_ok(made.judged_by(stuck_lso.check))
 
 
-def test_reads_that_are_incomplete_at_both_levels_leave_it_open():
-    made = MadeHistory()
+def test_reads_that_are_incomplete_at_both_levels_leave_it_open(made):
     made.plain("t-0@0 a")
     made.final("t-0", "0 a", isolation=RU, end=5, complete=False)
     made.final("t-0", end=5, complete=False)
@@ -75,8 +73,7 @@ def test_one_level_alone_cannot_be_judged():
     assert_unknown(made.judged_by(stuck_lso.check))
 
 
-def test_only_a_marker_seen_before_the_stable_end_is_judged():
-    made = MadeHistory()
+def test_only_a_marker_seen_before_the_stable_end_is_judged(made):
     made.txn("t-0@0 a")
     made.final("t-0", "0 a", end=1)
     made.final("t-0", "0 a", isolation=RU, end=2)
@@ -85,24 +82,21 @@ def test_only_a_marker_seen_before_the_stable_end_is_judged():
     assert_broken(made.judged_by(stuck_lso.check), "ends at 1", "below 2")
 
 
-def test_data_above_the_stable_end_is_judged_if_sent_before():
-    made = MadeHistory()
+def test_data_above_the_stable_end_is_judged_if_sent_before(made):
     made.txn("t-0@0 a", ending=Ending.NONE, outcome=Outcome.INFO, at=(1, None))
     made.final("t-0", end=0)
     made.final("t-0", "0 a", isolation=RU, end=1)
     assert_broken(made.judged_by(stuck_lso.check), "'a' at 0")
 
 
-def test_data_sent_after_the_stable_end_is_no_matter():
-    made = MadeHistory()
+def test_data_sent_after_the_stable_end_is_no_matter(made):
     made.final("t-0", end=0)
     made.txn("t-0@0 a")
     made.final("t-0", "0 a", isolation=RU, end=2)
     assert_ok(made.judged_by(stuck_lso.check))
 
 
-def test_who_still_holds_a_transaction_excuses_its_partition():
-    made = MadeHistory()
+def test_who_still_holds_a_transaction_excuses_its_partition(made):
     made.txn("t-0@0 a", at=(1, 500))
     made.final("t-0", "0 a", isolation=RU, end=1, at=(100, 110))
     made.final("t-0", end=0, at=(120, 130), isolation=RC)

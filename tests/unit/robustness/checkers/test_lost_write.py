@@ -14,8 +14,7 @@ from tests.unit.robustness.checkers.made_history import (
 )
 
 
-def test_acknowledged_values_that_are_there_are_fine():
-    made = MadeHistory()
+def test_acknowledged_values_that_are_there_are_fine(made):
     made.plain("t-0@0 a")
     made.txn("t-0@1 b", "t-1@0 c")
     made.finals("t-0", "0 a", "1 b")
@@ -23,38 +22,33 @@ def test_acknowledged_values_that_are_there_are_fine():
     assert_ok(made.judged_by(check), judged=3)
 
 
-def test_a_lost_plain_send_is_named():
-    made = MadeHistory()
+def test_a_lost_plain_send_is_named(made):
     made.plain("t-0@0 a")
     made.plain("t-0@1 b", client="p#7")
     made.finals("t-0", "0 a", end=2)
     assert_broken(made.judged_by(check), "p#7", "'b'", "t-0@1", "ms")
 
 
-def test_a_lost_send_of_a_committed_transaction_is_named():
-    made = MadeHistory()
+def test_a_lost_send_of_a_committed_transaction_is_named(made):
     made.txn("t-0@0 a", "t-1@0 b", client="w#3", tid="pay")
     made.finals("t-0", "0 a")
     made.finals("t-1", end=2)
     assert_broken(made.judged_by(check), "w#3", "pay", "'b'", "t-1@0")
 
 
-def test_a_committed_send_without_offset_can_be_lost():
-    made = MadeHistory()
+def test_a_committed_send_without_offset_can_be_lost(made):
     made.txn("t-0@? a")
     made.finals("t-0", end=2)
     assert_broken(made.judged_by(check), "'a'")
 
 
-def test_a_log_that_ends_below_an_acknowledged_offset_lost_it():
-    made = MadeHistory()
+def test_a_log_that_ends_below_an_acknowledged_offset_lost_it(made):
     made.plain("t-0@9 a")
     made.finals("t-0", end=5)
     assert_broken(made.judged_by(check), "t-0@9", "0 to 5")
 
 
-def test_what_was_not_acknowledged_may_be_missing():
-    made = MadeHistory()
+def test_what_was_not_acknowledged_may_be_missing(made):
     made.plain("t-0@0 a")
     made.plain("t-0@? b", outcome=Outcome.INFO)
     made.plain("t-0@? c", outcome=Outcome.FAIL)
@@ -65,8 +59,7 @@ def test_what_was_not_acknowledged_may_be_missing():
     assert_ok(made.judged_by(check), judged=1)
 
 
-def test_only_what_lies_below_a_moved_start_may_be_gone():
-    made = MadeHistory()
+def test_only_what_lies_below_a_moved_start_may_be_gone(made):
     made.plain("t-0@0 a")
     made.plain("t-0@5 b")
     made.finals("t-0", "5 b", start=3)
@@ -76,24 +69,21 @@ def test_only_what_lies_below_a_moved_start_may_be_gone():
     assert_broken(made.judged_by(check), "'c'")
 
 
-def test_compaction_may_take_all_but_the_newest_value_of_a_key():
-    made = MadeHistory()
+def test_compaction_may_take_all_but_the_newest_value_of_a_key(made):
     made.plain("t-0@0 a k")
     made.plain("t-0@1 b k")
     made.finals("t-0", "1 b k")
     assert_ok(made.judged_by(check), judged=2)
 
 
-def test_compaction_may_not_take_the_newest_value_of_a_key():
-    made = MadeHistory()
+def test_compaction_may_not_take_the_newest_value_of_a_key(made):
     made.plain("t-0@0 a k")
     made.plain("t-0@1 b k")
     made.finals("t-0", "0 a k", end=2)
     assert_broken(made.judged_by(check), "'b'")
 
 
-def test_a_newer_value_of_an_aborted_one_supersedes_nothing():
-    made = MadeHistory()
+def test_a_newer_value_of_an_aborted_one_supersedes_nothing(made):
     made.plain("t-0@0 a k")
     made.txn("t-0@1 b k", ending=Ending.ABORT)
     made.final("t-0", "1 b k", isolation=RU)
@@ -101,15 +91,13 @@ def test_a_newer_value_of_an_aborted_one_supersedes_nothing():
     assert_broken(made.judged_by(check), "'a'")
 
 
-def test_a_tombstone_supersedes():
-    made = MadeHistory()
+def test_a_tombstone_supersedes(made):
     made.plain("t-0@0 a k")
     made.finals("t-0", "1 - k")
     assert_ok(made.judged_by(check))
 
 
-def test_what_the_log_has_above_the_stable_end_is_not_lost():
-    made = MadeHistory()
+def test_what_the_log_has_above_the_stable_end_is_not_lost(made):
     made.plain("t-0@0 a")
     made.txn("t-0@1 b")
     made.final("t-0", "0 a", "1 b", isolation=RU)
@@ -117,32 +105,28 @@ def test_what_the_log_has_above_the_stable_end_is_not_lost():
     assert_ok(made.judged_by(check), judged=2)
 
 
-def test_what_the_log_lacks_above_the_stable_end_is_lost():
-    made = MadeHistory()
+def test_what_the_log_lacks_above_the_stable_end_is_lost(made):
     made.txn("t-0@1 b")
     made.final("t-0", "0 a", isolation=RU, end=2)
     made.final("t-0", "0 a", end=1)
     assert_broken(made.judged_by(check), "'b'")
 
 
-def test_an_incomplete_final_read_misses_nothing():
-    made = MadeHistory()
+def test_an_incomplete_final_read_misses_nothing(made):
     made.plain("t-0@0 a")
     made.plain("t-0@1 b")
     made.final("t-0", "0 a", end=2, complete=False)
     assert_unknown(made.judged_by(check), "not complete", "'b'")
 
 
-def test_an_incomplete_final_read_hides_nothing_of_others():
-    made = MadeHistory()
+def test_an_incomplete_final_read_hides_nothing_of_others(made):
     made.plain("t-0@0 a")
     made.final("t-0", end=1)
     made.final("t-0", end=1, complete=False)
     assert_broken(made.judged_by(check), "'a'")
 
 
-def test_a_send_that_ended_after_the_final_read_is_not_judged():
-    made = MadeHistory()
+def test_a_send_that_ended_after_the_final_read_is_not_judged(made):
     made.plain("t-0@0 a", at=(1, 50))
     made.final("t-0", end=0, isolation=RC, at=(20, 30))
     assert_unknown(made.judged_by(check), "nothing acknowledged")
@@ -178,8 +162,7 @@ def test_a_tombstone_not_acknowledged_or_committed_may_miss():
         assert_ok(made.judged_by(check))
 
 
-def test_a_value_below_the_start_of_an_uncut_log_is_lost():
-    made = MadeHistory()
+def test_a_value_below_the_start_of_an_uncut_log_is_lost(made):
     made.plain("t-0@0 a")
     made.txn("t-1@? b", "t-1@7 c")
     made.finals("t-0", "5 x", start=5)

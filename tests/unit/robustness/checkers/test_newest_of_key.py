@@ -43,8 +43,7 @@ def test_a_key_that_is_gone_without_having_been_deleted_is_named():
     assert_broken(made.judged_by(check), "'k' in t-0", "gone", "'new'")
 
 
-def test_a_deleted_key_that_is_back_is_named():
-    made = MadeHistory()
+def test_a_deleted_key_that_is_back_is_named(made):
     made.txn("t-0@0 old k", "t-0@1 other q")
     made.txn("t-0@3 last q")
     deleted(made, "last", offset=4)
@@ -62,8 +61,7 @@ def test_a_deleted_key_may_be_a_tombstone_or_gone():
         assert_ok(made.judged_by(check), judged=2)
 
 
-def test_a_tombstone_below_the_last_value_is_named():
-    made = MadeHistory()
+def test_a_tombstone_below_the_last_value_is_named(made):
     made.txn("t-0@0 first q")
     deleted(made, "first", offset=1)
     made.txn("t-0@3 new k")
@@ -80,8 +78,7 @@ def test_what_may_be_committed_later_may_be_the_newest_or_not():
         assert_ok(made.judged_by(check), judged=1)
 
 
-def test_what_was_aborted_counts_for_nothing():
-    made = MadeHistory()
+def test_what_was_aborted_counts_for_nothing(made):
     made.txn("t-0@0 sure k")
     made.txn("t-0@2 gone k", ending=Ending.ABORT)
     deleted(made, "gone", offset=3)

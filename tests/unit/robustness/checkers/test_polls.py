@@ -89,8 +89,7 @@ def test_a_new_incarnation_has_no_position():
     assert_ok(made.judged_by(poll_skip.check), judged=1)
 
 
-def test_what_is_gone_at_the_end_was_not_skipped():
-    made = MadeHistory()
+def test_what_is_gone_at_the_end_was_not_skipped(made):
     made.positioned("t-0@0")
     made.poll("t-0@9 z k")
     made.final("t-0", "9 z k", start=4)
@@ -129,30 +128,26 @@ def test_the_newest_of_a_key_is_skipped_by_no_compaction():
     assert_broken(made.judged_by(poll_skip.check), "'c' at t-0@1", "(2 in all)")
 
 
-def test_without_a_final_read_a_skip_cannot_be_judged():
-    made = MadeHistory()
+def test_without_a_final_read_a_skip_cannot_be_judged(made):
     made.final("t-0", "0 a", "1 b", isolation=RU)
     made.positioned("t-0@0")
     made.poll("t-0@1 b")
     assert_unknown(made.judged_by(poll_skip.check))
 
 
-def test_going_back_is_named():
-    made = MadeHistory()
+def test_going_back_is_named(made):
     made.positioned("t-0@4")
     made.poll("t-0@5 b", "t-0@6 c", client="c#1")
     made.poll("t-0@5 b", client="c#1")
     assert_broken(made.judged_by(poll_reversal.check), "'b' at t-0@5", "after 'c'", "c#1")
 
 
-def test_going_below_the_position_is_named():
-    made = MadeHistory()
+def test_going_below_the_position_is_named(made):
     made.positioned("t-0@4")
     made.poll("t-0@3 a")
     assert_broken(made.judged_by(poll_reversal.check), "'a'", "moved to t-0@4")
 
 
-def test_the_same_record_again_is_named_even_in_one_poll():
-    made = MadeHistory()
+def test_the_same_record_again_is_named_even_in_one_poll(made):
     made.poll("t-0@3 a", "t-1@1 x", "t-0@3 a")
     assert_broken(made.judged_by(poll_reversal.check), "after 'a' at t-0@3")

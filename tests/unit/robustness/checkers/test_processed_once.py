@@ -80,8 +80,7 @@ def test_what_lies_above_the_final_offset_is_still_to_come():
     assert_ok(made.judged_by(check), judged=1)
 
 
-def test_a_read_at_the_committed_offset_was_not_consumed():
-    made = MadeHistory()
+def test_a_read_at_the_committed_offset_was_not_consumed(made):
     for client, reads, upto in (("m#1", ("in-0@0 a", "in-0@1 b"), 1), ("m#2", ("in-0@1 b",), 2)):
         made.txn(f"out-0@{upto} v{upto}", reads=reads, offsets=f"g: in-0@{upto}", client=client)
     assert_ok(made.judged_by(check), judged=2)
@@ -96,7 +95,6 @@ def test_groups_are_told_apart_and_outside_commits_excluded():
     assert_unknown(made.judged_by(check))
 
 
-def test_transactions_that_tell_no_reads_are_not_judged():
-    made = MadeHistory()
+def test_transactions_that_tell_no_reads_are_not_judged(made):
     made.txn("out-0@0 A", offsets="g: in-0@1", ending=Ending.COMMIT)
     assert_unknown(made.judged_by(check))

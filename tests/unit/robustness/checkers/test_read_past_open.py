@@ -44,8 +44,7 @@ def test_another_partition_and_another_level_are_fine():
     assert_unknown(made.judged_by(check))
 
 
-def test_one_that_may_have_been_decided_by_others_proves_nothing():
-    made = MadeHistory()
+def test_one_that_may_have_been_decided_by_others_proves_nothing(made):
     for number, (ending, outcome) in enumerate(
         ((Ending.COMMIT, Outcome.INFO), (Ending.COMMIT, Outcome.FAIL), (Ending.ABORT, Outcome.OK))
     ):

@@ -110,8 +110,7 @@ def test_a_second_attempt_that_lost_is_fine():
     assert_ok(made.judged_by(check), judged=1)
 
 
-def test_a_try_without_values_may_win():
-    made = MadeHistory()
+def test_a_try_without_values_may_win(made):
     tried(made, "n1", 0, "0.0", "A")
     tried(made, "n1", 1, "1.0")
     ended(made, "n1", "ok", (0, "0.0"), (1, "1.0"))

@@ -34,31 +34,27 @@ def test_half_of_it_is_torn_whatever_the_client_heard(outcome, ending):
     assert_broken(verdict, "w#5", "1 of 2", "'a' to t-0@0 is", "'b' to t-1@0 is not")
 
 
-def test_half_of_one_partition_is_torn():
-    made = MadeHistory()
+def test_half_of_one_partition_is_torn(made):
     made.txn("t-0@0 a", "t-0@1 b", outcome=Outcome.INFO)
     made.finals("t-0", "1 b")
     assert_broken(made.judged_by(check), "'b' to t-0@1 is")
 
 
-def test_an_unacknowledged_send_counts_if_a_commit_was_asked_for():
-    made = MadeHistory()
+def test_an_unacknowledged_send_counts_if_a_commit_was_asked_for(made):
     made.txn("t-0@0 a", "t-1@? b", outcome=Outcome.INFO)
     made.finals("t-0", "0 a")
     made.finals("t-1", end=2)
     assert_broken(made.judged_by(check), "'b'")
 
 
-def test_an_unacknowledged_send_of_a_dead_client_may_miss():
-    made = MadeHistory()
+def test_an_unacknowledged_send_of_a_dead_client_may_miss(made):
     made.txn("t-0@0 a", "t-1@? b", ending=Ending.NONE, outcome=Outcome.INFO)
     made.finals("t-0", "0 a")
     made.finals("t-1", end=0)
     assert_unknown(made.judged_by(check), "no transaction")
 
 
-def test_compacted_and_deleted_values_are_not_missing():
-    made = MadeHistory()
+def test_compacted_and_deleted_values_are_not_missing(made):
     made.txn("t-0@0 a k", "t-1@0 b", "t-2@0 c")
     made.plain("t-0@2 d k")
     made.finals("t-0", "2 d k")
@@ -67,8 +63,7 @@ def test_compacted_and_deleted_values_are_not_missing():
     assert_unknown(made.judged_by(check))
 
 
-def test_an_undecided_half_is_not_torn():
-    made = MadeHistory()
+def test_an_undecided_half_is_not_torn(made):
     made.txn("t-0@0 a", "t-1@0 b", "t-2@? c", outcome=Outcome.INFO)
     made.finals("t-0", "0 a")
     for partition, value in (("t-1", "0 b"), ("t-2", "0 c")):
@@ -77,16 +72,14 @@ def test_an_undecided_half_is_not_torn():
     assert_unknown(made.judged_by(check))
 
 
-def test_an_incomplete_final_read_leaves_it_open():
-    made = MadeHistory()
+def test_an_incomplete_final_read_leaves_it_open(made):
     made.txn("t-0@0 a", "t-1@0 b")
     made.finals("t-0", "0 a")
     made.final("t-1", end=2, complete=False)
     assert_unknown(made.judged_by(check), "not complete", "t-1")
 
 
-def test_a_transaction_amid_the_final_reads_is_not_judged():
-    made = MadeHistory()
+def test_a_transaction_amid_the_final_reads_is_not_judged(made):
     made.txn("t-0@0 a", "t-1@0 b", at=(1, 100))
     made.final("t-0", end=0, at=(50, 51))
     made.final("t-1", "0 b", at=(98, 99))

@@ -73,8 +73,7 @@ def test_the_same_client_with_a_new_producer_is_no_zombie():
     assert_unknown(made.judged_by(check))
 
 
-def test_two_that_overlapped_may_have_come_in_either_order():
-    made = MadeHistory()
+def test_two_that_overlapped_may_have_come_in_either_order(made):
     made.note(PAY, client="w#1", at=(5, 45))
     made.note(PAY, client="w#2", at=(40, 50))
     made.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
@@ -82,8 +81,7 @@ def test_two_that_overlapped_may_have_come_in_either_order():
     assert_unknown(made.judged_by(check))
 
 
-def test_an_unanswered_successor_and_another_id_fence_nobody():
-    made = MadeHistory()
+def test_an_unanswered_successor_and_another_id_fence_nobody(made):
     made.note(PAY, client="w#1", at=(5, 10))
     made.note(PAY, client="w#2", at=(40, None))
     made.note(ProducerReady(transactional_id="o", protocol="TV1"), client="w#3", at=(40, 50))
@@ -91,8 +89,7 @@ def test_an_unanswered_successor_and_another_id_fence_nobody():
     assert_unknown(made.judged_by(check))
 
 
-def test_the_successor_that_is_ready_first_counts():
-    made = MadeHistory()
+def test_the_successor_that_is_ready_first_counts(made):
     made.note(PAY, client="w#1", at=(5, 10))
     made.note(PAY, client="w#2", at=(20, 90))
     made.note(PAY, client="w#3", at=(30, 40))
