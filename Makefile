@@ -237,7 +237,7 @@ simulation: setup ## the simulator's own tests, a few planted bugs, determinism,
 
 .PHONY: robustness
 robustness: setup ## every workload, evidence and a short chaos, against a running log and a real cluster
-	$(PYTEST) -q tests/integration/robustness
+	$(PYTEST) -q tests/integration/robustness tests/integration/failover/test_short_chaos.py
 
 .PHONY: chaos
 chaos: setup ## ten minutes of kills, freezes and cuts on real processes, judged; ARGS="--minutes 2 --seed 7"

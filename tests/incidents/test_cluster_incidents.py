@@ -14,7 +14,7 @@ from tests.incidents.scenes import (
     told,
     write,
 )
-from tests.integration.failover.test_kills import coordinator_of
+from tests.integration.failover.victims import coordinator_of
 
 from oncelog_server.cluster.plan import STORAGE
 
@@ -107,16 +107,12 @@ def test_a_running_producer_loops_on_concurrent_transactions(cluster, stuck):
     eventually(lambda: explained(cluster.gateway, name)["incident"] == "healthy")
 
 
-class Named:
-    transactional_id = "waits"
-
-
 def test_a_shard_that_loads_is_told_of(cluster):
     """Its coordinator died, and the next one cannot read the shard: no replica of it lives."""
     new_topic(cluster.bootstrap, "third", 1, 3)
     opened = producer(cluster.bootstrap, "waits", "app-1")
     write(opened, "third")
-    victim = coordinator_of(cluster, Named)
+    victim = coordinator_of(cluster, "waits")
     for member in cluster.of_role(STORAGE):
         cluster.kill(member.name)
     cluster.kill(victim)

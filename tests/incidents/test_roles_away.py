@@ -19,7 +19,7 @@ from tests.incidents.scenes import (
     told,
     write,
 )
-from tests.integration.failover.test_kills import coordinator_of, leader_of
+from tests.integration.failover.victims import coordinator_of, leader_of
 
 from oncelog.errors import OncelogError
 from oncelog_server.cli.rest import Rest
@@ -36,11 +36,6 @@ PAGES = [
     "/nodes",
 ]
 """The first are asked while a frozen node is not fenced yet."""
-
-
-class Traffic:
-    transactional_id = "away"
-    topic = "away"
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +79,7 @@ def every_page(gateway):
 
 
 def test_a_storage_node_is_frozen(cluster, opened):
-    with frozen(cluster, leader_of(cluster, Traffic)):
+    with frozen(cluster, leader_of(cluster, "away")):
         found = explained(cluster.gateway, "away-0")
         assert found["incident"] == "unknown"
         assert "did not answer" in told(found)
@@ -98,7 +93,7 @@ def test_a_storage_node_is_frozen(cluster, opened):
 
 
 def test_a_coordinator_is_frozen(cluster, opened):
-    with frozen(cluster, coordinator_of(cluster, Traffic)):
+    with frozen(cluster, coordinator_of(cluster, "away")):
         found = explained(cluster.gateway, "away")
         assert "did not answer" in told(found), found
         found = explained(cluster.gateway, "away-0")

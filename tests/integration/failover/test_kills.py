@@ -10,21 +10,19 @@ import statistics
 import time
 
 import pytest
+from tests.integration.failover.squaring import Squaring
 from tests.integration.failover.traffic import Traffic
-from tests.targets import asked_security
-
-from oncelog.ids import shard_of
-from oncelog.rpc.metadata import TRANSACTION
-from oncelog_server.cluster.cluster import Cluster
-from oncelog_server.cluster.plan import (
-    CONTROLLER,
-    COORDINATOR,
-    LISTENER,
-    MARKER_SENDER,
-    POSTGRES,
-    REDIS,
+from tests.integration.failover.victims import (
+    active_controller,
+    coordinator_of,
+    group_coordinator,
+    leader_of,
+    leader_of_the_groups_shard,
 )
-from oncelog_server.cluster.view import is_active, read_image
+from tests.targets import asked_security, cluster_folder
+
+from oncelog_server.cluster.cluster import Cluster
+from oncelog_server.cluster.plan import COORDINATOR, LISTENER, MARKER_SENDER, POSTGRES, REDIS
 
 IS_FULL = "ONCELOG_FAILOVER_FULL" in os.environ
 KILLS = int(os.environ.get("ONCELOG_FAILOVER_KILLS", "20" if IS_FULL else "2"))
@@ -32,36 +30,9 @@ POSTGRES_AWAY_S = 30 if IS_FULL else 5
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster"), **asked_security()) as running:
+def cluster():
+    with cluster_folder() as folder, Cluster(folder, **asked_security()) as running:
         yield running
-
-
-def image_of(cluster):
-    """As the active controller has it: a standby's may be of yesterday, and name a victim that does nothing."""
-    addresses = [one.rpc_address for one in cluster.of_role(CONTROLLER)]
-    return read_image([one for one in addresses if is_active(one, cluster.tls)], cluster.tls)
-
-
-def name_of(cluster, node_id):
-    return next(one.name for one in cluster.members if one.node_id == node_id)
-
-
-def coordinator_of(cluster, traffic):
-    image = image_of(cluster)
-    shards = [one for (kind, _), one in image.shards.items() if kind == TRANSACTION]
-    number = shard_of(traffic.transactional_id, len(shards))
-    return name_of(cluster, image.shards[TRANSACTION, number].coordinator)
-
-
-def leader_of(cluster, traffic):
-    return name_of(cluster, image_of(cluster).topics[traffic.topic].partitions[0].leader)
-
-
-def active_controller(cluster, traffic):
-    return next(
-        one.name for one in cluster.of_role(CONTROLLER) if is_active(one.rpc_address, cluster.tls)
-    )
 
 
 def taking_turns(role):
@@ -73,10 +44,10 @@ def taking_turns(role):
 
 
 VICTIMS = {
-    COORDINATOR.role: coordinator_of,
-    "storage leader": leader_of,
+    COORDINATOR.role: lambda cluster, traffic: coordinator_of(cluster, traffic.transactional_id),
+    "storage leader": lambda cluster, traffic: leader_of(cluster, traffic.topic),
     LISTENER.role: taking_turns(LISTENER),
-    "active controller": active_controller,
+    "active controller": lambda cluster, _: active_controller(cluster),
     MARKER_SENDER.role: taking_turns(MARKER_SENDER),
 }
 
@@ -160,3 +131,31 @@ def test_a_rolling_restart_fails_no_transaction(cluster):
             cluster.start_dead()
             traffic.await_commit_begun_after(time.monotonic())
     traffic.check()
+
+
+# Not listeners: librdkafka remembers the broker that coordinated its group's transactional offsets even after it has
+# dropped that broker, and send_offsets_to_transaction then waits for a connection that nobody will open again.
+VICTIMS_UNDER_A_GROUP = (
+    group_coordinator,
+    leader_of_the_groups_shard,
+    lambda cluster, _: cluster.of_role(MARKER_SENDER)[0].name,
+)
+
+
+def test_a_kill_costs_a_transactional_group_a_pause(cluster):
+    """No number is lost, none is squared twice, and no member loses its partitions."""
+    waits_s = []
+    with Squaring(cluster.bootstrap) as squaring:
+        before = squaring.rebalances
+        for victim in VICTIMS_UNDER_A_GROUP * (KILLS if IS_FULL else 1):
+            cluster.kill(victim(cluster, squaring.group))
+            killed_at = time.monotonic()
+            squaring.await_progress()
+            waits_s.append(time.monotonic() - killed_at)
+            cluster.start_dead()
+            squaring.await_progress()
+        after = squaring.rebalances
+        squaring.check()
+    print(f"both instances went on after {[round(one, 2) for one in waits_s]} s")
+    assert squaring.errors == []
+    assert after == before, "nobody's partitions were taken away"

@@ -8,18 +8,18 @@ from collections import Counter
 
 import confluent_kafka
 import pytest
+from tests.integration.failover.victims import coordinator_of, image_of, leader_of
 from tests.integration.processes.deadlines import eventually
 from tests.integration.telemetry.trace_receiver import names, receiving
-from tests.targets import asked_security
+from tests.targets import asked_security, cluster_folder
 
-from oncelog.ids import shard_of
 from oncelog.rpc.metadata import TRANSACTION
 from oncelog_server.cluster.cluster import Cluster
-from oncelog_server.cluster.plan import CONTROLLER, MARKER_SENDER
-from oncelog_server.cluster.view import is_active, read_image
+from oncelog_server.cluster.plan import MARKER_SENDER
 
 ROUNDS = 20 if "ONCELOG_FAILOVER_FULL" in os.environ else 1
-TOPIC = "traced"
+TRACED = "traced"
+"""The topic, and the transactional.id."""
 pytestmark = pytest.mark.timeout(90 + 30 * ROUNDS)
 
 
@@ -30,50 +30,25 @@ def receiver(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory, receiver):
-    folder = tmp_path_factory.mktemp("cluster")
-    with Cluster(folder, environment=receiver.environment(), **asked_security()) as running:
-        yield running
+def cluster(receiver):
+    told = receiver.environment()
+    with cluster_folder() as folder, Cluster(folder, environment=told, **asked_security()) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
 def producer(cluster):
     made = confluent_kafka.Producer(
-        {"bootstrap.servers": cluster.bootstrap, "transactional.id": "traced"}
+        {"bootstrap.servers": cluster.bootstrap, "transactional.id": TRACED}
     )
     made.init_transactions(30)
     return made
 
 
-def image_of(cluster):
-    return read_image(
-        [
-            one.rpc_address
-            for one in cluster.of_role(CONTROLLER)
-            if is_active(one.rpc_address, cluster.tls)
-        ],
-        cluster.tls,
-    )
-
-
-def member_of(cluster, node_id):
-    return next(one.name for one in cluster.members if one.node_id == node_id)
-
-
-def coordinator_of(cluster):
-    image = image_of(cluster)
-    count = sum(kind == TRANSACTION for kind, _ in image.shards)
-    return member_of(cluster, image.shards[TRANSACTION, shard_of("traced", count)].coordinator)
-
-
-def leader_of(cluster):
-    return member_of(cluster, image_of(cluster).topics[TOPIC].partitions[0].leader)
-
-
 def commit_without_markers(cluster, producer):
     """Decided, and answered; the marker senders are frozen."""
     producer.begin_transaction()
-    producer.produce(TOPIC, b"x")
+    producer.produce(TRACED, b"x")
     producer.flush()
     senders = [one.name for one in cluster.of_role(MARKER_SENDER)]
     for name in senders:
@@ -95,11 +70,11 @@ def has_both_coordinators(cluster):
 def follow(cluster, receiver, kill, producer, count):
     eventually(lambda: has_both_coordinators(cluster))
     senders = commit_without_markers(cluster, producer)
-    victim = kill(cluster)
+    victim = kill(cluster, TRACED)
     cluster.kill(victim)
     for name in senders:
         cluster.resume(name)
-    trace = receiver.transaction("traced", ("client EndTxn", f"marker {TOPIC}-0"), count, 60)
+    trace = receiver.transaction(TRACED, ("client EndTxn", f"marker {TRACED}-0"), count, 60)
     cluster.start_one(victim)
     return trace
 

@@ -54,7 +54,7 @@ def topic_partitions_frame(count):
 
 def fetch_frame(count, name=b"orders", partition=None):
     head = write_request_head(FETCH, 11, 1, "large", False)
-    fixed = struct.pack(">iiiibii", -1, 5000, 1, 1 << 20, 0, 0, -1)
+    fixed = struct.pack(">iiiibii", -1, 0, 1, 1 << 20, 0, 0, -1)  # waits for nothing
     topics = struct.pack(">ih", 1, len(name)) + name + struct.pack(">i", count)
     partitions = b"".join(
         struct.pack(">iiqqi", number if partition is None else partition, -1, 0, -1, 1 << 20)

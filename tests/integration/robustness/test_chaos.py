@@ -1,84 +1,24 @@
-"""Twenty-five seconds of chaos on a whole cluster, the very command: every role is hit, nothing is broken."""
+"""The command of chaos: against any Kafka, interrupted, and what it refuses (`failover/test_short_chaos.py`: a run)."""
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import psutil
 import pytest
+from tests.integration.robustness.chaos_command import ROOT, TIMEOUT_S, chaos, start
+from tests.targets import cluster_folder
 
 from oncelog_server.demo.processes import OncelogServer
-
-ROOT = Path(__file__).parents[3]
-TIMEOUT_S = 240
 
 
 @pytest.fixture
 def folder():
-    """Not one of pytest's: under root Postgres runs as another user, who may not look into those."""
-    found = Path(tempfile.mkdtemp(prefix="oncelog-chaos-"))
-    yield found
-    shutil.rmtree(found, ignore_errors=True)
-
-
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "oncelog_robustness.chaos", *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def chaos(*arguments):
-    process = start(*arguments)
-    try:
-        told, _ = process.communicate(timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        # As Ctrl-C: it takes its cluster down before it goes.
-        process.send_signal(signal.SIGINT)
-        told, _ = process.communicate(timeout=60)
-    return process.returncode, told
-
-
-@pytest.mark.robustness
-@pytest.mark.timeout(TIMEOUT_S + 120)
-@pytest.mark.parametrize("kind", [[], ["--secure"]], ids=["plain", "secured"])
-def test_a_short_chaos(folder, kind):
-    code, told = chaos("--minutes", "0.42", "--seed", "7", "--folder", str(folder), *kind)
-    assert code == 0, told
-    report = json.loads((folder / "report.json").read_text())
-    assert report["is_sound"]
-    assert {one["role"]: one["hits"] for one in report["roles"]} == dict.fromkeys(
-        (
-            "controller",
-            "storage",
-            "coordinator",
-            "marker-sender",
-            "listener",
-            "gateway",
-            "postgres",
-            "redis",
-            "clients",
-        ),
-        1,
-    )
-    answers = {one["checker"]: one for one in report["verdicts"]}
-    for checker in ("lost-write", "duplicate", "torn-transaction", "replicas-differ"):
-        assert answers[checker]["answer"] == "ok", answers[checker]
-        assert answers[checker]["judged"] > 0
-    assert report["pulse"]["commits"] > 0
-    assert (folder / "report.html").stat().st_size > 10_000
-    assert "nothing is broken" in (folder / "report.md").read_text()
-    assert (folder / "history.jsonl").stat().st_size > 10_000
-    assert f"report: {folder / 'report.html'}" in told
+    with cluster_folder() as found:
+        yield found
 
 
 @pytest.mark.robustness
