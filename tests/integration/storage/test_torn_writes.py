@@ -19,7 +19,7 @@ def holding_a_batch(base_offset):
     records = [
         Record(b"k", b"first", NOW),
         Record(None, inner, NOW + 1),
-        Record(b"key", b"x" * 300, NOW + 2),
+        Record(b"key", b"x" * 70, NOW + 2),
     ]
     return bytes(encode_batch(records, base_offset=base_offset, leader_epoch=0))
 

@@ -16,9 +16,9 @@ FLAG = 8
 
 
 @pytest.fixture
-def opened(tmp_path):
+def opened(disk_path):
     """(the files, the path of one, its descriptor)."""
-    path = str(tmp_path / "0.log")
+    path = str(disk_path / "0.log")
     with open(path, "wb") as file:
         file.write(CONTENT)
     open_files = OpenFiles(2)
