@@ -31,7 +31,7 @@ from oncelog_robustness.scenario_checks import (
     joined,
     listed,
     shown,
-    told,
+    text_of_errors,
     unknown,
     wrong_settings,
     wrong_workloads,
@@ -290,4 +290,4 @@ def _parsed(path: Path, model: type[ModelT]) -> ModelT:
             ("storm", "*"): faults,
             ("*",): faults,
         }
-        raise OncelogError(f"{path}: {told(error, keys_at)}") from error
+        raise OncelogError(f"{path}: {text_of_errors(error, keys_at)}") from error

@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, SettingsError
 from oncelog_robustness.fault_plan import FaultKind
 
 _SHOWN_CHARACTERS: Final = 80
-_TOLD_MAX: Final = 3
+_ERRORS_SHOWN_MAX: Final = 3
 """Of what is wrong with one file; who mends it looks again."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 """What a topic may be called: a workload's name begins its topics."""
@@ -42,17 +42,17 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-def told(error: ValidationError, keys_at: Mapping[tuple[str, ...], Sequence[str]]) -> str:
+def text_of_errors(error: ValidationError, keys_at: Mapping[tuple[str, ...], Sequence[str]]) -> str:
     """What is wrong, in one line. `keys_at` are the known keys of each table; `*` stands for any name."""
-    return joined([_told(dict(one), keys_at) for one in error.errors(include_url=False)])
+    return joined([_text_of(dict(one), keys_at) for one in error.errors(include_url=False)])
 
 
 def joined(wrong: Sequence[str]) -> str:
-    more = len(wrong) - _TOLD_MAX
-    return "; ".join(wrong[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")
+    more = len(wrong) - _ERRORS_SHOWN_MAX
+    return "; ".join(wrong[:_ERRORS_SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _told(one: Mapping[str, Any], keys_at: Mapping[tuple[str, ...], Sequence[str]]) -> str:
+def _text_of(one: Mapping[str, Any], keys_at: Mapping[tuple[str, ...], Sequence[str]]) -> str:
     loc = [str(part) for part in one["loc"]]
     where = ".".join(loc)
     if one["type"] == "missing":
@@ -96,7 +96,7 @@ def wrong_workloads(
             # Strictly: a file can tell a number from a text and from true.
             parameters.model_validate(rest, strict=True)
         except ValidationError as error:
-            yield f"{where}: {told(error, {(): ('kind', 'name', *parameters.model_fields)})}"
+            yield f"{where}: {text_of_errors(error, {(): ('kind', 'name', *parameters.model_fields)})}"
 
 
 def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:

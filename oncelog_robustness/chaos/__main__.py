@@ -151,7 +151,7 @@ def main(
         result = _run(options, target, console)
     if result is None:
         raise typer.Exit(2)
-    tell(Console(), result, write_report(result))
+    show_result(Console(), result, write_report(result))
     _stay(keep_s, made)
     raise typer.Exit(0 if result.is_sound else 1)
 
@@ -184,8 +184,10 @@ def _run(options: RunOptions, target: Target, console: Console) -> RunResult | N
 def _stay(seconds: float, folder: Path) -> None:
     """Of a pod's file system only what runs can be asked."""
     if seconds:
-        told = f"{folder} stays for {seconds:g} s: kubectl cp {socket.gethostname()}:{folder} chaos"
-        print(told, flush=True)
+        message = (
+            f"{folder} stays for {seconds:g} s: kubectl cp {socket.gethostname()}:{folder} chaos"
+        )
+        print(message, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             time.sleep(seconds)
 
@@ -279,8 +281,8 @@ class Place:
             "--config": self.config,
             "--tools-image": self.tools_image,
         }
-        told = "".join(f" {option} {value}" for option, value in given.items() if value)
-        return f" --kubernetes{' --machines' if self.on_machines else ''}{told}"
+        options = "".join(f" {option} {value}" for option, value in given.items() if value)
+        return f" --kubernetes{' --machines' if self.on_machines else ''}{options}"
 
 
 def _of_containers(kinds: Sequence[FaultKind], scenario: Scenario) -> tuple[Target, str]:
@@ -344,7 +346,7 @@ def _replay(minutes: float, seed: int, where: str, scenario: str, pace: str) -> 
     )
 
 
-def tell(console: Console, result: RunResult, page: Path) -> None:
+def show_result(console: Console, result: RunResult, page: Path) -> None:
     table = Table(box=None, padding=(0, 2))
     for title in ("anomaly", "answer", "judged", ""):
         table.add_column(title, no_wrap=title == "anomaly")

@@ -26,18 +26,18 @@ class ClientChild:
 
     is_running = True
 
-    def __init__(self, name: str, told: Path) -> None:
+    def __init__(self, name: str, path: Path) -> None:
         self.name = name
-        self._told = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
 
     def record(self, operation: AnyOperation) -> None:
-        self._tell(_RECORD, operation)
+        self._write_line(_RECORD, operation)
 
     def last_word(self, key: str, operation: AnyOperation) -> None:
-        self._tell(_WORD, operation, key)
+        self._write_line(_WORD, operation, key)
 
     def settle(self, key: str, operation: AnyOperation) -> None:
-        self._tell(_SETTLE, operation, key)
+        self._write_line(_SETTLE, operation, key)
 
     def fail(self, error: str) -> None:
         self._write({"kind": _ERROR, "error": error})
@@ -48,12 +48,12 @@ class ClientChild:
     async def ended(self) -> None:
         raise RuntimeError("a process does not outlive itself")
 
-    def _tell(self, kind: str, operation: AnyOperation, key: str = "") -> None:
+    def _write_line(self, kind: str, operation: AnyOperation, key: str = "") -> None:
         line = operation_line(operation)
         self._write({"kind": kind, "key": key, "line": line})
 
     def _write(self, content: dict[str, str]) -> None:
-        os.write(self._told, json.dumps(content).encode() + b"\n")
+        os.write(self._descriptor, json.dumps(content).encode() + b"\n")
 
 
 def operation_line(operation: AnyOperation) -> str:
@@ -65,11 +65,11 @@ def operation_line(operation: AnyOperation) -> str:
 class ClientParent:
     """A `ClientProcess`, seen by the process that forked it."""
 
-    def __init__(self, name: str, told: Path, record: Callable[[str], None]) -> None:
+    def __init__(self, name: str, path: Path, record: Callable[[str], None]) -> None:
         """`record` is given lines of a history."""
         self.name = name
         self.error = ""
-        self._told = told
+        self._path = path
         self._record = record
         self._read_bytes = 0
         self._words: dict[str, str] = {}
@@ -86,7 +86,7 @@ class ClientParent:
         """`become` makes the child's copy of the lab its own."""
         pid = os.fork()
         if pid == 0:
-            _live(ClientChild(self.name, self._told), work, become)
+            _live(ClientChild(self.name, self._path), work, become)
         self._pid = pid
         self._pidfd = os.pidfd_open(pid)
         asyncio.get_running_loop().add_reader(self._pidfd, self._has_ended)
@@ -108,9 +108,9 @@ class ClientParent:
     def read_on(self) -> None:
         """Take what it has told since the last time."""
         try:
-            with self._told.open("rb") as told:
-                told.seek(self._read_bytes)
-                content = told.read()
+            with self._path.open("rb") as file:
+                file.seek(self._read_bytes)
+                content = file.read()
         except FileNotFoundError:
             return
         whole = content[: content.rfind(b"\n") + 1]
@@ -136,7 +136,7 @@ class ClientParent:
             self._record(line)
         if status != 0 and not self._is_killed and not self.error:
             self.error = f"{self.name} ended with {os.waitstatus_to_exitcode(status)}"
-        self._told.unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
         self._ended.set()
 
 

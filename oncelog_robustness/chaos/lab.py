@@ -77,8 +77,8 @@ class ForkLab:
         self.random = random.Random(f"chaos/{order.seed}/workloads")
         self._seed = order.seed
         self._began_s = order.began_s
-        self._told = Path(order.folder) / "told"
-        self._told.mkdir(parents=True, exist_ok=True)
+        self._client_files = Path(order.folder) / "told"
+        self._client_files.mkdir(parents=True, exist_ok=True)
         self._history = (Path(order.folder) / HISTORY).open("w")
         print(json.dumps({"facts": order.facts}), file=self._history)
         # Shared with every child: the only thing that they are told.
@@ -110,7 +110,7 @@ class ForkLab:
         self.processes = [one for one in self.processes if one.is_running]
         self._incarnations[name] += 1
         full = f"{name}#{self._incarnations[name]}"
-        process = ClientParent(full, self._told / full.replace("/", "_"), self._write)
+        process = ClientParent(full, self._client_files / full.replace("/", "_"), self._write)
         self._history.flush()
         process.start(work, self._become)
         self.processes.append(process)

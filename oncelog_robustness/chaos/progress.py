@@ -49,7 +49,7 @@ class Progress:
             self._console.print(f"[bold]{name}[/]", highlight=False)
         self.refresh()
 
-    def tell(self, sentences: Sequence[str]) -> None:
+    def show(self, sentences: Sequence[str]) -> None:
         """What stays on the screen."""
         for one in sentences:
             self._console.print(one, style="dim", markup=False, highlight=False, soft_wrap=True)
@@ -60,9 +60,9 @@ class Progress:
     def storm_begins(self) -> None:
         self._storm_began_s = time.monotonic()
 
-    def fault_begins(self, name: str, role: str, told: str) -> None:
+    def fault_begins(self, name: str, role: str, text: str) -> None:
         self._hits[role] += 1
-        self._under_way[name] = told
+        self._under_way[name] = text
 
     def fault_ends(self, name: str) -> None:
         self._under_way.pop(name, None)
@@ -121,6 +121,6 @@ class Progress:
         bar = ProgressBar(total=self._duration_ms / 1000, completed=self._elapsed_s)
         table = Table(box=None, padding=(0, 2), show_header=False)
         for role, hits in self._hits.items():
-            own = [told for told in self._under_way.values() if role in told.split(" ", 1)[1]]
+            own = [text for text in self._under_way.values() if role in text.split(" ", 1)[1]]
             table.add_row(role, Text("▮" * min(hits, 40), "yellow"), str(hits), ", ".join(own))
         return Group(head, bar, table)

@@ -383,17 +383,17 @@ class Proxy:
                 flow.link = self.rules.state(flow.sender, flow.receiver)
                 connection.pump(flow)
 
-    async def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        match asked["do"]:
+    async def answer(self, order: dict[str, Any]) -> dict[str, Any]:
+        match order["do"]:
             case "open":
-                self.names.update(asked["names"])
-                await self.open([Door(**door) for door in asked["doors"]])
+                self.names.update(order["names"])
+                await self.open([Door(**door) for door in order["doors"]])
             case "put":
-                self.put(asked["fault"], tuple(rule_from(rule) for rule in asked["rules"]))
+                self.put(order["fault"], tuple(rule_from(rule) for rule in order["rules"]))
             case "lift":
-                self.lift(asked["fault"])
+                self.lift(order["fault"])
             case "reset":
-                return {"broken": self.reset(asked["party"])}
+                return {"broken": self.reset(order["party"])}
         return {}
 
 

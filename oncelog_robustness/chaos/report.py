@@ -160,8 +160,8 @@ def report_lines(content: dict[str, Any]) -> Iterator[str]:
     yield from ("", "## Never reached", "")
     for what, names in content["never_reached"].items():
         yield from _wrapped(f"- {what}: {', '.join(names) or 'none'}", indent="  ")
-    for told in content["limits"]:
-        yield from _wrapped(f"- {told}", indent="  ")
+    for limit in content["limits"]:
+        yield from _wrapped(f"- {limit}", indent="  ")
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:

@@ -98,7 +98,7 @@ class ChaosRun:
         progress.phase("starting")
         try:
             await self._started()
-            progress.tell(self._target.limits)
+            progress.show(self._target.limits)
             with LabProcess(self._order(), options.folder / "lab.log") as lab:
                 injector = self._target.injector(lab.kill_client)
                 try:

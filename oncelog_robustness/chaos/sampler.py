@@ -42,12 +42,14 @@ def _ends(
     admin: AdminClient, partitions: list[TopicPartition], isolation: IsolationLevel
 ) -> dict[str, int]:
     latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = admin.list_offsets(
+    futures = admin.list_offsets(
         dict.fromkeys(partitions, latest),
         isolation_level=isolation,
         request_timeout=TIMEOUT_S,
     )
-    return {f"{one.topic}-{one.partition}": future.result().offset for one, future in asked.items()}
+    return {
+        f"{one.topic}-{one.partition}": future.result().offset for one, future in futures.items()
+    }
 
 
 def main(bootstrap: str, client_config: str) -> None:
@@ -59,13 +61,13 @@ def main(bootstrap: str, client_config: str) -> None:
     }
     admin = AdminClient(settings)
     while True:
-        asked_s = time.monotonic()
+        began_s = time.monotonic()
         try:
             lags = sample(admin)
         except KafkaException:
             lags = {}
         if lags:
-            line = {"asked_s": asked_s, "answered_s": time.monotonic(), "lags": lags}
+            line = {"asked_s": began_s, "answered_s": time.monotonic(), "lags": lags}
             print(json.dumps(line), flush=True)
         time.sleep(PAUSE_S)
 

@@ -19,13 +19,13 @@ def check(_history: History, observations: Observations) -> Verdict:
     for first, second in pairwise(written):
         case.judge()
         if first.first_offset + first.count > second.first_offset:
-            case.broken(f"{_told(first)} and {_told(second)} overlap")
+            case.broken(f"{_text_of(first)} and {_text_of(second)} overlap")
         elif second.controller_epoch < first.controller_epoch:
-            case.broken(f"{_told(second)} came behind {_told(first)}")
+            case.broken(f"{_text_of(second)} came behind {_text_of(first)}")
     return case.verdict()
 
 
-def _told(written: MetadataWritten) -> str:
+def _text_of(written: MetadataWritten) -> str:
     last = written.first_offset + written.count - 1
     return (
         f"metadata {written.first_offset}..{last} of controller {written.controller_id}"

@@ -54,7 +54,7 @@ class Decided:
     def marker(self) -> str:
         return MARKER_OF[self.record.state]
 
-    def told(self) -> str:
+    def text(self) -> str:
         at = f"{self.record.shard}/{self.record.offset}"
         return f"{self.record.transactional_id}'s {self.record.state} of epoch {self.record.producer_epoch} at {at}"
 
@@ -195,7 +195,7 @@ def _explain(
     if len(missing) == len(reached) and all(missing):
         first = min(missing, key=len)[0]
         case.broken(
-            f"{named(key_of(log))} has no marker for {first.told()}, which is recorded as complete"
+            f"{named(key_of(log))} has no marker for {first.text()}, which is recorded as complete"
         )
 
 
@@ -234,8 +234,8 @@ def _unexplained(
     log: ReplicaLog, marker: Written, decided: list[Decided], reached: list[int]
 ) -> str:
     batch = marker.batch
-    behind = decided[max(reached)].told() if max(reached) >= 0 else "nothing"
-    following = [one.told() for one in decided[max(reached) + 1 :]][:3]
+    behind = decided[max(reached)].text() if max(reached) >= 0 else "nothing"
+    following = [one.text() for one in decided[max(reached) + 1 :]][:3]
     data = "ends records" if marker.ends_data else "ends no records"
     return (
         f"{named(key_of(log))} at {batch.base_offset}: a {batch.marker} marker of producer"
@@ -249,8 +249,8 @@ def _judge_unnamed(case: Case, unnamed: dict[tuple[int, int], dict[str, str]]) -
         outcomes = unnamed[producer_id, producer_epoch]
         case.judge()
         if len(outcomes) > 1:
-            told = ", ".join(f"{marker} in {outcomes[marker]}" for marker in sorted(outcomes))
-            case.broken(f"producer {producer_id} epoch {producer_epoch} has two outcomes: {told}")
+            listed = ", ".join(f"{marker} in {outcomes[marker]}" for marker in sorted(outcomes))
+            case.broken(f"producer {producer_id} epoch {producer_epoch} has two outcomes: {listed}")
 
 
 def _judge_raised(case: Case, observations: Observations) -> None:
@@ -267,7 +267,7 @@ def _judge_raised(case: Case, observations: Observations) -> None:
         places = outcomes[producer_id, producer_epoch]
         case.judge()
         if len(places) > 1:
-            told = ", ".join(f"{marker} in {places[marker]}" for marker in sorted(places))
+            listed = ", ".join(f"{marker} in {places[marker]}" for marker in sorted(places))
             case.broken(
-                f"what producer {producer_id} wrote in epoch {producer_epoch - 1} was ended twice: {told}"
+                f"what producer {producer_id} wrote in epoch {producer_epoch - 1} was ended twice: {listed}"
             )

@@ -28,14 +28,14 @@ def check(_history: History, observations: Observations) -> Verdict:
     for first, second in pairwise(blocks):
         case.judge()
         if first.first_producer_id + first.count > second.first_producer_id:
-            case.broken(f"{_told(first)} and {_told(second)} overlap")
+            case.broken(f"{_text_of(first)} and {_text_of(second)} overlap")
     users = _users(observations)
     for producer_id in sorted(users):
         case.judge()
         names = users[producer_id]
         if len(names) > 1:
-            told = " and by ".join(f"{name} ({names[name]})" for name in sorted(names))
-            case.broken(f"producer id {producer_id} is used by {told}")
+            every_user = " and by ".join(f"{name} ({names[name]})" for name in sorted(names))
+            case.broken(f"producer id {producer_id} is used by {every_user}")
         if blocks and not _is_given(blocks, producer_id):
             where = next(iter(names.values()))
             case.broken(f"producer id {producer_id} ({where}) is in no block that was given")
@@ -75,6 +75,6 @@ def _is_given(blocks: list[ProducerIdsGiven], producer_id: int) -> bool:
     return index >= 0 and producer_id < block.first_producer_id + block.count
 
 
-def _told(block: ProducerIdsGiven) -> str:
+def _text_of(block: ProducerIdsGiven) -> str:
     last = block.first_producer_id + block.count - 1
     return f"{block.first_producer_id}..{last} (controller {block.controller_id}, {block.at_ms} ms)"

@@ -77,8 +77,8 @@ def _compare(
         are_sound = ours_there.is_sound and theirs_there.is_sound
         if are_sound and _identity(ours_there) != _identity(theirs_there):
             case.broken(
-                f"{named(key)} at {offset}: node {reference.node_id} has {_told(ours_there)}, node"
-                f" {other.node_id} has {_told(theirs_there)}"
+                f"{named(key)} at {offset}: node {reference.node_id} has {_text_of(ours_there)}, node"
+                f" {other.node_id} has {_text_of(theirs_there)}"
             )
 
 
@@ -124,10 +124,10 @@ def _compare_bytes(
     checksum, most = count.most_common(1)[0]
     if most == len(copies):
         return
-    told = ", ".join(f"node {log.node_id} {batch.checksum:08x}" for log, batch in copies)
+    checksums = ", ".join(f"node {log.node_id} {batch.checksum:08x}" for log, batch in copies)
     odd = [str(log.node_id) for log, batch in copies if batch.checksum != checksum]
     blame = f"node {' and '.join(odd)} against {most}" if most > 1 else "no majority"
-    case.broken(f"{named(key)} at {copies[0][1].base_offset}: {told} ({blame})")
+    case.broken(f"{named(key)} at {copies[0][1].base_offset}: {checksums} ({blame})")
 
 
 def _by_offset(log: ReplicaLog, start: int, committed: int) -> dict[int, BatchSeen]:
@@ -152,7 +152,7 @@ def _identity(batch: BatchSeen) -> tuple[object, ...]:
     )
 
 
-def _told(batch: BatchSeen) -> str:
+def _text_of(batch: BatchSeen) -> str:
     what = batch.marker or "records"
     return (
         f"{what} {batch.base_offset}..{batch.last_offset} of leader epoch {batch.leader_epoch},"

@@ -30,8 +30,8 @@ def check(_history: History, observations: Observations) -> Verdict:
             before = None
         error = _error(before, record, is_whole=is_whole)
         if error:
-            previous = "nothing" if before is None else _told(before)
-            case.broken(f"{record.transactional_id}: {previous}, then {_told(record)}: {error}")
+            previous = "nothing" if before is None else _text_of(before)
+            case.broken(f"{record.transactional_id}: {previous}, then {_text_of(record)}: {error}")
     return case.verdict()
 
 
@@ -71,7 +71,7 @@ def _identity_error(before: StateRecorded, record: StateRecorded, state: TxnStat
     return ""
 
 
-def _told(record: StateRecorded) -> str:
+def _text_of(record: StateRecorded) -> str:
     return (
         f"{record.state} of producer {record.producer_id} epoch {record.producer_epoch} at"
         f" {record.shard}/{record.offset}"

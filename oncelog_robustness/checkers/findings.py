@@ -43,11 +43,11 @@ class Findings:
         A violation counts whatever else is unclear; without one, what is unclear forbids to say ok.
         """
         if self.broken:
-            told = [
+            sentences = [
                 f"{sentence} (and {self._more[at]} more of it)" if at in self._more else sentence
                 for at, sentence in enumerate(self.broken)
             ]
-            return Verdict(self.checker, Answer.BROKEN, self.judged, _shown(told))
+            return Verdict(self.checker, Answer.BROKEN, self.judged, _shown(sentences))
         if self.unclear:
             return Verdict(self.checker, Answer.UNKNOWN, self.judged, _shown(self.unclear))
         if not self.judged:
@@ -78,8 +78,8 @@ def writer(by: Transaction | PlainSend) -> str:
     """Who wrote, in what, and how it ended."""
     if isinstance(by, PlainSend):
         return f"{by.client} ({by.outcome}, {span(by)})"
-    asked = "no ending asked" if by.ending is Ending.NONE else f"{by.ending} {by.outcome}"
-    return f"{by.client} in a transaction of {by.transactional_id} ({asked}, {span(by)})"
+    ending = "no ending asked" if by.ending is Ending.NONE else f"{by.ending} {by.outcome}"
+    return f"{by.client} in a transaction of {by.transactional_id} ({ending}, {span(by)})"
 
 
 def reader(by: Operation) -> str:

@@ -24,7 +24,7 @@ Spot = tuple[str, int, int]
 """Topic, partition, offset."""
 
 
-class _Teller(NamedTuple):
+class _Witness(NamedTuple):
     by: Operation
     is_reader: bool
 
@@ -44,39 +44,39 @@ class _Map:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._holders: dict[Spot, tuple[str | None, _Teller]] = {}
-        self._homes: dict[str, tuple[Spot, _Teller]] = {}
-        self._told: dict[tuple[str | None, Spot], None] = {}
+        self._holders: dict[Spot, tuple[str | None, _Witness]] = {}
+        self._homes: dict[str, tuple[Spot, _Witness]] = {}
+        self._reported: dict[tuple[str | None, Spot], None] = {}
 
-    def tell(self, spot: Spot, value: str | None, teller: _Teller) -> None:
+    def note(self, spot: Spot, value: str | None, witness: _Witness) -> None:
         self._findings.judged += 1
         holder = self._holders.get(spot)
         if holder is None:
-            holder = self._holders[spot] = (value, teller)
+            holder = self._holders[spot] = (value, witness)
         elif holder[0] == value:
             return
         if holder[0] != value:
             self.contradict(
                 f"{place(*spot)} is {holder[0]!r} {holder[1].words()}, but {value!r}"
-                f" {teller.words()}",
+                f" {witness.words()}",
                 spot,
                 value,
             )
         if value is None:
             return
-        home = self._homes.setdefault(value, (spot, teller))
-        if home[0][2] == spot[2] or home[0][:2] != spot[:2] or home[1].name() == teller.name():
+        home = self._homes.setdefault(value, (spot, witness))
+        if home[0][2] == spot[2] or home[0][:2] != spot[:2] or home[1].name() == witness.name():
             return
         self.contradict(
             f"{value!r} is at {place(*home[0])} {home[1].words()}, but at {place(*spot)}"
-            f" {teller.words()}",
+            f" {witness.words()}",
             spot,
             value,
         )
 
     def contradict(self, words: str, spot: Spot, value: str | None) -> None:
-        if (value, spot) not in self._told:
-            self._told[(value, spot)] = None
+        if (value, spot) not in self._reported:
+            self._reported[(value, spot)] = None
             self._findings.broken.append(words)
 
 
@@ -87,17 +87,17 @@ def check(history: History, observations: Observations) -> Verdict:
     for send, by in writes(history):
         sent_to[send.value] = (send.topic, send.partition)
         if send.offset is not None:
-            known.tell((send.topic, send.partition, send.offset), send.value, _Teller(by, False))
+            known.note((send.topic, send.partition, send.offset), send.value, _Witness(by, False))
     for reading in readings(history):
-        teller = _Teller(reading.by, True)
+        witness = _Witness(reading.by, True)
         for topic, partition, offset, value, _ in reading.reads:
             spot = (topic, partition, offset)
             if value in sent_to and sent_to[value] != (topic, partition):
                 known.contradict(
                     f"{value!r} was sent to {place(*sent_to[value])}, but is at {place(*spot)}"
-                    f" {teller.words()}",
+                    f" {witness.words()}",
                     spot,
                     value,
                 )
-            known.tell(spot, value, teller)
+            known.note(spot, value, witness)
     return findings.verdict("nothing was acknowledged with an offset, and nothing was read")

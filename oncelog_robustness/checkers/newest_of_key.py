@@ -33,7 +33,7 @@ class _Change(NamedTuple):
     """None: a tombstone."""
     offset: int | None
 
-    def told(self) -> str:
+    def text(self) -> str:
         what = "deleted it" if self.value is None else f"wrote {self.value!r}"
         return f"{writer(self.by)} {what}"
 
@@ -94,14 +94,14 @@ def _judge(findings: Findings, log: FinalLog, key: _Key, changes: list[_Change],
     if newest is None:
         if all(one.value is not None for one in changes[last:]):
             findings.broken.append(
-                f"{what} is gone from {reader(log.read)}, though {changes[last].told()}"
+                f"{what} is gone from {reader(log.read)}, though {changes[last].text()}"
             )
         return
     at = _place_of(newest, changes)
     if at is not None and at < last:
         findings.broken.append(
             f"{what} has {seen(newest)} as its newest record in {reader(log.read)}, but later"
-            f" {changes[last].told()}"
+            f" {changes[last].text()}"
         )
 
 

@@ -38,9 +38,9 @@ def check(history: History, observations: Observations) -> Verdict:
                 if spot not in highest or highest[spot].offset < read.offset:
                     highest[spot] = read
         for spot, read in highest.items():
-            asked, lowest = lowest_after[spot]
-            first = bisect_right(asked, handed_ms)
-            if first < len(asked) and lowest[first].first_offset < read.offset:
+            times, lowest = lowest_after[spot]
+            first = bisect_right(times, handed_ms)
+            if first < len(times) and lowest[first].first_offset < read.offset:
                 still_open = lowest[first]
                 findings.breaks(
                     (*spot, still_open.first_offset),

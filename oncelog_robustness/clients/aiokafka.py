@@ -257,8 +257,8 @@ class AiokafkaProducer:
                 await self._client.commit_transaction()
         except (errors.KafkaError, TimeoutError) as error:
             self._requests.is_cut = True
-            asked = self._requests.counts["EndTxnRequest"] - before
-            self._dead = _end_of_commit(error, asked)
+            sent_count = self._requests.counts["EndTxnRequest"] - before
+            self._dead = _end_of_commit(error, sent_count)
             if self._dead is None:
                 self._dead = Refused(f"its last commit was not answered: {error!r}")
                 raise Unanswered(f"commit: {error!r}") from error
@@ -320,13 +320,13 @@ class AiokafkaProducer:
             raise Unanswered(f"{call}: no answer in {CALL_TIMEOUT_S} s") from error
 
 
-def _end_of_commit(error: BaseException, asked: int) -> Refused | None:
-    """What a failed commit proves when EndTxn may have reached a coordinator `asked` times; None: nothing."""
-    if asked > 1 or (isinstance(error, TimeoutError) and asked):
+def _end_of_commit(error: BaseException, sent_count: int) -> Refused | None:
+    """What a failed commit proves when EndTxn may have reached a coordinator `sent_count` times; None: nothing."""
+    if sent_count > 1 or (isinstance(error, TimeoutError) and sent_count):
         return None
     if isinstance(error, _FENCED):
         return Fenced(repr(error))
-    if asked == 0 or isinstance(error.__cause__ or error, _REFUSED_END):
+    if sent_count == 0 or isinstance(error.__cause__ or error, _REFUSED_END):
         return Refused(f"{error!r} {error.__cause__!r}")
     return None
 
@@ -463,9 +463,9 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 await self._client.commit(wanted)
         except (errors.KafkaError, errors.IllegalOperation, TimeoutError) as error:
-            asked = self._requests.counts["OffsetCommitRequest"] - before
-            is_answered = asked == 1 and isinstance(error, errors.CommitFailedError)
-            if is_answered or (asked == 0 and isinstance(error, errors.IllegalStateError)):
+            sent_count = self._requests.counts["OffsetCommitRequest"] - before
+            is_answered = sent_count == 1 and isinstance(error, errors.CommitFailedError)
+            if is_answered or (sent_count == 0 and isinstance(error, errors.IllegalStateError)):
                 raise Refused(repr(error)) from error
             raise Unanswered(repr(error)) from error
 

@@ -241,11 +241,11 @@ class ConfluentProducer:
         if failure is None:
             return
         error, after = failure
-        asked = 2 if after is None else after - before
-        refusal = _end_of_commit(error, asked)
+        sent_count = 2 if after is None else after - before
+        refusal = _end_of_commit(error, sent_count)
         if refusal is None:
             self._dead = Refused("its last commit was not answered; a new producer is needed")
-            raise Unanswered(f"{error.str()} after {asked} tries")
+            raise Unanswered(f"{error.str()} after {sent_count} tries")
         self._failed = error.str()
         if isinstance(refusal, Fenced) or not error.txn_requires_abort():
             self._dead = refusal
@@ -300,13 +300,13 @@ def _is_fenced(error: KafkaError) -> bool:
     return error.code() in _FENCED or "fenced" in error.str()
 
 
-def _end_of_commit(error: KafkaError, asked: int) -> Refused | None:
-    """What a failed commit proves when EndTxn may have reached a coordinator `asked` times; None: nothing."""
-    if asked > 1:
+def _end_of_commit(error: KafkaError, sent_count: int) -> Refused | None:
+    """What a failed commit proves when EndTxn may have reached a coordinator `sent_count` times; None: nothing."""
+    if sent_count > 1:
         return None
     if error.fatal() and _is_fenced(error):
         return Fenced(error.str())
-    if asked == 0 and error.txn_requires_abort():
+    if sent_count == 0 and error.txn_requires_abort():
         return Refused(error.str())
     return Refused(error.str()) if error.code() in _REFUSED_END else None
 
@@ -441,8 +441,8 @@ class ConfluentConsumer:
         if failure is None:
             return
         error, after = failure
-        is_asked_once = after is not None and after - before <= 1
-        if error.code() in _REFUSED_OFFSETS and is_asked_once:
+        is_sent_once = after is not None and after - before <= 1
+        if error.code() in _REFUSED_OFFSETS and is_sent_once:
             raise Refused(error.str())
         raise Unanswered(error.str())
 

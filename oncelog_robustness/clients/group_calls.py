@@ -223,7 +223,7 @@ class GroupCalls:
     ) -> dict[Partition, int]:
         """Stable offsets, -1 for none, as a member of a group of the consumer protocol asks for them."""
         types = types_of(versions.OFFSET_FETCH, FETCH_AS_MEMBER_VERSION)
-        asked = types.OffsetFetchRequestGroup(
+        group_request = types.OffsetFetchRequestGroup(
             group_id=self.group,
             member_id=me.member_id,
             member_epoch=me.generation,
@@ -232,7 +232,7 @@ class GroupCalls:
                 for topic, numbers in by_topic(partitions).items()
             ),
         )
-        request = types.OffsetFetchRequest(groups=(asked,), require_stable=True)
+        request = types.OffsetFetchRequest(groups=(group_request,), require_stable=True)
         answer = await self.ask(versions.OFFSET_FETCH, request, FETCH_AS_MEMBER_VERSION)
         (group,) = answer.groups
         check(group.error_code.value, f"offsets of {self.group}")
@@ -254,8 +254,8 @@ class GroupCalls:
         answer = await self.ask(versions.OFFSET_DELETE, request)
         check(answer.error_code.value, "OffsetDelete")
         for one in answer.topics:
-            for told in one.partitions:
-                check(told.error_code.value, f"OffsetDelete {partition}")
+            for result in one.partitions:
+                check(result.error_code.value, f"OffsetDelete {partition}")
 
     async def delete(self) -> None:
         request = types_of(versions.DELETE_GROUPS).DeleteGroupsRequest(groups_names=(self.group,))

@@ -64,8 +64,8 @@ class TransactionCalls:
             v3_and_below_topics=(types.AddPartitionsToTxnTopic(name=topic, partitions=(number,)),),
         )
         answer = await self._ask(transactional_id, versions.ADD_PARTITIONS_TO_TXN, request, version)
-        told = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
-        check(told.partition_error_code.value, f"add {partition}")
+        result = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+        check(result.partition_error_code.value, f"add {partition}")
 
     async def produce(
         self, transactional_id: str, me: Identity, partition: Partition, value: str
@@ -75,8 +75,8 @@ class TransactionCalls:
         request = produce_request(transactional_id, partition, batch, TV1_PRODUCE)
         leader = await self._brokers.leader_of(partition)
         answer = await self._brokers.call(leader, versions.PRODUCE, request, TV1_PRODUCE)
-        told = answer.responses[0].partition_responses[0]
-        check(told.error_code.value, f"produce to {partition}")
+        result = answer.responses[0].partition_responses[0]
+        check(result.error_code.value, f"produce to {partition}")
 
     async def end(
         self, transactional_id: str, me: Identity, *, is_commit: bool, version: int
@@ -101,9 +101,9 @@ class TransactionCalls:
         types = types_of(versions.DESCRIBE_TRANSACTIONS)
         request = types.DescribeTransactionsRequest(transactional_ids=(transactional_id,))
         answer = await self._brokers.call_any(versions.DESCRIBE_TRANSACTIONS, request)
-        told = answer.transaction_states[0]
-        check(told.error_code.value, f"describe {transactional_id}")
-        return Identity(int(told.producer_id), int(told.producer_epoch))
+        result = answer.transaction_states[0]
+        check(result.error_code.value, f"describe {transactional_id}")
+        return Identity(int(result.producer_id), int(result.producer_epoch))
 
     async def listed(self, states: Sequence[str] = ()) -> list[str]:
         request = types_of(versions.LIST_TRANSACTIONS).ListTransactionsRequest(
@@ -116,13 +116,14 @@ class TransactionCalls:
     async def producers(self, partition: Partition) -> list[Identity]:
         topic, number = partition
         types = types_of(versions.DESCRIBE_PRODUCERS)
-        asked = types.TopicRequest(name=topic, partition_indexes=(number,))
-        request = types.DescribeProducersRequest(topics=(asked,))
+        topic_request = types.TopicRequest(name=topic, partition_indexes=(number,))
+        request = types.DescribeProducersRequest(topics=(topic_request,))
         answer = await self._brokers.call_any(versions.DESCRIBE_PRODUCERS, request)
-        told = answer.topics[0].partitions[0]
-        check(told.error_code.value, f"producers of {partition}")
+        result = answer.topics[0].partitions[0]
+        check(result.error_code.value, f"producers of {partition}")
         return [
-            Identity(int(one.producer_id), int(one.producer_epoch)) for one in told.active_producers
+            Identity(int(one.producer_id), int(one.producer_epoch))
+            for one in result.active_producers
         ]
 
     async def alter(self, topic: str, name: str, value: str) -> None:

@@ -170,17 +170,17 @@ class Tv2Producer:
         if not transaction.is_attempted:
             self._transaction = None
             return
-        asked, code = await self._end(is_commit=True)
+        sent_count, code = await self._end(is_commit=True)
         if code is ErrorCode.NONE:
             self._transaction = None
         elif code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
             transaction.failure = f"EndTxn: {_name(code)}"
             raise Refused(transaction.failure)
-        elif asked > 1 or code is None:
+        elif sent_count > 1 or code is None:
             self._dead = Refused("its last commit was not answered; a new producer is needed")
-            if not asked:
+            if not sent_count:
                 raise Refused("EndTxn never reached a coordinator")
-            raise Unanswered(f"EndTxn: {_name(code)} after {asked} tries")
+            raise Unanswered(f"EndTxn: {_name(code)} after {sent_count} tries")
         else:
             raise self._died_of(code, "EndTxn")
 
@@ -207,27 +207,27 @@ class Tv2Producer:
             producer_epoch=self._identity.producer_epoch,
             committed=is_commit,
         )
-        asked = 0
+        sent_count = 0
         deadline = Deadline(CALL_TIMEOUT_S)
         while True:
             code: ErrorCode | None = None
             try:
                 response = await self._at_coordinator(versions.END_TXN, request)
-                asked += 1
+                sent_count += 1
                 code = error_code_of(response.error_code.value)
                 if code is ErrorCode.NONE and response.producer_id >= 0:
                     self._identity = _Identity(response.producer_id, response.producer_epoch)
                     self._sequences.clear()
             except Lost:
-                asked += 1
+                sent_count += 1
             except (Unreachable, KafkaError):
                 # The coordinator was not found, so nobody was asked.
                 pass
             if code is not None and not code.is_retriable:
-                return asked, code
+                return sent_count, code
             self._brokers.forget()
             if not await deadline.pause():
-                return asked, None
+                return sent_count, None
 
     async def _at_coordinator(self, api_key: int, request: Any) -> Any:
         assert self._transactional_id is not None

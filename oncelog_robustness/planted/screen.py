@@ -26,7 +26,7 @@ def print_bugs(bugs: Sequence[Bug]) -> None:
     table.add_column("caught by one of")
     for bug in bugs:
         table.add_row(
-            _told(bug), f"{bug.scenario} {bug.first_seed}", Text("\n".join(bug.caught_by))
+            _text_of(bug), f"{bug.scenario} {bug.first_seed}", Text("\n".join(bug.caught_by))
         )
     _console().print(table)
 
@@ -41,7 +41,7 @@ def print_hunts(hunts: Sequence[Hunted]) -> None:
     table.add_column("caught")
     for bug, hunt in zip(bugs, hunts, strict=True):
         table.add_row(
-            _told(bug),
+            _text_of(bug),
             hunt.checker or "-",
             str(hunt.tried),
             f"{hunt.seconds:.0f} s",
@@ -75,7 +75,7 @@ def showing_hunts(total: int) -> Iterator[Callable[[Hunted], None]]:
         yield advance
 
 
-def _told(bug: Bug) -> Text:
+def _text_of(bug: Bug) -> Text:
     return Text.assemble((bug.name, "bold"), "\n", (bug.promise, "dim"))
 
 

@@ -61,7 +61,7 @@ class _Launch:
     process: SimProcess
     running: Any = None
     is_ready: asyncio.Event = field(default_factory=asyncio.Event)
-    told: asyncio.Event = field(default_factory=asyncio.Event)
+    stop_requested: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -172,7 +172,7 @@ class SimCluster:
         launch = self._launches[name]
         self._wanted[name] = False
         self._world.trace("terminate", name)
-        launch.told.set()
+        launch.stop_requested.set()
         try:
             async with asyncio.timeout(timeout_s):
                 await launch.ended.wait()
@@ -190,13 +190,13 @@ class SimCluster:
                 launch.is_ready.set()
                 self._world.trace("ready", member.name, launch.process.incarnation)
                 failed = asyncio.create_task(running.failure())
-                told = asyncio.create_task(launch.told.wait())
+                stopped = asyncio.create_task(launch.stop_requested.wait())
                 try:
-                    await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
-                    if failed.done() and not told.done():
+                    await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+                    if failed.done() and not stopped.done():
                         raise failed.result()
                 finally:
-                    told.cancel()
+                    stopped.cancel()
                     failed.cancel()
                 await running.drain(DRAIN_TIMEOUT_S)
         except OncelogError as error:

@@ -66,10 +66,10 @@ def _must_be_of_one_run(options: argparse.Namespace) -> None:
             raise OncelogError(
                 f"{flag} is of one run: give its --seed N, which --seeds and --first-seed are not"
             )
-    asked = list(dict.fromkeys(options.scenario or ()))
-    if given and len(asked) > 1:
+    names = list(dict.fromkeys(options.scenario or ()))
+    if given and len(names) > 1:
         raise OncelogError(
-            f"{given[0]} is of one run, and --scenario {' --scenario '.join(asked)} are {len(asked)}: give one"
+            f"{given[0]} is of one run, and --scenario {' --scenario '.join(names)} are {len(names)}: give one"
         )
     if len(given) > 1 and options.trace.absolute() == options.history.absolute():
         raise OncelogError(f"--trace and --history are both {options.trace}: give two files")
@@ -253,11 +253,11 @@ def _scenarios(names: Sequence[str] | None) -> "dict[str, Scenario]":
     wanted = names or [path.stem for path in sorted(FOLDER.glob("*.toml"))]
     scenarios = {name: load_scenario(name) for name in wanted}
     first: dict[str, str] = {}
-    for asked, scenario in scenarios.items():
-        other = first.setdefault(scenario.name, asked)
-        if other != asked:
+    for name, scenario in scenarios.items():
+        other = first.setdefault(scenario.name, name)
+        if other != name:
             raise OncelogError(
-                f"--scenario {other} and {asked} both have the name '{scenario.name}', and what broke is told by name: "
+                f"--scenario {other} and {name} both have the name '{scenario.name}', and what broke is told by name: "
                 "change the name in one of the files, or give one of them"
             )
     return scenarios
@@ -290,9 +290,9 @@ def _replays(
     scenarios: "dict[str, Scenario]", options: argparse.Namespace
 ) -> "Callable[[RunResult], str]":
     """What a person types to have a run again: the scenario as it was asked for, which may be a file."""
-    asked = {scenario.name: name for name, scenario in scenarios.items()}
+    names = {scenario.name: name for name, scenario in scenarios.items()}
     flags = [("--planted", options.planted), ("--older", options.older)]
     flags += [("--without", name) for name in options.without or ()]
     given = " ".join(f"{flag} {value}" for flag, value in flags if value)
     rest = f' ARGS="{given}"' if given else ""
-    return lambda result: f"make sim SEED={result.seed} SCENARIO={asked[result.scenario]}{rest}"
+    return lambda result: f"make sim SEED={result.seed} SCENARIO={names[result.scenario]}{rest}"

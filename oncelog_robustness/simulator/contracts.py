@@ -85,7 +85,7 @@ class Spoken:
         self._answer: Any = None
         if known is not None:
             self._request, self._answer = known
-        self._asked: dict[int, Any] = {}
+        self._awaited: dict[int, Any] = {}
         """Of a session: the class of the answer that each call in flight waits for."""
 
     def request(self, payload: bytes) -> bytes:
@@ -112,11 +112,11 @@ class Spoken:
                 call.method += _NOT_THERE
                 continue
             call.request = contracts.passed(known[0], call.request)
-            self._asked[call.call_id] = known[1]
+            self._awaited[call.call_id] = known[1]
         for call_id in frame.cancelled:
-            self._asked.pop(call_id, None)
+            self._awaited.pop(call_id, None)
         for reply in frame.replies:
-            kind = self._asked.pop(reply.call_id, None)
+            kind = self._awaited.pop(reply.call_id, None)
             if kind is not None and not reply.status:
                 reply.response = contracts.passed(kind, reply.response)
         return contracts.counted(payload, frame)

@@ -120,11 +120,11 @@ class ClientStream(StreamEnd):
 async def until_done(stream: ClientStream) -> None:
     ended = stream.channel.loop.create_future()
 
-    def tell() -> None:
+    def notify() -> None:
         if not ended.done():
             ended.set_result(None)
 
-    stream.callbacks.append(tell)
+    stream.callbacks.append(notify)
     await ended
 
 

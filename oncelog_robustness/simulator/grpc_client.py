@@ -211,8 +211,8 @@ def _maker(
     def call(
         request: Any = None, *, timeout: float | None = None, metadata: Any = None, **_: Any
     ) -> SimCall:
-        asked, write, read = as_caller(path, request_serializer, response_deserializer)
-        stream = ClientStream(channel, asked, timeout)
+        sent_path, write, read = as_caller(path, request_serializer, response_deserializer)
+        stream = ClientStream(channel, sent_path, timeout)
         stream.metadata = tuple(metadata or ())
         kind = SimCall if answers_stream else SimUnaryCall
         made = kind(stream, write, read)

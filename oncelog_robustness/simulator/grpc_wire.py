@@ -62,7 +62,7 @@ class Wire:
         self._loop = network.loop
         self.options = options
         self.window_bytes = network.profile.grpc_window_bytes
-        self._last_heard = self._loop.time()
+        self._last_received = self._loop.time()
         self._pinged_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -98,7 +98,7 @@ class Wire:
         if isinstance(item, bytes):
             self._lose("this is not HTTP/2")
             return
-        self._last_heard = self._loop.now_s
+        self._last_received = self._loop.now_s
         kind = item[0]
         if kind == PING:
             self.send(PONG, 0)
@@ -139,7 +139,7 @@ class Wire:
             self._timer = None
 
     def _is_quiet(self) -> None:
-        quiet_s = self._loop.time() - self._last_heard
+        quiet_s = self._loop.time() - self._last_received
         if quiet_s < self.options.keepalive_s - 1e-6:
             self._watch(self.options.keepalive_s - quiet_s, self._is_quiet)
             return
@@ -148,7 +148,7 @@ class Wire:
         self._watch(self.options.keepalive_timeout_s, self._has_answered)
 
     def _has_answered(self) -> None:
-        if self._last_heard > self._pinged_at:
+        if self._last_received > self._pinged_at:
             self._is_quiet()
         else:
             self._lose("keepalive watchdog timeout")

@@ -51,7 +51,7 @@ class Receiver(Protocol):
         """The connection is gone; the end is closed."""
 
     def has_room(self) -> None:
-        """What was unread is below the mark again that `End.tell_of_room` was given."""
+        """What was unread is below the mark again that `End.notify_of_room` was given."""
 
 
 class End:
@@ -157,7 +157,7 @@ class End:
             self.is_reading = True
             self.inbound.go_on()
 
-    def tell_of_room(self, unread_max: int) -> None:
+    def notify_of_room(self, unread_max: int) -> None:
         """Call `has_room` when no more than `unread_max` bytes are unread."""
         self.outbound.room_mark = unread_max
         self.inbound.look_for_reset()
@@ -331,9 +331,9 @@ class Pipe:
         if self.room_mark < 0 or self.unread > self.room_mark:
             return
         self.room_mark = -1
-        self._tell_of_room()
+        self._notify_of_room()
 
-    def _tell_of_room(self) -> None:
+    def _notify_of_room(self) -> None:
         """The receiver's acknowledgement takes its time as well, and the way back may be cut."""
         back = self.target.outbound
         self.is_room_owed = back.is_blocked
@@ -341,9 +341,9 @@ class Pipe:
             return
         loop = self.network.loop
         at = loop.time() + self.network.latency_s(back.extra_delays)
-        loop.call_on_arrival(at, self._told_of_room, context=self.source.context)
+        loop.call_on_arrival(at, self._room_arrived, context=self.source.context)
 
-    def _told_of_room(self) -> None:
+    def _room_arrived(self) -> None:
         source = self.source
         if source.is_open and source.receiver is not None:
             source.receiver.has_room()
@@ -372,7 +372,7 @@ class Pipe:
         forth = self.target.outbound
         if forth.is_room_owed:
             forth.is_room_owed = False
-            forth._tell_of_room()
+            forth._notify_of_room()
 
     def postpone(self, at: float) -> None:
         """Nothing that is on its way arrives before `at`."""

@@ -72,15 +72,15 @@ class Operator:
                 names += [one.transactional_id for one in open_first]
         wanted = names[int(dice * dice * len(names))] if names and dice < 0.95 else "of-nobody"
         self._world.trace("terminate-transaction", wanted)
-        asked = coordinator_pb2.ForceTerminateTransactionRequest(transactional_id=wanted)
+        termination = coordinator_pb2.ForceTerminateTransactionRequest(transactional_id=wanted)
         for name in self._cluster.names("coordinator"):
-            answer = await self._coordinator(name, "ForceTerminateTransaction", asked)
+            answer = await self._coordinator(name, "ForceTerminateTransaction", termination)
             if answer is not None and not answer.error_code:
                 self._world.effects[Effect.OPERATED] += 1
                 return
 
     async def _coordinator(self, name: str, method: str, request: Any) -> Any:
-        return await self._asked(
+        return await self._call(
             name, coordinator_pb2_grpc.TransactionCoordinatorStub, method, request
         )
 
@@ -153,12 +153,12 @@ class Operator:
     async def _of_controllers(self, method: str, request: Any) -> bool:
         """Whether one of them, the active one, has done it or found it done."""
         for name in self._cluster.names("controller"):
-            answer = await self._asked(name, controller_pb2_grpc.ControllerStub, method, request)
+            answer = await self._call(name, controller_pb2_grpc.ControllerStub, method, request)
             if answer is not None and not answer.status.error_code:
                 return True
         return False
 
-    async def _asked(self, name: str, stub: Any, method: str, request: Any) -> Any:
+    async def _call(self, name: str, stub: Any, method: str, request: Any) -> Any:
         """None when it did not answer."""
         address = f"{self._network.address_of(name)}:{RPC_PORT}"
         async with grpc.aio.insecure_channel(address) as channel:

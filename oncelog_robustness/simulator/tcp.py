@@ -54,7 +54,7 @@ class SimTransport(asyncio.Transport):
         self._high, self._low = _HIGH_WATER_BYTES, _HIGH_WATER_BYTES // 4
         self._is_writing_paused = False
         self._is_closing = False
-        self._is_eof_asked = False
+        self._is_eof_requested = False
         self._is_lost = False
         self._is_reading = True
 
@@ -100,7 +100,7 @@ class SimTransport(asyncio.Transport):
     # ------------------------------------------------------------------------------------------------- writing
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._is_eof_asked:
+        if self._is_eof_requested:
             raise RuntimeError("Cannot call write() after write_eof()")
         if not data or self._is_closing:
             return
@@ -117,7 +117,7 @@ class SimTransport(asyncio.Transport):
         while self._buffer:
             free_bytes = room_bytes - end.unread_bytes
             if free_bytes <= 0:
-                end.tell_of_room(room_bytes // 2)
+                end.notify_of_room(room_bytes // 2)
                 break
             data = self._buffer.popleft()
             if len(data) > free_bytes:
@@ -132,7 +132,7 @@ class SimTransport(asyncio.Transport):
             return
         if self._is_closing:
             self._lose(None)
-        elif self._is_eof_asked:
+        elif self._is_eof_requested:
             end.finish()
 
     def _send(self, data: bytes) -> None:
@@ -155,9 +155,9 @@ class SimTransport(asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        if self._is_closing or self._is_eof_asked:
+        if self._is_closing or self._is_eof_requested:
             return
-        self._is_eof_asked = True
+        self._is_eof_requested = True
         if not self._buffer:
             self._end.finish()
 

@@ -204,7 +204,7 @@ class _Meddler:
         await self._calls.add(mine, me, partition)
         is_commit = self._lab.random.random() < 0.7
         await self._calls.end(mine, me, is_commit=is_commit, version=TV1_END)
-        told = Transaction(
+        late = Transaction(
             client=self._process.name,
             invoked_ms=self._lab.now_ms(),
             completed_ms=None,
@@ -215,6 +215,6 @@ class _Meddler:
             sends=(Send(*partition, f"{mine}/late", None),),
             error="sent when it was decided",
         )
-        self._lab.record(told)
+        self._lab.record(late)
         await self._calls.produce(mine, me, partition, f"{mine}/late")
         raise AssertionError(f"{partition} took a batch of {mine}, which was decided before")

@@ -250,18 +250,18 @@ class _Offsets:
         draw = self._lab.random
         offsets = {draw.choice(self._partitions): draw.randrange(1, OFFSET_MAX)}
         ask = partial(calls.commit, me, offsets)
-        await self._told(calls.group, offsets, ask, is_sure=is_nobody)
+        await self._recorded(calls.group, offsets, ask, is_sure=is_nobody)
 
     async def delete(self, calls: GroupCalls) -> None:
         partition = self._lab.random.choice(self._partitions)
         ask = partial(calls.delete_offset, partition)
-        await self._told(calls.group, {partition: DELETED}, ask, is_sure=False)
+        await self._recorded(calls.group, {partition: DELETED}, ask, is_sure=False)
 
     async def delete_group(self, calls: GroupCalls) -> None:
         offsets = dict.fromkeys(self._partitions, DELETED)
-        await self._told(calls.group, offsets, calls.delete, is_sure=True)
+        await self._recorded(calls.group, offsets, calls.delete, is_sure=True)
 
-    async def _told(
+    async def _recorded(
         self,
         group: str,
         offsets: dict[Partition, int],
@@ -290,5 +290,5 @@ class _Offsets:
                 outcome = Outcome.FAIL
             raise
         finally:
-            told = replace(operation, completed_ms=self._lab.now_ms(), outcome=outcome)
-            self._process.settle("offsets", told)
+            settled = replace(operation, completed_ms=self._lab.now_ms(), outcome=outcome)
+            self._process.settle("offsets", settled)

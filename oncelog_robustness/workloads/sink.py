@@ -191,8 +191,8 @@ class _Driver:
                 winners = await self._run_tasks(attempt, turn)
                 outcome = await self._decide(cluster, attempt, turn, winners)
             finally:
-                told = self._ended(attempt, turn, outcome, winners, began_ms)
-                self._process.settle(attempt.nonce.hex(), told)
+                ended = self._ended(attempt, turn, outcome, winners, began_ms)
+                self._process.settle(attempt.nonce.hex(), ended)
 
     def _timeout_ms(self) -> int:
         draw, given = self._lab.random, self._given
@@ -246,13 +246,13 @@ class _Driver:
             await blocking(abort_attempts, cluster, self._sink, [attempt.nonce])
             return Outcome.FAIL
         outcomes = [one.outcome for _, one in winners]
-        asked_ms = self._lab.now_ms()
-        unknown = self._ended(attempt, turn, Outcome.INFO, winners, asked_ms)
+        requested_ms = self._lab.now_ms()
+        unknown = self._ended(attempt, turn, Outcome.INFO, winners, requested_ms)
         self._process.last_word(attempt.nonce.hex(), unknown)
         try:
             await blocking(commit_batch, cluster, self._sink, turn.batch, outcomes)
         except FencedError as error:
-            is_late = self._lab.now_ms() - asked_ms > SURE_WITHIN_MS
+            is_late = self._lab.now_ms() - requested_ms > SURE_WITHIN_MS
             is_other = str(error).startswith("ALREADY_OTHER")
             return Outcome.INFO if is_late and is_other else Outcome.FAIL
         except OncelogError:

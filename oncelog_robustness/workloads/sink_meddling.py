@@ -60,7 +60,7 @@ class SinkMeddler:
         await self._opened(cluster, self._sink, nonce)
         tasks = [0, 1] if draw.random() < 0.7 else [0, 0]
         branches = [
-            await self._joined(cluster, self._asked_to_join(nonce, task, attempt))
+            await self._joined(cluster, self._join_request(nonce, task, attempt))
             for attempt, task in enumerate(tasks)
         ]
         known = [one for one in branches if one is not None]
@@ -101,7 +101,7 @@ class SinkMeddler:
 
     async def _join(self, cluster: Cluster) -> None:
         draw = self._lab.random
-        request = self._asked_to_join(self._nonce(), draw.randrange(2), draw.randrange(3))
+        request = self._join_request(self._nonce(), draw.randrange(2), draw.randrange(3))
         request.sink = self._name()
         if draw.random() < 0.1:
             request.query_id, request.adopt_query = "another query", draw.random() < 0.5
@@ -109,7 +109,7 @@ class SinkMeddler:
             request.batch_id = draw.randrange(BATCHES)
         await self._joined(cluster, request)
 
-    def _asked_to_join(self, nonce: bytes, task: int, attempt: int) -> Any:
+    def _join_request(self, nonce: bytes, task: int, attempt: int) -> Any:
         return pb.JoinAttemptRequest(
             sink=self._sink,
             nonce=nonce,

@@ -49,7 +49,7 @@ _USELESS: Final = Ended(is_committed=False, is_usable=False)
 
 
 class OpenTransaction:
-    """What a producer has begun. From `tells` on it is in the history, whatever becomes of the process."""
+    """What a producer has begun. From `update_last_word` on it is in the history, whatever becomes of the process."""
 
     def __init__(
         self, lab: Lab, process: ClientProcess, producer: Producer, transactional_id: str
@@ -70,7 +70,7 @@ class OpenTransaction:
         """All under way at once, in this order. Raises the worst of what they were answered."""
         first = len(self.sends)
         self.sends += [Send(*one.partition, one.value, None, one.key) for one in planned]
-        self.tells()
+        self.update_last_word()
         answers = await asyncio.gather(
             *[self._producer.send(one.partition, one.value, one.key) for one in planned],
             return_exceptions=True,
@@ -115,25 +115,25 @@ class OpenTransaction:
         self.offsets = GroupOffsets(
             group, tuple((topic, number, at) for (topic, number), at in offsets.items())
         )
-        self.tells()
+        self.update_last_word()
         await self._producer.send_offsets(offsets, group if member is None else member)
         self._offsets_taken_ms = self._lab.now_ms()
-        self.tells()
+        self.update_last_word()
 
-    def tells(self) -> None:
+    def update_last_word(self) -> None:
         """What the history says if the process dies now. Nobody can commit what nobody asked to commit."""
         outcome = Outcome.INFO if self._ending is Ending.COMMIT else Outcome.FAIL
-        self._process.last_word(_WORD, self._told(outcome, "the process ended", None))
+        self._process.last_word(_WORD, self._as_history(outcome, "the process ended", None))
 
     def asks(self, ending: Ending) -> None:
         self._ending = ending
         self._asked_ms = self._lab.now_ms()
-        self.tells()
+        self.update_last_word()
 
     def settle(self, outcome: Outcome, error: str = "") -> None:
-        self._process.settle(_WORD, self._told(outcome, error, self._lab.now_ms()))
+        self._process.settle(_WORD, self._as_history(outcome, error, self._lab.now_ms()))
 
-    def _told(self, outcome: Outcome, error: str, completed_ms: int | None) -> Transaction:
+    def _as_history(self, outcome: Outcome, error: str, completed_ms: int | None) -> Transaction:
         return Transaction(
             client=self._process.name,
             invoked_ms=self._invoked_ms,
@@ -240,7 +240,7 @@ class Transactor:
         except ClientError:
             return _USELESS
         opened = OpenTransaction(self.lab, self.process, producer, self.transactional_id)
-        opened.tells()
+        opened.update_last_word()
         try:
             await body(opened)
         except Fenced as error:

@@ -52,8 +52,8 @@ class Engine:
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired as error:
-            told = f"{self.command} {arguments[0]} did not end within {timeout_s:.0f} s"
-            raise OncelogError(told) from error
+            message = f"{self.command} {arguments[0]} did not end within {timeout_s:.0f} s"
+            raise OncelogError(message) from error
         except OSError as error:
             raise OncelogError(f"cannot run {self.command}: {error.strerror}") from error
         return Said(done.returncode, done.stderr if done.returncode else done.stdout)
@@ -96,8 +96,8 @@ def find_engine(wanted: str = "") -> Engine:
         found.append(f"{name} is installed and does not answer: {last}")
     if wanted and not found:
         raise OncelogError(f"{ENGINE} names {wanted}, which is not installed; there are {NAMES}")
-    told = "; ".join(found) or "no container engine is installed"
+    reasons = "; ".join(found) or "no container engine is installed"
     raise OncelogError(
-        f"{told}. Podman comes with apt, dnf or brew install podman; Docker from "
+        f"{reasons}. Podman comes with apt, dnf or brew install podman; Docker from "
         "https://docs.docker.com/engine/install/, and its daemon has to run"
     )

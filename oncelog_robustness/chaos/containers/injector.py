@@ -111,10 +111,10 @@ class ContainerInjector:
                 fleet.pause(self._one(fault).name)
                 self.facts[name] = PAUSED
             case FaultKind.RESTART:
-                self._told_by(self._one(fault), self._fleet.terminate)
+                self._terminate(self._one(fault), self._fleet.terminate)
             case FaultKind.ROLLING_RESTART:
                 for one in self._struck(fault):
-                    self._told_by(one, self._fleet.replace)
+                    self._terminate(one, self._fleet.replace)
                     self._bring_back([one], name)
             case _:
                 self._cut(fault)
@@ -145,7 +145,7 @@ class ContainerInjector:
         if len(struck) > 1:
             self.facts[name_of(fault)] = counted(len(struck), "container")
 
-    def _told_by(self, one: Container, terminate: Callable[[str], int]) -> None:
+    def _terminate(self, one: Container, terminate: Callable[[str], int]) -> None:
         began = time.monotonic()
         code = terminate(one.name)
         if code:

@@ -54,13 +54,13 @@ class ContainerTarget:
         elif reason := self._refused(PROBE_DELAY):
             reasons.setdefault(FaultKind.DELAY, f"no netem: {reason}")
         self._kinds = frozenset(dealt - reasons.keys())
-        told = [f"no {kind} here: {reasons[kind]}" for kind in FaultKind if kind in reasons]
+        limits = [f"no {kind} here: {reasons[kind]}" for kind in FaultKind if kind in reasons]
         if self._only:
-            told = [f"only {', '.join(sorted(self._only))} here, as --only says"]
+            limits = [f"only {', '.join(sorted(self._only))} here, as --only says"]
         files = (
             "files of nodes are not read: what is judged is what clients saw, and what REST says"
         )
-        self.limits = (*told, files)
+        self.limits = (*limits, files)
         can = {role: set(deck) & self._kinds for role, deck in CONTAINER_DECKS.items()}
         self.roles = tuple(role for role in self.roles if can[role])
 

@@ -100,8 +100,8 @@ def _legend() -> str:
     return tag("div", "".join(entries), class_="legend")
 
 
-def _card(title: str, told: str, inside: str) -> str:
-    head = tag("h2", escape(title)) + (tag("p", escape(told)) if told else "")
+def _card(title: str, text: str, inside: str) -> str:
+    head = tag("h2", escape(title)) + (tag("p", escape(text)) if text else "")
     return tag("section", head + inside, class_="card")
 
 
@@ -117,8 +117,8 @@ def _verdicts(verdicts: list[dict[str, Any]]) -> str:
         tag("p", "ok: none found, and how many things were held against the rule", class_="ok")
     )
     inside.append(tag("ul", "".join(sound), class_="sound-list"))
-    told = "unknown: nothing of the kind happened, or what it needs cannot be seen here"
-    inside.append(tag("p", told, class_="unknown"))
+    heading = "unknown: nothing of the kind happened, or what it needs cannot be seen here"
+    inside.append(tag("p", heading, class_="unknown"))
     unknown = [
         (
             tag("td", escape(one["checker"]), class_="name"),

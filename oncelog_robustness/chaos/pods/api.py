@@ -79,7 +79,7 @@ class Kubernetes:
         body = client.V1DeleteOptions(
             grace_period_seconds=grace_s, preconditions=client.V1Preconditions(uid=pod.uid)
         )
-        with _told(f"delete {pod.name}", allowed=(_NOT_FOUND, 409)):
+        with _failures_named(f"delete {pod.name}", allowed=(_NOT_FOUND, 409)):
             self._core.delete_namespaced_pod(
                 pod.name, self.namespace, body=body, _request_timeout=CALL_TIMEOUT_S
             )
@@ -90,7 +90,7 @@ class Kubernetes:
             metadata=client.V1ObjectMeta(name=pod.name, namespace=self.namespace)
         )
         try:
-            with _told(f"evict {pod.name}", allowed=(_NOT_FOUND,)):
+            with _failures_named(f"evict {pod.name}", allowed=(_NOT_FOUND,)):
                 self._core.create_namespaced_pod_eviction(
                     pod.name, self.namespace, body, _request_timeout=CALL_TIMEOUT_S
                 )
@@ -106,7 +106,7 @@ class Kubernetes:
         """Run a command in a container and wait for its end."""
         # The client's websocket call exchanges a method of its ApiClient while it runs: one for each call, therefore.
         api = client.CoreV1Api(client.ApiClient(self._configuration))
-        with _told(f"run {command[0]} in {pod.name}"), contextlib.closing(api.api_client):
+        with _failures_named(f"run {command[0]} in {pod.name}"), contextlib.closing(api.api_client):
             shell = stream.stream(
                 api.connect_get_namespaced_pod_exec,
                 pod.name,
@@ -128,7 +128,7 @@ class Kubernetes:
 
     def last_words(self, pod: Pod, container: str, lines: int) -> str:
         """The end of the log of the process that was there before."""
-        with _told(f"read the log of {pod.name}"):
+        with _failures_named(f"read the log of {pod.name}"):
             answer = self._core.read_namespaced_pod_log(
                 pod.name,
                 self.namespace,
@@ -142,7 +142,7 @@ class Kubernetes:
 
     def add_container(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         """An ephemeral one."""
-        with _told(f"add a container to {pod.name}"):
+        with _failures_named(f"add a container to {pod.name}"):
             self._core.patch_namespaced_pod_ephemeralcontainers(
                 pod.name, self.namespace, dict(patch), _request_timeout=CALL_TIMEOUT_S
             )
@@ -173,7 +173,7 @@ class Kubernetes:
             "StatefulSet": self._apps.patch_namespaced_stateful_set,
             "Deployment": self._apps.patch_namespaced_deployment,
         }[kind]
-        with _told(f"restart {kind} {name}"):
+        with _failures_named(f"restart {kind} {name}"):
             patching(name, self.namespace, patch, _request_timeout=CALL_TIMEOUT_S)
 
     def is_cordoned(self, machine: str) -> bool:
@@ -183,7 +183,7 @@ class Kubernetes:
         return bool(content["spec"].get("unschedulable"))
 
     def cordon(self, machine: str, *, is_on: bool) -> None:
-        with _told(f"cordon {machine}"):
+        with _failures_named(f"cordon {machine}"):
             self._core.patch_node(
                 machine, {"spec": {"unschedulable": is_on}}, _request_timeout=CALL_TIMEOUT_S
             )
@@ -191,7 +191,7 @@ class Kubernetes:
     def allows(self, verb: Verb) -> bool:
         """Asks the API whether this account may do it here."""
         resource, _, part = verb.resource.partition("/")
-        asked = client.V1ResourceAttributes(
+        attributes = client.V1ResourceAttributes(
             group=verb.group,
             resource=resource,
             subresource=part or None,
@@ -199,9 +199,9 @@ class Kubernetes:
             namespace=None if resource == "nodes" else self.namespace,
         )
         review = client.V1SelfSubjectAccessReview(
-            spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=asked)
+            spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
         )
-        with _told("ask what is allowed"):
+        with _failures_named("ask what is allowed"):
             answer = client.AuthorizationV1Api(self._api).create_self_subject_access_review(
                 review, _request_timeout=CALL_TIMEOUT_S
             )
@@ -228,7 +228,7 @@ class Kubernetes:
         return client.AppsV1Api(self._api)
 
     def _get(self, what: str, ask: Callable[[], Any]) -> dict[str, Any]:
-        with _told(what):
+        with _failures_named(what):
             content: dict[str, Any] = json.loads(ask().data)
             return content
         raise AssertionError("either it answered or it raised")
@@ -251,7 +251,7 @@ class Refused(OncelogError):
 
 
 @contextlib.contextmanager
-def _told(what: str, allowed: Sequence[int] = ()) -> Iterator[None]:
+def _failures_named(what: str, allowed: Sequence[int] = ()) -> Iterator[None]:
     try:
         yield
     except ApiException as error:

@@ -55,39 +55,39 @@ def unsettled(answers: Sequence[Any], node_count: int) -> list[str]:
     A transaction may be open, for there may be clients beside those of the run; not for longer than its timeout.
     """
     cluster, partitions, transactions, hanging, queues = answers
-    told = []
+    problems = []
     # A node whose id was given to it does not come back: its pod's successor gets another one.
     fenced = [str(one["node_id"]) for one in cluster["nodes"] if one["fenced"] and not one["given"]]
     if fenced:
-        told.append(f"nodes out of service: {', '.join(fenced)}")
+        problems.append(f"nodes out of service: {', '.join(fenced)}")
     serving = sum(not one["fenced"] for one in cluster["nodes"])
     if serving < node_count:
-        told.append(f"{serving} of {node_count} nodes are in service")
+        problems.append(f"{serving} of {node_count} nodes are in service")
     for what in ("leaderless_partition_count", "unowned_shard_count"):
         if cluster[what]:
-            told.append(f"{what.removesuffix('_count').replace('_', ' ')}s: {cluster[what]}")
+            problems.append(f"{what.removesuffix('_count').replace('_', ' ')}s: {cluster[what]}")
     for row in partitions["partitions"]:
         name = f"{row['topic']}-{row['partition']}"
         if row["failure"]:
-            told.append(f"{name} does not answer: {row['failure']['detail']}")
+            problems.append(f"{name} does not answer: {row['failure']['detail']}")
         elif row["under_replicated"]:
-            told.append(f"{name} has replicas {row['replicas']}, in sync {row['isr']}")
-    told += [
+            problems.append(f"{name} has replicas {row['replicas']}, in sync {row['isr']}")
+    problems += [
         f"{one['transactional_id']} is in {one['state']}"
         for one in transactions["transactions"]
         if one["is_late"] or one["state"] != "Ongoing"
     ]
-    told += [
+    problems += [
         f"{one['topic']}-{one['partition']} has a hanging transaction of producer {one['producer_id']}"
         for one in hanging["hanging"]
     ]
-    told += [
+    problems += [
         f"{counted(one['marker_count'], 'marker')} wait for node {one['node']}"
         for one in queues["marker_queues"]
     ]
     for page in (partitions, transactions, hanging, queues):
-        told += [f"not complete: {one['detail']}" for one in page["incomplete"]]
-    return told
+        problems += [f"not complete: {one['detail']}" for one in page["incomplete"]]
+    return problems
 
 
 def settled(ask: Callable[[str], Any], node_count: int, timeout_s: float) -> Verdict:
@@ -95,12 +95,12 @@ def settled(ask: Callable[[str], Any], node_count: int, timeout_s: float) -> Ver
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            told = unsettled([ask(one) for one in QUESTIONS], node_count)
+            problems = unsettled([ask(one) for one in QUESTIONS], node_count)
         except OncelogError as error:
-            told = [str(error)]
-        if not told:
+            problems = [str(error)]
+        if not problems:
             return Verdict(CHECKER, Answer.OK, len(QUESTIONS))
         if time.monotonic() > deadline:
             late = f"still so {timeout_s:.0f} s after the last reads"
-            return Verdict(CHECKER, Answer.BROKEN, len(QUESTIONS), (*told, late))
+            return Verdict(CHECKER, Answer.BROKEN, len(QUESTIONS), (*problems, late))
         time.sleep(LOOK_S)

@@ -81,7 +81,7 @@ class PodInjector:
         self._struck: dict[str, list[Pod]] = {}
         self._looking = threading.Lock()
         self._known = self._struck_pods()
-        self._told: set[tuple[str, str, int]] = set()
+        self._reported: set[tuple[str, str, int]] = set()
         self.findings: list[str] = []
         self.facts: dict[str, str] = {}
         self.missed: set[str] = set()
@@ -306,21 +306,21 @@ class PodInjector:
             if not away:
                 return
             if time.monotonic() > deadline:
-                told = ", ".join(away)
-                self.findings.append(f"{COME_BACK_S:.0f} s after {after}: {told}")
+                names = ", ".join(away)
+                self.findings.append(f"{COME_BACK_S:.0f} s after {after}: {names}")
                 return
             time.sleep(LOOK_S)
 
     def _away(self, roles: Sequence[str]) -> list[str]:
         pods = self._kubernetes.pods()
-        told = []
+        findings = []
         for role in roles:
             ready = [
                 one for one in pods if one.role == role and one.is_ready and not one.is_leaving
             ]
             if len(ready) < self._counts[role]:
-                told.append(f"{len(ready)} of {self._counts[role]} pods of {role} are Ready")
-        return told
+                findings.append(f"{len(ready)} of {self._counts[role]} pods of {role} are Ready")
+        return findings
 
     # -------------------------------------------------------------------------------------------------- looking
 
@@ -362,19 +362,19 @@ class PodInjector:
             found = list(losses(self._known, now, struck))
             self._known = now
         for loss in found:
-            key = (loss.pod.uid, loss.told, loss.pod.restarts)
-            if key not in self._told:
-                self._told.add(key)
-                self.findings.append(self._with_last_words(loss.told, loss.pod, loss.container))
+            key = (loss.pod.uid, loss.text, loss.pod.restarts)
+            if key not in self._reported:
+                self._reported.add(key)
+                self.findings.append(self._with_last_words(loss.text, loss.pod, loss.container))
 
-    def _with_last_words(self, told: str, pod: Pod, container: str) -> str:
+    def _with_last_words(self, text: str, pod: Pod, container: str) -> str:
         if not container:
-            return told
+            return text
         try:
             words = self._kubernetes.last_words(pod, container, LAST_LINES).strip()
         except OncelogError as error:
             words = str(error)
-        return f"{told}; its last words:\n{words}"
+        return f"{text}; its last words:\n{words}"
 
     def _rebase(self, roles: set[str]) -> None:
         """What these pods are like now is no finding: a fault made them so."""

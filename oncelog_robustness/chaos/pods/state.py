@@ -140,7 +140,7 @@ class Loss:
     pod: Pod
     container: str
     """Whose last words are to be read; empty: it went with its pod."""
-    told: str
+    text: str
 
 
 def losses(before: Mapping[str, Pod], after: Mapping[str, Pod], struck: set[str]) -> Iterator[Loss]:
@@ -164,5 +164,5 @@ def _ended(earlier: Pod, later: Pod, *, is_struck: bool) -> Iterator[Loss]:
             continue
         if is_struck and not container.ended.startswith(OUT_OF_MEMORY):
             continue
-        told = f"{later.name} on {later.machine} ended by itself: {container.ended}"
-        yield Loss(later, container.name, told)
+        text = f"{later.name} on {later.machine} ended by itself: {container.ended}"
+        yield Loss(later, container.name, text)

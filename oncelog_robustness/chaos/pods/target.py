@@ -161,13 +161,13 @@ class PodTarget:
             alone = "there is one machine, and nowhere else to go"
             reasons.update({kind: reasons.get(kind, alone) for kind in OF_MACHINES})
         dealt = {kind for role in self._members for kind in POD_DECKS[role]}
-        told = [f"no {kind} here: {reasons[kind]}" for kind in FaultKind if kind in reasons]
+        limits = [f"no {kind} here: {reasons[kind]}" for kind in FaultKind if kind in reasons]
         if FaultKind.PAUSE in reasons:
-            told.append("kills are deletions here; no process is ended by SIGKILL from within")
-        told.append(
+            limits.append("kills are deletions here; no process is ended by SIGKILL from within")
+        limits.append(
             "files of nodes are not read: what is judged is what clients saw, and what REST says"
         )
-        return frozenset(kind for kind in NEEDED if kind in dealt and kind not in reasons), told
+        return frozenset(kind for kind in NEEDED if kind in dealt and kind not in reasons), limits
 
     def _helper(self, pods: Sequence[Pod]) -> HelperProbe:
         """In a pod whose restart nobody would notice: a gateway."""

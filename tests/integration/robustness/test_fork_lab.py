@@ -110,7 +110,7 @@ def test_the_half_line_of_a_killed_client_is_left_out(order):
     async def scenario(lab):
         async def work(process):
             lab.record(fact("whole"))
-            os.write(process._told, b'{"kind": "record", "key"')
+            os.write(process._descriptor, b'{"kind": "record", "key"')
             os.kill(os.getpid(), signal.SIGKILL)
 
         process = lab.spawn("c", work)

@@ -300,10 +300,10 @@ def test_tags_escape_what_they_are_given():
 
 
 def test_the_terminal_is_told(result):
-    from oncelog_robustness.chaos.__main__ import tell
+    from oncelog_robustness.chaos.__main__ import show_result
 
     console = Console(record=True, width=120, file=io.StringIO())
-    tell(console, result, result.options.folder)
+    show_result(console, result, result.options.folder)
     told = console.export_text()
     assert "lost-write" in told
     assert 'again: make chaos ARGS="x"' in told

@@ -19,7 +19,7 @@ def seen(*contents):
 
 
 def told(before, after, struck=()):
-    return [loss.told for loss in losses(before, after, set(struck))]
+    return [loss.text for loss in losses(before, after, set(struck))]
 
 
 def test_a_pod_is_what_the_api_says_of_it():
