@@ -2,6 +2,7 @@
 transaction or attempt, the answers of its calls say (ADR 0028).
 """
 
+from functools import partial
 from typing import Any, Final
 
 from oncelog.protocol.versions import (
@@ -15,16 +16,17 @@ from oncelog.protocol.versions import (
 from oncelog.telemetry import spans
 from oncelog_listener.call import Call, Session
 
-_NAMES: Final = {
-    INIT_PRODUCER_ID: "client InitProducerId",
-    ADD_PARTITIONS_TO_TXN: "client AddPartitionsToTxn",
-    ADD_OFFSETS_TO_TXN: "client AddOffsetsToTxn",
-    TXN_OFFSET_COMMIT: "client TxnOffsetCommit",
-    PRODUCE: "client Produce",
-    END_TXN: "client EndTxn",
+_ID: Final = "transactional_id"
+_TRACED: Final = {
+    INIT_PRODUCER_ID: ("client InitProducerId", _ID),
+    ADD_PARTITIONS_TO_TXN: ("client AddPartitionsToTxn", "v3_and_below_transactional_id"),
+    ADD_OFFSETS_TO_TXN: ("client AddOffsetsToTxn", _ID),
+    TXN_OFFSET_COMMIT: ("client TxnOffsetCommit", _ID),
+    PRODUCE: ("client Produce", _ID),
+    END_TXN: ("client EndTxn", _ID),
 }
-
-
+"""The name of the span, and the request's field that may name a transaction."""
+_SERVER: Final = spans.Kind.SERVER
 _OF_AN_ATTEMPT: Final = frozenset(
     {"OpenAttempt", "JoinAttempt", "SealBranch", "CommitBatch", "AbortAttempt"}
 )
@@ -33,31 +35,32 @@ _ENDS: Final = frozenset({"CommitBatch", "AbortAttempt"})
 
 def request_span(call: Call) -> spans.Span | spans.Nothing:
     """A context manager around the handler."""
-    if spans.recorder is None or call.api_key not in _NAMES:
+    if spans.recorder is None or call.api_key not in _TRACED:
         return spans.NOTHING
-    request = call.request
-    transactional_id = getattr(request, "transactional_id", None) or getattr(
-        request, "v3_and_below_transactional_id", None
-    )
+    name, field = _TRACED[call.api_key]
+    transactional_id = getattr(call.request, field, None)
     if not transactional_id:
         return spans.NOTHING
-    session, client_id, node_id = call.session, call.client_id, call.cluster.node_id
-    version = call.version
-
-    def details() -> spans.Attributes:
-        return {
-            **_client(session, client_id, node_id),
-            "messaging.kafka.transactional_id": transactional_id,
-            "oncelog.api_version": version,
-        }
-
     home = spans.Home()
-    name = _NAMES[call.api_key]
-    span = spans.Span(name, home, None, spans.Kind.SERVER, {}, home.start_ns)
-    span.details = (details,)
+    span = spans.Span(name, home, None, _SERVER, {}, home.start_ns)
+    node_id = call.cluster.node_id
+    # Not the call itself: its request may hold many records, and a span may wait for minutes.
+    span.details = (
+        partial(_details, call.session, call.client_id, node_id, transactional_id, call.version),
+    )
     if call.api_key == END_TXN:
-        span.attributes["oncelog.commit"] = request.committed
+        span.attributes["oncelog.commit"] = call.request.committed
     return span
+
+
+def _details(
+    session: Session, client_id: str | None, node_id: int, transactional_id: str, version: int
+) -> spans.Attributes:
+    return {
+        **_client(session, client_id, node_id),
+        "messaging.kafka.transactional_id": transactional_id,
+        "oncelog.api_version": version,
+    }
 
 
 def sink_span(
