@@ -143,10 +143,8 @@ class Producing(Generic[HostedT]):
         self._leaders = leaders
         self._adds_partition = adds_partition
         self.timeout_s = min(request.timeout_ms or _TIMEOUT_MS, _PRODUCE_TIMEOUT_MS_MAX) / 1000
-        self.batches = [
-            ProducedBatch[HostedT](
-                part.records, answers.add(topic=part.topic, partition=part.partition)
-            )
+        self.batches: list[ProducedBatch[HostedT]] = [
+            ProducedBatch(part.records, answers.add(topic=part.topic, partition=part.partition))
             for part in request.partitions
         ]
 
