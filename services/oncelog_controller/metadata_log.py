@@ -31,7 +31,7 @@ REPLAY_BACKOFF_MAX_S = 1.0
 
 
 class MetadataLog:
-    """`begin` replays; `ask` decides an event and answers once it is durable; `end` refuses what is left.
+    """`begin` replays. `ask` decides an event and returns its reply once it is durable. `end` refuses waiting events.
 
     `machine` and `journal` are made anew for each replay, for a controller epoch (None: there is no lease).
     """

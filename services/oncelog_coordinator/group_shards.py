@@ -43,8 +43,8 @@ from oncelog_coordinator.shards import RECORD_BYTES_SHARE
 
 
 class GroupRecords:
-    """The format of `__consumer_offsets`: what a transaction covers stands in batches of its producer, so that any
-    reader of the partition sees it as a transaction, and its end is a marker."""
+    """The format of `__consumer_offsets`. Offsets of a transaction are in batches of its producer, and a marker ends
+    it. So any reader of the partition sees it as a transaction."""
 
     def encode(self, records: Sequence[GroupRecord], now: int) -> Iterable[Run]:
         runs: list[Run] = []

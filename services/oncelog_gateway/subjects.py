@@ -1,5 +1,5 @@
-"""What a name is that somebody asks about: a transactional.id, a producer id, a topic-partition, a group, a Spark sink,
-several of them, or nothing that is known."""
+"""Finds what a name stands for: a transactional.id, a producer id, a topic-partition, a group or a Spark sink. It may
+stand for several of them, or for nothing that is known."""
 
 import asyncio
 from collections.abc import Awaitable

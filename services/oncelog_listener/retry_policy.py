@@ -1,5 +1,7 @@
-"""How long one request is repeated, and when: as soon as the metadata has news, or after a short pause; all repetitions
-together take at most `repeat_max_ms`.
+"""How long the listener repeats one request, and when.
+
+It repeats the request as soon as it has newer metadata, or after a short pause. All repetitions together take at most
+`repeat_max_ms`.
 """
 
 import asyncio

@@ -56,8 +56,8 @@ class Throttling:
         return bool(self._metadata.image.security.quotas)
 
     async def held(self, call: "Asked", request_bytes: int, work: Awaitable[Any]) -> Any:
-        """The answer of `work`, with the time for which its client is held: in it where it has a field for that, and
-        in the session."""
+        """The response of `work`. The session gets the time for which the client is held; so does the response, if it
+        has a field for it."""
         timed = _Timed(work)
         response = await timed
         quotas, client, now = self._quotas, _client(call), _now()

@@ -35,8 +35,8 @@ _COMMIT_TIMEOUT_S: Final = 30.0
 
 
 class MarkerHandler:
-    """While nothing is verified a leader does not know when a transaction began: `starts` is not asked, and late
-    markers of TV1 are not told from others."""
+    """Writes markers. Where the check of writes is off, a leader does not know when a transaction began: it does not
+    call `starts`, and cannot tell late markers of TV1 from others."""
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
-"""A living group changes its protocol (KIP-848): from the classic one when a member of the consumer protocol joins, and
-back when the last one goes. Kafka's `group.consumer.migration.policy` says which of the two may happen.
+"""A living group changes its protocol (KIP-848). It leaves the classic protocol when a member of the consumer protocol
+joins, and goes back when the last such member leaves. Kafka's `group.consumer.migration.policy` says which of the two
+may happen.
 
 ```
 classic ── a member of the consumer protocol joins ──▶ consumer group, with members of both protocols

@@ -103,8 +103,8 @@ class GroupOffsets:
                 yield producer_id
 
     def marker_error(self, event: EndTransaction) -> ErrorCode:
-        """As at a partition's leader (facts 9, "Markers"): under TV2 the epoch rises with each end, so a marker at the
-        known epoch is late and must not end the transaction that has begun since."""
+        """As at a partition's leader (facts 9, "Markers"). Under TV2 each end raises the producer epoch. So a marker at
+        the known epoch is late. It must not end the transaction that has begun since."""
         producer = self._producers.get(event.producer_id)
         if producer is None:
             return ErrorCode.NONE

@@ -197,8 +197,8 @@ def _offset_value(record: OffsetCommitted) -> bytes:
 
 
 def encode_group(group: Group) -> bytes:
-    """What survives of a group: a Stable one with its members, an Empty one, or one that was a consumer group and is
-    to be rebalanced: that one has no leader."""
+    """What a restart keeps of a group. It is Stable, with its members, or Empty. Or it was a consumer group and needs a
+    rebalance; then it has no leader."""
     out = bytearray(struct.pack(">h", WRITTEN_VERSION))
     out += _string(group.protocol_type or "")
     out += struct.pack(">i", group.generation)

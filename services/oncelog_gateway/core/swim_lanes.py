@@ -1,5 +1,5 @@
-"""A timeline as a picture: lanes for the client, the coordinator, the marker sender and each partition; events from
-left to right; a line where one lane calls another.
+"""A timeline as a picture. The client, the coordinator, the marker sender and each partition have a lane. Events go
+from left to right. A line shows where one lane calls another.
 
 Events have equal room whatever time lies between them: a commit takes milliseconds and a hung producer minutes. A pause
 of a second or more is a gap with its length.

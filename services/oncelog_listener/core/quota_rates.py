@@ -64,7 +64,7 @@ class Rate:
 
 
 class TokenBucket:
-    """For changes that come in bursts (KIP-599): what a second gives is kept for eleven seconds, and a change that is
+    """For changes that come in bursts (KIP-599). The tokens of a second stay for eleven seconds. A change that has
     begun is done whole, if need be on credit."""
 
     def __init__(self) -> None:

@@ -73,8 +73,10 @@ async def ask_coordinator(
 
 
 def for_owner(call: Call, request: OfGroupT) -> OfGroupT:
-    """With the epoch of the coordinator that is asked: should it lose the shard and get it back before this arrives,
-    then the client has gone on elsewhere meanwhile, and this is a copy."""
+    """The request with the epoch of the coordinator that it is sent to.
+
+    That coordinator may lose the shard and get it back before the request arrives. Then the client may have sent later
+    requests to another coordinator, and this one is a late copy."""
     shard = call.cluster.image.shard_for(GROUP, request.group_id)
     if shard is None:
         return request

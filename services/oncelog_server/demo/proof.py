@@ -82,7 +82,7 @@ def _equal(what: str, expected: int, found: int) -> Check:
 
 
 class PaymentsProof:
-    """Every payment is on the ledger or rejected, once; refunds are on their topic, once; no cent is lost or made."""
+    """Every payment is on the ledger or rejected, once. Refunds are on their topic, once. No cent is lost or made."""
 
     def __init__(self, row_count: int, payments: Iterable[Payment], row_number: RowNumber) -> None:
         self._row_number = row_number

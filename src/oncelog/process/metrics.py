@@ -1,8 +1,8 @@
-"""`/metrics`, `/health` and `/ready` of one process: what the operating system and Python say of it, how late its event
-loop is, and its role's metrics.
+"""`/metrics`, `/health` and `/ready` of one process.
 
-A loop that is late by tens of milliseconds explains slow answers better than any count of them. What the cluster as a
-whole is doing (transactions, partitions) is the gateway's to tell.
+The metrics are what the operating system and Python report, how late the event loop is, and those of its role. A loop
+that is late by tens of milliseconds explains slow responses better than any count of them. The gateway has the metrics
+of the cluster as a whole (transactions, partitions).
 """
 
 import asyncio

@@ -30,8 +30,8 @@ class Backoff:
         await asyncio.sleep(self.next_s())
 
     async def pause_or_news(self, metadata: MetadataFollower, image: MetadataImage) -> None:
-        """Ends early when the metadata is newer than `image`, by which the failed call was made: it may name another
-        node, and then there is nothing to wait for."""
+        """Ends early when the metadata is newer than `image`, which the failed call used. It may name another node, and
+        then there is nothing to wait for."""
         if await metadata.newer_than(image, self.next_s()):
             # Many callers see the same news: they do not go in one instant.
             await asyncio.sleep(random.uniform(0, NEWS_JITTER_S))

@@ -116,8 +116,8 @@ class Credentials(Protocol):
     """What one listener knows of its users. A lookup reads memory and does not wait."""
 
     def unknown_salt(self, mechanism: str, user: str) -> tuple[bytes, int]:
-        """Salt and iterations for a user who does not exist: the same on every listener for as long as they may, and
-        such as users have who exist."""
+        """Salt and iterations for a user who does not exist. They look like those of users who exist. Every listener
+        returns the same ones, for as long as possible."""
         ...
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None: ...
