@@ -45,8 +45,8 @@ def _value(field: Any, api: str, words: Words, is_empty: bool) -> Any:
     if is_list and is_empty:
         return None if is_nullable else ()
     if is_list and is_dataclass(get_args(kind)[0]):
-        # Structures are always filled from the vocabulary; the only word for a list of them is the empty list.
-        return () if word == () else (_filled(get_args(kind)[0], api, words, is_empty),)
+        # Structures are always filled from the vocabulary; a word for a list of them is the empty list or null.
+        return word if word in ((), None) else (_filled(get_args(kind)[0], api, words, is_empty),)
     if word is not MISSING and (word is not None or is_nullable):
         return word
     if is_list:
