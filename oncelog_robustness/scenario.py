@@ -107,7 +107,7 @@ class Upgrade(BaseModel):
     older: str = Field("last", min_length=1, max_length=1_000)
     """One that `tests/golden` keeps, `last` for the newest of them, `this` for today's, or a folder like theirs."""
     without: tuple[str, ...] = ()
-    """What it has not, besides: `RequestStamp`, `RequestStamp.request`, `Storage.Fetch`, or a tagged
+    """What it has not, besides: `RequestOrigin`, `RequestOrigin.request`, `Storage.Fetch`, or a tagged
     field of a transaction's record, `__transaction_state:100`."""
 
 

@@ -165,7 +165,7 @@ def _add_older(parser: Parser) -> None:
         "--without",
         action="append",
         metavar="NAME",
-        help="what that version has not: a message, a field (RequestStamp.request), a method (Storage.Fetch), or a "
+        help="what that version has not: a message, a field (RequestOrigin.request), a method (Storage.Fetch), or a "
         "tagged field of a transaction's record (__transaction_state:100); may be given again",
     )
 

@@ -1,6 +1,6 @@
 """The contracts of an older version, and a process that has them: what it says and understands.
 
-    older = older_contracts("last", without=("RequestStamp",))
+    older = older_contracts("last", without=("RequestOrigin",))
     process.contracts = older
 
 Such a process runs today's code behind them. Of every message that it sends or takes those fields are left that the

@@ -1,7 +1,7 @@
 """Where the contracts of an older version come from: `tests/golden` keeps those of every release.
 
     older_contracts("last")                             # of the newest version that is kept
-    older_contracts("this", without=("RequestStamp",))  # today's, less a message
+    older_contracts("this", without=("RequestOrigin",))  # today's, less a message
 
 What is left out by name stands for what a newer version has added: then today's code is the newer one.
 """
@@ -126,8 +126,8 @@ def _less_tag(tags: frozenset[int], name: str) -> frozenset[int]:
 
 
 def leave_out(files: FileDescriptorSet, name: str) -> None:
-    """A field (`RequestStamp.request`), a method (`Storage.Fetch`), or a message: with it go the fields of its type and
-    the methods that take or answer it. Raises OncelogError for what is not there."""
+    """A field (`RequestOrigin.request`), a method (`Storage.Fetch`), or a message: with it go the fields of its type
+    and the methods that take or answer it. Raises OncelogError for what is not there."""
     owner, _, last = name.rpartition(".")
     messages = dict(_messages(files))
     services = {service.name: service for file in files.file for service in file.service}

@@ -63,7 +63,7 @@ from oncelog_coordinator.offset_messages import (
     partition_errors,
     partitions_of,
 )
-from oncelog_coordinator.request_origins import StampedRequest, origins_of
+from oncelog_coordinator.request_origins import RequestWithOrigin, origins_of
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_terms import ShardUnavailable
 
@@ -234,8 +234,8 @@ class GroupCoordinatorServicer:
             self._order.answered(origin, answer)
         return pb.OffsetCommitResponse(partitions=commit_codes(answer, offsets))
 
-    def _origin_of(self, request: StampedRequest) -> RequestOrigin | None:
-        return origins_of(request, is_enabled=self._settings.stamp_check_enabled).origin
+    def _origin_of(self, request: RequestWithOrigin) -> RequestOrigin | None:
+        return origins_of(request, is_enabled=self._settings.origin_check_enabled).origin
 
     def _answered_already(
         self,

@@ -125,7 +125,7 @@ class GroupShards(ShardTerms[ShardTerm]):
         """The listener sent it to an earlier coordinator of the group's shard, perhaps this process. Another node may
         have owned the shard since, and the client may have sent later requests to it."""
         term = self.term_of(request.group_id)
-        origin = request.stamp
+        origin = request.origin
         if term is None or not origin.HasField("coordinator_epoch"):
             return False
         return origin.coordinator_epoch < term.coordinator_epoch

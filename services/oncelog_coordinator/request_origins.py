@@ -6,7 +6,7 @@ from oncelog.api.v1 import coordinator_pb2, groups_pb2, types_pb2
 from oncelog_coordinator.core.client import Client
 from oncelog_coordinator.core.request_origin import RequestOrigin
 
-StampedRequest = (
+RequestWithOrigin = (
     coordinator_pb2.InitProducerIdRequest
     | coordinator_pb2.AddPartitionsToTxnRequest.Transaction
     | coordinator_pb2.AddOffsetsToTxnRequest
@@ -28,22 +28,22 @@ class RequestOrigins(NamedTuple):
     """Of an EndTxn: an addition was refused for that one, on this connection."""
 
 
-def origins_of(request: StampedRequest, *, is_enabled: bool) -> RequestOrigins:
-    """`request` has a `RequestStamp` as its `stamp`, or none."""
-    if not is_enabled or not request.HasField("stamp") or not request.stamp.listener:
+def origins_of(request: RequestWithOrigin, *, is_enabled: bool) -> RequestOrigins:
+    """`request` has an `origin`, or none."""
+    if not is_enabled or not request.HasField("origin") or not request.origin.listener:
         return RequestOrigins(None, None, None)
-    stamp = request.stamp
+    given = request.origin
     return RequestOrigins(
-        _origin(stamp),
-        _origin(stamp.delayed_by) if stamp.HasField("delayed_by") else None,
-        _origin(stamp.addition_delayed_by) if stamp.HasField("addition_delayed_by") else None,
+        _origin(given),
+        _origin(given.delayed_by) if given.HasField("delayed_by") else None,
+        _origin(given.addition_delayed_by) if given.HasField("addition_delayed_by") else None,
     )
 
 
-def client_of(request: StampedRequest) -> Client:
+def client_of(request: RequestWithOrigin) -> Client:
     """Who sent it, as its listener says."""
-    stamp = request.stamp
-    return Client(stamp.client_id, stamp.client_host)
+    given = request.origin
+    return Client(given.client_id, given.client_host)
 
 
 def request_number(origin: RequestOrigin | None) -> types_pb2.RequestNumber | None:
@@ -51,5 +51,5 @@ def request_number(origin: RequestOrigin | None) -> types_pb2.RequestNumber | No
     return None if origin is None else types_pb2.RequestNumber(**origin._asdict())
 
 
-def _origin(stamp: types_pb2.RequestStamp | types_pb2.RequestNumber) -> RequestOrigin:
-    return RequestOrigin(stamp.listener, stamp.connection, stamp.request)
+def _origin(given: types_pb2.RequestOrigin | types_pb2.RequestNumber) -> RequestOrigin:
+    return RequestOrigin(given.listener, given.connection, given.request)

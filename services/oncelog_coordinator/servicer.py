@@ -68,7 +68,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         self._metadata = metadata
         self._producer_ids = producer_ids
         self._settings = settings
-        self._checks_origins = settings.stamp_check_enabled
+        self._checks_origins = settings.origin_check_enabled
 
     # ------------------------------------------------------------------------------------------------ producers
 

@@ -40,7 +40,7 @@ class CoordinatorSettings(BaseSettings):
         False,
         description="allow producers whose transactions never time out (KIP-939); no client can ask for it yet",
     )
-    stamp_check_enabled: bool = Field(
+    origin_check_enabled: bool = Field(
         True,
         description="refuse a TV1 request held up on a connection its client has since replaced "
         "(ADR 0018); off, it may end or start a transaction that is not its own, as in Kafka",

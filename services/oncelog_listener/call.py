@@ -191,10 +191,10 @@ class Call:
             session.request_count <= session.doubtful_count and self.api_key in _HARMFUL_WHEN_LATE
         )
 
-    def origin(self, transactional_id: str | None) -> types_pb2.RequestStamp:
+    def origin(self, transactional_id: str | None) -> types_pb2.RequestOrigin:
         """Tells the coordinator which request of which connection this is (ADR 0018)."""
         session = self.session
-        origin = types_pb2.RequestStamp(
+        origin = types_pb2.RequestOrigin(
             listener=self.cluster.listener_start,
             connection=session.connection,
             request=session.request_count,

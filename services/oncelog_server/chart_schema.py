@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic_settings import BaseSettings
 
-from oncelog.process.names import table_of, variable_of
+from oncelog.process.names import FORMER, table_of, variable_of
 from oncelog.process.run import ProcessSettings
 from oncelog.rpc.node_settings import NodeSettings
 from oncelog_server.settings import kinds_of_roles
@@ -230,6 +230,8 @@ def _table(kind: type[BaseSettings]) -> Schema:
         for name, schema in described["properties"].items()
         if variable_of(kind, name) not in SET_BY_THE_CHART
     }
+    for old, now in FORMER.get(table_of(kind), {}).items():
+        properties[old] = {**properties[now], "description": f"the former name of {now}"}
     return _closed(**properties)
 
 

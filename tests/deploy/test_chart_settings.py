@@ -133,6 +133,8 @@ def test_numbers_and_words_survive_the_way_into_the_file():
         "--set", "config.controller.partitions_max=1000000",
         "--set", "config.coordinator.transactional_id_expiration_ms=604800000000",
         "--set", "config.listener.auto_create_topics=false",
+        # The former name of a setting, which a coordinator reads in a file.
+        "--set", "config.coordinator.stamp_check_enabled=false",
         "--set-string", 'config.process.allowed_hosts=a.b\\,c "d"',
     )  # fmt: skip
     (settings,) = of_kind([one for one in yaml.safe_load_all(ended.stdout) if one], "ConfigMap")
@@ -140,6 +142,7 @@ def test_numbers_and_words_survive_the_way_into_the_file():
     assert read["controller"]["partitions_max"] == 1_000_000
     assert read["coordinator"]["transactional_id_expiration_ms"] == 604_800_000_000
     assert read["listener"]["auto_create_topics"] is False
+    assert read["coordinator"]["stamp_check_enabled"] is False
     assert read["process"]["allowed_hosts"] == 'a.b,c "d"'
 
 

@@ -119,7 +119,7 @@ def broken(*arguments):
         # Every decision that passes an older process is an abort.
         pytest.param("TxnMarker.commit", 3, {"two-outcomes"}, marks=AT_NIGHT),
         # ADR 0018: late requests decide what they have no right to.
-        pytest.param("RequestStamp", 40, {"delayed-end-txn-tv1"}, marks=AT_NIGHT),
+        pytest.param("RequestOrigin", 40, {"delayed-end-txn-tv1"}, marks=AT_NIGHT),
     ],
 )
 def test_what_correctness_needs_of_an_older_version_is_missed(without, seeds, noticed_by):

@@ -71,7 +71,7 @@ async def consumer_group_heartbeat(call: Call) -> Any:
         owned_present=request.topic_partitions is not None,
         client_id=call.client_id or "",
         client_host=client_host(call),
-        stamp=call.origin(None),
+        origin=call.origin(None),
     )
     is_join = request.member_epoch == _JOINS
     answer = await ask_coordinator(

@@ -55,7 +55,7 @@ async def offset_commit(call: Call) -> Any:
             member_id=request.member_id,
             group_instance_id=getattr(request, "group_instance_id", None),
             offsets=offsets,
-            stamp=call.origin(None),
+            origin=call.origin(None),
         )
         answer = await ask_coordinator(
             call,
@@ -101,7 +101,7 @@ async def txn_offset_commit(call: Call) -> Any:
             group_instance_id=request.group_instance_id if has_member else None,
             offsets=offsets,
             client_transaction_version=_TV2 if call.version >= _TV2_COMMIT_FROM else 0,
-            stamp=call.origin(request.transactional_id),
+            origin=call.origin(request.transactional_id),
         )
         answer: Any = ErrorCode.INVALID_GROUP_ID
         if not request.transactional_id:
@@ -224,7 +224,7 @@ async def add_offsets_to_txn(call: Call) -> Any:
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
             group_id=request.group_id,
-            stamp=call.origin(request.transactional_id),
+            origin=call.origin(request.transactional_id),
         )
         try:
             answer = await call_shard(

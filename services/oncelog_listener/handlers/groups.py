@@ -80,10 +80,10 @@ def for_owner(call: Call, request: OfGroupT) -> OfGroupT:
     shard = call.cluster.image.shard_for(GROUP, request.group_id)
     if shard is None:
         return request
-    stamped = type(request)()
-    stamped.CopyFrom(request)
-    stamped.stamp.coordinator_epoch = shard.coordinator_epoch
-    return stamped
+    with_epoch = type(request)()
+    with_epoch.CopyFrom(request)
+    with_epoch.origin.coordinator_epoch = shard.coordinator_epoch
+    return with_epoch
 
 
 async def ask_coordinators(

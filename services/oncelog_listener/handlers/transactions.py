@@ -99,7 +99,7 @@ async def init_producer_id(call: Call) -> Any:
         transaction_timeout_ms=milliseconds(request.transaction_timeout),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        stamp=call.origin(transactional_id),
+        origin=call.origin(transactional_id),
     )
     try:
         if transactional_id is None:
@@ -198,7 +198,7 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
         transactional_id=transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
-        stamp=call.origin(transactional_id),
+        origin=call.origin(transactional_id),
     )
     for topic, partition in keys:
         transaction.partitions.add(topic=topic, partition=partition)
@@ -249,7 +249,7 @@ async def end_txn(call: Call) -> Any:
         committed=request.committed,
         # The request's version says which protocol the client speaks (facts 2.1).
         client_transaction_version=_TV2 if call.version >= _TV2_END_FROM else 0,
-        stamp=call.origin(request.transactional_id),
+        origin=call.origin(request.transactional_id),
     )
     undecided = 0
     is_last_in_doubt = False

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
 from oncelog.errors import OncelogError
-from oncelog.process.names import flag_of, table_of, variable_of
+from oncelog.process.names import flag_of, former_names, table_of, variable_of
 from oncelog.process.sources import Flag, Sources, WrongUse
 
 __all__ = ["EXIT_USED_WRONGLY", "SettingsParser", "WrongUse"]
@@ -62,6 +62,7 @@ class SettingsParser:
                     continue
                 group.add_argument(
                     flag_of(kind, name),
+                    *(flag_of(kind, old) for old in former_names(kind, name)),
                     dest=variable_of(kind, name),
                     metavar=_metavar(name, field),
                     help=_help(kind, name, field),

@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings
 
 from oncelog.errors import OncelogError
 from oncelog.process.documents import page
-from oncelog.process.names import TABLES, table_of
+from oncelog.process.names import FORMER, TABLES, table_of
 from oncelog.process.variables import meant
 
 
@@ -54,10 +54,11 @@ class ConfigFile:
                     f"{_place(path, lines, table, '')}: no program reads the table [{table}]{meant(table, TABLES)}; "
                     f"there are {_shown(TABLES)}"
                 )
-            tables[table] = {
+            read = {
                 key: _text(f"{_place(path, lines, table, key)}: [{table}] {key}", value)
                 for key, value in values.items()
             }
+            tables[table] = _by_their_names(table, read)
         return cls(path, tables, lines)
 
     def values_of(self, kind: type[BaseSettings]) -> Mapping[str, str]:
@@ -100,6 +101,14 @@ def not_toml(path: Path, text: str, error: ValueError) -> str:
     return f"{path}:{where[1]}: not TOML: {said} in column {where[2]}"
 
 
+def _by_their_names(table: str, values: Mapping[str, str]) -> dict[str, str]:
+    """What has a former name, below the one that it has now; where both are given, the one of now counts."""
+    former = FORMER.get(table, {})
+    return {former[key]: value for key, value in values.items() if key in former} | {
+        key: value for key, value in values.items() if key not in former
+    }
+
+
 def _text(place: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -129,4 +138,5 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
             found.setdefault((table, ""), number)
         elif key := re.match(r"\s*\"?([\w-]+)\"?\s*=", line):
             found.setdefault((table, key[1]), number)
+            found.setdefault((table, FORMER.get(table, {}).get(key[1], key[1])), number)
     return found

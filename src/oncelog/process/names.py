@@ -5,6 +5,7 @@ The field `checkpoint_bytes` of a class with the prefix `ONCELOG_STORAGE_` is th
 `[storage]`. A word that stands twice in a row is said once in the flag: ONCELOG_NODE_NODE_ID is `--node-id`.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic_settings import BaseSettings
@@ -25,6 +26,17 @@ TABLES: Final = (
     "storage",
 )
 """Of every program. A process checks the names in its own tables, and leaves those of others to their processes."""
+
+
+FORMER: Final[Mapping[str, Mapping[str, str]]] = {
+    "coordinator": {"stamp_check_enabled": "origin_check_enabled"}
+}
+"""By table, what a setting was called and what it is called now. The former name is read too, wherever the other one is
+(docs/upgrades.md)."""
+
+
+def former_names(kind: type[BaseSettings], name: str) -> tuple[str, ...]:
+    return tuple(old for old, now in FORMER.get(table_of(kind), {}).items() if now == name)
 
 
 def variable_of(kind: type[BaseSettings], name: str) -> str:

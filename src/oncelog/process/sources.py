@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsError
 from oncelog.errors import OncelogError
 from oncelog.process.config_file import ConfigFile
 from oncelog.process.documents import page
-from oncelog.process.names import variable_of
+from oncelog.process.names import former_names, variable_of
 from oncelog.process.variables import CONFIG_VARIABLE, refuse_unknown_variables
 
 SettingsT = TypeVar("SettingsT", bound=BaseSettings)
@@ -80,7 +80,7 @@ class Sources:
         variable = variable_of(kind, name)
         if variable in self._flags and self._flags[variable].value is not None:
             return FLAG
-        if variable in self._environment:
+        if self._given_variable(kind, name):
             return VARIABLE
         in_file = self._file is not None and name in self._file.values_of(kind)
         return FILE if in_file else DEFAULT
@@ -97,12 +97,19 @@ class Sources:
             elif rank == FILE:
                 assert self._file is not None, "the rank says that the file has it"
                 values[name] = self._file.values_of(kind)[name]
+            elif rank == VARIABLE and variable_of(kind, name) not in self._environment:
+                values[name] = self._environment[self._given_variable(kind, name)]
         try:
             return kind(**values)  # type: ignore[arg-type]
         except ValidationError as error:
             raise self._wrong(kind, error) from None
         except SettingsError as error:
             raise WrongUse(f"the environment of {kind.__name__}: {error}") from None
+
+    def _given_variable(self, kind: type[BaseSettings], name: str) -> str:
+        """The one that sets it, by the name that the setting has or had before; "" for none."""
+        variables = (variable_of(kind, one) for one in (name, *former_names(kind, name)))
+        return next((one for one in variables if one in self._environment), "")
 
     def _wrong(self, kind: type[BaseSettings], error: ValidationError) -> WrongUse:
         first = error.errors()[0]
@@ -118,6 +125,7 @@ class Sources:
                 f"{flag} is missing: give it, or set {variable}; --help says what it is"
             )
         rank = self.rank(kind, name)
+        given = self._given_variable(kind, name) or variable
         value, said = first["input"], first["msg"]
         if rank == FILE:
             assert self._file is not None, "the rank says that the file has it"
@@ -132,4 +140,4 @@ class Sources:
         else:
             other = variable if rank == FLAG else flag
             way = f"change it here{f' or with {other}' if other else ''}, {page('settings.md')} says what it is"
-        return WrongUse(f"{flag if rank == FLAG else variable}={value!r}: {said}; {way}")
+        return WrongUse(f"{flag if rank == FLAG else given}={value!r}: {said}; {way}")

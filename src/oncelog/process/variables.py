@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings
 
 from oncelog.errors import OncelogError
 from oncelog.process.documents import page
-from oncelog.process.names import PREFIX, TABLES, UP, table_of, variable_of
+from oncelog.process.names import FORMER, PREFIX, TABLES, UP, table_of, variable_of
 
 CONFIG_VARIABLE: Final = "ONCELOG_CONFIG"
 SINGLE: Final = (
@@ -61,12 +61,13 @@ def refuse_unknown_variables(
     """Raises OncelogError for the first variable that is no setting, with the nearest that is."""
     known = {variable_of(kind, name) for kind in kinds for name in kind.model_fields}
     known.update(SINGLE, UP_NAMES)
+    former = {variable_of(kind, old) for kind in kinds for old in FORMER.get(table_of(kind), ())}
     own = [f"{PREFIX}{table.upper()}_" for kind in kinds if (table := table_of(kind)) != UP]
     others = [f"{PREFIX}{table.upper()}_" for table in TABLES if table != UP]
     for written, value in sorted(environment.items()):
         # As the settings classes read them: in any case.
         name = written.upper()
-        if not name.startswith(PREFIX) or name in known or _is_of_another(name, value):
+        if not name.startswith(PREFIX) or name in known | former or _is_of_another(name, value):
             continue
         if name.startswith(tuple(others)) and not name.startswith(tuple(own)):
             continue

@@ -91,7 +91,7 @@ class GroupClient:
                 generation_id=generation,
                 member_id=member_id,
                 offsets=[pb.OffsetToCommit(topic=TOPIC, offset=offset, leader_epoch=-1)],
-                stamp=origin(request, coordinator_epoch),
+                origin=origin(request, coordinator_epoch),
             ),
             None,
         )
@@ -139,7 +139,7 @@ class GroupClient:
                 member_id="" if member is None else member.member_id,
                 offsets=[pb.OffsetToCommit(topic=TOPIC, offset=offset, leader_epoch=-1)],
                 client_transaction_version=version,
-                stamp=origin(request),
+                origin=origin(request),
             ),
             None,
         )
@@ -185,7 +185,7 @@ class GroupClient:
 def origin(request, coordinator_epoch=None):
     if not request:
         return None
-    return types_pb2.RequestStamp(
+    return types_pb2.RequestOrigin(
         listener=5, connection=1, request=request, coordinator_epoch=coordinator_epoch
     )
 

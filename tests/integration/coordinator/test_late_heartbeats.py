@@ -45,7 +45,7 @@ class Member:
                     for each in ids
                 ],
                 owned_present=True,
-                stamp=types_pb2.RequestStamp(
+                origin=types_pb2.RequestOrigin(
                     listener=5, connection=self.connection, request=request
                 ),
             ),

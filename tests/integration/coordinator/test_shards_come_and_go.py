@@ -58,7 +58,7 @@ class TestShardsComeAndGo:
         cluster.storage.fetch_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         async with started(cluster, LocalFeed(history, "coordinator", NODE)) as client:
             for _ in range(3):
-                await client.init(stamp={"client_id": "app-1", "client_host": "10.0.0.7"})
+                await client.init(origin={"client_id": "app-1", "client_host": "10.0.0.7"})
             await client.describe()
         (refused,) = (one for one in history.of_transaction("pay") if one.kind == "refused")
         assert refused.text("error") == "COORDINATOR_LOAD_IN_PROGRESS"

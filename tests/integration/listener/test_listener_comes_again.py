@@ -63,16 +63,16 @@ def test_a_listener_says_for_which_request_it_refused_a_client():
             return [origin_of(request) for _, request in world.coordinator.calls]
 
     def origin_of(request):
-        origin = getattr(request, "transactions", [request])[0].stamp
+        origin = getattr(request, "transactions", [request])[0].origin
         return origin.delayed_by if origin.HasField("delayed_by") else None
 
     def told_with_the_end(answer):
         """What an EndTxn says of the addition before it."""
         (ended,) = world.coordinator.asked("EndTxn")
         return (
-            ended.stamp.addition_delayed_by == answer
+            ended.origin.addition_delayed_by == answer
             if answer
-            else not ended.stamp.HasField("addition_delayed_by")
+            else not ended.origin.HasField("addition_delayed_by")
         )
 
     for method, answer in REFUSALS:
@@ -103,6 +103,6 @@ def test_what_was_here_before_the_refusal_is_no_repetition():
                 client.writer.write(frame * copies)
                 for _ in range(copies):
                     await client.receive(schema)
-            return [one.stamp for one in world.coordinator.asked("EndTxn")]
+            return [one.origin for one in world.coordinator.asked("EndTxn")]
 
     assert [one.HasField("delayed_by") for one in uvloop.run(origins())] == [False, False, True]

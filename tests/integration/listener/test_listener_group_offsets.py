@@ -248,8 +248,8 @@ def test_a_commit_tells_to_which_coordinator_it_was_sent():
     world = World(topic("orders", 1))
     assert (commit(world, 5, 0), txn_commit(world, 3, 0)) == ([0], [0])
     for (asked,) in map(world.groups.asked, ("OffsetCommit", "TxnOffsetCommit")):
-        assert asked.stamp.HasField("coordinator_epoch")
-        assert asked.stamp.request
+        assert asked.origin.HasField("coordinator_epoch")
+        assert asked.origin.request
 
 
 def test_a_transactional_commit_names_group_and_transaction():

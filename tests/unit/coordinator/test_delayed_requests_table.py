@@ -216,7 +216,7 @@ def test_a_new_epoch_begins_with_the_origin_of_its_request():
 
 def request(listener, connection, number, refused_origin=None):
     return coordinator_pb2.EndTxnRequest(
-        stamp=types_pb2.RequestStamp(
+        origin=types_pb2.RequestOrigin(
             listener=listener,
             connection=connection,
             request=number,

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from oncelog.errors import OncelogError
+from oncelog.process.arguments import SettingsParser
 from oncelog.process.config_file import ConfigFile
 from oncelog.process.logs import Lines, LogFormat, LogLevel
-from oncelog.process.names import TABLES, table_of, variable_of
+from oncelog.process.names import FORMER, TABLES, table_of, variable_of
 from oncelog.process.sources import Flag, Sources
 from oncelog.process.variables import UP_NAMES, refuse_unknown_variables
+from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_server.cluster.environments import environment_of
 from oncelog_server.cluster.os_process import ProcessRef
 from oncelog_server.cluster.plan import ClusterShape, FreePorts, plan_members
@@ -229,3 +231,61 @@ def test_both_formats_say_the_same_in_utc():
 
 def test_a_level_may_be_spelled_as_python_does():
     assert LogLevel("WARNING") is LogLevel.WARNING
+
+
+# ------------------------------------------------------------------------------------------------ former names
+
+OLD, NOW = (f"ONCELOG_COORDINATOR_{name}_CHECK_ENABLED" for name in ("STAMP", "ORIGIN"))
+
+
+def test_every_former_name_is_of_a_setting_and_of_no_other():
+    by_table = {table_of(kind): kind for kind in KINDS}
+    for table, names in FORMER.items():
+        fields = by_table[table].model_fields
+        assert set(names.values()) <= set(fields)
+        assert not set(names) & set(fields)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({OLD: "false"}, False),
+        ({NOW: "false"}, False),
+        ({OLD: "true", NOW: "false"}, False),
+        ({OLD: "false", NOW: "true"}, True),
+        ({}, True),
+    ],
+)
+def test_a_variable_of_a_former_name_is_read(monkeypatch, environment, expected):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    refuse_unknown_variables((CoordinatorSettings,), environment)
+    assert Sources().read(CoordinatorSettings).origin_check_enabled is expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("stamp_check_enabled = false", False),
+        ("origin_check_enabled = true\nstamp_check_enabled = false", True),
+        ("stamp_check_enabled = true\norigin_check_enabled = false", False),
+    ],
+)
+def test_a_key_of_a_former_name_is_read(tmp_path, lines, expected):
+    file = ConfigFile.read(config(tmp_path, f"[coordinator]\n{lines}\n"))
+    file.refuse_unknown((CoordinatorSettings,), {})
+    assert Sources(file=file).read(CoordinatorSettings).origin_check_enabled is expected
+
+
+def test_a_flag_of_a_former_name_is_read():
+    parser = SettingsParser("oncelog_coordinator", "A coordinator.", (CoordinatorSettings,))
+    settings = parser.read(["--coordinator-stamp-check-enabled", "false"])[CoordinatorSettings]
+    assert settings.origin_check_enabled is False
+
+
+def test_a_wrong_value_names_the_former_name_that_gave_it(tmp_path, monkeypatch):
+    monkeypatch.setenv(OLD, "perhaps")
+    assert f"{OLD}='perhaps'" in refusal(Sources().read, CoordinatorSettings)
+    monkeypatch.delenv(OLD)
+    file = ConfigFile.read(config(tmp_path, "[coordinator]\nstamp_check_enabled = 7\n"))
+    assert "oncelog.toml:2: " in refusal(Sources(file=file).read, CoordinatorSettings)

@@ -222,7 +222,7 @@ def test_chaos_refuses_a_scenario_file_that_cannot_be(chaos, text, named, tmp_pa
     ("arguments", "named"),
     [
         (["--older", "0.1.0", "--scenario", "storm"], "--older is of a scenario with an [upgrade]"),
-        (["--without", "RequestStamp", "--scenario", "storm"], "--without is of a scenario with"),
+        (["--without", "RequestOrigin", "--scenario", "storm"], "--without is of a scenario with"),
         (["--older", "0.0.9", "--scenario", "upgrade"], "there is no older version '0.0.9'"),
         (["--without", "Storage.Ftch", "--scenario", "upgrade"], "did you mean Storage.Fetch?"),
     ],

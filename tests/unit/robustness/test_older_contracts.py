@@ -13,11 +13,12 @@ from oncelog_robustness.simulator.process import SimProcess
 from oncelog_robustness.simulator.record_tags import tags_of, with_tags
 from tests.unit.coordinator.test_txn_record_bytes import ONGOING
 
+from oncelog.api.v1 import types_pb2
 from oncelog.api.v1.controller_pb2 import DescribeControllerResponse
 from oncelog.api.v1.coordinator_pb2 import EndTxnRequest, EndTxnResponse
 from oncelog.api.v1.peer_pb2 import SessionFrame
 from oncelog.api.v1.storage_pb2 import AppendRequest, FetchRequest
-from oncelog.api.v1.types_pb2 import RequestNumber, RequestStamp
+from oncelog.api.v1.types_pb2 import RequestNumber
 from oncelog.errors import OncelogError
 from oncelog.rpc.contract import SERVICES
 from oncelog.rpc.served import CallRefused, ServedMethods
@@ -26,7 +27,9 @@ from oncelog_coordinator.core.txn_records import decode_record, encode_key, enco
 
 END_TXN = "/oncelog.api.v1.TransactionCoordinator/EndTxn"
 FETCH = "/oncelog.api.v1.Storage/Fetch"
-STAMPED = EndTxnRequest(transactional_id="pay", stamp=RequestStamp(listener=7, request=3))
+WITH_ORIGIN = EndTxnRequest(
+    transactional_id="pay", origin=types_pb2.RequestOrigin(listener=7, request=3)
+)
 NEWER_FIELD = b"\xfa\x3e\x03new"
 """Of a number that no message has."""
 
@@ -34,7 +37,7 @@ NEWER_FIELD = b"\xfa\x3e\x03new"
 def test_what_a_kept_version_knows_passes_as_it_is():
     older = older_contracts("0.1.0")
     for path in (END_TXN, FETCH):
-        for payload in (b"", STAMPED.SerializeToString() if path == END_TXN else b"\x08\x05"):
+        for payload in (b"", WITH_ORIGIN.SerializeToString() if path == END_TXN else b"\x08\x05"):
             assert Spoken(older, path).request(payload) == payload
     assert older.messages_cut == 0 < older.messages
 
@@ -66,12 +69,12 @@ def test_last_is_the_newest_version_that_is_kept(tmp_path, monkeypatch):
 
 def test_a_newer_field_does_not_pass_wherever_it_is():
     older = older_contracts("last")
-    payload = NEWER_FIELD + STAMPED.SerializeToString() + b"\x32" + bytes([len(NEWER_FIELD)])
+    payload = NEWER_FIELD + WITH_ORIGIN.SerializeToString() + b"\x32" + bytes([len(NEWER_FIELD)])
     passed = Spoken(older, END_TXN).request(payload + NEWER_FIELD)
     found = EndTxnRequest.FromString(passed)
     assert not UnknownFieldSet(found)
-    assert not UnknownFieldSet(found.stamp)
-    assert found == STAMPED
+    assert not UnknownFieldSet(found.origin)
+    assert found == WITH_ORIGIN
     assert older.messages_cut == 1
 
 
@@ -90,11 +93,11 @@ def test_what_cannot_be_read_stays_for_whoever_refuses_it():
 
 def test_a_message_left_out_takes_its_fields_with_it():
     older = older_contracts("this", ("RequestNumber",))
-    stamp = RequestStamp(listener=7, delayed_by=RequestNumber(listener=1))
-    payload = EndTxnRequest(transactional_id="pay", stamp=stamp).SerializeToString()
+    origin = types_pb2.RequestOrigin(listener=7, delayed_by=RequestNumber(listener=1))
+    payload = EndTxnRequest(transactional_id="pay", origin=origin).SerializeToString()
     passed = EndTxnRequest.FromString(Spoken(older, END_TXN).request(payload))
-    assert passed.stamp.listener == 7
-    assert not passed.stamp.HasField("delayed_by")
+    assert passed.origin.listener == 7
+    assert not passed.origin.HasField("delayed_by")
     answer = EndTxnResponse(producer_id=4, delayed_by=RequestNumber(listener=1))
     passed = EndTxnResponse.FromString(Spoken(older, END_TXN).answer(answer.SerializeToString()))
     assert passed == EndTxnResponse(producer_id=4)
@@ -136,8 +139,8 @@ def test_one_of_two_optional_fields_can_be_left_out():
     [
         ("0.0.9", (), "there is no older version '0.0.9': "),
         ("/nosuch", (), "or give 'this', or a folder with contracts.binpb"),
-        ("this", ("RequestStmp",), "did you mean RequestStamp?"),
-        ("this", ("EndTxnRequest.stmp",), "did you mean EndTxnRequest.stamp?"),
+        ("this", ("RequestOrgin",), "did you mean RequestOrigin?"),
+        ("this", ("EndTxnRequest.orgin",), "did you mean EndTxnRequest.origin?"),
         ("this", ("Storage.Ftch",), "did you mean Storage.Fetch?"),
         ("this", ("Peer.Session",), "have no Peer.Session"),
         ("this", ("SessionCall",), "have no SessionFrame.calls, without which no call can be made"),
@@ -162,10 +165,12 @@ def test_a_file_that_holds_no_contracts_is_refused(tmp_path):
 
 
 def test_calls_and_replies_of_a_session_are_cut_by_their_methods():
-    older = older_contracts("this", ("RequestStamp", "RequestNumber"))
+    older = older_contracts("this", ("RequestOrigin", "RequestNumber"))
     session = Spoken(older, SESSION_PATH)
     frame = SessionFrame()
-    frame.calls.add(call_id=1, method=END_TXN, request=STAMPED.SerializeToString(), timeout_ms=9)
+    frame.calls.add(
+        call_id=1, method=END_TXN, request=WITH_ORIGIN.SerializeToString(), timeout_ms=9
+    )
     passed = SessionFrame.FromString(session.request(frame.SerializeToString()))
     assert passed.calls[0].timeout_ms == 9
     assert EndTxnRequest.FromString(passed.calls[0].request) == EndTxnRequest(
@@ -214,15 +219,15 @@ def test_a_process_of_this_version_is_left_alone():
 
 def test_an_older_process_neither_says_nor_hears_what_is_newer():
     process = SimProcess("listener-1", 1, "listener-1")
-    process.contracts = older_contracts("this", ("RequestStamp", "RequestNumber"))
+    process.contracts = older_contracts("this", ("RequestOrigin", "RequestNumber"))
     write, read = EndTxnRequest.SerializeToString, EndTxnResponse.FromString
     path, write, read = process.context().run(as_caller, END_TXN, write, read)
     answer = EndTxnResponse(error_code=51, delayed_by=RequestNumber(request=3))
     assert path == END_TXN
-    assert EndTxnRequest.FromString(write(STAMPED)) == EndTxnRequest(transactional_id="pay")
+    assert EndTxnRequest.FromString(write(WITH_ORIGIN)) == EndTxnRequest(transactional_id="pay")
     assert read(answer.SerializeToString()) == EndTxnResponse(error_code=51)
     served = as_server(process.contracts, END_TXN, Handler())
-    assert served.request_deserializer(STAMPED.SerializeToString()) == EndTxnRequest(
+    assert served.request_deserializer(WITH_ORIGIN.SerializeToString()) == EndTxnRequest(
         transactional_id="pay"
     )
     assert served.response_serializer(answer) == b"\x08\x33"

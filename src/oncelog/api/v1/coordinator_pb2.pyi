@@ -26,22 +26,22 @@ SINK_QUERY_CHANGED: SinkAnswer
 SINK_REPLAY_REFUSED: SinkAnswer
 
 class InitProducerIdRequest(_message.Message):
-    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable_two_phase_commit", "keep_prepared_transaction", "stamp")
+    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable_two_phase_commit", "keep_prepared_transaction", "origin")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ENABLE_TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
     KEEP_PREPARED_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     transaction_timeout_ms: int
     producer_id: int
     producer_epoch: int
     enable_two_phase_commit: bool
     keep_prepared_transaction: bool
-    stamp: _types_pb2.RequestStamp
-    def __init__(self, transactional_id: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., enable_two_phase_commit: _Optional[bool] = ..., keep_prepared_transaction: _Optional[bool] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
+    origin: _types_pb2.RequestOrigin
+    def __init__(self, transactional_id: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., enable_two_phase_commit: _Optional[bool] = ..., keep_prepared_transaction: _Optional[bool] = ..., origin: _Optional[_Union[_types_pb2.RequestOrigin, _Mapping]] = ...) -> None: ...
 
 class InitProducerIdResponse(_message.Message):
     __slots__ = ("error_code", "producer_id", "producer_epoch", "ongoing_producer_id", "ongoing_producer_epoch")
@@ -60,22 +60,22 @@ class InitProducerIdResponse(_message.Message):
 class AddPartitionsToTxnRequest(_message.Message):
     __slots__ = ("transactions",)
     class Transaction(_message.Message):
-        __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "partitions", "client_transaction_version", "stamp")
+        __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "partitions", "client_transaction_version", "origin")
         TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
         PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
         PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
         VERIFY_ONLY_FIELD_NUMBER: _ClassVar[int]
         PARTITIONS_FIELD_NUMBER: _ClassVar[int]
         CLIENT_TRANSACTION_VERSION_FIELD_NUMBER: _ClassVar[int]
-        STAMP_FIELD_NUMBER: _ClassVar[int]
+        ORIGIN_FIELD_NUMBER: _ClassVar[int]
         transactional_id: str
         producer_id: int
         producer_epoch: int
         verify_only: bool
         partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
         client_transaction_version: int
-        stamp: _types_pb2.RequestStamp
-        def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., verify_only: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., client_transaction_version: _Optional[int] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
+        origin: _types_pb2.RequestOrigin
+        def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., verify_only: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., client_transaction_version: _Optional[int] = ..., origin: _Optional[_Union[_types_pb2.RequestOrigin, _Mapping]] = ...) -> None: ...
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     transactions: _containers.RepeatedCompositeFieldContainer[AddPartitionsToTxnRequest.Transaction]
     def __init__(self, transactions: _Optional[_Iterable[_Union[AddPartitionsToTxnRequest.Transaction, _Mapping]]] = ...) -> None: ...
@@ -100,18 +100,18 @@ class AddPartitionsToTxnResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[AddPartitionsToTxnResponse.Result, _Mapping]]] = ...) -> None: ...
 
 class AddOffsetsToTxnRequest(_message.Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id", "stamp")
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id", "origin")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     producer_id: int
     producer_epoch: int
     group_id: str
-    stamp: _types_pb2.RequestStamp
-    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., group_id: _Optional[str] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
+    origin: _types_pb2.RequestOrigin
+    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., group_id: _Optional[str] = ..., origin: _Optional[_Union[_types_pb2.RequestOrigin, _Mapping]] = ...) -> None: ...
 
 class AddOffsetsToTxnResponse(_message.Message):
     __slots__ = ("error_code", "delayed_by")
@@ -122,20 +122,20 @@ class AddOffsetsToTxnResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., delayed_by: _Optional[_Union[_types_pb2.RequestNumber, _Mapping]] = ...) -> None: ...
 
 class EndTxnRequest(_message.Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed", "client_transaction_version", "stamp")
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed", "client_transaction_version", "origin")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     CLIENT_TRANSACTION_VERSION_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     producer_id: int
     producer_epoch: int
     committed: bool
     client_transaction_version: int
-    stamp: _types_pb2.RequestStamp
-    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., committed: _Optional[bool] = ..., client_transaction_version: _Optional[int] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
+    origin: _types_pb2.RequestOrigin
+    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., committed: _Optional[bool] = ..., client_transaction_version: _Optional[int] = ..., origin: _Optional[_Union[_types_pb2.RequestOrigin, _Mapping]] = ...) -> None: ...
 
 class EndTxnResponse(_message.Message):
     __slots__ = ("error_code", "producer_id", "producer_epoch", "delayed_by")

@@ -177,23 +177,23 @@ class OffsetToCommit(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ...) -> None: ...
 
 class OffsetCommitRequest(_message.Message):
-    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "offsets", "stamp")
+    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "offsets", "origin")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     generation_id: int
     member_id: str
     group_instance_id: str
     offsets: _containers.RepeatedCompositeFieldContainer[OffsetToCommit]
-    stamp: _types_pb2.RequestStamp
-    def __init__(self, group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetToCommit, _Mapping]]] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
+    origin: _types_pb2.RequestOrigin
+    def __init__(self, group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetToCommit, _Mapping]]] = ..., origin: _Optional[_Union[_types_pb2.RequestOrigin, _Mapping]] = ...) -> None: ...
 
 class TxnOffsetCommitRequest(_message.Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id", "generation_id", "member_id", "group_instance_id", "offsets", "client_transaction_version", "stamp")
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id", "generation_id", "member_id", "group_instance_id", "offsets", "client_transaction_version", "origin")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -203,7 +203,7 @@ class TxnOffsetCommitRequest(_message.Message):
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_TRANSACTION_VERSION_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -213,8 +213,8 @@ class TxnOffsetCommitRequest(_message.Message):
     group_instance_id: str
     offsets: _containers.RepeatedCompositeFieldContainer[OffsetToCommit]
     client_transaction_version: int
-    stamp: _types_pb2.RequestStamp
-    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetToCommit, _Mapping]]] = ..., client_transaction_version: _Optional[int] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
+    origin: _types_pb2.RequestOrigin
+    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetToCommit, _Mapping]]] = ..., client_transaction_version: _Optional[int] = ..., origin: _Optional[_Union[_types_pb2.RequestOrigin, _Mapping]] = ...) -> None: ...
 
 class OffsetCommitResponse(_message.Message):
     __slots__ = ("partitions",)
@@ -410,7 +410,7 @@ class TopicIdPartitions(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumerGroupHeartbeatRequest(_message.Message):
-    __slots__ = ("group_id", "member_id", "member_epoch", "instance_id", "rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "subscription_present", "subscribed_topic_regex", "server_assignor", "owned", "owned_present", "client_id", "client_host", "stamp")
+    __slots__ = ("group_id", "member_id", "member_epoch", "instance_id", "rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "subscription_present", "subscribed_topic_regex", "server_assignor", "owned", "owned_present", "client_id", "client_host", "origin")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -425,7 +425,7 @@ class ConsumerGroupHeartbeatRequest(_message.Message):
     OWNED_PRESENT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
-    STAMP_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     member_id: str
     member_epoch: int
@@ -440,8 +440,8 @@ class ConsumerGroupHeartbeatRequest(_message.Message):
     owned_present: bool
     client_id: str
     client_host: str
-    stamp: _types_pb2.RequestStamp
-    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., subscription_present: _Optional[bool] = ..., subscribed_topic_regex: _Optional[str] = ..., server_assignor: _Optional[str] = ..., owned: _Optional[_Iterable[_Union[TopicIdPartitions, _Mapping]]] = ..., owned_present: _Optional[bool] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
+    origin: _types_pb2.RequestOrigin
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., subscription_present: _Optional[bool] = ..., subscribed_topic_regex: _Optional[str] = ..., server_assignor: _Optional[str] = ..., owned: _Optional[_Iterable[_Union[TopicIdPartitions, _Mapping]]] = ..., owned_present: _Optional[bool] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., origin: _Optional[_Union[_types_pb2.RequestOrigin, _Mapping]] = ...) -> None: ...
 
 class ConsumerGroupHeartbeatResponse(_message.Message):
     __slots__ = ("error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment_present", "assignment")

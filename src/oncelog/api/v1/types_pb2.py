@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aoncelog/api/v1/types.proto\x12\x0eoncelog.api.v1\"2\n\x0eTopicPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"4\n\x0fTopicPartitions\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"]\n\x0ePartitionError\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nerror_code\x18\x03 \x01(\x05\x12\x15\n\rerror_message\x18\x04 \x01(\t\"3\n\x06Status\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\"I\n\x0cTraceContext\x12\x13\n\x0btraceparent\x18\x01 \x01(\t\x12\x12\n\ntracestate\x18\x02 \x01(\t\x12\x10\n\x08start_ns\x18\x03 \x01(\x06\"\x98\x02\n\x0cRequestStamp\x12\x10\n\x08listener\x18\x01 \x01(\x03\x12\x12\n\nconnection\x18\x02 \x01(\x03\x12\x0f\n\x07request\x18\x03 \x01(\x03\x12\x1e\n\x11\x63oordinator_epoch\x18\x05 \x01(\x05H\x00\x88\x01\x01\x12\x31\n\ndelayed_by\x18\x06 \x01(\x0b\x32\x1d.oncelog.api.v1.RequestNumber\x12:\n\x13\x61\x64\x64ition_delayed_by\x18\x07 \x01(\x0b\x32\x1d.oncelog.api.v1.RequestNumber\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\t \x01(\tB\x14\n\x12_coordinator_epochJ\x04\x08\x04\x10\x05\"F\n\rRequestNumber\x12\x10\n\x08listener\x18\x01 \x01(\x03\x12\x12\n\nconnection\x18\x02 \x01(\x03\x12\x0f\n\x07request\x18\x03 \x01(\x03*:\n\x0eIsolationLevel\x12\x14\n\x10READ_UNCOMMITTED\x10\x00\x12\x12\n\x0eREAD_COMMITTED\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aoncelog/api/v1/types.proto\x12\x0eoncelog.api.v1\"2\n\x0eTopicPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"4\n\x0fTopicPartitions\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"]\n\x0ePartitionError\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nerror_code\x18\x03 \x01(\x05\x12\x15\n\rerror_message\x18\x04 \x01(\t\"3\n\x06Status\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\"I\n\x0cTraceContext\x12\x13\n\x0btraceparent\x18\x01 \x01(\t\x12\x12\n\ntracestate\x18\x02 \x01(\t\x12\x10\n\x08start_ns\x18\x03 \x01(\x06\"\x99\x02\n\rRequestOrigin\x12\x10\n\x08listener\x18\x01 \x01(\x03\x12\x12\n\nconnection\x18\x02 \x01(\x03\x12\x0f\n\x07request\x18\x03 \x01(\x03\x12\x1e\n\x11\x63oordinator_epoch\x18\x05 \x01(\x05H\x00\x88\x01\x01\x12\x31\n\ndelayed_by\x18\x06 \x01(\x0b\x32\x1d.oncelog.api.v1.RequestNumber\x12:\n\x13\x61\x64\x64ition_delayed_by\x18\x07 \x01(\x0b\x32\x1d.oncelog.api.v1.RequestNumber\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\t \x01(\tB\x14\n\x12_coordinator_epochJ\x04\x08\x04\x10\x05\"F\n\rRequestNumber\x12\x10\n\x08listener\x18\x01 \x01(\x03\x12\x12\n\nconnection\x18\x02 \x01(\x03\x12\x0f\n\x07request\x18\x03 \x01(\x03*:\n\x0eIsolationLevel\x12\x14\n\x10READ_UNCOMMITTED\x10\x00\x12\x12\n\x0eREAD_COMMITTED\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'oncelog.api.v1.types_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ISOLATIONLEVEL']._serialized_start=730
-  _globals['_ISOLATIONLEVEL']._serialized_end=788
+  _globals['_ISOLATIONLEVEL']._serialized_start=731
+  _globals['_ISOLATIONLEVEL']._serialized_end=789
   _globals['_TOPICPARTITION']._serialized_start=46
   _globals['_TOPICPARTITION']._serialized_end=96
   _globals['_TOPICPARTITIONS']._serialized_start=98
@@ -43,8 +43,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATUS']._serialized_end=298
   _globals['_TRACECONTEXT']._serialized_start=300
   _globals['_TRACECONTEXT']._serialized_end=373
-  _globals['_REQUESTSTAMP']._serialized_start=376
-  _globals['_REQUESTSTAMP']._serialized_end=656
-  _globals['_REQUESTNUMBER']._serialized_start=658
-  _globals['_REQUESTNUMBER']._serialized_end=728
+  _globals['_REQUESTORIGIN']._serialized_start=376
+  _globals['_REQUESTORIGIN']._serialized_end=657
+  _globals['_REQUESTNUMBER']._serialized_start=659
+  _globals['_REQUESTNUMBER']._serialized_end=729
 # @@protoc_insertion_point(module_scope)

@@ -60,7 +60,7 @@ class TraceContext(_message.Message):
     start_ns: int
     def __init__(self, traceparent: _Optional[str] = ..., tracestate: _Optional[str] = ..., start_ns: _Optional[int] = ...) -> None: ...
 
-class RequestStamp(_message.Message):
+class RequestOrigin(_message.Message):
     __slots__ = ("listener", "connection", "request", "coordinator_epoch", "delayed_by", "addition_delayed_by", "client_id", "client_host")
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
