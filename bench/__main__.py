@@ -9,7 +9,7 @@ from rich.status import Status
 from rich.table import Table
 
 from bench import results
-from bench.client_workloads import Tell, commit_latency, throughput, transaction_rate
+from bench.client_workloads import ShowStep, commit_latency, throughput, transaction_rate
 from bench.cluster_workloads import cluster
 from bench.console_workload import console
 from bench.coordinator_workloads import coordinator_memory, coordinator_recovery
@@ -19,7 +19,7 @@ from bench.results import Measurement
 from bench.secure_workloads import secure
 from bench.spark_workloads import spark
 
-WORKLOADS: dict[str, Callable[[bool, Tell], list[Measurement]]] = {
+WORKLOADS: dict[str, Callable[[bool, ShowStep], list[Measurement]]] = {
     "start": start,
     "commit-latency": commit_latency,
     "transaction-rate": transaction_rate,
@@ -45,7 +45,7 @@ def main() -> int:
     measurements: list[Measurement] = []
     for name in arguments.only or [one for one in WORKLOADS if one not in ONLY_BY_NAME]:
         with console.status(name) as status:
-            measurements += WORKLOADS[name](arguments.quick, _teller(status, name))
+            measurements += WORKLOADS[name](arguments.quick, _shown_beside(status, name))
         console.print(f"{name} done")
     console.print(_table(measurements))
     if not arguments.dry:
@@ -57,7 +57,7 @@ def main() -> int:
     return 1 if any(one.meets_bar is False for one in measurements) else 0
 
 
-def _teller(status: Status, name: str) -> Tell:
+def _shown_beside(status: Status, name: str) -> ShowStep:
     """Shows what a workload is at beside the spinner."""
     return lambda text: status.update(f"{name}: {text}")
 

@@ -120,7 +120,7 @@ class Wire:
         return found
 
 
-def commit_until_told(bootstrap: str, commands: Connection, login: Mapping[str, str]) -> None:
+def commit_until_stopped(bootstrap: str, commands: Connection, login: Mapping[str, str]) -> None:
     """The neighbour, a process of its own: one transaction after the other. Answers each word with its times since."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": "neighbour", "linger.ms": 0, **login}
@@ -198,7 +198,7 @@ def neighbour(
 ) -> Iterator[Callable[[], list[float]]]:
     here, there = multiprocessing.Pipe()
     process = multiprocessing.Process(
-        target=commit_until_told, args=(bootstrap, there, login or {})
+        target=commit_until_stopped, args=(bootstrap, there, login or {})
     )
     process.start()
 

@@ -21,7 +21,7 @@ THROUGHPUT_BAR = 300_000
 COMMIT_PARTITIONS = (1, 10)
 PRODUCER_COUNTS = (1, 8, 64)
 
-Tell = Callable[[str], None]
+ShowStep = Callable[[str], None]
 
 
 def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
@@ -46,7 +46,7 @@ def one_transaction(producer: Producer, topic: str, partitions: int) -> None:
     producer.commit_transaction(CALL_TIMEOUT_S)
 
 
-def commit_latency(is_quick: bool, tell: Tell) -> list[Measurement]:
+def commit_latency(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """From begin to the answer of commit, one record to each of 1 and 10 partitions."""
     transactions = 100 if is_quick else 400
     measurements = []
@@ -64,7 +64,7 @@ def commit_latency(is_quick: bool, tell: Tell) -> list[Measurement]:
             latencies: dict[str, list[float]] = {name: [] for name in brokers}
             for turn in range(ROUNDS):
                 for name, producer in producers.items():
-                    tell(f"{partitions} partitions, {name}, round {turn + 1} of {ROUNDS}")
+                    show_step(f"{partitions} partitions, {name}, round {turn + 1} of {ROUNDS}")
                     for _ in range(transactions // ROUNDS):
                         started_at = time.perf_counter()
                         one_transaction(producer, topic, partitions)
@@ -85,7 +85,7 @@ def commit_latency(is_quick: bool, tell: Tell) -> list[Measurement]:
     return measurements
 
 
-def transaction_rate(is_quick: bool, tell: Tell) -> list[Measurement]:
+def transaction_rate(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """Transactions of one record a second, from 1, 8 and 64 producers at once."""
     seconds = 1.0 if is_quick else 3.0
     measurements = []
@@ -96,7 +96,7 @@ def transaction_rate(is_quick: bool, tell: Tell) -> list[Measurement]:
             create_topics(brokers, topic)
             for turn in range(ROUNDS if not is_quick else 1):
                 for name, bootstrap in brokers.items():
-                    tell(f"{count} producers, {name}, round {turn + 1}")
+                    show_step(f"{count} producers, {name}, round {turn + 1}")
                     rates[name].append(_rate(bootstrap, topic, count, seconds))
             measurements.append(
                 Measurement(
@@ -143,7 +143,7 @@ def _rate(bootstrap: str, topic: str, count: int, seconds: float) -> float:
     return sum(done) / (time.perf_counter() - started_at)
 
 
-def throughput(is_quick: bool, tell: Tell) -> list[Measurement]:
+def throughput(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """Records a second of one idempotent producer, until the last one is acknowledged."""
     measurements = []
     with both() as brokers:
@@ -153,7 +153,7 @@ def throughput(is_quick: bool, tell: Tell) -> list[Measurement]:
             rates: dict[str, list[float]] = {name: [] for name in brokers}
             for turn in range(ROUNDS if not is_quick else 1):
                 for name, bootstrap in brokers.items():
-                    tell(f"{count:,} records of {size} B, {name}, round {turn + 1}")
+                    show_step(f"{count:,} records of {size} B, {name}, round {turn + 1}")
                     rates[name].append(send_many(bootstrap, topic, size, count))
             measurements.append(
                 Measurement(

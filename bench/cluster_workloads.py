@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.brokers import ADMIN_TIMEOUT_S, create_topic, oncelog, resident_bytes
-from bench.client_workloads import CALL_TIMEOUT_S, Tell, transactional_producer
+from bench.client_workloads import CALL_TIMEOUT_S, ShowStep, transactional_producer
 from bench.results import Measurement, percentile
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import STORAGE
@@ -45,16 +45,16 @@ def replicated_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -
         future.result(ADMIN_TIMEOUT_S)
 
 
-def cluster(is_quick: bool, tell: Tell) -> list[Measurement]:
+def cluster(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """Commit latency of one record and throughput in 1 MB batches at replication factor 3; start and memory."""
-    tell("starting")
+    show_step("starting")
     started_at = time.perf_counter()
     with a_cluster() as running:
         start_s = time.perf_counter() - started_at
         replicated_topic(running.bootstrap, "cluster")
-        tell("commits")
+        show_step("commits")
         latencies = _commit_latencies(running.bootstrap, 100 if is_quick else 1_000)
-        tell("1 MB batches")
+        show_step("1 MB batches")
         rate = _megabytes_a_second(running.bootstrap, 100 if is_quick else 600)
         storage_mb = max(
             resident_bytes(process.pid) / 1e6
@@ -63,7 +63,7 @@ def cluster(is_quick: bool, tell: Tell) -> list[Measurement]:
         )
     with oncelog() as server:
         create_topic(server.bootstrap, "cluster", PARTITIONS)
-        tell("the same, embedded")
+        show_step("the same, embedded")
         embedded = _commit_latencies(server.bootstrap, 100 if is_quick else 1_000)
         embedded_rate = _megabytes_a_second(server.bootstrap, 100 if is_quick else 600)
     return [

@@ -9,7 +9,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.client_workloads import CALL_TIMEOUT_S, Tell
+from bench.client_workloads import CALL_TIMEOUT_S, ShowStep
 from bench.cluster_workloads import a_cluster
 from bench.many_transactions import Wanted, make_transactions
 from bench.results import Measurement, percentile
@@ -53,16 +53,16 @@ def fill(bootstrap: str, wanted: Wanted, replicas: int) -> None:
     make_transactions(bootstrap, wanted)
 
 
-def console(is_quick: bool, tell: Tell) -> list[Measurement]:
+def console(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """Milliseconds from request to the whole page: `oncelog up`, then a cluster."""
     rows = []
     for target, replicas in (("oncelog up", 1), ("cluster", 3)):
         with _running(target) as running:
             wanted = wanted_of(is_quick)
-            tell(f"{target}: {wanted.ids} transactional ids")
+            show_step(f"{target}: {wanted.ids} transactional ids")
             fill(running.bootstrap, wanted, replicas)
             for path in PATHS:
-                tell(f"{target}: {path}")
+                show_step(f"{target}: {path}")
                 rows += _measured(running.gateway, path, f"{target}, {wanted.ids} ids, {path}")
     return rows
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.client_workloads import Tell
+from bench.client_workloads import ShowStep
 from bench.results import Measurement, percentile
 
 OPEN_TRANSACTIONS = 10_000
@@ -17,17 +17,17 @@ MEMORY_BAR_MB = 300
 TIMEOUT_S = 900
 
 
-def coordinator_recovery(is_quick: bool, tell: Tell) -> list[Measurement]:
+def coordinator_recovery(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """From the coordinator's start to all its shards loaded: storage runs, its pages are warm."""
     scale = 10 if is_quick else 1
     found = []
     for finished, what in ((0, "no history"), (FINISHED_BEFORE, f"{FINISHED_BEFORE:,} before")):
         with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
-            tell(f"filling, {what}")
+            show_step(f"filling, {what}")
             _child("fill", folder, OPEN_TRANSACTIONS // scale, finished // scale)
             seconds = []
             for turn in range(1 if is_quick else 3):
-                tell(f"loading, {what}, {turn + 1}")
+                show_step(f"loading, {what}, {turn + 1}")
                 seconds.append(_child("load", folder)["seconds"])
         found.append(
             Measurement(
@@ -42,13 +42,13 @@ def coordinator_recovery(is_quick: bool, tell: Tell) -> list[Measurement]:
     return found
 
 
-def coordinator_memory(is_quick: bool, tell: Tell) -> list[Measurement]:
+def coordinator_memory(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """Resident memory of a process with a controller, a storage node and a coordinator that has loaded its ids."""
     ids = IDS // 10 if is_quick else IDS
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
-        tell(f"filling {ids:,} ids")
+        show_step(f"filling {ids:,} ids")
         _child("fill", folder, ids, 0)
-        tell("loading")
+        show_step("loading")
         loaded = _child("load", folder)
     assert loaded["ids"] == ids, loaded
     return [

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.client_workloads import CALL_TIMEOUT_S, Tell, transactional_producer
+from bench.client_workloads import CALL_TIMEOUT_S, ShowStep, transactional_producer
 from bench.cluster_workloads import a_cluster
 from bench.many_transactions import SETTLE_S, Wanted, make_transactions
 from bench.results import Measurement, percentile
@@ -23,18 +23,18 @@ PARTITIONS_OF_A_PRODUCER = 100
 REPEATS = 5
 
 
-def find_hanging(is_quick: bool, tell: Tell) -> list[Measurement]:
+def find_hanging(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """Seconds of GET /v1/hanging-transactions, whole."""
     partitions, names = (100, 1_000) if is_quick else (1_000, 100_000)
     with a_cluster({PARTITIONS_MAX_VARIABLE: "20000"}) as running:
-        _create_topics(running.bootstrap, partitions, tell)
-        tell(counted(names, "transactional id"))
+        _create_topics(running.bootstrap, partitions, show_step)
+        show_step(counted(names, "transactional id"))
         make_transactions(running.bootstrap, Wanted(names))
-        tell("open transactions")
+        show_step("open transactions")
         producers = _open_transactions(running.bootstrap)
         seconds = []
         for number in range(REPEATS):
-            tell(f"find-hanging, {number + 1} of {REPEATS}")
+            show_step(f"find-hanging, {number + 1} of {REPEATS}")
             started_at = time.perf_counter()
             found = _get(f"{running.gateway}/v1/hanging-transactions")
             seconds.append(time.perf_counter() - started_at)
@@ -62,10 +62,10 @@ def _get(url: str) -> dict[str, object]:
         return json.load(answer)
 
 
-def _create_topics(bootstrap: str, partitions: int, tell: Tell) -> None:
+def _create_topics(bootstrap: str, partitions: int, show_step: ShowStep) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for number in range(TOPICS):
-        tell(f"topic {number + 1} of {TOPICS}")
+        show_step(f"topic {number + 1} of {TOPICS}")
         topic = NewTopic(f"many-{number}", partitions, replication_factor=3)
         for future in admin.create_topics([topic], request_timeout=SETTLE_S).values():
             future.result(SETTLE_S)

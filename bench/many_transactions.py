@@ -62,7 +62,7 @@ def _make(bootstrap: str, wanted: Wanted, numbers: Sequence[int]) -> None:
         for number in numbers:
             name = f"id-{number}"
             init = schema_of(INIT_PRODUCER_ID, 4)
-            begun = _asked(
+            begun = _until_served(
                 lambda schema=init, name=name: line.call(
                     schema,
                     schema.request(
@@ -108,7 +108,7 @@ def _write(
         timeout=timedelta(seconds=5),
         topic_data=(types.TopicProduceData(name=wanted.topic, partition_data=(data,)),),
     )
-    _asked(
+    _until_served(
         lambda: line.call(schema, request, deadline),
         lambda answer: answer.responses[0].partition_responses[0].error_code,
     )
@@ -122,10 +122,10 @@ def _commit(line: Connection, identity: tuple[str, int, int], deadline: Deadline
         producer_epoch=identity[2],
         committed=True,
     )
-    _asked(lambda: line.call(schema, request, deadline), lambda answer: answer.error_code)
+    _until_served(lambda: line.call(schema, request, deadline), lambda answer: answer.error_code)
 
 
-def _asked(call: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
+def _until_served(call: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
     while (code := code_of(answer := call())) != 0:
         assert code in _NOT_READY, code
         time.sleep(PAUSE_S)

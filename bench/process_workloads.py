@@ -8,7 +8,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.brokers import create_topic, free_port, oncelog, resident_bytes
-from bench.client_workloads import CALL_TIMEOUT_S, Tell, transactional_producer
+from bench.client_workloads import CALL_TIMEOUT_S, ShowStep, transactional_producer
 from bench.results import Measurement, percentile
 from oncelog_server.demo.processes import OncelogServer
 
@@ -20,12 +20,12 @@ OPEN_TRANSACTIONS = 100
 RECORD_BYTES = 1_000
 
 
-def start(is_quick: bool, tell: Tell) -> list[Measurement]:
+def start(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """From the start of the process to the first committed transaction, by a client that starts when oncelog says it is
     ready. (One that is already waiting adds a timer of its own: librdkafka asks for a coordinator twice a second.)"""
     seconds, resident = [], []
     for turn in range(1 if is_quick else 5):
-        tell(f"start {turn + 1}")
+        show_step(f"start {turn + 1}")
         with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
             server = OncelogServer(Path(folder) / "data", port=free_port())
             started_at = time.perf_counter()
@@ -65,12 +65,12 @@ def start(is_quick: bool, tell: Tell) -> list[Measurement]:
     ]
 
 
-def recovery(is_quick: bool, tell: Tell) -> list[Measurement]:
+def recovery(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """SIGKILL with 1 GB of log and 100 open transactions; then from process start to ready, and to a read of it."""
     records = 100_000 if is_quick else 1_000_000
     gigabytes = records * RECORD_BYTES / 1e9
     with oncelog() as server:
-        tell(f"writing {gigabytes:.1f} GB")
+        show_step(f"writing {gigabytes:.1f} GB")
         _fill(server.bootstrap, records)
         producers = [
             transactional_producer(server.bootstrap, f"open-{n}") for n in range(OPEN_TRANSACTIONS)
@@ -79,7 +79,7 @@ def recovery(is_quick: bool, tell: Tell) -> list[Measurement]:
             producer.begin_transaction()
             producer.produce("log", b"open", partition=0)
             assert producer.flush(CALL_TIMEOUT_S) == 0
-        tell("killing and starting again")
+        show_step("killing and starting again")
         server.kill()
         started_at = time.perf_counter()
         server.start()

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.client_workloads import CALL_TIMEOUT_S, Tell
+from bench.client_workloads import CALL_TIMEOUT_S, ShowStep
 from bench.results import Measurement, percentile
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import ClusterShape
@@ -31,7 +31,7 @@ SHAPE: Final = ClusterShape(
 ALL_OF_IT, BETWEEN_ONLY, PLAIN = "TLS and login", "mTLS between processes", "plain"
 
 
-def secure(is_quick: bool, tell: Tell) -> list[Measurement]:
+def secure(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """Three clusters of one process a role side by side, one working at a time."""
     rounds, commits, seconds = (2, 50, 1.0) if is_quick else (12, 50, 1.0)
     latencies: dict[str, list[float]] = {}
@@ -40,7 +40,7 @@ def secure(is_quick: bool, tell: Tell) -> list[Measurement]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-bench-")))
         clients = {}
         for number, name in enumerate((PLAIN, BETWEEN_ONLY, ALL_OF_IT)):
-            tell(f"starting: {name}")
+            show_step(f"starting: {name}")
             cluster = Cluster(
                 folder / str(number),
                 SHAPE,
@@ -55,7 +55,7 @@ def secure(is_quick: bool, tell: Tell) -> list[Measurement]:
             _commits(writer, commits)
         for turn in range(rounds):
             for name, settings in clients.items():
-                tell(f"{name}, round {turn + 1} of {rounds}")
+                show_step(f"{name}, round {turn + 1} of {rounds}")
                 latencies.setdefault(name, []).extend(_commits(writers[name], commits))
                 rates.setdefault(name, []).append(_rate(settings, seconds))
     p50 = {name: percentile(found, 0.5) for name, found in latencies.items()}

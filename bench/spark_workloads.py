@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from bench.brokers import create_topic, oncelog
-from bench.client_workloads import RECORD_BYTES_SMALL, Tell, send_many
+from bench.client_workloads import RECORD_BYTES_SMALL, ShowStep, send_many
 from bench.results import Measurement
 
 SOURCE_BAR = 300_000
@@ -15,15 +15,15 @@ PARTITIONS = 2
 SPARK_TIMEOUT_S = 600
 
 
-def spark(is_quick: bool, tell: Tell) -> list[Measurement]:
+def spark(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """Read a topic into nothing, and write generated rows into a topic; best turn of several, the first being cold."""
     rows, turns = (200_000, 2) if is_quick else (2_000_000, 4)
     with oncelog() as server:
-        tell(f"filling a topic with {rows:,} records")
+        show_step(f"filling a topic with {rows:,} records")
         for topic in ("spark-in", "spark-out"):
             create_topic(server.bootstrap, topic, PARTITIONS)
         send_many(server.bootstrap, "spark-in", RECORD_BYTES_SMALL, rows, PARTITIONS)
-        tell("Spark reads and writes")
+        show_step("Spark reads and writes")
         command = [sys.executable, "-m", "bench.spark_job", server.bootstrap, str(rows), str(turns)]
         result = subprocess.run(
             command,

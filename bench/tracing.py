@@ -115,12 +115,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tracing")
     parser.add_argument("--rounds", type=int, default=20, help=f"of {_COMMITS} commits with each")
     parser.add_argument("--partitions", type=int, default=1, help="of a transaction")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-bench-")))
         endpoint = _receiver(stack, folder)
         servers = [
-            (name, _server(stack, endpoint, ratio, asked.partitions))
+            (name, _server(stack, endpoint, ratio, options.partitions))
             for name, ratio in _KINDS.items()
             for _ in range(_SERVERS)
         ]
@@ -128,7 +128,7 @@ def main() -> int:
             server.commit()  # Warms it up.
             server.times.clear()
             server.cpu_s = 0.0
-        for done in range(asked.rounds):
+        for done in range(options.rounds):
             # Another one begins each round: none always follows the same one.
             first = done % len(servers)
             for _, server in servers[first:] + servers[:first]:
