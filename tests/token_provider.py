@@ -14,15 +14,15 @@ from tests.access_tokens import sign
 @contextmanager
 def token_provider(key, kid, clients):
     """`clients`: secrets by client id, which is the user too. Yields the address, and what was asked for."""
-    asked = []
+    calls = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            kind, _, told = self.headers.get("Authorization", "").partition(" ")
-            user, _, secret = base64.b64decode(told).decode().partition(":")
+            kind, _, found = self.headers.get("Authorization", "").partition(" ")
+            user, _, secret = base64.b64decode(found).decode().partition(":")
             user, secret = unquote_plus(user), unquote_plus(secret)
-            asked.append((user, form))
+            calls.append((user, form))
             if kind != "Basic" or user not in clients or clients[user] != secret:
                 return self.answer(401, {"error": "invalid_client"})
             if form.get("grant_type") != ["client_credentials"]:
@@ -47,7 +47,7 @@ def token_provider(key, kid, clients):
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/token", asked
+        yield f"http://127.0.0.1:{server.server_port}/token", calls
     finally:
         server.shutdown()
         server.server_close()

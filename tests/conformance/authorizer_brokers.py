@@ -85,9 +85,9 @@ class Broker:
         if not int(made.error_code):
             self.ids[name] = made.topic_id
 
-    def restore(self, told):
+    def restore(self, codes):
         """The topics that this request deleted."""
-        if 0 in codes_in(told):
+        if 0 in codes_in(codes):
             for name in (OPEN_DELETED, SECRET_DELETED):
                 self.create_topic(name)
 
@@ -138,12 +138,12 @@ class Broker:
             )
 
 
-def codes_in(told):
-    if isinstance(told, list):
-        for one in told:
+def codes_in(message):
+    if isinstance(message, list):
+        for one in message:
             yield from codes_in(one)
-    elif isinstance(told, dict):
-        for name, value in told.items():
+    elif isinstance(message, dict):
+        for name, value in message.items():
             if name.endswith("error_code"):
                 yield value
             else:

@@ -325,13 +325,13 @@ def learnt(value, names_of_ids):
     return found
 
 
-def with_codes(told, others):
+def with_codes(message, others):
     """The same with other codes in the place of these."""
-    if isinstance(told, list):
-        return sorted((with_codes(one, others) for one in told), key=repr)
-    if not isinstance(told, dict):
-        return told
+    if isinstance(message, list):
+        return sorted((with_codes(one, others) for one in message), key=repr)
+    if not isinstance(message, dict):
+        return message
     return {
         name: others.get(value, value) if name == "error_code" else with_codes(value, others)
-        for name, value in told.items()
+        for name, value in message.items()
     }

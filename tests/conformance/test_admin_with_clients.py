@@ -133,8 +133,10 @@ def test_every_client_reads_what_a_topic_recompressed(admin, server, client, mak
 def test_a_topic_is_copied_with_every_config_that_was_described(admin, new_topic):
     """What a mirror does; the keys of features that oncelog lacks are taken at their defaults."""
     source = new_topic(retention_ms=60_000, compression_type="lz4")
-    told = result_of(admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, source)]))
-    configs = {name: entry.value for name, entry in told.items()}
+    described = result_of(
+        admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, source)])
+    )
+    configs = {name: entry.value for name, entry in described.items()}
     copy = fresh_name()
     result_of(admin.create_topics([NewTopic(copy, 1, config=configs)]))
     copied = result_of(admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, copy)]))

@@ -43,20 +43,20 @@ def answers(brokers, ask):
     for version in ask.versions:
         for number in range(len(ask.requests(version, ours.ids))):
             for user in USERS:
-                theirs, told = (one.told(user.name, ask, version, number) for one in brokers)
+                theirs, found = (one.told(user.name, ask, version, number) for one in brokers)
                 if ask.api_key == versions.DELETE_TOPICS:
                     kafka.restore(theirs)
-                    ours.restore(told)
-                yield f"v{version}, request {number}, user with {user.about}", theirs, told
+                    ours.restore(found)
+                yield f"v{version}, request {number}, user with {user.about}", theirs, found
 
 
 @pytest.mark.parametrize("ask", all_asks(), ids=lambda ask: ask.title)
 def test_both_tell_each_user_the_same(brokers, ask):
     ours_for_theirs = DIFFERENCES.get(ask.title, {})
     wrong, is_different = [], False
-    for asked, theirs, told in answers(brokers, ask):
-        is_different |= theirs != told
-        if with_codes(theirs, ours_for_theirs) != told:
-            wrong.append(f"{asked}:\n  Kafka {theirs}\n  ours  {told}")
+    for query, theirs, ours_answer in answers(brokers, ask):
+        is_different |= theirs != ours_answer
+        if with_codes(theirs, ours_for_theirs) != ours_answer:
+            wrong.append(f"{query}:\n  Kafka {theirs}\n  ours  {ours_answer}")
     assert not wrong, f"{len(wrong)} answers differ\n" + "\n".join(wrong[:SHOWN_MAX])
     assert is_different == bool(ours_for_theirs), "both are equal now: it is no difference any more"

@@ -142,5 +142,5 @@ def test_by_certificates(authority, tmp_path, user):
             commit(secured.outside, authority, "", files)
 
     rules = {"ssl_principal_mapping_rules": "RULE:^CN=([^,]+).*$/$1/L,DEFAULT"}
-    asked = {"ssl_client_auth": "required"} if user else {}
-    against_secured(tmp_path, client, **tls(authority, **asked, **rules))
+    settings = {"ssl_client_auth": "required"} if user else {}
+    against_secured(tmp_path, client, **tls(authority, **settings, **rules))

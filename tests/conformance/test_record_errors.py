@@ -55,9 +55,9 @@ def test_a_record_out_of_time_is_named(server, new_topic):
     batch = [Record(b"k", b"v", at) for at in (now, now - 3 * DAY_MS, now)]
     answer = produced(server, topic, 10, batch)
     assert answer.error_code == INVALID_TIMESTAMP
-    (told,) = answer.record_errors
-    assert told.batch_index == 1
-    assert "message.timestamp.before.max.ms" in told.batch_index_error_message
+    (error,) = answer.record_errors
+    assert error.batch_index == 1
+    assert "message.timestamp.before.max.ms" in error.batch_index_error_message
 
 
 @pytest.mark.parametrize("bad", [0, 2])

@@ -84,13 +84,13 @@ class FakeStorage:
         return storage_pb2.AppendResponse(base_offset=log.end - header.record_count)
 
     async def Fetch(self, request, context=None):
-        asked = request.partitions[0]
-        log = self.logs[asked.topic, asked.partition]
+        fetched = request.partitions[0]
+        log = self.logs[fetched.topic, fetched.partition]
         assert request.read_to_log_end
         log.coordinator_epoch = max(log.coordinator_epoch, request.coordinator_epoch)
         answer = storage_pb2.FetchedPartition(
-            topic=asked.topic,
-            partition=asked.partition,
+            topic=fetched.topic,
+            partition=fetched.partition,
             error_code=self.fetch_error,
             high_watermark=log.end if log.high_watermark is None else log.high_watermark,
         )
@@ -98,8 +98,8 @@ class FakeStorage:
             answer.records = b"".join(
                 batch
                 for batch in log.batches
-                if read_header(batch).next_offset > asked.fetch_offset
-            )[: asked.max_bytes]
+                if read_header(batch).next_offset > fetched.fetch_offset
+            )[: fetched.max_bytes]
         return storage_pb2.FetchResponse(partitions=[answer])
 
 

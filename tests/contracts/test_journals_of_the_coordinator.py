@@ -154,7 +154,7 @@ async def test_passing_faults_are_waited_out(code):
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         (3, 15),
         (7, 15),
@@ -171,13 +171,13 @@ async def test_passing_faults_are_waited_out(code):
         (87, 87),
     ],
 )
-async def test_what_lasts_fails_the_append_with_its_code(code, told):
+async def test_what_lasts_fails_the_append_with_its_code(code, expected):
     cluster = Cluster()
     journal, _ = await opened(cluster)
     cluster.storage.faults.extend([ErrorCode(code)] * 1_000)
     with pytest.raises(AppendFailed) as failed:
         await journal.append([transaction(0)])
-    assert failed.value.error_code == told
+    assert failed.value.error_code == expected
 
 
 async def test_a_refusal_is_not_repeated():

@@ -171,9 +171,9 @@ async def test_a_lost_table_is_a_failed_append_told_in_one_line(database_url):
         with pytest.raises(AppendFailed) as caught:
             await journal.append(["a"])
         assert caught.value.error_code is ErrorCode.REQUEST_TIMED_OUT
-        with pytest.raises(OncelogError) as told:
+        with pytest.raises(OncelogError) as failure:
             await replayed(journal)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(failure.value)
 
 
 # ------------------------------------------------------------------------------------- fencing and the lease

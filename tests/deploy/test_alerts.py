@@ -53,8 +53,8 @@ def test_every_alarm_has_data_on_which_it_fires():
     fired = {
         name
         for case in CASES
-        for asked in case["promql_expr_test"]
-        for sample in asked.get("exp_samples", [])
+        for query in case["promql_expr_test"]
+        for sample in query.get("exp_samples", [])
         for name in re.findall(r'alertname="(\w+)"', sample["labels"])
     }
     assert fired == {rule["alert"] for rule in ALERTS}
@@ -64,5 +64,5 @@ def test_a_healthy_cluster_has_every_series_of_the_alarms():
     healthy = CASES[0]
     assert healthy["name"] == "a healthy cluster"
     shown = {one["series"].partition("{")[0] for one in healthy["input_series"]}
-    asked = {name for rule in ALERTS for name in re.findall(r"\boncelog_\w+", rule["expr"])}
-    assert asked <= shown
+    series = {name for rule in ALERTS for name in re.findall(r"\boncelog_\w+", rule["expr"])}
+    assert series <= shown

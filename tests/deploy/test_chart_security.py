@@ -120,9 +120,9 @@ def test_clients_are_told_names_that_the_certificate_has(monkeypatch):
 def wanted_of(profile):
     (container,) = pod_of(certificates_job(rendered(profile)))[1]["containers"]
     assert container["command"] == ["python", "-m", "oncelog_server.pki_secrets"]
-    asked = pki_secrets.parser().parse_args(container["args"])
-    assert (asked.namespace, asked.prefix, asked.days) == ("prod", "log-oncelog", 365)
-    return asked.identity
+    options = pki_secrets.parser().parse_args(container["args"])
+    assert (options.namespace, options.prefix, options.days) == ("prod", "log-oncelog", 365)
+    return options.identity
 
 
 def test_the_job_makes_the_certificates_that_pods_mount():
@@ -256,9 +256,9 @@ def test_the_test_pod_logs_in_with_files_that_it_has(profile):
         for one in of_kind(rendered(profile), "Secret")
         if one["metadata"]["name"] == "log-oncelog-admin"
     ]
-    asked = re.findall(r"location=(\S+)", admin["stringData"]["client.properties"])
-    assert asked
-    assert set(asked) <= there
+    paths = re.findall(r"location=(\S+)", admin["stringData"]["client.properties"])
+    assert paths
+    assert set(paths) <= there
 
 
 def test_rest_asks_for_a_token_and_the_releases_own_jobs_have_it():
@@ -403,7 +403,7 @@ def test_spark_is_the_user_of_a_given_secret():
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         (["security.certificates.source=certManager"], "security.certificates.issuer.name"),
         (["security.certificates.source=magic"], "source"),
@@ -414,7 +414,7 @@ def test_spark_is_the_user_of_a_given_secret():
         (["config.node.tls_ca_file=/x"], "tls_ca_file"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(values, told):
+def test_what_cannot_be_is_refused_by_name(values, message):
     made = secured_with(*values)
     assert made.returncode != 0
-    assert told in made.stderr
+    assert message in made.stderr

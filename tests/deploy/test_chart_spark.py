@@ -146,7 +146,7 @@ def test_a_program_of_ones_own_runs_without_the_demos_topics():
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         (["--set", "spark.mode=yarn"], "must be one of 'local', 'executors'"),
         (["--set", "spark.executor.instances=0"], "instances"),
@@ -156,5 +156,5 @@ def test_a_program_of_ones_own_runs_without_the_demos_topics():
         (["--set", "spark.checkpont.uri=x"], "checkpont"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_by_name(values, told):
-    assert told in refusal(*values)
+def test_what_cannot_be_is_refused_by_name(values, message):
+    assert message in refusal(*values)

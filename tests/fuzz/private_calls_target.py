@@ -32,11 +32,11 @@ class Shards:
         self.shell = SinkShell()
 
     async def ask(self, _name, event):
-        asked, machine = event(self.shell.next_request_id()), self.shell.machine
-        if machine.wants_producer_id(asked):
-            asked = replace(asked, producer_id=ProducerId(self.shell.next_producer_id))
+        request, machine = event(self.shell.next_request_id()), self.shell.machine
+        if machine.wants_producer_id(request):
+            request = replace(request, producer_id=ProducerId(self.shell.next_producer_id))
             self.shell.next_producer_id += 1
-        return self.shell.submit(asked)
+        return self.shell.submit(request)
 
 
 def fed(data):

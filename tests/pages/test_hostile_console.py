@@ -92,9 +92,9 @@ def test_pages_tell_the_same_without_scripts(tab, server):
     page = tab("/transactions", java_script_enabled=False)
     page.get_by_role("link", name="no-scripts").click()
     page.get_by_role("heading", name="no-scripts").wait_for()
-    told = page.locator("body").inner_text()
-    assert "this page cannot end it: oncelog transactions terminate no-scripts --dry-run" in told
-    assert "reloads this page every 30 s" in told
+    found = page.locator("body").inner_text()
+    assert "this page cannot end it: oncelog transactions terminate no-scripts --dry-run" in found
+    assert "reloads this page every 30 s" in found
 
 
 @pytest.mark.parametrize(

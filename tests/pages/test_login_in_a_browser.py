@@ -46,9 +46,9 @@ def test_a_login_leads_to_an_act_and_out_again(tab, server):
     page.get_by_role("button", name="Fence the producer and abort").click()
     page.locator(".told .good").wait_for()
     page.goto("/audit")
-    told = page.locator("main").inner_text()
-    assert "admin-token-file at 127.0.0.1" in told
-    assert "ticket 7 ✓" in told
+    shown = page.locator("main").inner_text()
+    assert "admin-token-file at 127.0.0.1" in shown
+    assert "ticket 7 ✓" in shown
     page.get_by_role("button", name="Log out").click()
     page.wait_for_url("**/login")
     page.goto("/audit")

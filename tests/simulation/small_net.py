@@ -47,14 +47,14 @@ class SmallNet:
 
     async def serve_listening(self):
         async def listen(reader, writer):
-            told = bytearray()
-            self.received.append(told)
+            received = bytearray()
+            self.received.append(received)
             try:
                 while data := await reader.read(1000):
-                    told += data
-                told += b"."
+                    received += data
+                received += b"."
             except ConnectionResetError:
-                told += b"!"
+                received += b"!"
             writer.close()
 
         await self.serve(listen)
@@ -62,8 +62,8 @@ class SmallNet:
     async def connect(self, host="server"):
         return await self.client.spawn(asyncio.open_connection(host, PORT), "connect")
 
-    async def until_heard(self, told, within_s=10):
-        await self.until(lambda: [bytes(one) for one in self.received] == told, within_s)
+    async def until_heard(self, expected, within_s=10):
+        await self.until(lambda: [bytes(one) for one in self.received] == expected, within_s)
 
 
 def keep_for_ever(world):

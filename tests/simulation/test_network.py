@@ -167,9 +167,9 @@ def test_half_a_connection_closes_and_the_other_half_goes_on():
 
     async def scenario():
         async def answer_at_end(reader, writer):
-            asked = await reader.read(-1)
+            received = await reader.read(-1)
             await asyncio.sleep(1)
-            writer.write(asked * 2)
+            writer.write(received * 2)
             writer.close()
 
         await net.serve(answer_at_end)

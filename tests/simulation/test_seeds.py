@@ -147,7 +147,7 @@ def test_ctrl_c_tells_what_was_found_so_far():
         assert running.stdout is not None
         assert running.stdout.readline()
         running.send_signal(signal.SIGINT)
-        _, told = running.communicate(timeout=60)
+        _, output = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert told.startswith("stopped after ")
-    assert "Traceback" not in told
+    assert output.startswith("stopped after ")
+    assert "Traceback" not in output

@@ -75,7 +75,7 @@ def test_shutdown_waits_for_what_was_given_and_takes_no_more():
 
 def test_work_of_a_killed_process_is_never_answered():
     async def steps(small):
-        told = []
+        calls = []
         process = small.world.new_process("storage-1")
 
         def work():
@@ -86,10 +86,10 @@ def test_work_of_a_killed_process_is_never_answered():
             try:
                 await asyncio.to_thread(work)
             finally:
-                told.append("finally")
+                calls.append("finally")
 
         process.spawn(run(), "run")
         await asyncio.sleep(1)
-        return told
+        return calls
 
     assert in_small_world(1, steps) == []

@@ -124,10 +124,10 @@ def broken(*arguments):
 )
 def test_what_correctness_needs_of_an_older_version_is_missed(without, seeds, noticed_by):
     given = ("--scenario", TWO_VERSIONS, "--without", without, "--seeds", str(seeds))
-    found, told = broken(*given, "--until-broken")
+    found, output = broken(*given, "--until-broken")
     assert noticed_by <= found
-    assert re.search(r"version-changed\s+[1-9]", told), told
-    assert re.search(r"messages-cut\s+[1-9]", told), told
+    assert re.search(r"version-changed\s+[1-9]", output), output
+    assert re.search(r"messages-cut\s+[1-9]", output), output
 
 
 @AT_NIGHT
@@ -135,6 +135,6 @@ def test_what_correctness_needs_of_an_older_version_is_missed(without, seeds, no
 def test_a_method_called_without_asking_leaves_its_work_undone():
     method = "GroupCoordinator.WriteTxnMarkers"
     given = ("--scenario", "upgrade", "--older", "this", "--without", method)
-    found, told = broken(*given, "--seeds", "6")
+    found, output = broken(*given, "--seeds", "6")
     assert "transaction-left-open" in found
-    assert f'ARGS="--older this --without {method}"' in told
+    assert f'ARGS="--older this --without {method}"' in output

@@ -95,7 +95,7 @@ def test_a_driver_that_is_killed_books_each_payment_once(part, pipeline, log):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["send", "--rows", "0"], "0 is not 1 or more"),
         (["prove"], "--rows"),
@@ -103,7 +103,7 @@ def test_a_driver_that_is_killed_books_each_payment_once(part, pipeline, log):
         (["nothing"], "invalid choice"),
     ],
 )
-def test_wrong_use_is_told(arguments, told):
+def test_wrong_use_is_told(arguments, message):
     done = subprocess.run([*PODS, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr

@@ -32,7 +32,7 @@ def test_it():
 def test_a_failure_with_unseen_futures_left_is_told(tmp_path):
     (tmp_path / "test_failing.py").write_text(FAILING)
     (tmp_path / "empty.ini").write_text("[pytest]\n")
-    told = subprocess.run(
+    done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest"),
             *("-c", tmp_path / "empty.ini", tmp_path / "test_failing.py"),
@@ -43,7 +43,7 @@ def test_a_failure_with_unseen_futures_left_is_told(tmp_path):
         timeout=60,
         check=False,
     )
-    assert told.returncode == 1, told.stdout + told.stderr
-    assert "1 failed" in told.stdout
-    assert "a text" in told.stdout
-    assert "INTERNALERROR" not in told.stdout
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed" in done.stdout
+    assert "a text" in done.stdout
+    assert "INTERNALERROR" not in done.stdout

@@ -36,8 +36,8 @@ class Commands:
         )
 
     def run(self, arguments, environment, stdin=""):
-        asked = {"arguments": arguments, "environment": environment, "stdin": stdin}
-        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        order = {"arguments": arguments, "environment": environment, "stdin": stdin}
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
         return Done(*json.loads(self._process.stdout.readline()))
 

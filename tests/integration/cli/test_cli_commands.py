@@ -129,14 +129,14 @@ def test_lines_come_back_with_keys_headers_and_offsets(oncelog, topic, tmp_path)
 
 def test_a_file_is_one_transaction_or_several(oncelog, topic):
     lines = "".join(f"{number}\n" for number in range(10))
-    told = oncelog(
+    output = oncelog(
         "produce", topic, "--transactional-id", "batches", "--batch", "4", stdin=lines, code=0
     )
-    assert "in 3 transactions" in told
-    told = json.loads(
+    assert "in 3 transactions" in output
+    output = json.loads(
         oncelog("produce", topic, "--transactional-id", "batches", "-o", "json", stdin=lines)
     )
-    assert told == {"topic": topic, "records": 10, "transactions_committed": 1}
+    assert output == {"topic": topic, "records": 10, "transactions_committed": 1}
     assert len(records(oncelog, topic)) == 20
 
 
@@ -182,8 +182,8 @@ def test_an_open_transaction_is_seen_protected_and_ended(oncelog, topic, server)
     said = " ".join(oncelog("records", "status", topic, "0", "0").split())
     assert "transactional id stuck/one" in said
     assert "terminate stuck/one" in said
-    told = oncelog("transactions", "find-hanging")
-    assert "Nothing hangs: 1 open transaction in " in told
+    output = oncelog("transactions", "find-hanging")
+    assert "Nothing hangs: 1 open transaction in " in output
     where = ["--topic", topic, "--partition", "0", "--start-offset", "0"]
     assert "transactions terminate" in oncelog("transactions", "abort", *where, "--execute", code=1)
     producers = json.loads(oncelog("transactions", "describe-producers", *where[:4], "-o", "json"))

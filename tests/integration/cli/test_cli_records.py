@@ -74,10 +74,10 @@ def test_reading_begins_at_a_time_and_a_group_goes_there(oncelog, topic):
     assert "is no time" in oncelog("consume", topic, "--offset", "@soon", code=2)
     reset = ["groups", "reset-offsets", "at-a-time", "--topic", topic]
     assert "either --to or --to-datetime" in oncelog(*reset, code=2)
-    told = json.loads(
+    output = json.loads(
         oncelog(*reset, "--to-datetime", "1970-01-01", "--execute", "--output", "json")
     )
-    assert [one["to"] for one in told["offsets"]] == [0, 0]
+    assert [one["to"] for one in output["offsets"]] == [0, 0]
     (group,) = [
         one
         for one in json.loads(oncelog("groups", "list", "--output", "json"))
@@ -86,8 +86,8 @@ def test_reading_begins_at_a_time_and_a_group_goes_there(oncelog, topic):
     assert group["total_lag"] == 3
     line = next(one for one in oncelog("groups", "list").splitlines() if "at-a-time" in one)
     assert line.split()[-1] == "3"
-    told = json.loads(oncelog(*reset, "--to-datetime", "2100-01-01", "--output", "json"))
-    assert [one["to"] for one in told["offsets"]] == [3, 0]
+    output = json.loads(oncelog(*reset, "--to-datetime", "2100-01-01", "--output", "json"))
+    assert [one["to"] for one in output["offsets"]] == [3, 0]
 
 
 def test_a_topic_named_like_a_command_can_be_reached(oncelog):

@@ -78,7 +78,7 @@ def test_a_commit_is_told_from_first_request_to_last_marker(server, topic):
     begin(opened, topic, 0, 1)
     opened.commit_transaction(WAIT_S)
     events = eventually(
-        lambda: "CompleteCommit" in states(told := timeline(server, "commits")) and told
+        lambda: "CompleteCommit" in states(entries := timeline(server, "commits")) and entries
     )
     assert list(dict.fromkeys(states(events))) == [
         "Empty",
@@ -119,7 +119,7 @@ def test_a_timeout_is_the_cause_of_its_bump(server, topic):
     opened = producer(server, "slow", "app-1", timeout_ms=1_000)
     begin(opened, topic, 0)
     events = eventually(
-        lambda: "CompleteAbort" in states(told := timeline(server, "slow")) and told
+        lambda: "CompleteAbort" in states(entries := timeline(server, "slow")) and entries
     )
     (bumped,) = (e for e in events if e["fields"].get("bump") == "timeout")
     assert bumped["fields"]["request"] == "TxnTimedOut"
@@ -195,8 +195,8 @@ def test_the_terminal_shows_it_and_follows(server, topic, capfd):
         assert next(line for line in lines if "is committed" in line)
         following.terminate()
     assert run([*arguments, "-o", "json"]) == 0
-    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert {event["role"] for event in told} == {"coordinator", "storage", "marker-sender"}
+    output = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert {event["role"] for event in output} == {"coordinator", "storage", "marker-sender"}
 
 
 def test_an_id_that_nobody_knows_is_told(server, capfd):

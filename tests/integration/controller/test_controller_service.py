@@ -370,13 +370,13 @@ async def test_a_controller_whose_lease_is_over_refuses_no_proposal(
         request = pb.AlterPartitionRequest(
             node_id=1, node_epoch=node_epoch - stale_node, partitions=[proposal]
         )
-        told = await stub.AlterPartition(request)
-        assert told.status.error_code or told.partitions[0].error_code
-        assert told.status.error_code != ErrorCode.NOT_CONTROLLER
+        response = await stub.AlterPartition(request)
+        assert response.status.error_code or response.partitions[0].error_code
+        assert response.status.error_code != ErrorCode.NOT_CONTROLLER
         monkeypatch.setattr(
             ControllerRole, "_standing", lambda self: Standing(True, 1, "", 5, remaining_ms=0)
         )
     async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
         request.node_epoch = (await register(stub, "second")).node_epoch - stale_node
-        told = await stub.AlterPartition(request)
-        assert told.status.error_code == ErrorCode.NOT_CONTROLLER
+        response = await stub.AlterPartition(request)
+        assert response.status.error_code == ErrorCode.NOT_CONTROLLER

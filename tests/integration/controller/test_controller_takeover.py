@@ -110,10 +110,10 @@ async def active_of(started):
 
 async def test_one_is_active_and_a_standby_says_who(postgres_url):
     async with controllers(postgres_url) as (one, two):
-        told = await two.describe()
-        assert (told.node_id, told.active) == (2, False)
-        assert (told.active_node_id, told.active_rpc_address) == (1, one.address)
-        assert told.controller_epoch == (await one.describe()).controller_epoch == 1
+        description = await two.describe()
+        assert (description.node_id, description.active) == (2, False)
+        assert (description.active_node_id, description.active_rpc_address) == (1, one.address)
+        assert description.controller_epoch == (await one.describe()).controller_epoch == 1
         assert (await one.describe()).active
         for answer in (
             await register(two.stub),
@@ -173,8 +173,8 @@ async def test_a_deposed_controller_writes_nothing_and_stands_by(postgres_url):
         one.role._election._loop = asyncio.create_task(one.role._election._run())
 
         async def stood_down():
-            told = await one.describe()
-            return not told.active and told.active_node_id == 2
+            description = await one.describe()
+            return not description.active and description.active_node_id == 2
 
         await until(stood_down)
 
@@ -203,8 +203,8 @@ async def test_an_outage_of_the_database_is_no_failover(postgres_server, postgre
         block = await until_answered(lambda: allocate(one.stub, node_epoch))
         assert block.first_producer_id % 1000 == 0
         await follower.wait_until((await create(one.stub, "after")).metadata_offset)
-        told = await one.describe()
-        assert (told.active, told.controller_epoch) == (True, 1)
+        description = await one.describe()
+        assert (description.active, description.controller_epoch) == (True, 1)
         assert not (await two.describe()).active
 
 
@@ -252,8 +252,8 @@ async def test_controller_epochs_go_on_from_an_older_journal(postgres_url):
         async with controller_at(postgres_url) as embedded:
             node_epoch = (await register(embedded, f"incarnation-{process}")).node_epoch
     async with controllers(postgres_url, count=1) as (one,):
-        told = await one.describe()
-        assert (told.active, told.controller_epoch) == (True, 4)
+        description = await one.describe()
+        assert (description.active, description.controller_epoch) == (True, 4)
         block = await allocate(one.stub, node_epoch)
         assert block.status.error_code == ErrorCode.NONE
         async with followed(one.stub) as follower:
@@ -268,13 +268,13 @@ async def test_fifty_crashes_never_give_one_block_twice(postgres_url):
     controller = await Controller(1, postgres_url, snapshot_interval_records=13).start()
     node_epoch = (await register(controller.stub)).node_epoch
     for _ in range(50):
-        asked = [asyncio.create_task(allocate(controller.stub, node_epoch)) for _ in range(3)]
-        answered, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        tasks = [asyncio.create_task(allocate(controller.stub, node_epoch)) for _ in range(3)]
+        answered, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         assert answered
         await controller.kill()
         firsts += [
             answer.first_producer_id
-            for answer in await asyncio.gather(*asked)
+            for answer in await asyncio.gather(*tasks)
             if answer.status.error_code == ErrorCode.NONE
         ]
         # The same id and port: the process is started again, and need not wait for its own lease.

@@ -134,19 +134,19 @@ async def test_verification_answers_per_partition():
 async def test_many_transactions_in_one_call_are_answered_in_order():
     async with started(Cluster()) as client:
         names = [f"id-{number}" for number in range(20)]
-        asked = []
+        calls = []
         for name in names:
             identity = identity_of(await client.init(name))
-            asked.append(
+            calls.append(
                 coordinator_pb2.AddPartitionsToTxnRequest.Transaction(
                     transactional_id=name,
                     producer_id=identity[0],
                     partitions=[types_pb2.TopicPartition(topic="orders", partition=0)],
                 )
             )
-        asked[7].producer_epoch = 3
+        calls[7].producer_epoch = 3
         answer = await client.servicer.AddPartitionsToTxn(
-            coordinator_pb2.AddPartitionsToTxnRequest(transactions=asked), None
+            coordinator_pb2.AddPartitionsToTxnRequest(transactions=calls), None
         )
         assert [result.transactional_id for result in answer.results] == names
         assert [result.error_code for result in answer.results] == [0] * 7 + [90] + [0] * 12

@@ -74,8 +74,10 @@ async def test_two_members_share_a_generation_and_one_leads_it(tmp_path):
         leader, follower = (first, second) if first.leader == first.member_id else (second, first)
         assert (len(leader.members), len(follower.members)) == (2, 0)
         waiting = asyncio.create_task(client.sync(follower))
-        told = await client.sync(leader, {leader.member_id: b"left", follower.member_id: b"right"})
-        assert (told.assignment, (await waiting).assignment) == (b"left", b"right")
+        response = await client.sync(
+            leader, {leader.member_id: b"left", follower.member_id: b"right"}
+        )
+        assert (response.assignment, (await waiting).assignment) == (b"left", b"right")
         assert await client.leave(follower) == [0]
         assert await client.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
         again = await client.join(leader.member_id)
@@ -134,13 +136,13 @@ async def test_nor_within_a_transaction_or_in_the_next_one(tmp_path, version):
                 assert await client.add_offsets("pay", identity) == 0
             for offset in (first, last):
                 number += 1
-                told = await client.commit_in_transaction(
-                    "pay", identity, offset, version, request=number
+                codes = await client.commit_in_transaction(
+                    "pay", identity, offset, version, codes=number
                 )
-                assert told == [0]
+                assert codes == [0]
             for earlier in range(1, number):
                 late = await client.commit_in_transaction(
-                    "pay", identity, 1, version, request=earlier
+                    "pay", identity, 1, version, codes=earlier
                 )
                 assert late == [ErrorCode.REQUEST_TIMED_OUT]
             ended = await log.end("pay", identity, True, version)
@@ -149,7 +151,7 @@ async def test_nor_within_a_transaction_or_in_the_next_one(tmp_path, version):
             assert await client.fetch(require_stable=True) == [(last, 0)]
             if version == 2:
                 identity = (ended.producer_id, ended.producer_epoch)
-            again = await client.commit_in_transaction("pay", identity, 1, version, request=number)
+            again = await client.commit_in_transaction("pay", identity, 1, version, codes=number)
             assert again == [0], "the newest was answered, and is answered alike"
             assert await client.fetch(require_stable=True) == [(last, 0)]
 

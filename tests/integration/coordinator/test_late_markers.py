@@ -169,12 +169,12 @@ async def test_what_a_coordinator_asked_does_not_outlive_its_load(tmp_path, monk
     async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
         client = GroupClient(log, "readers")
         first = await log.describe("pay")
-        ask, asked = TransactionStarts.ask, []
+        ask, calls = TransactionStarts.ask, []
 
         async def ask_while_the_shard_is_loaded_again(starts, *of):
             answer = await ask(starts, *of)
-            asked.append(answer)
-            if len(asked) == 1:
+            calls.append(answer)
+            if len(calls) == 1:
                 assert (await log.end("pay", identity, True)).error_code == 0
                 await log.until_state("pay", "CompleteCommit")
                 await until_the_clock_ticks()

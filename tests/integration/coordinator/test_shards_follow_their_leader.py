@@ -84,10 +84,10 @@ async def test_an_append_at_a_frozen_leader_goes_to_the_next_at_once():
     async with coordinator(cluster) as role:
         await loaded(role)
         cluster.storage.gate = asyncio.Event()
-        asked = asyncio.create_task(init(role))
+        task = asyncio.create_task(init(role))
         await until(lambda: cluster.storage.append_calls == 1)
         lead(cluster, OTHER)
-        assert (await asked).error_code == 0
+        assert (await task).error_code == 0
         assert directory.nodes[OTHER].append_calls == 1
         log = next(log for (name, _), log in cluster.storage.logs.items() if log.end)
         assert log.end == 1
@@ -104,10 +104,10 @@ async def test_an_append_at_a_dead_leader_waits_for_the_news():
             raise PeerUnavailable("gone")
 
         cluster.storage.Append = dead
-        asked = asyncio.create_task(init(role))
+        task = asyncio.create_task(init(role))
         await until(lambda: cluster.storage.append_calls == 1)
         lead(cluster, OTHER)
-        assert (await asked).error_code == 0
+        assert (await task).error_code == 0
 
 
 async def test_a_load_from_a_frozen_leader_starts_again_at_the_next():
@@ -158,10 +158,10 @@ async def test_a_shard_that_moves_away_tells_who_waits():
     async with coordinator(cluster) as role:
         await loaded(role)
         cluster.storage.gate = asyncio.Event()
-        asked = asyncio.create_task(init(role))
+        task = asyncio.create_task(init(role))
         await until(lambda: cluster.storage.append_calls == 1)
         cluster.change(shards=shards(coordinator=OTHER, coordinator_epoch=1))
-        assert (await asked).error_code == 16
+        assert (await task).error_code == 16
         assert (await init(role)).error_code == 16
         assert cluster.metadata.image.shards[TRANSACTION, 0].coordinator == OTHER
         cluster.storage.gate.set()

@@ -50,7 +50,7 @@ class Client:
         return await self.servicer.InitProducerId(request, None)
 
     async def add(self, identity, *partitions, name="pay", version=0, verify_only=False):
-        asked = coordinator_pb2.AddPartitionsToTxnRequest.Transaction(
+        transaction = coordinator_pb2.AddPartitionsToTxnRequest.Transaction(
             transactional_id=name,
             producer_id=identity[0],
             producer_epoch=identity[1],
@@ -62,7 +62,7 @@ class Client:
             ],
         )
         answer = await self.servicer.AddPartitionsToTxn(
-            coordinator_pb2.AddPartitionsToTxnRequest(transactions=[asked]), None
+            coordinator_pb2.AddPartitionsToTxnRequest(transactions=[transaction]), None
         )
         return answer.results[0]
 

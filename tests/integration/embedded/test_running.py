@@ -64,12 +64,12 @@ def test_settings_are_given_and_those_of_the_caller_do_not_count(monkeypatch, tm
 
 def test_a_log_that_does_not_start_says_why():
     with (
-        pytest.raises(OncelogError, match="did you mean ONCELOG_STORAGE_FLUSH_POLICY") as told,
+        pytest.raises(OncelogError, match="did you mean ONCELOG_STORAGE_FLUSH_POLICY") as caught,
         oncelog.running(environment={"ONCELOG_STORAGE_FLUSH_POLICYY": "always"}),
     ):
         pass
-    assert "ended with code 1: " in str(told.value)
-    assert "Fatal" not in str(told.value), "the child may not abort"
+    assert "ended with code 1: " in str(caught.value)
+    assert "Fatal" not in str(caught.value), "the child may not abort"
 
 
 def test_the_time_that_was_given_is_told():

@@ -197,8 +197,8 @@ class Squaring:
         assert producer.flush(CALL_TIMEOUT_S) == 0
 
 
-def _await(condition, told=lambda: "no progress"):
+def _await(condition, report=lambda: "no progress"):
     deadline = time.monotonic() + CALL_TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, told()
+        assert time.monotonic() < deadline, report()
         time.sleep(0.02)

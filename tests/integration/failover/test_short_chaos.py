@@ -13,8 +13,8 @@ from tests.targets import cluster_folder
 )
 def test_a_short_chaos(kind):
     with cluster_folder() as folder:
-        code, told = chaos("--minutes", "0.25", "--seed", "7", "--folder", str(folder), *kind)
-        assert code == 0, told
+        code, output = chaos("--minutes", "0.25", "--seed", "7", "--folder", str(folder), *kind)
+        assert code == 0, output
         report = json.loads((folder / "report.json").read_text())
         assert report["is_sound"]
         assert {one["role"]: one["hits"] for one in report["roles"]} == dict.fromkeys(
@@ -39,4 +39,4 @@ def test_a_short_chaos(kind):
         assert (folder / "report.html").stat().st_size > 10_000
         assert "nothing is broken" in (folder / "report.md").read_text()
         assert (folder / "history.jsonl").stat().st_size > 10_000
-        assert f"report: {folder / 'report.html'}" in told
+        assert f"report: {folder / 'report.html'}" in output

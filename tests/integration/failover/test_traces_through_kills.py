@@ -31,8 +31,11 @@ def receiver(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(receiver):
-    told = receiver.environment()
-    with cluster_folder() as folder, Cluster(folder, environment=told, **asked_security()) as one:
+    environment = receiver.environment()
+    with (
+        cluster_folder() as folder,
+        Cluster(folder, environment=environment, **asked_security()) as one,
+    ):
         yield one
 
 

@@ -102,9 +102,9 @@ async def test_nobody_comes_in_without_a_token(tmp_path):
             answer = await client.ask(method, path)
             assert answer.status == status, (path, answer.text)
             assert {name.lower() for name, _ in answer.getheaders()} >= SECURITY_HEADERS, path
-        told = await client.ask("DELETE", "/v1/topics/orders")
-        assert "--role admin" in told.text
-        assert told.headers["www-authenticate"].startswith("Bearer")
+        response = await client.ask("DELETE", "/v1/topics/orders")
+        assert "--role admin" in response.text
+        assert response.headers["www-authenticate"].startswith("Bearer")
         for wrong in ({"Authorization": "Basic YTpi"}, bearer("oncelog_x"), bearer("a.b.c")):
             assert (await client.ask("GET", "/v1/topics", wrong)).status == 401
         page = await client.ask("GET", "/transaction?id=a%2Fb", HTML)
@@ -122,19 +122,19 @@ async def test_a_role_opens_its_routes_and_no_other(tmp_path):
             ("admin", (200, 409, 204, 200)),
         ):
             head = bearer(tokens[role])
-            asked = [
+            responses = [
                 await client.ask("GET", "/v1/topics", head),
                 await client.ask("POST", "/v1/topics", head, topic),
                 await client.ask("DELETE", "/v1/topics/orders", head),
                 await client.ask("GET", "/v1/tokens", head),
             ]
-            assert tuple(one.status for one in asked) == statuses, role
+            assert tuple(one.status for one in responses) == statuses, role
             if role == "viewer":
                 assert "needs the role operator, and token:viewer has the role viewer" in (
-                    asked[1].text
+                    responses[1].text
                 )
-        told = await client.ask("GET", "/v1/whoami", bearer(tokens["operator"]))
-        assert json.loads(told.text)["caller"] == "token:operator"
+        response = await client.ask("GET", "/v1/whoami", bearer(tokens["operator"]))
+        assert json.loads(response.text)["caller"] == "token:operator"
         assert tokens["viewer"] not in cluster.audit_path.read_text()
 
 
@@ -156,8 +156,8 @@ async def test_a_revoked_token_is_refused_and_its_stream_ends(tmp_path):
         assert (await client.ask("GET", "/v1/topics", head)).status == 401
         assert time.monotonic() - revoked_at < 1
         events.publish("transaction", transactional_id="secret")
-        told = await asyncio.wait_for(stream, 5)
-        assert told.text == ": live events of oncelog\n\n"
+        received = await asyncio.wait_for(stream, 5)
+        assert received.text == ": live events of oncelog\n\n"
         missing = await client.ask("DELETE", "/v1/tokens/ci", bearer(ADMIN))
         assert (missing.status, "oncelog tokens list" in missing.text) == (404, True)
 
@@ -192,8 +192,8 @@ async def test_a_providers_token_has_the_role_of_its_claim(tmp_path):
 
     async with secured(tmp_path, **settings) as (cluster, client):
         head = bearer(token(["all", "ops", "other"]))
-        told = json.loads((await client.ask("GET", "/v1/whoami", head)).text)
-        assert (told["caller"], told["role"]) == ("oidc:alice", "operator")
+        caller = json.loads((await client.ask("GET", "/v1/whoami", head)).text)
+        assert (caller["caller"], caller["role"]) == ("oidc:alice", "operator")
         reason = {"Oncelog-Reason": "ticket%207%20%E2%9C%93"}
         topic = {"name": "billing", "partition_count": 1}
         assert (await client.ask("POST", "/v1/topics", {**head, **reason}, topic)).status == 201
@@ -283,8 +283,8 @@ async def test_a_stream_ends_with_the_logout_of_its_session(tmp_path):
         left = await client.ask("POST", "/logout", form, {"csrf_token": csrf})
         assert left.status == 303
         events.publish("transaction", transactional_id="secret")
-        told = await asyncio.wait_for(stream, 5)
-        assert told.text == ": live events of oncelog\n\n"
+        received = await asyncio.wait_for(stream, 5)
+        assert received.text == ": live events of oncelog\n\n"
 
 
 @pytest.mark.parametrize("path", ["/login", "/logout"])

@@ -98,12 +98,12 @@ def test_only_a_trusted_proxy_says_who_asks(tmp_path):
         assert (attempted["user"], attempted["forwarded_for"]) == (user, forwarded_for)
         assert ended["outcome"] == "done"
 
-    for trusted, told in (("192.0.2.0/24", (None, None)), ("127.0.0.1", ("mira", "192.0.2.1"))):
+    for trusted, identity in (("192.0.2.0/24", (None, None)), ("127.0.0.1", ("mira", "192.0.2.1"))):
         folder = tmp_path / trusted.replace("/", "-")
         folder.mkdir()
 
-        async def told_scenario(cluster, told=told):
-            await scenario(cluster, *told)
+        async def told_scenario(cluster, identity=identity):
+            await scenario(cluster, *identity)
 
         run(folder, told_scenario, trusted_proxies=trusted)
 

@@ -78,7 +78,7 @@ async def test_every_list_is_read_page_by_page_in_the_same_way(tmp_path, path, r
 
 async def test_a_misspelt_parameter_is_told_the_one_that_was_meant(tmp_path):
     async with gateway_cluster(tmp_path) as cluster:
-        for path, told in (
+        for path, message in (
             ("/v1/transactions?sate=Ongoing", "did you mean state?"),
             ("/v1/transactions?min_duration=5", "did you mean min_duration_ms?"),
             ("/v1/topics?curser=x", "did you mean cursor?"),
@@ -86,7 +86,7 @@ async def test_a_misspelt_parameter_is_told_the_one_that_was_meant(tmp_path):
         ):
             refused = await cluster.get(path)
             assert refused.status == 422
-            assert told in refused.json["errors"][0]["message"]
+            assert message in refused.json["errors"][0]["message"]
         assert (await cluster.get("/health?x=1")).status == 200
 
 
@@ -124,7 +124,7 @@ async def test_configs_change_one_by_one_and_are_audited(tmp_path):
         assert (await cluster.get("/v1/topics/orders")).json["configs"] == {"retention.ms": 1000}
         await cluster.request("PATCH", path, {"configs": change})
         assert (await cluster.get("/v1/topics/orders")).json["configs"] == tried.json["configs"]
-        for wrong, told in (
+        for wrong, message in (
             ({"retention.mss": 1}, "did you mean retention.ms"),
             ({"retention.ms": "1000"}, "must be an integer"),
             ({"segment.bytes": 0}, "segment.bytes"),
@@ -132,7 +132,7 @@ async def test_configs_change_one_by_one_and_are_audited(tmp_path):
         ):
             refused = await cluster.request("PATCH", path, {"configs": wrong})
             assert refused.status == 422
-            assert told in refused.json["detail"]
+            assert message in refused.json["detail"]
         missing = await cluster.request("PATCH", "/v1/topics/none/configs", {"configs": change})
         assert missing.status == 404
         assert [line["action"] for line in cluster.audit()[::2]] == ["alter_topic_configs"] * 3
@@ -189,7 +189,7 @@ async def test_an_impossible_offset_reset_is_refused_with_the_reason(tmp_path):
         await cluster.create_topic("orders", 2)
         cluster.groups.put("busy", state="Stable", members=[("m-1", b"")])
         cluster.groups.put("free")
-        for group, body, status, told in (
+        for group, body, status, message in (
             ("busy", {"to": "latest"}, 409, "has members"),
             ("none", {"to": "latest"}, 404, "there is no group 'none'"),
             ("free", {"to": "latest", "topic": "gone"}, 404, "there is no topic 'gone'"),
@@ -201,7 +201,7 @@ async def test_an_impossible_offset_reset_is_refused_with_the_reason(tmp_path):
             wanted = {"topic": "orders", "dry_run": False, **body}
             refused = await cluster.request("PATCH", f"/v1/groups/{group}/offsets", wanted)
             assert refused.status == status
-            assert told in refused.json["detail"]
+            assert message in refused.json["detail"]
         assert cluster.groups.offsets == {}
 
 

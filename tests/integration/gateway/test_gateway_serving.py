@@ -288,9 +288,9 @@ async def test_what_is_not_json_or_too_large_is_refused(tmp_path):
 
 async def test_readiness_is_checked_once_for_all_who_ask(tmp_path):
     async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
-        asked = []
-        cluster.coordinator.meanwhile = lambda: asked.append(1)
+        calls = []
+        cluster.coordinator.meanwhile = lambda: calls.append(1)
         cluster.coordinator.is_silent = True
         answers = await asyncio.gather(*(cluster.get("/ready") for _ in range(5)))
         assert [one.status for one in answers] == [503] * 5
-        assert len(asked) == 1
+        assert len(calls) == 1

@@ -98,8 +98,8 @@ async def test_a_head_without_end_is_refused_before_it_is_all_here(tmp_path):
 async def test_health_is_answered_while_every_role_is_silent(tmp_path):
     async with starving(tmp_path, connections_max=20, call_timeout_ms=1500) as (cluster, stack):
         cluster.coordinator.is_silent = True
-        asked = b"GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        hanging = [(await _opened(cluster, stack, asked))[0] for _ in range(15)]
+        request = b"GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        hanging = [(await _opened(cluster, stack, request))[0] for _ in range(15)]
         while (await cluster.get("/v1/topics")).status != 503:
             pass
         assert (await cluster.get("/health")).status == 200
@@ -112,10 +112,10 @@ async def test_a_client_that_reads_no_answer_is_dropped(tmp_path):
     async with starving(tmp_path, request_timeout_ms=300) as (cluster, stack):
         _, writer = await _opened(cluster, stack, b"")
         writer.transport.pause_reading()
-        asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
         with contextlib.suppress(OSError):
             while not writer.is_closing():
-                writer.write(asked * 100)
+                writer.write(request * 100)
                 await writer.drain()
         assert (await cluster.get("/health")).status == 200
 

@@ -315,7 +315,7 @@ async def test_the_search_for_hanging_counts_what_a_filter_hides(tmp_path):
         assert await found("coordinator=1") == ([], 4)
         row = (await cluster.get("/v1/hanging-transactions?topic=other")).json["hanging"][0]
         assert (row["coordinator_epoch"], row["last_timestamp_ms"]) == (4, now - 90 * 60_000)
-        for query, status, told in (
+        for query, status, message in (
             ("partition=1", 422, "give topic too"),
             ("topic=orders&partition=3", 404, "no partition 3 of 'orders'; it has 3"),
             ("topic=none", 404, "no topic 'none'"),
@@ -323,7 +323,9 @@ async def test_the_search_for_hanging_counts_what_a_filter_hides(tmp_path):
             ("coordinator=99", 404, "no node 99; the nodes are 1"),
         ):
             refused = await cluster.get(f"/v1/hanging-transactions?{query}")
-            assert (refused.status, told in refused.json["detail"]) == (status, True), refused.json
+            assert (refused.status, message in refused.json["detail"]) == (status, True), (
+                refused.json
+            )
 
 
 async def test_what_became_of_a_record(tmp_path):
@@ -359,8 +361,10 @@ async def test_what_became_of_a_record(tmp_path):
         async def found(offset):
             return (await cluster.get(f"/v1/partitions/orders/0/records/{offset}")).json
 
-        told = {offset: await found(offset) for offset in (*fates, 5, 60, 95)}
-        assert {offset: (one["status"], one["read_committed"]) for offset, one in told.items()} == {
+        shown = {offset: await found(offset) for offset in (*fates, 5, 60, 95)}
+        assert {
+            offset: (one["status"], one["read_committed"]) for offset, one in shown.items()
+        } == {
             5: ("not_transactional", True),
             10: ("committed", True),
             11: ("control", False),
@@ -371,13 +375,13 @@ async def test_what_became_of_a_record(tmp_path):
             60: ("not_transactional", False),
             95: ("above_high_watermark", False),
         }
-        assert (told[11]["marker"], told[11]["transactional_id"]) == ("commit", "done")
-        assert (told[20]["transaction_start_offset"], told[20]["marker_offset"]) == (20, 25)
-        holder = told[40]["open_transaction"]
+        assert (shown[11]["marker"], shown[11]["transactional_id"]) == ("commit", "done")
+        assert (shown[20]["transaction_start_offset"], shown[20]["marker_offset"]) == (20, 25)
+        holder = shown[40]["open_transaction"]
         assert (holder["transactional_id"], holder["hanging"]) == ("pay", False)
         assert "terminate pay" in holder["advice"]
-        assert told[50]["transactional_id"] is None
-        assert "held by another transaction" in told[50]["detail"]
+        assert shown[50]["transactional_id"] is None
+        assert "held by another transaction" in shown[50]["detail"]
         cluster.coordinator.put("pay", producer_id=1, state="CompleteCommit")
         assert (await found(40))["open_transaction"]["hanging"] is True
         cluster.coordinator.is_silent = True

@@ -270,14 +270,14 @@ def test_what_a_client_may_do_with_a_group_is_told():
         assert refused.authorized_operations == -(2**31)
 
 
-@pytest.mark.parametrize(("version", "told"), [(5, 1 << READ | 1 << DESCRIBE), (6, -(2**31))])
-def test_operations_are_told_of_a_dead_group(version, told):
+@pytest.mark.parametrize(("version", "expected"), [(5, 1 << READ | 1 << DESCRIBE), (6, -(2**31))])
+def test_operations_are_told_of_a_dead_group(version, expected):
     world = guarded(entry(READ, GROUP, "billing"))
     world.groups.canned["DescribeGroups"] = groups_pb2.DescribeGroupsResponse(
         groups=[{"group_id": "billing", "error_code": 69}]
     )
     (group,) = call(world, "DescribeGroups", version, include_authorized_operations=True).groups
-    assert group.authorized_operations == told
+    assert group.authorized_operations == expected
 
 
 @pytest.mark.parametrize("kind", ["assigned", "target"])
@@ -350,11 +350,11 @@ def test_one_refused_topic_stops_the_whole_addition():
     (one,) = request.v3_and_below_topics
     topics = (one, replace(one, name="secret"))
     answer = ask(world, 24, 3, request=replace(request, v3_and_below_topics=topics))
-    told = {
+    result = {
         one.name: one.results_by_partition[0].partition_error_code
         for one in answer.results_by_topic_v3_and_below
     }
-    assert told == {"orders": 55, "secret": 29}
+    assert result == {"orders": 55, "secret": 29}
     assert not world.coordinator.calls
 
 

@@ -46,10 +46,10 @@ def test_a_token_comes_from_its_provider_or_from_a_file(tmp_path):
 
     def client(secured):
         prepare(secured)
-        with token_provider(KEY, "first", {"alice": SECRET}) as (endpoint, asked):
+        with token_provider(KEY, "first", {"alice": SECRET}) as (endpoint, calls):
             assert topics_seen(secured, of_provider(endpoint)) == {"orders": 1}
             form = {"grant_type": ["client_credentials"], "scope": ["kafka"]}
-            assert asked == [("alice", form)]
+            assert calls == [("alice", form)]
             with pytest.raises(OncelogError, match="answered 401") as refused:
                 topics_seen(secured, of_provider(endpoint, secret="guessed"))
             assert "guessed" not in str(refused.value)

@@ -107,10 +107,10 @@ def test_no_step_of_a_large_request_is_long(api_key, version, frame_of, count_of
         client = await WireClient.connect(role.port)
         client.writer.write(frame_of(10))
         await client.frame()
-        asked = asyncio.create_task(answered(client, frame_of(count)))
-        longest = await longest_step(asked)
+        task = asyncio.create_task(answered(client, frame_of(count)))
+        longest = await longest_step(task)
         client.close()
-        return longest, await asked
+        return longest, await task
 
     async def scenario():
         world = World(topic("orders", 1), auto_create_topics=False, authorizer=authorizer)
@@ -204,9 +204,9 @@ def test_every_api_answers_many_elements_in_short_steps(name, shape):
             api_key, version, frame = frame_of(name, count, shape)
             steps = []
             while len(steps) < ATTEMPTS and min(steps, default=1) > STEP_MAX_S:
-                asked = asyncio.create_task(answered(client, frame))
-                steps.append(await longest_step(asked))
-            answers = answers_in(api_key, version, await asked)
+                task = asyncio.create_task(answered(client, frame))
+                steps.append(await longest_step(task))
+            answers = answers_in(api_key, version, await task)
             assert len(answers) == answers_expected(name, shape, count)
             assert min(steps) <= STEP_MAX_S, steps
 

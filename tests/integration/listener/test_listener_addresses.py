@@ -36,7 +36,7 @@ async def test_a_host_that_is_not_ours_is_named_with_the_way_out():
 
 
 @pytest.mark.parametrize(
-    ("settings", "connect_to", "told"),
+    ("settings", "connect_to", "expected"),
     [
         ({}, "127.0.0.1", "127.0.0.1"),
         ({"host": "0.0.0.0"}, "127.0.0.1", "127.0.0.1"),
@@ -45,14 +45,14 @@ async def test_a_host_that_is_not_ours_is_named_with_the_way_out():
         ({"advertised_host": "log.example.org"}, "127.0.0.1", "log.example.org"),
     ],
 )
-async def test_clients_are_told_an_address_that_works_for_them(settings, connect_to, told):
+async def test_clients_are_told_an_address_that_works_for_them(settings, connect_to, expected):
     world = World(topic("orders", 1), **settings)
     async with world.listening() as role:
         client = await WireClient.connect(role.port, connect_to)
         (broker,) = (await client.call(METADATA, 1, topics=())).brokers
-        assert (broker.host, broker.port, broker.node_id) == (told, role.port, 1)
+        assert (broker.host, broker.port, broker.node_id) == (expected, role.port, 1)
         place = await client.call(10, 2, key="pay", key_type=1)
-        assert (place.host, place.port, place.node_id) == (told, role.port, 1)
+        assert (place.host, place.port, place.node_id) == (expected, role.port, 1)
 
 
 async def test_an_advertised_port_is_told():
@@ -99,11 +99,11 @@ async def test_the_external_port_tells_external_addresses_only():
     world.metadata.image.nodes[3] = _node(3, inside + 2)
     async with world.listening():
         client = await WireClient.connect(outside)
-        told = {
+        found = {
             (one.node_id, one.host, one.port)
             for one in (await client.call(METADATA, 1, topics=())).brokers
         }
-        assert told == {(1, "a.example.org", 30_094), (2, "2001:db8::2", 30_095)}
+        assert found == {(1, "a.example.org", 30_094), (2, "2001:db8::2", 30_095)}
         place = await client.call(10, 2, key="pay", key_type=1)
         assert (place.host, place.port, place.node_id) == ("a.example.org", 30_094, 1)
         within = await WireClient.connect(inside)

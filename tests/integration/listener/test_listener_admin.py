@@ -113,19 +113,19 @@ def test_a_topic_to_delete_that_is_named_twice_is_kept():
 def test_a_resource_described_many_times_is_told_once():
     """Its answer would be ten thousand times larger than the request. Of its namings every config is told."""
     types = schema_of(32, 4).request_types
-    asked = [("retention.ms",), ("cleanup.policy",), ("retention.ms",)]
+    query = [("retention.ms",), ("cleanup.policy",), ("retention.ms",)]
     wanted = tuple(
         types.DescribeConfigsResource(
             resource_type=2, resource_name="orders", configuration_keys=keys
         )
-        for keys in asked
+        for keys in query
     )
     world = World(topic("orders", 1))
     answer = ask(
         world, 32, 4, resources=wanted, include_synonyms=False, include_documentation=False
     )
-    (told,) = answer.results
-    assert {one.name for one in told.configs} == {"cleanup.policy", "retention.ms"}
+    (result,) = answer.results
+    assert {one.name for one in result.configs} == {"cleanup.policy", "retention.ms"}
 
 
 def test_a_topic_deleted_by_its_id_is_not_its_successor():
@@ -139,8 +139,8 @@ def test_a_topic_deleted_by_its_id_is_not_its_successor():
     assert [(one.name, one.topic_id, one.error_code) for one in answer.responses] == [
         (None, topic_id, 100)
     ]
-    (asked,) = world.controller.asked("DeleteTopics")
-    assert (asked.names, asked.topic_ids) == ([], [topic_id.bytes])
+    (request,) = world.controller.asked("DeleteTopics")
+    assert (request.names, request.topic_ids) == ([], [topic_id.bytes])
 
 
 def test_partitions_are_added():
@@ -273,8 +273,8 @@ def test_records_are_deleted_to_the_end_at_the_time_of_asking():
     )
     found = ask(world, 21, 2, topics=wanted, timeout=timedelta(seconds=1)).topics
     assert [one.partitions[0].error_code for one in found] == [0, 5]
-    (asked,) = world.storage.asked("DeleteRecords")
-    assert [(one.topic, one.before_offset) for one in asked.partitions] == [("orders", 1)]
+    (request,) = world.storage.asked("DeleteRecords")
+    assert [(one.topic, one.before_offset) for one in request.partitions] == [("orders", 1)]
 
 
 @pytest.mark.parametrize("version", range(1, 10))

@@ -308,15 +308,15 @@ def test_leaders_share_what_a_client_has_room_for():
     """librdkafka closes its connection at an answer that is larger than it expects, and asks for the same again."""
     world = TwoLeaders()
     fetch(world, 11, partitions=(0, 1), max_bytes=1000)
-    asked = [*world.storage.asked("Fetch"), *world.other.asked("Fetch")]
-    assert [one.max_bytes for one in asked] == [500, 500]
+    requests = [*world.storage.asked("Fetch"), *world.other.asked("Fetch")]
+    assert [one.max_bytes for one in requests] == [500, 500]
 
 
 def test_a_client_with_room_for_nothing_is_not_sent_everything():
     world = World(topic("orders", 1))
     fetch(world, 11, max_bytes=0)
-    (asked,) = world.storage.asked("Fetch")
-    assert asked.max_bytes == 1, "0 is no bound for a leader"
+    (request,) = world.storage.asked("Fetch")
+    assert request.max_bytes == 1, "0 is no bound for a leader"
 
 
 async def test_a_long_poll_over_two_leaders_ends_with_the_first():

@@ -76,8 +76,8 @@ def test_a_listener_says_for_which_request_it_refused_a_client():
         )
 
     for method, answer in REFUSALS:
-        told = answer.results[0] if method == "AddPartitionsToTxn" else answer
-        delayed_by = NEWEST if told.HasField("delayed_by") else None
+        result = answer.results[0] if method == "AddPartitionsToTxn" else answer
+        delayed_by = NEWEST if result.HasField("delayed_by") else None
         assert uvloop.run(asked_after(method, answer)) == [delayed_by, None, None, None], method
         if method != "EndTxn":
             assert told_with_the_end(delayed_by), method

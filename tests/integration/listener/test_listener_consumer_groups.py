@@ -49,28 +49,31 @@ def test_a_full_heartbeat_is_told_whole(version):
         server_assignor="range",
         topic_partitions=(owned,),
     )
-    (asked,) = world.groups.asked("ConsumerGroupHeartbeat")
-    assert (asked.instance_id, asked.server_assignor, asked.member_epoch) == ("i", "range", 3)
-    assert asked.rebalance_timeout_ms == 9_000
-    assert (asked.subscription_present, list(asked.subscribed_topic_names)) == (True, ["orders"])
-    assert [(one.topic_id, list(one.partitions)) for one in asked.owned] == [
+    (request,) = world.groups.asked("ConsumerGroupHeartbeat")
+    assert (request.instance_id, request.server_assignor, request.member_epoch) == ("i", "range", 3)
+    assert request.rebalance_timeout_ms == 9_000
+    assert (request.subscription_present, list(request.subscribed_topic_names)) == (
+        True,
+        ["orders"],
+    )
+    assert [(one.topic_id, list(one.partitions)) for one in request.owned] == [
         (ORDERS_ID.bytes, [0, 1])
     ]
-    assert not asked.HasField("rack_id")
-    assert (asked.client_id, asked.client_host) == ("test", "/127.0.0.1")
+    assert not request.HasField("rack_id")
+    assert (request.client_id, request.client_host) == ("test", "/127.0.0.1")
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "m", 3)
     assert answer.heartbeat_interval == timedelta(seconds=5)
-    (told,) = answer.assignment.topic_partitions
-    assert (told.topic_id, told.partitions) == (ORDERS_ID, (0,))
+    (assigned,) = answer.assignment.topic_partitions
+    assert (assigned.topic_id, assigned.partitions) == (ORDERS_ID, (0,))
 
 
 def test_what_has_not_changed_is_left_out():
     world = World()
     beat(world)
-    (asked,) = world.groups.asked("ConsumerGroupHeartbeat")
-    assert not asked.subscription_present
-    assert not asked.owned_present
-    assert asked.rebalance_timeout_ms == -1
+    (request,) = world.groups.asked("ConsumerGroupHeartbeat")
+    assert not request.subscription_present
+    assert not request.owned_present
+    assert request.rebalance_timeout_ms == -1
 
 
 def test_only_version_0_is_given_a_member_id():
@@ -123,18 +126,18 @@ def test_a_consumer_group_is_described_by_its_own_call_only(version):
     found = described(world, version)
     assert (found.error_code, found.group_state, found.assignor_name) == (0, "Stable", "uniform")
     assert (found.group_epoch, found.assignment_epoch) == (5, 4)
-    told, classic = found.members
+    shown, classic = found.members
     if version >= 1:
-        assert (told.member_type, classic.member_type) == (1, 0)
-    assert (told.member_epoch, told.instance_id, told.subscribed_topic_names) == (
+        assert (shown.member_type, classic.member_type) == (1, 0)
+    assert (shown.member_epoch, shown.instance_id, shown.subscribed_topic_names) == (
         4,
         None,
         ("orders",),
     )
-    assert [(one.topic_name, one.partitions) for one in told.assignment.topic_partitions] == [
+    assert [(one.topic_name, one.partitions) for one in shown.assignment.topic_partitions] == [
         ("orders", (0,))
     ]
-    assert told.target_assignment.topic_partitions == ()
+    assert shown.target_assignment.topic_partitions == ()
     fields = {"groups": ("g",), "include_authorized_operations": False}
     (classic,) = ask(world, CLASSIC_DESCRIBE, 6, **fields).groups
     assert classic.error_code == ErrorCode.GROUP_ID_NOT_FOUND

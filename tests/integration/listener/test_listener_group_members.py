@@ -43,16 +43,18 @@ def test_a_join_is_told_in_every_version(version):
         ("m-1", b"one"),
         ("m-2", b"two"),
     ]
-    (asked,) = world.groups.asked("JoinGroup")
-    assert asked.session_timeout_ms == 10_000
-    assert asked.rebalance_timeout_ms == (60_000 if version >= 1 else 10_000)
-    assert asked.client_id == "test"
-    assert asked.client_host == "/127.0.0.1"
-    assert not asked.requires_known_member_id or 4 <= version < 5, "a static member needs no round"
-    assert asked.supports_skipping_assignment == (version >= 9)
-    assert asked.reason == ("because" if version >= 8 else "")
+    (request,) = world.groups.asked("JoinGroup")
+    assert request.session_timeout_ms == 10_000
+    assert request.rebalance_timeout_ms == (60_000 if version >= 1 else 10_000)
+    assert request.client_id == "test"
+    assert request.client_host == "/127.0.0.1"
+    assert not request.requires_known_member_id or 4 <= version < 5, (
+        "a static member needs no round"
+    )
+    assert request.supports_skipping_assignment == (version >= 9)
+    assert request.reason == ("because" if version >= 8 else "")
     if version >= 5:
-        assert asked.group_instance_id == "fixed"
+        assert request.group_instance_id == "fixed"
         assert [one.group_instance_id for one in answer.members] == [None, "fixed"]
 
 
@@ -100,10 +102,10 @@ def test_a_sync_is_told_in_every_version(version):
     world = World()
     answer = ask(world, SYNC, version, **sync_fields(version))
     assert (answer.error_code, answer.assignment) == (0, b"mine")
-    (asked,) = world.groups.asked("SyncGroup")
-    assert asked.assignments[0].assignment == b"mine"
-    assert asked.protocol_name == ("range" if version >= 5 else "")
-    assert not asked.HasField("group_instance_id")
+    (request,) = world.groups.asked("SyncGroup")
+    assert request.assignments[0].assignment == b"mine"
+    assert request.protocol_name == ("range" if version >= 5 else "")
+    assert not request.HasField("group_instance_id")
 
 
 def test_from_version_5_a_sync_names_its_protocol():
@@ -144,8 +146,8 @@ def test_many_members_leave_each_with_its_code(version):
         ("m-1", None),
         ("", "fixed"),
     ]
-    (asked,) = world.groups.asked("LeaveGroup")
-    assert [one.reason for one in asked.members] == ["done" if version >= 5 else "", ""]
+    (request,) = world.groups.asked("LeaveGroup")
+    assert [one.reason for one in request.members] == ["done" if version >= 5 else "", ""]
 
 
 def test_a_group_without_a_coordinator_is_asked_for_again():

@@ -89,13 +89,13 @@ def topic_uuid(name):
 def test_an_offset_is_committed_and_read_in_every_version(version):
     world = World(topic("orders", 2))
     assert commit(world, version, 0, 1, 2, topic_id=topic_uuid("orders")) == [0, 0, 3]
-    (asked,) = world.groups.asked("OffsetCommit")
-    assert (asked.generation_id, asked.member_id) == (3, "m-1")
-    assert [(one.partition, one.offset, one.metadata) for one in asked.offsets] == [
+    (request,) = world.groups.asked("OffsetCommit")
+    assert (request.generation_id, request.member_id) == (3, "m-1")
+    assert [(one.partition, one.offset, one.metadata) for one in request.offsets] == [
         (0, 40, "note"),
         (1, 41, ""),
     ]
-    assert {one.leader_epoch for one in asked.offsets} == {2 if version >= 6 else -1}
+    assert {one.leader_epoch for one in request.offsets} == {2 if version >= 6 else -1}
     seen = fetched(fetch(world, version, 0, 1, 2), version)
     assert seen == [(0, 40, "note", 0), (1, 41, "", 0), (2, -1, "", 0)]
     assert world.groups.asked("OffsetFetch")[0].require_stable == (version >= 7)
@@ -136,8 +136,8 @@ def test_a_groups_error_stands_where_its_version_has_room(version, top, partitio
     refused.groups.add(group_id="billing", error_code=16)
     world.groups.canned["OffsetFetch"] = refused
     answer = fetch(world, version, 0)
-    told = answer.groups[0].error_code if version >= 8 else getattr(answer, "error_code", 0)
-    assert told == top
+    found = answer.groups[0].error_code if version >= 8 else getattr(answer, "error_code", 0)
+    assert found == top
     assert [one[3] for one in fetched(answer, version)] == partitions
 
 
@@ -225,31 +225,31 @@ def txn_commit(world, version, *partitions, **fields):
 def test_the_version_of_a_transactional_commit_is_its_protocol(version):
     world = World(topic("orders", 1))
     assert txn_commit(world, version, 0, 1) == [0, 3]
-    (asked,) = world.groups.asked("TxnOffsetCommit")
-    assert asked.client_transaction_version == (2 if version >= 5 else 0)
+    (request,) = world.groups.asked("TxnOffsetCommit")
+    assert request.client_transaction_version == (2 if version >= 5 else 0)
     expected = (3, "m-1") if version >= 3 else (-1, "")
-    assert (asked.generation_id, asked.member_id) == expected
+    assert (request.generation_id, request.member_id) == expected
 
 
 @pytest.mark.parametrize(
-    ("version", "code", "told"),
+    ("version", "code", "expected"),
     [(1, 14, 15), (2, 14, 14), (3, 120, 48), (4, 120, 120), (5, 47, 47), (3, 22, 22)],
 )
-def test_a_transactional_commit_is_refused_as_its_version_says(version, code, told):
+def test_a_transactional_commit_is_refused_as_its_version_says(version, code, expected):
     world = World(topic("orders", 1))
     refused = groups_pb2.OffsetCommitResponse()
     refused.partitions.add(topic="orders", partition=0, error_code=code)
     world.groups.canned["TxnOffsetCommit"] = refused
-    assert txn_commit(world, version, 0) == [told]
+    assert txn_commit(world, version, 0) == [expected]
 
 
 def test_a_commit_tells_to_which_coordinator_it_was_sent():
     """Epoch 0 is one, too."""
     world = World(topic("orders", 1))
     assert (commit(world, 5, 0), txn_commit(world, 3, 0)) == ([0], [0])
-    for (asked,) in map(world.groups.asked, ("OffsetCommit", "TxnOffsetCommit")):
-        assert asked.origin.HasField("coordinator_epoch")
-        assert asked.origin.request
+    for (request,) in map(world.groups.asked, ("OffsetCommit", "TxnOffsetCommit")):
+        assert request.origin.HasField("coordinator_epoch")
+        assert request.origin.request
 
 
 def test_a_transactional_commit_names_group_and_transaction():
@@ -259,16 +259,16 @@ def test_a_transactional_commit_names_group_and_transaction():
     assert world.groups.calls == []
 
 
-@pytest.mark.parametrize(("version", "told"), [(0, 47), (1, 47), (2, 90), (4, 90)])
-def test_offsets_are_added_to_a_transaction_at_its_coordinator(version, told):
+@pytest.mark.parametrize(("version", "expected"), [(0, 47), (1, 47), (2, 90), (4, 90)])
+def test_offsets_are_added_to_a_transaction_at_its_coordinator(version, expected):
     world = World()
     fields = {"transactional_id": "pay", "producer_id": 4000, "producer_epoch": 1}
     assert ask(world, ADD_OFFSETS, version, group_id="billing", **fields).error_code == 0
-    (asked,) = world.coordinator.asked("AddOffsetsToTxn")
-    assert asked.group_id == "billing"
+    (request,) = world.coordinator.asked("AddOffsetsToTxn")
+    assert request.group_id == "billing"
     world.coordinator.canned["AddOffsetsToTxn"] = coordinator_pb2.AddOffsetsToTxnResponse(
         error_code=90
     )
-    assert ask(world, ADD_OFFSETS, version, group_id="billing", **fields).error_code == told
+    assert ask(world, ADD_OFFSETS, version, group_id="billing", **fields).error_code == expected
     fields["transactional_id"] = ""
     assert ask(world, ADD_OFFSETS, version, group_id="billing", **fields).error_code == 42

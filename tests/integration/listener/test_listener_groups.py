@@ -41,9 +41,9 @@ def test_groups_are_listed_in_every_version(version):
         fields["types_filter"] = ("classic",)
     (group,) = ask(world, LIST, version, **fields).groups
     assert (group.group_id, group.protocol_type) == ("billing", "consumer")
-    (asked,) = world.groups.asked("ListGroups")
-    assert list(asked.state_filters) == list(fields.get("states_filter", ()))
-    assert list(asked.type_filters) == list(fields.get("types_filter", ()))
+    (request,) = world.groups.asked("ListGroups")
+    assert list(request.state_filters) == list(fields.get("states_filter", ()))
+    assert list(request.type_filters) == list(fields.get("types_filter", ()))
 
 
 def test_a_list_without_every_coordinator_is_no_list():

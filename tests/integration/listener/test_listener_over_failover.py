@@ -109,8 +109,8 @@ async def test_nothing_is_repeated_for_a_client_that_is_gone(api_key, method, fi
         move(world)
         other = await WireClient.connect(role.port)
         await other.call(api_key, 1, **(fields | {"transactional_id": "other"}))
-    asked = world.directory.coordinators[OTHER].asked(method)
-    assert [one.transactional_id for one in asked] == ["other"]
+    requests = world.directory.coordinators[OTHER].asked(method)
+    assert [one.transactional_id for one in requests] == ["other"]
 
 
 def test_a_frozen_coordinator_is_left_when_its_shard_moves():

@@ -153,11 +153,11 @@ async def test_request_time_is_counted_of_private_calls(server):
     await alter(server, [("client-id", "spark")], request_percentage=0.01)
     wire = await WireClient.connect(port_of(server))
     head = write_request_head(20_005, 0, 1, "spark", True)
-    asked = framed([head, DescribeSinkRequest(sink="none").SerializeToString()])
+    request = framed([head, DescribeSinkRequest(sink="none").SerializeToString()])
     longest_s = 0.0
     for _ in range(50):
         began = time.monotonic()
-        wire.writer.write(asked)
+        wire.writer.write(request)
         await asyncio.wait_for(wire.frame(), WAIT_S)
         longest_s = max(longest_s, time.monotonic() - began)
         if longest_s > 0.5:

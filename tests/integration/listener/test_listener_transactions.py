@@ -180,14 +180,14 @@ def test_a_marker_for_a_group_shard_goes_to_its_coordinator():
         topics=topics,
     )
     (result,) = ask(world, 27, 1, markers=(marker,)).markers
-    told = {
+    found = {
         (one.name, each.partition_index): each.error_code
         for one in result.topics
         for each in one.partitions
     }
-    assert told[("orders", 0)] == 0
-    assert told[("__consumer_offsets", 3)] == 0
-    assert told[("__consumer_offsets", 999)] == 3
+    assert found[("orders", 0)] == 0
+    assert found[("__consumer_offsets", 3)] == 0
+    assert found[("__consumer_offsets", 999)] == 3
     (request,) = world.groups.asked("WriteTxnMarkers")
     (sent,) = request.markers[0].partitions
     assert (sent.topic, sent.partition) == ("__consumer_offsets", 3)

@@ -50,7 +50,7 @@ async def challenges(secured):
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """What strangers saw while two users of two forms were there, and their forms."""
-    told, folder = {}, tmp_path_factory.mktemp("log")
+    found, folder = {}, tmp_path_factory.mktemp("log")
 
     def make_users(secured):
         add_user(secured, "alice", 4_096)
@@ -58,18 +58,18 @@ def seen(tmp_path_factory):
         assert produced(secured.login("alice")) == "TOPIC_AUTHORIZATION_FAILED"
 
     async def ask(secured):
-        told["first"] = await challenges(secured)
-        told["again"] = await challenges(secured)
-        told["users"] = [form_of(*await challenge(secured, name)) for name in ("alice", "bob")]
+        found["first"] = await challenges(secured)
+        found["again"] = await challenges(secured)
+        found["users"] = [form_of(*await challenge(secured, name)) for name in ("alice", "bob")]
         cluster = await asyncio.to_thread(secured.admin.list_topics, timeout=10)
-        told["cluster"] = cluster.cluster_id
+        found["cluster"] = cluster.cluster_id
 
     against_secured(folder, make_users)
     against_secured(folder, ask, is_async=True)
-    first = told["first"]
+    first = found["first"]
     against_secured(folder, ask, is_async=True)
-    told["before the restart"] = first
-    return told
+    found["before the restart"] = first
+    return found
 
 
 def test_strangers_salts_stay_and_look_like_those_of_users(seen):

@@ -133,8 +133,8 @@ def test_every_process_tells_its_health_and_its_services(cluster):
         assert is_serving(member.rpc_address), member.name
     with grpc.insecure_channel(cluster.members[0].rpc_address) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        asked = iter([reflection_pb2.ServerReflectionRequest(list_services="*")])
-        (answer,) = stub.ServerReflectionInfo(asked, timeout=WAIT_S)
+        request = iter([reflection_pb2.ServerReflectionRequest(list_services="*")])
+        (answer,) = stub.ServerReflectionInfo(request, timeout=WAIT_S)
     names = {service.name for service in answer.list_services_response.service}
     assert {"oncelog.api.v1.Controller", "grpc.health.v1.Health"} <= names
 

@@ -78,8 +78,8 @@ def test_every_process_wants_a_token_for_its_metrics(cluster):
     for member in cluster.members:
         with pytest.raises(HTTPError, match="401"):
             urlopen(member.metrics_url, timeout=WAIT_S)
-        asked = Request(member.metrics_url, headers={"Authorization": f"Bearer {token}"})
-        with urlopen(asked, timeout=WAIT_S) as answer:
+        request = Request(member.metrics_url, headers={"Authorization": f"Bearer {token}"})
+        with urlopen(request, timeout=WAIT_S) as answer:
             assert b"oncelog_process{" in answer.read(), member
 
 

@@ -22,9 +22,9 @@ def start(*arguments):
 def chaos(*arguments):
     process = start(*arguments)
     try:
-        told, _ = process.communicate(timeout=TIMEOUT_S)
+        output, _ = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         # As Ctrl-C: it takes its cluster down before it goes.
         process.send_signal(signal.SIGINT)
-        told, _ = process.communicate(timeout=60)
-    return process.returncode, told
+        output, _ = process.communicate(timeout=60)
+    return process.returncode, output

@@ -26,11 +26,11 @@ def folder():
 def test_any_kafka_by_its_address(folder):
     """Here it is `oncelog up`. Nothing of it is broken but our own clients."""
     with OncelogServer(folder / "data") as server:
-        code, told = chaos(
+        code, output = chaos(
             *("--minutes", "0.1", "--seed", "7", "--folder", str(folder)),
             *("--bootstrap", server.bootstrap),
         )
-    assert code == 0, told
+    assert code == 0, output
     report = json.loads((folder / "report.json").read_text())
     assert [one["role"] for one in report["roles"]] == ["clients"]
     assert set(report["faults"]["by_kind"]) == {"client-kill"}
@@ -49,12 +49,12 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(folder, ended_by):
             "--minutes", "5", "--folder", str(folder / "run"), "--bootstrap", server.bootstrap
         )
         assert process.stdout is not None
-        told = "".join(iter(process.stdout.readline, "storm\n"))
+        output = "".join(iter(process.stdout.readline, "storm\n"))
         children = psutil.Process(process.pid).children(recursive=True)
-        assert children, told
+        assert children, output
         process.send_signal(ended_by)
         rest, _ = process.communicate(timeout=60)
-        assert process.returncode == 130, told + rest
+        assert process.returncode == 130, output + rest
         assert "Traceback" not in rest
         gone, alive = psutil.wait_procs(children, timeout=30)
         assert not alive
@@ -77,13 +77,13 @@ def test_a_run_interrupted_at_its_start_leaves_no_cluster(folder):
             time.sleep(0.01)
     finally:
         process.send_signal(signal.SIGINT)
-        told, _ = process.communicate(timeout=120)
-    assert process.returncode == 130, told
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
     assert of_the_run() == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["--bootstrap", "127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
         (["--bootstrap", "nonsense"], "is no host:port"),
@@ -94,8 +94,8 @@ def test_a_run_interrupted_at_its_start_leaves_no_cluster(folder):
         (["--library", "java"], "no client library 'java'; there are aiokafka"),
     ],
 )
-def test_what_cannot_begin_says_why_in_one_line(arguments, told, tmp_path):
-    cannot_begin(told, *arguments, "--folder", str(tmp_path))
+def test_what_cannot_begin_says_why_in_one_line(arguments, expected, tmp_path):
+    cannot_begin(expected, *arguments, "--folder", str(tmp_path))
 
 
 def test_a_folder_of_an_earlier_run_is_refused(tmp_path):
@@ -106,7 +106,7 @@ def test_a_folder_of_an_earlier_run_is_refused(tmp_path):
     cannot_begin("cannot make", "--folder", str(tmp_path / "file" / "below"))
 
 
-def cannot_begin(told, *arguments):
+def cannot_begin(message, *arguments):
     process = subprocess.run(
         [sys.executable, "-m", "oncelog_robustness.chaos", *arguments],
         cwd=ROOT,
@@ -117,5 +117,5 @@ def cannot_begin(told, *arguments):
         check=False,
     )
     assert process.returncode == 2
-    assert told in process.stderr
+    assert message in process.stderr
     assert "Traceback" not in process.stderr

@@ -26,7 +26,7 @@ from oncelog.rpc.contract import CONTROLLER, PEER, SERVICES
 from oncelog.rpc.controller_stub import ActiveControllerStub
 from oncelog.rpc.mutual_tls import MutualTls
 from oncelog.rpc.probe import check
-from oncelog.rpc.served import _tell_once
+from oncelog.rpc.served import _log_once
 from oncelog.rpc.server import RpcServer
 from oncelog.rpc.session_client import PeerSession
 from oncelog.rpc.session_pool import SessionPool
@@ -157,7 +157,7 @@ async def test_a_role_calls_what_the_table_gives_it_and_no_more(pki, role):
 
 
 async def test_a_wrong_role_is_told_to_the_log_once(pki, caplog):
-    _tell_once.cache_clear()
+    _log_once.cache_clear()
     produce = SERVICES["Storage"].methods["Produce"]
     async with (
         everything(limits(pki, "storage")) as (address, _),
@@ -165,9 +165,9 @@ async def test_a_wrong_role_is_told_to_the_log_once(pki, caplog):
     ):
         for _ in range(3):
             assert not await over_session(session, produce)
-    told = [one.getMessage() for one in caplog.records if produce.path in one.getMessage()]
-    assert len(told) == 1
-    assert "may not be called by marker-sender" in told[0]
+    output = [one.getMessage() for one in caplog.records if produce.path in one.getMessage()]
+    assert len(output) == 1
+    assert "may not be called by marker-sender" in output[0]
 
 
 async def test_a_certificate_without_a_role_opens_no_session(pki):

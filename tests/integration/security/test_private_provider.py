@@ -97,8 +97,8 @@ def test_a_renewed_ca_file_counts_for_the_next_look(tmp_path, provider, authorit
 
 async def test_a_gateway_takes_tokens_of_a_private_ca(tmp_path, provider, authority):
     async with secured_gateway(tmp_path, **of_gateway(provider, authority.pem)) as (_, client):
-        told = await client.ask("GET", "/v1/whoami", bearer(token()))
-        assert json.loads(told.text)["role"] == "viewer"
+        response = await client.ask("GET", "/v1/whoami", bearer(token()))
+        assert json.loads(response.text)["role"] == "viewer"
     async with secured_gateway(tmp_path, **of_gateway(provider, None)) as (_, client):
         assert (await client.ask("GET", "/v1/whoami", bearer(token()))).status == 401
 

@@ -129,10 +129,10 @@ async def test_a_leader_without_the_news_calls_no_marker_late(tmp_path):
         assert await mark(cluster, 2) == 0
         coordinator.transaction_start_ms = 2_000
         assert await send(cluster, 1) == 0
-        asked = asyncio.create_task(mark(cluster, 1, 2_000))
+        task = asyncio.create_task(mark(cluster, 1, 2_000))
         await asyncio.sleep(0.2)
         cluster.controller.tell_again(1)
-        assert await asked == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await task == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await cluster.caught_up()
         assert await mark(cluster, 2, 2_000) == 0
         assert cluster.nodes[2].held().log.producers.ongoing_count == 0

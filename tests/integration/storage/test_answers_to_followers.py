@@ -67,8 +67,8 @@ async def test_an_answer_to_an_older_position_is_dropped():
     for log in logs.values():
         fetcher.follow(log)
     fetcher.start()
-    asked = await leader.requests.get()
-    assert [one.fetch_offset for one in asked.partitions] == [25, 25]
+    request = await leader.requests.get()
+    assert [one.fetch_offset for one in request.partitions] == [25, 25]
     await logs[FIRST].has_taken.wait()
     # While the first waits for its disk, the second is found damaged and begins again.
     logs[SECOND].end = 0

@@ -110,7 +110,7 @@ def described(**fields):
 
 
 @pytest.mark.parametrize(
-    ("told", "start_ms", "code", "is_ended"),
+    ("at_coordinator", "start_ms", "code", "is_ended"),
     [
         pytest.param(ConnectionError("gone"), 2_000, ErrorCode.REQUEST_TIMED_OUT, False, id="gone"),
         pytest.param(TimeoutError(), 2_000, ErrorCode.REQUEST_TIMED_OUT, False, id="silent"),
@@ -129,13 +129,13 @@ def described(**fields):
     ],
 )
 async def test_after_a_restart_the_coordinator_tells_the_start(
-    tmp_path, told, start_ms, code, is_ended
+    tmp_path, at_coordinator, start_ms, code, is_ended
 ):
     async with running(tmp_path, topic("orders")) as node:
         answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
         assert answer.error_code == 0
     async with running(tmp_path, topic("orders")) as node:
-        node.coordinator.described = [told]
+        node.coordinator.described = [at_coordinator]
         assert await node.mark("orders", (9, 0, True, 0, 0, start_ms, "pay")) == [code]
         found = await node.describe("orders")
         assert (found.open_transaction_count == 0) is is_ended
@@ -160,17 +160,17 @@ async def test_what_a_leader_asked_for_does_not_outlive_its_leadership(tmp_path)
         sent = await cluster.produce(txn_batch(9, 0), transactional_id="pay", verification_mode=0)
         assert sent.error_code == 0
         cluster.controller.change(leader=2)
-        asked, answer = asyncio.Event(), asyncio.Event()
+        is_received, answer = asyncio.Event(), asyncio.Event()
 
         async def describe(request, context=None, timeout=None):
-            asked.set()
+            is_received.set()
             await answer.wait()
             found = described(transaction_start_time_ms=1_000)
             return coordinator_pb2.DescribeTransactionsResponse(transactions=[found])
 
         cluster.coordinator.DescribeTransactions = describe
         late = asyncio.create_task(cluster.mark(9, 0, True, start_ms=1_000, name_of="pay"))
-        await asked.wait()
+        await is_received.wait()
         cluster.controller.change(leader=3)
         assert await cluster.mark(9, 0, True) == 0
         cluster.coordinator.transaction_start_ms = 2_000
@@ -204,19 +204,19 @@ async def test_a_late_marker_of_an_earlier_epoch_lets_no_other_in(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "code"),
+    ("at_coordinator", "code"),
     [
         pytest.param(described(transaction_start_time_ms=1_000), 0, id="clock-set-back"),
         pytest.param(TimeoutError(), ErrorCode.REQUEST_TIMED_OUT, id="silent"),
     ],
 )
-async def test_a_marker_of_what_began_later_is_asked_about(tmp_path, told, code):
+async def test_a_marker_of_what_began_later_is_asked_about(tmp_path, at_coordinator, code):
     """The open one may have ended at a successor that this leader does not know."""
     async with running(tmp_path, topic("orders")) as node:
         node.coordinator.transaction_start_ms = 1_000
         answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
         assert answer.error_code == 0
-        node.coordinator.described = [told, described(transaction_start_time_ms=1_000)]
+        node.coordinator.described = [at_coordinator, described(transaction_start_time_ms=1_000)]
         assert await node.mark("orders", (9, 0, True, 0, 0, 3_000, "pay")) == [code]
         assert (await node.describe("orders")).open_transaction_count == 1
         assert await node.mark("orders", (9, 0, False, 0, 0, 1_000, "pay")) == [0]

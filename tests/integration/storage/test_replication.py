@@ -112,7 +112,7 @@ async def test_a_new_leaders_end_is_told_only_when_it_is_known(tmp_path):
         assert behind.high_watermark < 3
         cluster.cut_off.add(3)
         cluster.controller.change(leader=2)
-        asked = asyncio.create_task(
+        task = asyncio.create_task(
             cluster.leader().storage.ListOffsets(
                 pb.ListOffsetsRequest(
                     partitions=[
@@ -125,9 +125,9 @@ async def test_a_new_leaders_end_is_told_only_when_it_is_known(tmp_path):
             )
         )
         await asyncio.sleep(0)
-        assert not asked.done()
+        assert not task.done()
         cluster.cut_off.clear()
-        assert (await asked).partitions[0].offset == 3
+        assert (await task).partitions[0].offset == 3
 
 
 async def until_answered(latest, offset):

@@ -198,10 +198,12 @@ MAPPED = [
 ]
 
 
-@pytest.mark.parametrize(("told", "mode", "code"), MAPPED)
-async def test_the_coordinators_answer_is_told_in_the_producers_words(tmp_path, told, mode, code):
+@pytest.mark.parametrize(("coordinator_code", "mode", "code"), MAPPED)
+async def test_the_coordinators_answer_is_told_in_the_producers_words(
+    tmp_path, coordinator_code, mode, code
+):
     async with running(tmp_path, topic("orders"), coordinator_wait_max_ms=0) as node:
-        node.coordinator.codes = [told]
+        node.coordinator.codes = [coordinator_code]
         answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=mode)
         assert answer.error_code == code
         assert (await node.describe("orders")).log_end_offset == 0

@@ -119,8 +119,8 @@ async def test_transactions_and_their_markers_are_told(redis_server, tmp_path, m
     assert states == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
     causes = [event["cause"] for event in events if event["kind"] == "transaction"]
     assert causes == ["initialised", "transaction_started", "commit_prepared", "completed"]
-    told = [event for event in events if event["kind"] == "transaction"]
-    assert {event["transactional_id"] for event in told} == {"pay"}
+    found = [event for event in events if event["kind"] == "transaction"]
+    assert {event["transactional_id"] for event in found} == {"pay"}
     (refused,) = (event for event in events if event["kind"] == "refused")
     assert (refused["transactional_id"], refused["cause"]) == ("pay", "fenced")
     assert (refused["producer_epoch"], refused["node"]) == ("9", str(NODE))

@@ -68,9 +68,9 @@ async def test_a_gateway_that_starts_first_shows_what_happens_then(redis_server)
     feed.start()
     feed.publish("transaction", transactional_id="first")
     async with asyncio.timeout(DEADLINE_S):
-        while not (told := await events_of(gateway)):  # noqa: ASYNC110 (REST has no event to wait for)
+        while not (found := await events_of(gateway)):  # noqa: ASYNC110 (REST has no event to wait for)
             await asyncio.sleep(0.05)
-    assert [one["fields"]["transactional_id"] for one in told] == ["first"]
+    assert [one["fields"]["transactional_id"] for one in found] == ["first"]
     await feed.stop()
     await gateway.stop()
 

@@ -81,8 +81,8 @@ def test_histograms_name_the_trace_for_openmetrics_only(log, receiver):
     made.commit_transaction(20)
     trace = receiver.transaction("exemplar", IN_EVERY_ONE)
     for accept in ("application/openmetrics-text;version=1.0.0", "text/plain"):
-        asked = urllib.request.Request(f"{log.rest_url}/metrics", headers={"Accept": accept})
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        request = urllib.request.Request(f"{log.rest_url}/metrics", headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=20) as answer:
             assert answer.headers["content-type"].startswith(accept.partition(";")[0])
             text = answer.read().decode()
         found = re.findall(r'^(oncelog_\w+)_bucket\{.*# \{trace_id="(\w+)"\}', text, re.M)
@@ -153,7 +153,7 @@ def test_an_operator_who_ends_a_transaction_is_in_its_trace(log, receiver):
     made.begin_transaction()
     made.produce("orders", b"1")
     made.flush()
-    asked = urllib.request.Request(
+    request = urllib.request.Request(
         f"{log.rest_url}/v1/transactions/stuck/terminate",
         method="POST",
         data=b"{}",
@@ -162,7 +162,7 @@ def test_an_operator_who_ends_a_transaction_is_in_its_trace(log, receiver):
             "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         },
     )
-    with urllib.request.urlopen(asked, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=20) as answer:
         assert answer.status < 300
     trace = receiver.transaction("stuck", (*IN_EVERY_ONE, "client Produce"))
     assert trace.is_connected, (trace.roots, trace.orphans)
@@ -182,8 +182,8 @@ def test_the_spans_that_records_name_are_linked(log, receiver, compression):
     first, second, third = (f"00-{n:032x}-{n:016x}-01" for n in (0xA1, 0xB2, 0xC3))
     made = producer(log, name, **{"compression.type": compression, "linger.ms": 100})
     made.begin_transaction()
-    for told in (first, second, first, "not a traceparent", None):
-        made.produce("orders", b"1" * 5_000, headers=[("other", b"x"), ("traceparent", told)])
+    for header in (first, second, first, "not a traceparent", None):
+        made.produce("orders", b"1" * 5_000, headers=[("other", b"x"), ("traceparent", header)])
     made.flush()
     # Only the first batch in a partition is looked at.
     made.produce("orders", b"2", headers=[("traceparent", third)])
@@ -207,23 +207,23 @@ def test_without_an_endpoint_nothing_of_opentelemetry_is_loaded():
         "    assert spans.span('a') is spans.NOTHING\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert told.stdout.strip() == "[]"
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "message"),
     [
         ("OTEL_TRACES_SAMPLER", "sometimes", "write one of always_on"),
         ("OTEL_TRACES_EXPORTER", "zipkin", "oncelog exports traces by otlp"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon", "oncelog speaks grpc"),
     ],
 )
-def test_a_value_that_cannot_be_meant_ends_the_start(receiver, variable, value, told):
+def test_a_value_that_cannot_be_meant_ends_the_start(receiver, variable, value, message):
     environment = receiver.environment(**{variable: value})
-    with pytest.raises(OncelogError, match=told), oncelog.running(environment=environment):
+    with pytest.raises(OncelogError, match=message), oncelog.running(environment=environment):
         pass
 
 

@@ -209,9 +209,9 @@ class Groups(RuleBasedStateMachine):
     def assigned_bytes(self, generation):
         return {
             data
-            for (_, g), told in self.assigned.items()
+            for (_, g), parts in self.assigned.items()
             if g == generation
-            for data in told.values()
+            for data in parts.values()
         }
 
     def _joined(self, answer, instance_id):

@@ -145,13 +145,17 @@ class QueuesModel(RuleBasedStateMachine):
         else:
             self.take_ended(self.queues.unanswered(request, self.leader_of, self.now_ms, 0.5))
 
-    @rule(partition=PARTITION, leader=st.sampled_from([None, HOLDING, 1, 2, 3]), told=st.booleans())
-    def move_leader(self, partition, leader, told):
+    @rule(
+        partition=PARTITION,
+        leader=st.sampled_from([None, HOLDING, 1, 2, 3]),
+        is_notified=st.booleans(),
+    )
+    def move_leader(self, partition, leader, is_notified):
         self.leaders.pop(partition, None)
         if leader is not None:
             self.leaders[partition] = leader
         self.note_gone()
-        if told:
+        if is_notified:
             self.take_ended(self.queues.reroute(self.leader_of))
 
     @rule(shard=st.integers(0, 1), coordinator_epoch=st.integers(0, 2))

@@ -322,8 +322,8 @@ def process_never(history: History, draw: random.Random) -> bool:
 def _fetch_at_the_end(history: History, offset: int) -> None:
     for fetched in history.all(OffsetsFetched):
         if fetched.is_final and fetched.fetched.group == GROUP:
-            told = GroupOffsets(GROUP, ((*INPUT, offset),))
-            _swap_in(history, fetched, replace(fetched, fetched=told))
+            committed = GroupOffsets(GROUP, ((*INPUT, offset),))
+            _swap_in(history, fetched, replace(fetched, fetched=committed))
 
 
 def tell_an_offset_that_was_never_committed(history: History, draw: random.Random) -> bool:

@@ -305,13 +305,13 @@ class Run:
                 outcome = Outcome.INFO
                 raise
             finally:
-                told = offsets[0] if outcome is Outcome.OK else None
+                found = offsets[0] if outcome is Outcome.OK else None
                 self.history.add(
                     PlainSend(
                         client=client,
                         invoked_ms=invoked_ms,
                         completed_ms=completed_ms,
-                        send=Send(*name, value, told),
+                        send=Send(*name, value, found),
                         outcome=outcome,
                     )
                 )

@@ -70,8 +70,8 @@ def model(entries, rules, question):
     st.booleans(),
 )
 @settings(max_examples=400)
-def test_decisions_are_those_of_the_model(entries, asked, allow_everyone):
+def test_decisions_are_those_of_the_model(entries, questions, allow_everyone):
     rules = AuthorizerRules(frozenset({"User:root"}), allow_everyone)
     authorizer = Authorizer(entries, rules)
-    for question in asked:
+    for question in questions:
         assert authorizer.decide(*question).is_allowed is model(entries, rules, question), question

@@ -126,7 +126,7 @@ def test_damaged_records_never_crash_the_decoder(record, data):
     try:
         decode_sink_record(key, bytes(damaged))
     except OncelogError as error:
-        told = str(error)
+        found = str(error)
     else:
-        told = "damaged"
-    assert "damaged" in told
+        found = "damaged"
+    assert "damaged" in found

@@ -165,9 +165,9 @@ class Sinks(RuleBasedStateMachine):
             driver.messages[task] = skip(driver.number, driver.query)
         if answer.producer_id < 0:
             return None
-        told = (driver.number, task, self.task_attempts)
-        known = self.branches.setdefault(answer.producer_id, (*told, index))
-        assert known[:3] == told, "a producer id is shared"
+        found = (driver.number, task, self.task_attempts)
+        known = self.branches.setdefault(answer.producer_id, (*found, index))
+        assert known[:3] == found, "a producer id is shared"
         return answer.producer_id
 
     @precondition(lambda self: self.branches)

@@ -174,9 +174,9 @@ class Replicas(RuleBasedStateMachine):
         node = self.nodes[node_id]
         if node.leads or node.request is not None or node.answer is not None:
             return
-        told = pb.ReplicaFetchRequest(node_id=node_id, node_epoch=1)
-        node.following.next_request(self.now_s).fill(told, 0)
-        node.request = Request(node.image.leader, told)
+        request = pb.ReplicaFetchRequest(node_id=node_id, node_epoch=1)
+        node.following.next_request(self.now_s).fill(request, 0)
+        node.request = Request(node.image.leader, request)
 
     @rule(node_id=st.sampled_from(NODES), records_max=st.integers(1, 4))
     def serve(self, node_id: int, records_max: int) -> None:

@@ -297,7 +297,7 @@ def test_a_command_that_was_mistyped_is_guessed(capsys):
 
 
 def test_a_question_that_nobody_can_answer_says_what_answers_it():
-    asked = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "oncelog_server", "groups", "delete", "g", "--gateway", NOWHERE],
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -305,8 +305,8 @@ def test_a_question_that_nobody_can_answer_says_what_answers_it():
         timeout=60,
         check=False,
     )
-    assert asked.returncode == 1
-    assert "--yes does it without asking" in asked.stderr
+    assert done.returncode == 1
+    assert "--yes does it without asking" in done.stderr
 
 
 def test_a_wrong_environment_of_up_is_named(capsys, monkeypatch):

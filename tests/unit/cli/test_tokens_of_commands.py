@@ -111,9 +111,9 @@ def test_a_new_token_stands_alone_on_stdout(gateway, capsys):
     gateway.answer = (201, made, {})
     arguments = ["tokens", "create", "ci", "--role", "viewer", "--expires", "12h"]
     assert run(["--gateway", gateway.url, *arguments]) == 0
-    told = capsys.readouterr()
-    assert told.out == "oncelog_x\n"
-    assert "not shown again" in told.err
+    output = capsys.readouterr()
+    assert output.out == "oncelog_x\n"
+    assert "not shown again" in output.err
 
 
 @pytest.mark.parametrize(

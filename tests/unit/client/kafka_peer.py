@@ -192,12 +192,12 @@ class KafkaPeer:
 
     def _metadata(self, request: Any, types: Any) -> Any:
         topics = []
-        for asked in request.topics:
-            numbers = [number for topic, number in self.partitions if topic == asked.name]
+        for requested in request.topics:
+            numbers = [number for topic, number in self.partitions if topic == requested.name]
             topics.append(
                 types.MetadataResponseTopic(
                     error_code=KioError.none if numbers else KioError.unknown_topic_or_partition,
-                    name=asked.name,
+                    name=requested.name,
                     partitions=tuple(
                         types.MetadataResponsePartition(
                             error_code=KioError.none, partition_index=number, leader_id=1
@@ -214,9 +214,9 @@ class KafkaPeer:
         )
 
     def _list_offsets(self, request: Any, types: Any) -> Any:
-        def offset(topic: str, asked: Any) -> int:
-            partition = self.partitions[topic, asked.partition_index]
-            return partition.log_start if asked.timestamp == -2 else partition.lso
+        def offset(topic: str, requested: Any) -> int:
+            partition = self.partitions[topic, requested.partition_index]
+            return partition.log_start if requested.timestamp == -2 else partition.lso
 
         return types.ListOffsetsResponse(
             throttle_time=NO_THROTTLE,
@@ -225,11 +225,11 @@ class KafkaPeer:
                     name=topic.name,
                     partitions=tuple(
                         types.ListOffsetsPartitionResponse(
-                            partition_index=asked.partition_index,
+                            partition_index=requested.partition_index,
                             error_code=KioError.none,
-                            offset=offset(topic.name, asked),
+                            offset=offset(topic.name, requested),
                         )
-                        for asked in topic.partitions
+                        for requested in topic.partitions
                     ),
                 )
                 for topic in request.topics
@@ -238,12 +238,12 @@ class KafkaPeer:
 
     def _fetch(self, request: Any, types: Any) -> Any:
         topic = request.topics[0]
-        asked = topic.partitions[0]
-        partition = self.partitions[topic.topic, asked.partition]
-        is_in_range = partition.log_start <= asked.fetch_offset <= partition.next_offset
-        records = partition.read(asked.fetch_offset, asked.partition_max_bytes)
+        fetched = topic.partitions[0]
+        partition = self.partitions[topic.topic, fetched.partition]
+        is_in_range = partition.log_start <= fetched.fetch_offset <= partition.next_offset
+        records = partition.read(fetched.fetch_offset, fetched.partition_max_bytes)
         data = types.PartitionData(
-            partition_index=asked.partition,
+            partition_index=fetched.partition,
             error_code=KioError.none if is_in_range else KioError.offset_out_of_range,
             high_watermark=partition.next_offset,
             last_stable_offset=partition.lso,

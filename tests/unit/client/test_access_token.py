@@ -18,18 +18,18 @@ SECRET = "hidden"
 @contextmanager
 def answering(content):
     """A server that says this to the first request; yields its address and what was asked of it."""
-    asked = []
+    calls = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():
             stream, _ = server.accept()
             with stream:
-                asked.append(stream.recv(65_536))
+                calls.append(stream.recv(65_536))
                 stream.sendall(content)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/token", asked
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/token", calls
         thread.join(10)
 
 
@@ -69,11 +69,11 @@ def test_what_is_no_answer_is_said_with_its_place(content, said):
 
 
 def test_the_secret_does_not_follow_a_redirect():
-    with answering(http("200 OK", b'{"access_token": "t"}')) as (elsewhere, asked):
+    with answering(http("200 OK", b'{"access_token": "t"}')) as (elsewhere, calls):
         moved = http("302 Found", b"", f"Location: {elsewhere}")
         with answering(moved) as (endpoint, _), pytest.raises(OncelogError, match="answered 302"):
             fetch_token(login_at(endpoint))
-        assert asked == []
+        assert calls == []
         assert fetch_token(login_at(elsewhere)).text == "t"
 
 

@@ -99,9 +99,9 @@ def test_second_bootstrap_address_serves_when_the_first_is_down(peer):
 def test_offsets_of_all_partitions_come_in_one_request(peer, cluster):
     peer.partitions["orders", 1].next_offset = 10
     peer.partitions["orders", 1].last_stable_offset = 7
-    asked = {Partition("orders", number): -1 for number in range(3)}
-    found = cluster.list_offsets(asked)
-    assert [found[key] for key in asked] == [0, 7, 0]
+    wanted = {Partition("orders", number): -1 for number in range(3)}
+    found = cluster.list_offsets(wanted)
+    assert [found[key] for key in wanted] == [0, 7, 0]
     requests = [request for key, request in peer.requests if key == versions.LIST_OFFSETS]
     assert len(requests) == 1
     assert requests[0].isolation_level == 1

@@ -63,12 +63,12 @@ def test_three_spellings_of_a_token_provider_say_the_same():
     scope = {"sasl.oauthbearer.scope": "kafka"}
     escaped = SECRET.replace("\\", "\\\\").replace('"', '\\"')
     in_one = f'{BEARER} clientId="etl" clientSecret="{escaped}" scope="kafka";'
-    for told in (
+    for spelling in (
         {f"{client}id": "etl", f"{client}secret": SECRET} | scope,
         {"sasl.oauthbearer.client.id": "etl", "sasl.oauthbearer.client.secret": SECRET} | scope,
         {"sasl.jaas.config": in_one},
     ):
-        assert login_of(TOKEN | HTTPS | told) == expected
+        assert login_of(TOKEN | HTTPS | spelling) == expected
     assert SECRET not in repr(expected)
     assert SECRET not in str(librdkafka_settings(expected))
 

@@ -65,10 +65,10 @@ def test_batches_arrive_in_order_with_acks_of_all(peer):
 
 
 def test_lost_answers_and_cut_connections_repeat_nothing(peer):
-    asked = iter(range(10_000))
+    numbers = iter(range(10_000))
 
     def cut(api_key, request):
-        if api_key == versions.PRODUCE and next(asked) % 7 == 3:
+        if api_key == versions.PRODUCE and next(numbers) % 7 == 3:
             raise Hangup  # the batch is stored; its answer is lost
 
     peer.before_answer = cut
@@ -78,7 +78,7 @@ def test_lost_answers_and_cut_connections_repeat_nothing(peer):
 
 
 def test_refused_batch_and_its_successors_go_out_again(peer):
-    asked = iter(range(10_000))
+    numbers = iter(range(10_000))
     codes = {
         2: KioError.not_leader_or_follower,
         9: KioError.not_enough_replicas,
@@ -86,7 +86,7 @@ def test_refused_batch_and_its_successors_go_out_again(peer):
     }
 
     def refuse(request):
-        code = codes.get(next(asked))
+        code = codes.get(next(numbers))
         if code is None:
             return None
         types = schema_of(versions.PRODUCE, 12).response_types

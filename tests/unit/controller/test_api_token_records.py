@@ -70,7 +70,7 @@ def test_an_unknown_token_is_not_revoked(bench):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"name": ""}, "name"),
         ({"name": "a b"}, "'a b'"),
@@ -82,10 +82,10 @@ def test_an_unknown_token_is_not_revoked(bench):
         ({"expires_ms": 1_001 + LIFETIME_MAX_MS}, "ten years"),
     ],
 )
-def test_what_is_no_token_is_refused(bench, change, told):
+def test_what_is_no_token_is_refused(bench, change, message):
     (refused,) = alter(bench, CreateToken(CI._replace(**change))).results
     assert refused.error_code is ErrorCode.INVALID_REQUEST
-    assert told in refused.message
+    assert message in refused.message
     assert everywhere(bench) == {}
 
 

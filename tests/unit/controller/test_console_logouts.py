@@ -41,9 +41,9 @@ def everywhere(bench):
 
 def test_a_logout_is_known_everywhere(bench):
     assert end(bench, FIRST).error_code is ErrorCode.NONE
-    told = everywhere(bench)
-    assert told.is_logged_out(FIRST, 9_000)
-    assert not told.is_logged_out(SECOND, 9_000)
+    security = everywhere(bench)
+    assert security.is_logged_out(FIRST, 9_000)
+    assert not security.is_logged_out(SECOND, 9_000)
 
 
 def test_a_second_logout_writes_nothing(bench):
@@ -59,9 +59,9 @@ def test_a_second_logout_writes_nothing(bench):
 def test_what_ended_long_ago_is_forgotten(bench, late_ms, kept):
     end(bench, FIRST)
     end(bench, SECOND, 99_000_000, time_ms=9_000 + late_ms)
-    told = everywhere(bench)
-    assert set(told.ended_sessions) == kept
-    assert told.sessions_void_until_ms == 0
+    security = everywhere(bench)
+    assert set(security.ended_sessions) == kept
+    assert security.sessions_void_until_ms == 0
 
 
 def test_too_many_logouts_open_no_session_again(bench):
@@ -70,13 +70,13 @@ def test_too_many_logouts_open_no_session_again(bench):
     bench.image.security.sessions.apply(ConsoleSessionsEnded(tuple(many.items())))
     bench.records.append(ConsoleSessionsEnded(tuple(many.items())))
     assert end(bench, SECOND, 99_000).error_code is ErrorCode.NONE
-    told = everywhere(bench)
-    assert len(told.ended_sessions) == SESSIONS_MAX
-    assert "0" * 32 not in told.ended_sessions
-    assert told.sessions_void_until_ms == 10_000
+    security = everywhere(bench)
+    assert len(security.ended_sessions) == SESSIONS_MAX
+    assert "0" * 32 not in security.ended_sessions
+    assert security.sessions_void_until_ms == 10_000
     for session_id, expires_ms in {**many, SECOND: 99_000, FIRST: 10_000}.items():
-        assert told.is_logged_out(session_id, expires_ms)
-    assert not told.is_logged_out(FIRST, 10_001)
+        assert security.is_logged_out(session_id, expires_ms)
+    assert not security.is_logged_out(FIRST, 10_001)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_two_filters_may_match_one_entry(bench):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"resource_type": ResourceType.ANY}, "ANY"),
         ({"resource_name": ""}, "empty"),
@@ -108,10 +108,10 @@ def test_two_filters_may_match_one_entry(bench):
         ({"host": "10.0.0.0/40"}, "10.0.0.0/40"),
     ],
 )
-def test_what_is_no_acl_is_refused(bench, change, told):
+def test_what_is_no_acl_is_refused(bench, change, message):
     refused, made = create(bench, READ_ORDERS._replace(**change), WRITE_ORDERS).results
     assert refused.error_code is ErrorCode.INVALID_REQUEST
-    assert told in refused.message
+    assert message in refused.message
     assert made.error_code is ErrorCode.NONE
     assert everywhere(bench).acls == {WRITE_ORDERS}
 

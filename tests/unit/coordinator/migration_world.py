@@ -88,11 +88,11 @@ class ClassicClient:
         ).error_code
 
     def leave(self):
-        (told,) = self.world.answer(
+        (found,) = self.world.answer(
             LeaveGroup, "g", (Leaving(self.member_id, self.instance_id),)
         ).members
         self.fenced()
-        return told[1]
+        return found[1]
 
     def fenced(self):
         self.member_id = ""

@@ -53,8 +53,8 @@ def test_the_generation_of_a_classic_member_is_its_epoch(world):
     assert fine == 0
 
     def fetched(epoch):
-        asked = ("g", (ORDERS,), False, old.member_id, epoch)
-        return world.answer(FetchOffsets, *asked).error_code
+        wanted = ("g", (ORDERS,), False, old.member_id, epoch)
+        return world.answer(FetchOffsets, *wanted).error_code
 
     assert fetched(old.generation) == 0
     assert fetched(ahead) == ErrorCode.ILLEGAL_GENERATION
@@ -106,8 +106,8 @@ def test_what_a_join_is_answered(world, fields, code):
     assert answer.error_code == code
     if code is ErrorCode.NONE:
         group = world.consumers
-        told = (answer.generation, answer.protocol_name, answer.leader, answer.members)
-        assert told == (group.epoch, "range", "", ())
+        found = (answer.generation, answer.protocol_name, answer.leader, answer.members)
+        assert found == (group.epoch, "range", "", ())
         assert group.members[answer.member_id].subscription.rack_id == "rack"
 
 

@@ -155,7 +155,7 @@ def test_a_silent_member_goes_though_the_clock_was_set_back(world):
 )
 def test_requests_that_are_refused(world, fields, error_code):
     world.client("a").beat()
-    asked = {
+    fields = {
         "group_id": "g",
         "member_id": "b",
         "member_epoch": 0,
@@ -164,7 +164,7 @@ def test_requests_that_are_refused(world, fields, error_code):
         "owned": frozenset(),
     } | fields
     before = len(world.log)
-    answer = world.answer(ConsumerHeartbeat, shapes=world.shapes, **asked)
+    answer = world.answer(ConsumerHeartbeat, shapes=world.shapes, **fields)
     assert answer.error_code == error_code
     assert (len(world.log) == before) or error_code == 0
 

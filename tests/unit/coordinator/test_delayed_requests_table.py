@@ -37,7 +37,7 @@ def add(machine, origin, partition=ORDERS_0, *, refused_origin=None):
 
 
 @pytest.mark.parametrize(
-    ("known", "asked", "delayed"),
+    ("known", "received", "delayed"),
     [
         (NEW, OLD, True),
         (NEW, NEW, False),
@@ -54,12 +54,12 @@ def add(machine, origin, partition=ORDERS_0, *, refused_origin=None):
         (RequestOrigin(5, 2, 9), RequestOrigin(5, 2), False),
     ],
 )
-def test_an_older_request_and_a_first_elsewhere_are_delayed(known, asked, delayed):
-    assert is_delayed(known, asked) is delayed
+def test_an_older_request_and_a_first_elsewhere_are_delayed(known, received, delayed):
+    assert is_delayed(known, received) is delayed
 
 
 @pytest.mark.parametrize(
-    ("known", "asked", "refused_origin", "delayed"),
+    ("known", "received", "refused_origin", "delayed"),
     [
         (NEW, OLD, NEW, False),
         (NEW, ELSEWHERE, NEW, False),
@@ -69,8 +69,8 @@ def test_an_older_request_and_a_first_elsewhere_are_delayed(known, asked, delaye
         (RequestOrigin(5, 2, 9), RequestOrigin(5, 2, 8), RequestOrigin(5, 2, 9), True),
     ],
 )
-def test_a_client_that_comes_again_is_let_through(known, asked, refused_origin, delayed):
-    assert is_delayed(known, asked, refused_origin) is delayed
+def test_a_client_that_comes_again_is_let_through(known, received, refused_origin, delayed):
+    assert is_delayed(known, received, refused_origin) is delayed
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -165,8 +165,8 @@ def test_nobody_is_told_an_assignment_before_the_leader_gave_it():
     waiting = world.sync(follower)
     assert waiting not in world.answers
     assert world.log == []
-    told = world.sync(leader, {leader.member_id: b"1", follower.member_id: b"2"})
-    assert (world.answers[told].assignment, world.answers[waiting].assignment) == (b"1", b"2")
+    request = world.sync(leader, {leader.member_id: b"1", follower.member_id: b"2"})
+    assert (world.answers[request].assignment, world.answers[waiting].assignment) == (b"1", b"2")
     assert len(world.log) == 1, "members and assignments are one record"
 
 
@@ -222,8 +222,8 @@ def test_members_that_never_sync_are_dropped():
 def test_an_assignment_that_fits_no_record_is_told_to_all():
     world = GroupWorld(record_bytes_max=1_000)
     joined = world.joined()
-    told = world.sync(joined, {joined.member_id: bytes(2_000)})
-    assert world.answers[told].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    request = world.sync(joined, {joined.member_id: bytes(2_000)})
+    assert world.answers[request].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert world.group.state is GroupState.PREPARING_REBALANCE
 
 
@@ -321,8 +321,8 @@ def test_an_instance_too_large_for_a_record_is_not_written_down():
     written = len(world.log)
     request = world.join(instance_id="i", protocols=(("range", bytes(2_000)),))
     assert len(world.log) == written
-    told = world.sync(world.answers[request], {})
-    assert world.answers[told].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    found = world.sync(world.answers[request], {})
+    assert world.answers[found].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_an_instance_that_comes_back_keeps_its_assignment():

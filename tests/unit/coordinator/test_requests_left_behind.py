@@ -148,10 +148,10 @@ def test_an_addition_elsewhere_is_not_behind_that_end():
 def test_only_an_abort_with_nothing_heard_since_is_left_behind():
     known = RequestOrigin(5, 7, 2)
     machine = machine_with(stored(COMPLETE_COMMIT, origin=known))
-    asked = RequestOrigin(6, 3, 2)
-    assert end(machine, asked, refused_addition_origin=known).answer.delayed_by == known
+    origin = RequestOrigin(6, 3, 2)
+    assert end(machine, origin, refused_addition_origin=known).answer.delayed_by == known
     for refused_origin in (None, RequestOrigin(5, 7, 1)):
-        assert end(machine, asked, commit=False, refused_addition_origin=refused_origin).code == 48
+        assert end(machine, origin, commit=False, refused_addition_origin=refused_origin).code == 48
 
 
 def test_nor_does_it_abort_a_transaction_that_was_begun():

@@ -65,9 +65,9 @@ def test_a_producer_id_is_found_as_long_as_somebody_has_it():
         live.apply(10, moved)
 
     def found(*producer_ids):
-        asked = ListTransactions(1, producer_ids=producer_ids)
-        assert list(live.candidates(asked)) == list(Step(live, asked).answer.transactions)
-        return [t.transactional_id for t in live.candidates(asked)]
+        request = ListTransactions(1, producer_ids=producer_ids)
+        assert list(live.candidates(request)) == list(Step(live, request).answer.transactions)
+        return [t.transactional_id for t in live.candidates(request)]
 
     assert found(PID) == []
     assert found(9, 9) == ["done"]

@@ -75,9 +75,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("told", "text"), CASES)
-def test_an_event_is_one_sentence(told, text):
-    assert sentence(told) == text
+@pytest.mark.parametrize(("event", "text"), CASES)
+def test_an_event_is_one_sentence(event, text):
+    assert sentence(event) == text
 
 
 @pytest.mark.parametrize(

@@ -143,10 +143,10 @@ def test_a_stuck_marker_is_told_with_queues_and_last_failure():
             queues=(QueueFacts(31, 11, 5, 40_000),),
         )
     )
-    told = " ".join(found.findings)
-    assert "The commit was decided 40 s ago." in told
-    assert "connection refused" in told
-    assert "Marker sender 31 holds 5 for node 11, the oldest for 40 s." in told
+    output = " ".join(found.findings)
+    assert "The commit was decided 40 s ago." in output
+    assert "connection refused" in output
+    assert "Marker sender 31 holds 5 for node 11, the oldest for 40 s." in output
 
 
 def test_the_client_that_asks_while_a_shard_loads_is_named():

@@ -312,14 +312,14 @@ CREATE, DESCRIBE = 1 << Op.CREATE, 1 << Op.DESCRIBE
 
 
 @pytest.mark.parametrize(
-    ("allowed", "told"), [((Op.CREATE,), 0), ((Op.CREATE, Op.DESCRIBE), CREATE | DESCRIBE)]
+    ("allowed", "expected"), [((Op.CREATE,), 0), ((Op.CREATE, Op.DESCRIBE), CREATE | DESCRIBE)]
 )
-def test_operations_on_the_cluster_need_describe(allowed, told):
+def test_operations_on_the_cluster_need_describe(allowed, expected):
     words = {"include_cluster_authorized_operations": True, "endpoint_type": 1}
     for api_key, version in ((versions.METADATA, 9), (versions.DESCRIBE_CLUSTER, 1)):
         world = world_with([allow(one, CLUSTER) for one in allowed])
         answer = Case(api_key, version, ((CLUSTER, Op.DESCRIBE),), words).ask(world, "orders")
-        assert answer.cluster_authorized_operations == told
+        assert answer.cluster_authorized_operations == expected
 
 
 @pytest.mark.parametrize("api", ["Metadata", "DescribeTopicPartitions"])

@@ -28,7 +28,7 @@ def batch(attributes=0, producer_id=-1, magic=2):
 
 
 @pytest.mark.parametrize(
-    ("api_key", "version", "error", "told"),
+    ("api_key", "version", "error", "expected"),
     [
         (22, 3, 90, 47),
         (22, 4, 90, 90),
@@ -45,9 +45,9 @@ def batch(attributes=0, producer_id=-1, magic=2):
         (22, 5, 4242, -1),
     ],
 )
-def test_old_versions_get_the_error_they_know(api_key, version, error, told):
+def test_old_versions_get_the_error_they_know(api_key, version, error, expected):
     """facts 1.3"""
-    assert error_for_version(api_key, version, error) == told
+    assert error_for_version(api_key, version, error) == expected
 
 
 def test_unknown_acks_refuse_the_whole_request():
@@ -122,20 +122,20 @@ def test_a_policy_without_a_name_keeps_everything():
 
 def test_every_config_of_a_topic_can_be_set_to_its_default():
     """So a tool can copy a topic with all that DescribeConfigs told it."""
-    told = {entry.name: entry.value for entry in topic_entries({}, None)}
-    assert checked_overrides(told) == told
+    values = {entry.name: entry.value for entry in topic_entries({}, None)}
+    assert checked_overrides(values) == values
 
 
 def test_every_changeable_broker_config_can_have_its_default():
     for for_all in (True, False):
-        told = {
+        defaults = {
             name: row.key.default
             for name, row in BROKER_CONFIGS.items()
             if row.is_dynamic
             and not (row.is_for_all_only and not for_all)
             and not (row.is_for_one_only and for_all)
         }
-        assert checked_broker_configs(told, for_all=for_all) == told
+        assert checked_broker_configs(defaults, for_all=for_all) == defaults
 
 
 def test_a_config_without_effect_says_so():
@@ -150,9 +150,9 @@ def test_a_config_without_effect_says_so():
 
 def test_what_kafka_reads_at_its_start_is_no_typing_error():
     assert not STATIC_NAMES & BROKER_CONFIGS.keys()
-    with pytest.raises(KafkaError, match="cannot be changed while brokers run") as told:
+    with pytest.raises(KafkaError, match="cannot be changed while brokers run") as caught:
         altered({}, [("log.dir", ConfigOperation.SET, "/tmp")], ResourceType.BROKER)
-    assert told.value.error_code is ErrorCode.INVALID_REQUEST
+    assert caught.value.error_code is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_what_kafka_reads_at_its_start_is_no_typing_error():
     ],
 )
 def test_a_number_is_written_with_plain_digits(name, value):
-    with pytest.raises(KafkaError) as told:
+    with pytest.raises(KafkaError) as caught:
         checked_overrides({name: value})
-    assert told.value.error_code is ErrorCode.INVALID_CONFIG
+    assert caught.value.error_code is ErrorCode.INVALID_CONFIG
 
 
 def test_numbers_are_told_as_kafka_tells_them():
@@ -186,18 +186,18 @@ def test_numbers_are_told_as_kafka_tells_them():
 
 def test_synonyms_are_kafkas_names():
     """ServerTopicConfigSynonyms; four have no default under their strongest name, and Kafka tells none then."""
-    told = {
+    synonyms = {
         entry.name: [name for name, _, _ in entry.synonyms] for entry in topic_entries({}, None)
     }
-    assert told["min.cleanable.dirty.ratio"] == ["log.cleaner.min.cleanable.ratio"]
-    assert told["min.compaction.lag.ms"] == ["log.cleaner.min.compaction.lag.ms"]
-    assert told["max.compaction.lag.ms"] == ["log.cleaner.max.compaction.lag.ms"]
-    assert told["message.timestamp.type"] == ["log.message.timestamp.type"]
-    assert told["preallocate"] == ["log.preallocate"]
-    assert told["compression.zstd.level"] == ["compression.zstd.level"]
+    assert synonyms["min.cleanable.dirty.ratio"] == ["log.cleaner.min.cleanable.ratio"]
+    assert synonyms["min.compaction.lag.ms"] == ["log.cleaner.min.compaction.lag.ms"]
+    assert synonyms["max.compaction.lag.ms"] == ["log.cleaner.max.compaction.lag.ms"]
+    assert synonyms["message.timestamp.type"] == ["log.message.timestamp.type"]
+    assert synonyms["preallocate"] == ["log.preallocate"]
+    assert synonyms["compression.zstd.level"] == ["compression.zstd.level"]
     for name in ("retention.ms", "segment.ms", "flush.ms", "segment.jitter.ms"):
-        assert told[name] == []
-    assert told["remote.storage.enable"] == []
+        assert synonyms[name] == []
+    assert synonyms["remote.storage.enable"] == []
 
 
 def test_broker_entries_are_read_only():

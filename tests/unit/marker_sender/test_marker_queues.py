@@ -148,9 +148,9 @@ def test_any_other_code_is_a_bug_and_the_marker_goes_again(code):
     bench.add([A0])
     answered = bench.answer(bench.queues.take(1, 0), ErrorCode(code))
     assert answered.ended == ()
-    (told,) = answered.bugs
-    assert ErrorCode(code).name in told
-    assert "a-0" in told
+    (bug,) = answered.bugs
+    assert ErrorCode(code).name in bug
+    assert "a-0" in bug
     (over,) = bench.answer(bench.queues.take(1, 100)).ended
     assert over.outcome is Outcome.DELIVERED
 

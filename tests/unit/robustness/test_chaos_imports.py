@@ -42,6 +42,6 @@ def test_the_runner_and_injectors_import_no_servers_nor_tests():
 def test_what_is_not_installed_is_named_with_the_way_to_get_it(arguments, extra):
     done = python(f"import oncelog_server.cli as cli; sys.exit(cli.run(['chaos', *{arguments!r}]))")
     assert done.returncode == 2, done.stderr
-    told = " ".join(done.stderr.split())
-    assert f"pip install '{extra}'" in told
-    assert "which is not installed" in told
+    output = " ".join(done.stderr.split())
+    assert f"pip install '{extra}'" in output
+    assert "which is not installed" in output

@@ -304,6 +304,6 @@ def test_the_terminal_is_told(result):
 
     console = Console(record=True, width=120, file=io.StringIO())
     show_result(console, result, result.options.folder)
-    told = console.export_text()
-    assert "lost-write" in told
-    assert 'again: make chaos ARGS="x"' in told
+    output = console.export_text()
+    assert "lost-write" in output
+    assert 'again: make chaos ARGS="x"' in output

@@ -17,7 +17,7 @@ def caused(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "asked", "kind"),
+    ("error", "sent_count", "kind"),
     [
         (FENCED, 0, Fenced),
         (FENCED, 1, Fenced),
@@ -30,8 +30,8 @@ def caused(error):
         (TimeoutError(), 1, type(None)),
     ],
 )
-def test_aiokafka_commits(error, asked, kind):
-    assert type(aiokafka._end_of_commit(error, asked)) is kind
+def test_aiokafka_commits(error, sent_count, kind):
+    assert type(aiokafka._end_of_commit(error, sent_count)) is kind
 
 
 def of_librdkafka(code, *, fatal=False, abort=False):
@@ -39,7 +39,7 @@ def of_librdkafka(code, *, fatal=False, abort=False):
 
 
 @pytest.mark.parametrize(
-    ("error", "asked", "kind"),
+    ("error", "sent_count", "kind"),
     [
         (of_librdkafka(KafkaError._FENCED, fatal=True), 1, Fenced),
         (of_librdkafka(KafkaError._FENCED, fatal=True), 2, type(None)),
@@ -50,5 +50,5 @@ def of_librdkafka(code, *, fatal=False, abort=False):
         (of_librdkafka(KafkaError.INVALID_PRODUCER_EPOCH, abort=True), 1, type(None)),
     ],
 )
-def test_confluent_commits(error, asked, kind):
-    assert type(confluent._end_of_commit(error, asked)) is kind
+def test_confluent_commits(error, sent_count, kind):
+    assert type(confluent._end_of_commit(error, sent_count)) is kind

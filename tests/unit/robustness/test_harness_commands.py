@@ -18,11 +18,11 @@ def refused(command, capsys, *arguments):
         code = command(arguments)
     except SystemExit as ended:
         code = ended.code
-    told = capsys.readouterr()
-    assert code == 2, told
-    assert told.out == ""
-    assert len(told.err.splitlines()) == 1, told.err
-    return told.err
+    output = capsys.readouterr()
+    assert code == 2, output
+    assert output.out == ""
+    assert len(output.err.splitlines()) == 1, output.err
+    return output.err
 
 
 @pytest.mark.parametrize("command", [simulate, planted])
@@ -47,8 +47,8 @@ def test_numbers_that_cannot_be_are_refused(command, arguments, named, capsys):
 
 
 def test_seeds_beyond_the_last_are_refused(capsys):
-    told = refused(simulate, capsys, "--first-seed", str(2**63 - 1), "--seeds", "2")
-    assert f"--first-seed {2**63 - 1} --seeds 2 goes beyond the last seed, {2**63 - 1}" in told
+    output = refused(simulate, capsys, "--first-seed", str(2**63 - 1), "--seeds", "2")
+    assert f"--first-seed {2**63 - 1} --seeds 2 goes beyond the last seed, {2**63 - 1}" in output
     assert "argument --seed: '-1'" in refused(simulate, capsys, "--seed", "-1")
 
 
@@ -56,14 +56,14 @@ def test_seeds_beyond_the_last_are_refused(capsys):
 def test_a_file_of_one_run_needs_its_seed(flag, capsys, tmp_path):
     file = tmp_path / "file"
     for many in ((), ("--seeds", "2"), ("--seeds", "1"), ("--first-seed", "8")):
-        told = refused(simulate, capsys, flag, str(file), *many)
-        assert f"{flag} is of one run: give its --seed N" in told
-    told = refused(
+        output = refused(simulate, capsys, flag, str(file), *many)
+        assert f"{flag} is of one run: give its --seed N" in output
+    output = refused(
         simulate,
         capsys,
         *(flag, str(file), "--seed", "1", "--scenario", "storm", "--scenario", "sink"),
     )
-    assert "--scenario storm --scenario sink are 2: give one" in told
+    assert "--scenario storm --scenario sink are 2: give one" in output
     assert not file.exists()
 
 
@@ -73,27 +73,27 @@ def test_the_log_of_many_runs_is_refused(capsys):
 
 def test_two_accounts_of_a_run_do_not_go_into_one_file(capsys, tmp_path):
     file = str(tmp_path / "file")
-    told = refused(simulate, capsys, "--seed", "1", "--trace", file, "--history", file)
-    assert f"--trace and --history are both {file}: give two files" in told
+    output = refused(simulate, capsys, "--seed", "1", "--trace", file, "--history", file)
+    assert f"--trace and --history are both {file}: give two files" in output
 
 
 def test_a_start_that_is_refused_makes_no_file(capsys, tmp_path):
     file = tmp_path / "file"
-    told = refused(simulate, capsys, "--seed", "1", "--trace", str(file), "--scenario", "nosuch")
-    assert "there is no scenario 'nosuch'; there are: " in told
+    output = refused(simulate, capsys, "--seed", "1", "--trace", str(file), "--scenario", "nosuch")
+    assert "there is no scenario 'nosuch'; there are: " in output
     assert not file.exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--planted", "nosuch"], "nosuch"),
         (["--seed", "1", "--trace", "/nosuch/file"], "cannot write /nosuch/file: No such file"),
         (["--seed", "1", "--history", "/"], "cannot write /: Is a directory"),
     ],
 )
-def test_what_is_not_there_is_told_before_a_run(arguments, told, capsys):
-    assert told in refused(simulate, capsys, *arguments)
+def test_what_is_not_there_is_told_before_a_run(arguments, message, capsys):
+    assert message in refused(simulate, capsys, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -115,22 +115,22 @@ def test_what_is_not_there_is_told_before_a_run(arguments, told, capsys):
 def test_a_scenario_file_that_cannot_be_is_refused(text, named, capsys, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(text)
-    told = refused(simulate, capsys, "--seed", "1", "--scenario", str(file))
-    assert told.startswith(f"oncelog_robustness.simulator: {file}")
-    assert named in told
+    output = refused(simulate, capsys, "--seed", "1", "--scenario", str(file))
+    assert output.startswith(f"oncelog_robustness.simulator: {file}")
+    assert named in output
 
 
 def test_two_scenarios_of_one_name_are_refused(capsys, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(SCENARIO.format(kind="plain", more="").replace("mine", "storm"))
-    told = refused(simulate, capsys, "--scenario", "storm", "--scenario", str(file))
-    assert f"--scenario storm and {file} both have the name 'storm'" in told
+    output = refused(simulate, capsys, "--scenario", "storm", "--scenario", str(file))
+    assert f"--scenario storm and {file} both have the name 'storm'" in output
 
 
 @pytest.mark.parametrize("flag", ["--every", "--first-seed=7", "--seeds=7"])
 def test_what_is_of_a_hunt_needs_a_bug(flag, capsys):
-    told = refused(planted, capsys, flag)
-    assert f"{flag.partition('=')[0]} is of a hunt: give the NAME of a bug, or --all" in told
+    output = refused(planted, capsys, flag)
+    assert f"{flag.partition('=')[0]} is of a hunt: give the NAME of a bug, or --all" in output
 
 
 # ------------------------------------------------------------------------------------------------------------- chaos
@@ -165,8 +165,8 @@ def test_chaos_names_the_minutes_that_cannot_be(chaos, minutes):
 
 @pytest.mark.parametrize("seed", ["-1", "x", str(2**63)])
 def test_chaos_names_the_seed_that_cannot_be(chaos, seed):
-    told = chaos("--seed", seed)
-    assert f"cannot begin: --seed '{seed}' is no whole number from 1 to" in told
+    output = chaos("--seed", seed)
+    assert f"cannot begin: --seed '{seed}' is no whole number from 1 to" in output
 
 
 @pytest.mark.parametrize(
@@ -180,9 +180,9 @@ def test_chaos_names_the_seed_that_cannot_be(chaos, seed):
     ],
 )
 def test_chaos_that_cannot_begin_leaves_no_folder(chaos, arguments, named, tmp_path):
-    told = chaos(*arguments)
-    assert named in told
-    assert "logs:" not in told
+    output = chaos(*arguments)
+    assert named in output
+    assert "logs:" not in output
     chaos(*arguments, "--folder", str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
     (tmp_path / "old").mkdir()
@@ -213,9 +213,9 @@ def test_chaos_that_cannot_begin_leaves_no_folder(chaos, arguments, named, tmp_p
 def test_chaos_refuses_a_scenario_file_that_cannot_be(chaos, text, named, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(text)
-    told = chaos("--scenario", str(file))
-    assert named in told
-    assert len(told.splitlines()) == 1
+    output = chaos("--scenario", str(file))
+    assert named in output
+    assert len(output.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

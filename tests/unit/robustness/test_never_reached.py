@@ -7,10 +7,10 @@ from oncelog_robustness.simulator.labels import GUARDS, known_labels, never_reac
 
 def test_a_decision_that_no_run_took_is_named():
     # By its name, by its place, one of two, and handed to what makes a decision.
-    told = {"timeout_early", "no_id_expired", "ids_expired", "adopted", "join_repeated"}
-    assert told <= set(never_reached([]))
+    found = {"timeout_early", "no_id_expired", "ids_expired", "adopted", "join_repeated"}
+    assert found <= set(never_reached([]))
     rest = never_reached([{"ShardMachine adopted": 1}, {"ShardMachine ids_expired": 2}])
-    assert told - set(rest) == {"adopted", "ids_expired"}
+    assert found - set(rest) == {"adopted", "ids_expired"}
 
 
 def test_guards_stand_in_the_code_and_are_not_asked_for():

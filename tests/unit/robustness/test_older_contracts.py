@@ -119,11 +119,11 @@ def test_a_message_left_out_takes_its_methods_with_it():
 )
 def test_a_field_left_out_is_gone_and_its_neighbours_stay(name, request_class):
     older = older_contracts("this", (name,))
-    asked = request_class(timeout_ms=5, expected_base_offset=9, records=b"x")
+    request = request_class(timeout_ms=5, expected_base_offset=9, records=b"x")
     path = "/oncelog.api.v1.Storage/Append"
-    passed = request_class.FromString(Spoken(older, path).request(asked.SerializeToString()))
-    asked.ClearField(name.partition(".")[2])
-    assert passed == asked
+    passed = request_class.FromString(Spoken(older, path).request(request.SerializeToString()))
+    request.ClearField(name.partition(".")[2])
+    assert passed == request
 
 
 def test_one_of_two_optional_fields_can_be_left_out():
@@ -135,7 +135,7 @@ def test_one_of_two_optional_fields_can_be_left_out():
 
 
 @pytest.mark.parametrize(
-    ("version", "without", "told"),
+    ("version", "without", "message"),
     [
         ("0.0.9", (), "there is no older version '0.0.9': "),
         ("/nosuch", (), "or give 'this', or a folder with contracts.binpb"),
@@ -148,10 +148,10 @@ def test_one_of_two_optional_fields_can_be_left_out():
         ("this", ("__transaction_state:7",), "there are: __transaction_state:0, "),
     ],
 )
-def test_what_is_not_there_is_refused_by_name(version, without, told):
+def test_what_is_not_there_is_refused_by_name(version, without, message):
     with pytest.raises(OncelogError) as refused:
         older_contracts(version, without)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -88,10 +88,10 @@ def limits_of(paper, *kinds):
 
 
 def test_without_rights_for_nodes_there_are_no_machines():
-    target, told = limits_of(Asked(*pods(), refused=OF_NODES), *OF_MACHINES)
+    target, limits = limits_of(Asked(*pods(), refused=OF_NODES), *OF_MACHINES)
     assert "machines" not in target.members
     assert "machines" not in target.roles
-    assert "no machine-drain here: this account may not get, list, patch nodes" in told
+    assert "no machine-drain here: this account may not get, list, patch nodes" in limits
 
 
 def test_machines_are_left_alone_unless_that_is_asked_for():
@@ -103,33 +103,33 @@ def test_machines_are_left_alone_unless_that_is_asked_for():
 def test_without_shared_processes_kills_are_deletions():
     contents = pods()
     del contents[0]["spec"]["shareProcessNamespace"]
-    _, told = limits_of(Asked(*contents), FaultKind.PAUSE)
-    assert "no pause here: pods do not share their processes; the chart has chaos.enabled" in told
-    assert "kills are deletions here" in told
+    _, limits = limits_of(Asked(*contents), FaultKind.PAUSE)
+    assert "no pause here: pods do not share their processes; the chart has chaos.enabled" in limits
+    assert "kills are deletions here" in limits
 
 
 def test_without_a_container_of_its_own_nothing_is_cut_off():
     refused = [Verb("", "pods/ephemeralcontainers", "patch")]
     kinds = [kind for kind in NETWORK if kind not in (FaultKind.CLOG, FaultKind.GHOST)]
     paper = Asked(*pods(), refused=refused)
-    _, told = limits_of(paper, *kinds)
-    assert "no partition here: this account may not patch pods/ephemeralcontainers" in told
+    _, limits = limits_of(paper, *kinds)
+    assert "no partition here: this account may not patch pods/ephemeralcontainers" in limits
     assert ("add", "log-oncelog-gateway-x") not in paper.calls
 
 
 def test_a_kernel_without_netem_and_a_large_volume_are_told():
     paper = Asked(*pods(), netem=2, volume="270553174016 /var/lib/oncelog")
-    _, told = limits_of(paper, FaultKind.DELAY, FaultKind.DISK_FULL)
-    assert "no delay here: no netem: Error: Specified qdisc kind is unknown." in told
-    assert "no disk-full here: the volume's file system has 252 GiB; up to 4 are filled" in told
+    _, limits = limits_of(paper, FaultKind.DELAY, FaultKind.DISK_FULL)
+    assert "no delay here: no netem: Error: Specified qdisc kind is unknown." in limits
+    assert "no disk-full here: the volume's file system has 252 GiB; up to 4 are filled" in limits
 
 
 def test_one_machine_is_not_taken_away():
     contents = pods()
     for one in contents:
         one["spec"]["nodeName"] = "m1"
-    _, told = limits_of(Asked(*contents), *OF_MACHINES)
-    assert "there is one machine, and nowhere else to go" in told
+    _, limits = limits_of(Asked(*contents), *OF_MACHINES)
+    assert "there is one machine, and nowhere else to go" in limits
 
 
 @pytest.mark.parametrize(

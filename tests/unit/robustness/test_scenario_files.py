@@ -25,10 +25,10 @@ def refused(tmp_path):
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         with pytest.raises(OncelogError) as caught:
             load_scenario(str(path))
-        told = str(caught.value)
-        assert "\n" not in told
-        assert "mine.toml" in told
-        return told
+        output = str(caught.value)
+        assert "\n" not in output
+        assert "mine.toml" in output
+        return output
 
     return refuse
 
@@ -44,10 +44,10 @@ def test_every_scenario_there_is_loads(path):
 
 
 def test_an_unknown_target_is_refused_with_the_known_ones(refused):
-    told = refused(HEAD + WORK + KILL + 'targets = ["storage", "strage"]\n')
-    assert "storm.kill.targets: there is no target 'strage'; did you mean storage?" in told
-    assert "there are: controller, storage, coordinator, marker-sender, listener, " in told
-    assert "storage-3, " in told
+    output = refused(HEAD + WORK + KILL + 'targets = ["storage", "strage"]\n')
+    assert "storm.kill.targets: there is no target 'strage'; did you mean storage?" in output
+    assert "there are: controller, storage, coordinator, marker-sender, listener, " in output
+    assert "storage-3, " in output
 
 
 @pytest.mark.parametrize(
@@ -72,17 +72,17 @@ def test_an_unknown_target_is_refused_with_the_known_ones(refused):
     ],
 )
 def test_what_a_kind_of_fault_cannot_strike_is_refused(refused, kind, target, named):
-    told = refused(HEAD + WORK + f'[storm.{kind}]\nper_minute = 6\ntargets = ["{target}"]\n')
-    assert named in told
-    assert f"storm.{kind}" in told
+    output = refused(HEAD + WORK + f'[storm.{kind}]\nper_minute = 6\ntargets = ["{target}"]\n')
+    assert named in output
+    assert f"storm.{kind}" in output
 
 
 def test_a_pair_needs_two_processes_of_the_shape(refused):
-    told = refused(
+    output = refused(
         f"{HEAD}{WORK}[shape]\ncontrollers = 1\n"
         '[storm.partition-pair]\nper_minute = 6\ntargets = ["controller+controller"]\n'
     )
-    assert "controller+controller has no two processes in this [shape]" in told
+    assert "controller+controller has no two processes in this [shape]" in output
 
 
 def test_a_storm_file_is_held_against_the_scenario(tmp_path, monkeypatch):
@@ -214,5 +214,7 @@ def test_every_kind_of_fault_says_what_it_strikes():
 
 
 def test_a_key_of_an_upgrade_that_is_not_there_is_refused(refused):
-    told = refused(HEAD + WORK + '[upgrade]\noldr = "last"\n')
-    assert "upgrade: there is no key 'oldr'; did you mean older? there are: older, without" in told
+    output = refused(HEAD + WORK + '[upgrade]\noldr = "last"\n')
+    assert (
+        "upgrade: there is no key 'oldr'; did you mean older? there are: older, without" in output
+    )

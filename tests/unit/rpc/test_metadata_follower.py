@@ -48,8 +48,8 @@ def test_what_is_behind_is_ignored(late):
 
 def claim(offset, controller, epoch, incarnation_id):
     own = {"controller": controller, "controller_epoch": epoch}
-    told = pb.MetadataDelta(**own, controller_incarnation_id=incarnation_id)
-    return pb.MetadataUpdate(metadata_offset=offset, delta=told)
+    found = pb.MetadataDelta(**own, controller_incarnation_id=incarnation_id)
+    return pb.MetadataUpdate(metadata_offset=offset, delta=found)
 
 
 def test_an_older_controller_is_not_taken_for_the_one_before():

@@ -9,7 +9,7 @@ USER, CLIENT, IP = "user", "client-id", "ip"
 
 
 @pytest.mark.parametrize(
-    ("entity", "told"),
+    ("entity", "message"),
     [
         ({USER: "alice"}, ""),
         ({USER: None}, ""),
@@ -23,10 +23,10 @@ USER, CLIENT, IP = "user", "client-id", "ip"
         ({USER: ""}, "0 characters"),
     ],
 )
-def test_entities(entity, told):
+def test_entities(entity, message):
     fault = entity_fault(entity_of(entity))
-    assert told in fault
-    assert bool(fault) is bool(told)
+    assert message in fault
+    assert bool(fault) is bool(message)
 
 
 def test_a_type_stands_once():
@@ -34,7 +34,7 @@ def test_a_type_stands_once():
 
 
 @pytest.mark.parametrize(
-    ("entity", "key", "value", "told"),
+    ("entity", "key", "value", "message"),
     [
         ({USER: "a"}, RATE, 1024.0, ""),
         ({USER: "a"}, RATE, None, ""),
@@ -49,10 +49,10 @@ def test_a_type_stands_once():
         ({USER: "a"}, "no_such", None, "not known here"),
     ],
 )
-def test_values(entity, key, value, told):
+def test_values(entity, key, value, message):
     fault = quota_fault(entity_of(entity), key, value)
-    assert told in fault
-    assert bool(fault) is bool(told)
+    assert message in fault
+    assert bool(fault) is bool(message)
 
 
 def test_the_nearest_quota_holds():

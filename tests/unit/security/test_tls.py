@@ -58,26 +58,26 @@ def handshake(server, client, session=None):
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-@pytest.mark.parametrize("asked", list(ClientCertificates))
-def test_two_sides_of_one_authority_agree(files, version, asked):
+@pytest.mark.parametrize("mode", list(ClientCertificates))
+def test_two_sides_of_one_authority_agree(files, version, mode):
     client = client_context(files)
     client.maximum_version = {"TLSv1.2": ssl.TLSVersion.TLSv1_2}.get(
         version, ssl.TLSVersion.TLSv1_3
     )
-    _, server = handshake(server_context(files, asked), client)
+    _, server = handshake(server_context(files, mode), client)
     assert server.version() == version
-    assert (server.getpeercert(binary_form=True) is None) == (asked is ClientCertificates.NONE)
+    assert (server.getpeercert(binary_form=True) is None) == (mode is ClientCertificates.NONE)
 
 
-@pytest.mark.parametrize("asked", list(ClientCertificates))
-def test_only_required_refuses_a_client_without_certificate(files, asked):
+@pytest.mark.parametrize("mode", list(ClientCertificates))
+def test_only_required_refuses_a_client_without_certificate(files, mode):
     client = client_context(TlsFiles(authorities=files.authorities))
     client.maximum_version = ssl.TLSVersion.TLSv1_2  # its server says so within the handshake
-    if asked is ClientCertificates.REQUIRED:
+    if mode is ClientCertificates.REQUIRED:
         with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
-            handshake(server_context(files, asked), client)
+            handshake(server_context(files, mode), client)
     else:
-        _, server = handshake(server_context(files, asked), client)
+        _, server = handshake(server_context(files, mode), client)
         assert server.getpeercert(binary_form=True) is None
 
 
@@ -225,10 +225,10 @@ def test_key_and_certificate_may_share_a_file(files):
     assert handshake(server_context(dataclasses.replace(files, key=None)), client_context(files))
 
 
-@pytest.mark.parametrize("asked", [ClientCertificates.REQUESTED, ClientCertificates.REQUIRED])
-def test_client_certificates_need_authorities(files, asked):
-    with pytest.raises(TlsFileError, match=f"client certificates are {asked.value}, but no file"):
-        server_context(dataclasses.replace(files, authorities=None), asked)
+@pytest.mark.parametrize("mode", [ClientCertificates.REQUESTED, ClientCertificates.REQUIRED])
+def test_client_certificates_need_authorities(files, mode):
+    with pytest.raises(TlsFileError, match=f"client certificates are {mode.value}, but no file"):
+        server_context(dataclasses.replace(files, authorities=None), mode)
 
 
 def test_a_listener_needs_a_certificate():

@@ -236,7 +236,7 @@ def test_17_batch_run_again_with_the_same_rows_is_skipped():
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "words"),
     [
         (skip(900, row_count=9), "was committed with 20 rows and has 19 now"),
         (skip(900, row_count=11), "was committed with 20 rows and has 21 now"),
@@ -244,7 +244,7 @@ def test_17_batch_run_again_with_the_same_rows_is_skipped():
     ],
 )
 @pytest.mark.parametrize("is_settled", [False, True])
-def test_17_batch_that_is_run_again_with_other_rows_is_refused(rows, told, is_settled):
+def test_17_batch_that_is_run_again_with_other_rows_is_refused(rows, words, is_settled):
     shell = SinkShell()
     shell.committed(1, 0)
     if is_settled:
@@ -252,7 +252,7 @@ def test_17_batch_that_is_run_again_with_other_rows_is_refused(rows, told, is_se
         shell.restart(compacted(shell.log))
     answer = rerun(shell, 0, skip(900), rows)
     assert answer.answer is SinkAnswer.REPLAY_REFUSED
-    assert told in answer.error_message
+    assert words in answer.error_message
     shell.abort(900)
     shell.committed(2, 1)
 

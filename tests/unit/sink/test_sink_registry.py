@@ -139,8 +139,8 @@ def test_full_shard_names_the_commands_that_make_room():
     shell.open(1, sink="a")
     refused = shell.open(1, sink="b")
     assert refused.error_code is ErrorCode.POLICY_VIOLATION
-    for told in ("oncelog sinks list", "oncelog sinks delete NAME", "batchId"):
-        assert told in refused.error_message
+    for message in ("oncelog sinks list", "oncelog sinks delete NAME", "batchId"):
+        assert message in refused.error_message
     shell.abort(1, sink="a")
     shell.delete("a")
     assert shell.open(1, sink="b").error_code is ErrorCode.NONE

@@ -27,7 +27,7 @@ print([name for name in sys.modules if name.startswith("opentelemetry.sdk.")])
 
 
 def run(missing=False, **environment):
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(missing=missing)],
         capture_output=True,
         text=True,
@@ -35,8 +35,8 @@ def run(missing=False, **environment):
         | environment,
         check=False,
     )
-    assert not told.returncode, told.stderr
-    return told.stdout.splitlines()
+    assert not done.returncode, done.stderr
+    return done.stdout.splitlines()
 
 
 def test_without_an_endpoint_nothing_is_loaded():
@@ -44,18 +44,18 @@ def test_without_an_endpoint_nothing_is_loaded():
 
 
 @pytest.mark.parametrize(
-    ("missing", "more", "told"),
+    ("missing", "more", "message"),
     [
         (True, {}, "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-grpc"),
         (False, {"OTEL_TRACES_EXPORTER": "console"}, "oncelog exports traces by otlp"),
         (False, {"OTEL_TRACES_SAMPLER": "sometimes"}, "write one of always_on"),
     ],
 )
-def test_what_tracing_cannot_do_is_one_warning(missing, more, told):
+def test_what_tracing_cannot_do_is_one_warning(missing, more, message):
     lines = run(missing, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1", **more)
     assert len(lines) == 2
     assert lines[0].startswith("the sink writes no traces in this process: ")
-    assert told in lines[0]
+    assert message in lines[0]
 
 
 def test_a_trace_follows_from_the_nonce_and_does_not_tell_it():

@@ -132,15 +132,15 @@ def test_a_full_map_ends_where_it_began_to_be_full():
 def test_only_the_dirty_part_is_learnt():
     clean, dirty = keyed(0, b"a"), keyed(1, b"a")
     work, sources, contents = pass_of(clean, dirty, first_dirty=1)
-    asked = []
+    calls = []
 
     class Contents(dict):
         def __getitem__(self, source):
-            asked.append(source)
+            calls.append(source)
             return contents[source]
 
     assert done(work.learn(), Contents()) == ([], 2)
-    assert asked == sources[1:]
+    assert calls == sources[1:]
 
 
 def broken(offset: int) -> bytes:

@@ -96,10 +96,10 @@ def test_an_old_start_stays_when_a_verification_was_replaced():
 def test_a_start_is_forgotten_unless_a_newer_was_learned():
     known = Verifications()
     known.learn_start(PRODUCER, 70, NOW)
-    asked = known.known_start(PRODUCER)
+    start = known.known_start(PRODUCER)
     known.forget_start(PRODUCER, (70, NOW))  # Equal, and not what was known when it was asked.
-    assert known.known_start(PRODUCER) is asked
-    known.forget_start(PRODUCER, asked)
+    assert known.known_start(PRODUCER) is start
+    known.forget_start(PRODUCER, start)
     assert known.known_start(PRODUCER) is None
 
 

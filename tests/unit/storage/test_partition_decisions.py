@@ -71,8 +71,8 @@ def test_a_repetition_has_the_logs_time_where_the_topic_says_so():
 def test_a_batch_that_does_not_follow_is_refused(batch, code):
     partition = partition_of()
     append(partition, header(epoch=1))
-    asked = batch._replace(producer_epoch=1) if batch.base_sequence == 2 else batch
-    assert refusal(lambda: partition.find_produced(asked, None, needs_guard=False)) is code
+    sent = batch._replace(producer_epoch=1) if batch.base_sequence == 2 else batch
+    assert refusal(lambda: partition.find_produced(sent, None, needs_guard=False)) is code
 
 
 def test_a_transaction_needs_its_own_guard():
@@ -187,7 +187,7 @@ def test_a_node_that_does_not_lead_or_is_offline_refuses():
 
 
 @pytest.mark.parametrize(
-    ("told", "code"),
+    ("leader_epoch", "code"),
     [
         (-1, None),
         (5, None),
@@ -195,13 +195,13 @@ def test_a_node_that_does_not_lead_or_is_offline_refuses():
         (6, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_a_clients_leader_epoch_is_compared(told, code):
+def test_a_clients_leader_epoch_is_compared(leader_epoch, code):
     partition = partition_of(leader_epoch=5)
     if code is None:
-        partition.require_leader_epoch(told)
+        partition.require_leader_epoch(leader_epoch)
         assert partition.leadership.leader_epoch == 5
     else:
-        assert refusal(lambda: partition.require_leader_epoch(told)) is code
+        assert refusal(lambda: partition.require_leader_epoch(leader_epoch)) is code
 
 
 def test_a_topic_of_fewer_replicas_needs_all_it_has():
@@ -344,8 +344,8 @@ def test_where_two_histories_part(last_epoch, offset, expected):
 
 
 def marker(**changed) -> MarkerRequest:
-    asked = MarkerRequest(7, 0, True, 3, 1, 500, "orders-1")
-    return asked._replace(**changed)
+    request = MarkerRequest(7, 0, True, 3, 1, 500, "orders-1")
+    return request._replace(**changed)
 
 
 def codes_of(partition, *requests):

@@ -315,7 +315,7 @@ LEGACY, ABORTABLE, ADD = VerificationMode
 
 
 @pytest.mark.parametrize(
-    ("code", "mode", "told"),
+    ("code", "mode", "expected"),
     [
         (ErrorCode.NOT_COORDINATOR, ADD, ErrorCode.NOT_ENOUGH_REPLICAS),
         (ErrorCode.PRODUCER_FENCED, ADD, ErrorCode.INVALID_PRODUCER_EPOCH),
@@ -327,8 +327,8 @@ LEGACY, ABORTABLE, ADD = VerificationMode
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ADD, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_what_a_producer_is_told(code, mode, told):
-    assert answer_to_producer(code, mode) is told
+def test_what_a_producer_is_told(code, mode, expected):
+    assert answer_to_producer(code, mode) is expected
 
 
 def test_a_code_for_each_partition():

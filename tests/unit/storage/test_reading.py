@@ -235,14 +235,14 @@ def segments_of(*largest: int, size_bytes: int = 100) -> tuple[MemorySegment, ..
 def listed(partition, timestamp, answers=(), *, is_committed_only=False):
     """(what the walk asked, what it found)."""
     walk = offset_queries.list_offset(partition, timestamp, is_committed_only=is_committed_only)
-    asked, left = [], list(answers)
+    calls, left = [], list(answers)
     try:
         query = next(walk)
         while True:
-            asked.append(query)
+            calls.append(query)
             query = walk.send(left.pop(0))
     except StopIteration as end:
-        return asked, end.value
+        return calls, end.value
 
 
 def test_ends_are_found_without_a_read():
@@ -261,8 +261,8 @@ def test_ends_are_found_without_a_read():
 def test_the_first_record_not_older_is_found():
     partition = grown(30)
     partition.state.segments = (MemorySegment(0), *segments_of(1, 5, 5, 9))
-    asked, found = listed(partition, 5, [1, 5, None, 9, (7, 25, 5)])
-    assert asked == [
+    queries, found = listed(partition, 5, [1, 5, None, 9, (7, 25, 5)])
+    assert queries == [
         LargestTimestamp(1),
         LargestTimestamp(2),
         FindTimestamp(2, 5, 0),
@@ -284,8 +284,8 @@ def test_what_a_reader_may_not_see_is_not_found():
 def test_the_first_of_the_largest_timestamp_is_found():
     partition = grown(30)
     partition.state.segments = (MemorySegment(0), *segments_of(4, 9, 9))
-    asked, found = listed(partition, MAX_TIMESTAMP, [4, 9, 9, (9, 12, 5)])
-    assert asked[-1] == FindTimestamp(2, 9, 0)
+    queries, found = listed(partition, MAX_TIMESTAMP, [4, 9, 9, (9, 12, 5)])
+    assert queries[-1] == FindTimestamp(2, 9, 0)
     assert found == (9, 12, 5)
     assert listed(partition, MAX_TIMESTAMP, [-1, -1, -1])[1] == NOT_FOUND
 

@@ -28,17 +28,17 @@ def found(segments=SEGMENTS, *, indexes=(0, 50, 90), log_start=0, recovery_point
 
 def examined(log, reads=SOUND):
     """(the damage, which segments were read and from which offset, from where records were counted)."""
-    asked, counts = [], []
+    calls, counts = [], []
 
     def read(index, offset):
-        asked.append((index, offset))
+        calls.append((index, offset))
         return reads[index]
 
     def count_behind(index, position, offset):
         counts.append((index, position, offset))
         return FOUND
 
-    return damage_of(log, read, count_behind), asked, counts
+    return damage_of(log, read, count_behind), calls, counts
 
 
 ROTTEN = Read(120, 62, "it fails its CRC")
@@ -107,10 +107,10 @@ def test_each_segment_is_read_from_where_the_one_before_ends():
 
 
 def test_nothing_is_read_behind_the_damage_but_counted():
-    _, asked, counts = examined(found(), (SOUND[0], ROTTEN))
-    assert (asked, counts) == ([(0, 0), (1, 50)], [(1, 120, 62)])
-    _, asked, counts = examined(found((SEGMENTS[0], SEGMENTS[2])))
-    assert (asked, counts) == ([(0, 0)], [(0, 500, 50)])
+    _, reads, counts = examined(found(), (SOUND[0], ROTTEN))
+    assert (reads, counts) == ([(0, 0), (1, 50)], [(1, 120, 62)])
+    _, reads, counts = examined(found((SEGMENTS[0], SEGMENTS[2])))
+    assert (reads, counts) == ([(0, 0)], [(0, 500, 50)])
 
 
 @pytest.mark.parametrize(

@@ -155,14 +155,14 @@ def test_only_an_eligible_follower_joins():
     session.node_id = THIRD
     assert followed.take(partition, 0.0).may_join
     assert isr_to_propose(partition, 1.0, 10.0, lambda *_: False) is None
-    asked = []
+    calls = []
 
     def is_eligible(node_id: int, node_epoch: int) -> bool:
-        asked.append((node_id, node_epoch))
+        calls.append((node_id, node_epoch))
         return True
 
     assert isr_to_propose(partition, 1.0, 10.0, is_eligible) == [HERE, OTHER, THIRD]
-    assert asked == [(THIRD, 1)]
+    assert calls == [(THIRD, 1)]
 
 
 def test_who_is_proposed_counts_for_the_high_watermark():
@@ -289,10 +289,10 @@ def answer_part(**fields: object) -> pb.ReplicaFetchedPartition:
 
 def test_a_followed_log_says_where_it_stands():
     partition = partition_of(follower_log(), leader_epoch=6)
-    log, told = FollowedLog(partition), pb.ReplicaFetchPartition()
-    log.fill(told)
-    assert (told.topic, told.partition, told.fetch_offset) == ("orders", 0, 15)
-    assert (told.current_leader_epoch, told.last_fetched_leader_epoch) == (6, 5)
+    log, message = FollowedLog(partition), pb.ReplicaFetchPartition()
+    log.fill(message)
+    assert (message.topic, message.partition, message.fetch_offset) == ("orders", 0, 15)
+    assert (message.current_leader_epoch, message.last_fetched_leader_epoch) == (6, 5)
     assert log.position == Position(15, 5, 0)
     assert (log.is_durable, log.is_failed, log.has_same_leader) == (True, False, True)
     partition.local_end, partition.offline = 14, "damaged"

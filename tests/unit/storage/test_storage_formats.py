@@ -162,8 +162,8 @@ def test_damaged_leader_epochs_are_refused(text):
 
 def test_leader_epochs_answer_where_each_ended():
     epochs = LeaderEpochs([(2, 10), (5, 20), (7, 30)])
-    asked = [(each, epochs.end_offset_for(each, 40)) for each in (1, 2, 3, 5, 6, 7, 8, -1)]
-    assert asked == [
+    ends = [(each, epochs.end_offset_for(each, 40)) for each in (1, 2, 3, 5, 6, 7, 8, -1)]
+    assert ends == [
         (1, (1, 10)),
         (2, (2, 20)),
         (3, (2, 20)),

@@ -68,7 +68,7 @@ class TestTransitions:
         return Observations(states=recorded, logs=[shard_log(len(recorded), compacted=compacted)])
 
     @pytest.mark.parametrize(
-        "told",
+        "given",
         [
             TWO_OF_TV1,
             TWO_OF_TV2,
@@ -77,16 +77,16 @@ class TestTransitions:
             (("Empty", 0), ("Dead", -1), ("Empty", 0)),
         ],
     )
-    def test_legal(self, told: tuple[tuple[str, int], ...]) -> None:
+    def test_legal(self, given: tuple[tuple[str, int], ...]) -> None:
         recorded = [
-            replace(one, producer_id=-1) if one.state == "Dead" else one for one in states(*told)
+            replace(one, producer_id=-1) if one.state == "Dead" else one for one in states(*given)
         ]
-        if told[1] == ("PrepareAbort", 1):
+        if given[1] == ("PrepareAbort", 1):
             recorded[1] = replace(recorded[1], partitions=())
         assert answer(cluster_transitions.check, self.seen(recorded)) is Answer.OK
 
     @pytest.mark.parametrize(
-        "told",
+        "given",
         [
             (("Ongoing", 0),),
             (("Empty", 0), ("PrepareCommit", 0)),
@@ -102,10 +102,10 @@ class TestTransitions:
             (("Empty", 0), ("Nowhere", 0)),
         ],
     )
-    def test_illegal(self, told: tuple[tuple[str, int], ...]) -> None:
-        verdict = judged(cluster_transitions.check, self.seen(states(*told)))
+    def test_illegal(self, given: tuple[tuple[str, int], ...]) -> None:
+        verdict = judged(cluster_transitions.check, self.seen(states(*given)))
         assert verdict.answer is Answer.BROKEN
-        assert f"{told[-1][0]} of producer 7 epoch {told[-1][1]}" in verdict.proof[0]
+        assert f"{given[-1][0]} of producer 7 epoch {given[-1][1]}" in verdict.proof[0]
 
     def test_a_decision_about_other_partitions(self) -> None:
         recorded = states(("Empty", 0), ("Ongoing", 0), ("PrepareCommit", 0))
@@ -160,7 +160,7 @@ class TestOutcomes:
         return Observations(states=recorded, logs=[shard, *logs])
 
     @pytest.mark.parametrize(
-        ("told", "batches"),
+        ("given", "batches"),
         [
             (
                 TWO_OF_TV1,
@@ -181,13 +181,13 @@ class TestOutcomes:
         ids=["TV1", "TV2", "no data", "a marker twice", "not written yet", "not completed yet"],
     )
     def test_one_outcome(
-        self, told: tuple[tuple[str, int], ...], batches: tuple[BatchSeen, ...]
+        self, given: tuple[tuple[str, int], ...], batches: tuple[BatchSeen, ...]
     ) -> None:
-        seen = self.seen(states(*told), log(*batches))
+        seen = self.seen(states(*given), log(*batches))
         assert answer(cluster_outcomes.check, seen) is Answer.OK
 
     @pytest.mark.parametrize(
-        ("told", "batches", "about"),
+        ("given", "batches", "about"),
         [
             (TWO_OF_TV1[:4], (data(0, 7), marker(1, 7, 0, "abort")), "abort marker"),
             (TWO_OF_TV2[:4], (data(0, 7), marker(1, 7, 0)), "epoch 0 ends records"),
@@ -218,9 +218,9 @@ class TestOutcomes:
         ],
     )
     def test_two_outcomes(
-        self, told: tuple[tuple[str, int], ...], batches: tuple[BatchSeen, ...], about: str
+        self, given: tuple[tuple[str, int], ...], batches: tuple[BatchSeen, ...], about: str
     ) -> None:
-        verdict = judged(cluster_outcomes.check, self.seen(states(*told), log(*batches)))
+        verdict = judged(cluster_outcomes.check, self.seen(states(*given), log(*batches)))
         assert verdict.answer is Answer.BROKEN
         assert about in verdict.proof[0]
 
@@ -277,8 +277,8 @@ class TestOutcomes:
     def test_a_producer_that_began_again_had_transactions_before(self) -> None:
         again = (("Empty", 1), ("Ongoing", 1), ("PrepareCommit", 1), ("CompleteCommit", 1))
         seen = log(data(0, 7), marker(1, 7, 0, "abort"), data(2, 7, 1), marker(3, 7, 1))
-        for told in (again, (("CompleteAbort", 0), *again)):
-            recorded = states(*told)
+        for given in (again, (("CompleteAbort", 0), *again)):
+            recorded = states(*given)
             compacted = self.seen(recorded, seen, compacted=True)
             assert answer(cluster_outcomes.check, compacted) is Answer.OK
             assert answer(cluster_outcomes.check, self.seen(recorded, seen)) is Answer.BROKEN
