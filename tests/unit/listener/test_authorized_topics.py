@@ -1,10 +1,11 @@
 """What a client needs for each request about topics and the cluster, and what it learns without it.
 
-A table of API, operation and resource, as Kafka 4.4 has it.
+A table of API, operation and resource, as Kafka 4.4 has it, in every version.
 """
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from oncelog_listener.access import REFUSALS_LOGGED_MAX
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 CLUSTER, TRANSACTIONAL_ID = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+SECURITY_DISABLED = 54
 CODES = {TOPIC: 29, GROUP: 30, CLUSTER: 31, TRANSACTIONAL_ID: 53}
 MESSAGES = {
     None,
@@ -45,6 +47,8 @@ class Case(NamedTuple):
     also: tuple[tuple[ResourceType, Op], ...] = ()
     """What it needs beside, and has here."""
     passes_on: str = "orders"
+    since: int = 0
+    """The first version that has what the case is about."""
 
     def request(self, name):
         words = {
@@ -56,8 +60,10 @@ class Case(NamedTuple):
             "coordinator_keys": (name,),
             "partitions": (0,),
             "partition_indexes": (0,),
+            "topic_names": (name,),
             "records": batch(),
             "acks": -1,
+            "timeout": timedelta(seconds=1),
             "max_bytes": 1 << 20,
             "partition_max_bytes": 1 << 20,
             "forgotten_topics_data": (),
@@ -78,8 +84,13 @@ class Case(NamedTuple):
         }
         return request_of(versions.APIS[self.api_key], self.version, words)
 
-    def ask(self, world, name):
+    def ask(self, world, name="orders"):
         return ask(world, self.api_key, self.version, request=self.request(name))
+
+    def in_every_version(self):
+        api = versions.APIS[self.api_key]
+        first = self.since or api.served_min
+        return [self._replace(version=one) for one in range(first, api.max_version + 1)]
 
     @property
     def code(self):
@@ -156,12 +167,12 @@ CASES = {
         versions.FIND_COORDINATOR, 4, ((GROUP, Op.DESCRIBE),), {"key_type": 0}
     ),
     "FindCoordinator of a transaction": Case(
-        versions.FIND_COORDINATOR, 4, ((TRANSACTIONAL_ID, Op.DESCRIBE),), {"key_type": 1}
+        versions.FIND_COORDINATOR, 4, ((TRANSACTIONAL_ID, Op.DESCRIBE),), {"key_type": 1}, since=1
     ),
     "AlterReplicaLogDirs": on_cluster(
         versions.ALTER_REPLICA_LOG_DIRS, 2, Op.ALTER, path="storage-1:"
     ),
-    "DescribeLogDirs": on_cluster(versions.DESCRIBE_LOG_DIRS, 4, Op.DESCRIBE),
+    "DescribeLogDirs": on_cluster(versions.DESCRIBE_LOG_DIRS, 4, Op.DESCRIBE)._replace(since=3),
     "ElectLeaders": on_cluster(versions.ELECT_LEADERS, 2, Op.ALTER),
     "AlterPartitionReassignments": on_cluster(
         versions.ALTER_PARTITION_REASSIGNMENTS, 0, Op.ALTER, replicas=(1,)
@@ -179,6 +190,33 @@ CASES = {
         upgrade_type=1,
     ),
     "WriteTxnMarkers": on_cluster(versions.WRITE_TXN_MARKERS, 1, Op.ALTER, Op.CLUSTER_ACTION),
+    "DescribeAcls": on_cluster(
+        *(versions.DESCRIBE_ACLS, 3, Op.DESCRIBE),
+        resource_type_filter=1, pattern_type_filter=1,
+        operation=1, permission_type=1,
+    ),
+    "CreateAcls": on_cluster(versions.CREATE_ACLS, 3, Op.ALTER),
+    "DeleteAcls": on_cluster(versions.DELETE_ACLS, 3, Op.ALTER),
+    "DescribeUserScramCredentials": on_cluster(
+        versions.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, Op.DESCRIBE, users=()
+    ),
+    "AlterUserScramCredentials": on_cluster(
+        versions.ALTER_USER_SCRAM_CREDENTIALS, 0, Op.ALTER, deletions=()
+    ),
+    "DescribeClientQuotas": on_cluster(
+        *(versions.DESCRIBE_CLIENT_QUOTAS, 1, Op.DESCRIBE_CONFIGS),
+        entity_type="user", match_type=2,
+    ),
+    "AlterClientQuotas": on_cluster(
+        versions.ALTER_CLIENT_QUOTAS, 1, Op.ALTER_CONFIGS, entity_type="user"
+    ),
+}
+
+
+IN_EVERY_VERSION = {
+    f"{name} v{case.version}": case
+    for name, one in CASES.items()
+    for case in one.in_every_version()
 }
 
 
@@ -200,7 +238,7 @@ def test_without_an_acl_nothing_is_learnt(case):
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", IN_EVERY_VERSION.values(), ids=IN_EVERY_VERSION)
 def test_no_other_operation_is_enough(case):
     world = world_with(everything(but=case.needs))
     answer = case.ask(world, case.passes_on)
@@ -212,7 +250,7 @@ def test_no_other_operation_is_enough(case):
     ("case", "need"),
     [
         pytest.param(case, need, id=f"{name} by {need[1].name} on {need[0].name}")
-        for name, case in CASES.items()
+        for name, case in IN_EVERY_VERSION.items()
         for need in case.needs
     ],
 )
@@ -226,7 +264,9 @@ def test_the_operation_is_enough(case, need):
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_without_an_authorizer_nobody_is_refused(case):
     world = world_with([], authorizer="none")
-    assert codes_of(case.ask(world, case.passes_on)) == set()
+    are_acls = case.api_key in (versions.DESCRIBE_ACLS, versions.CREATE_ACLS, versions.DELETE_ACLS)
+    expected = {SECURITY_DISABLED} if are_acls else set()
+    assert codes_of(case.ask(world, case.passes_on)) == expected
 
 
 @pytest.mark.parametrize("api", ["Produce", "Fetch", "ListOffsets", "DeleteRecords"])
@@ -361,3 +401,62 @@ def test_one_request_writes_few_lines_about_refusals(caplog):
     ask(world_with([]), case.api_key, case.version, request=replace(request, topics=topics))
     assert len(caplog.records) == REFUSALS_LOGGED_MAX + 1
     assert "more than 20 resources by one Metadata" in caplog.records[-1].getMessage()
+
+
+def test_the_name_of_a_transaction_alone_needs_nothing():
+    world = world_with([allow(Op.WRITE)])
+    case = on_topic(versions.PRODUCE, 9, Op.WRITE, transactional_id="pay")
+    assert codes_of(case.ask(world)) == set()
+    assert "pay" not in str(world.storage.calls)
+
+
+@pytest.mark.parametrize(
+    "api", ["ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments"]
+)
+def test_a_refused_client_reads_the_names_that_it_sent(api):
+    answer = CASES[api].ask(world_with([]))
+    assert int(answer.error_code) == CODES[CLUSTER]
+    assert "'orders'" in str(answer)
+
+
+def test_each_user_that_is_asked_for_is_refused():
+    case = CASES["DescribeUserScramCredentials"]._replace(words={"name": "alice"})
+    (refused,) = case.ask(world_with([])).results
+    assert (refused.user, int(refused.error_code)) == ("", CODES[CLUSTER])
+
+
+def test_all_topics_are_those_that_may_be_described():
+    world = world_with([allow(Op.DESCRIBE, TOPIC, "open")], topics=("orders", "open"))
+    for api_key, version in ((versions.METADATA, 12), (versions.DESCRIBE_TOPIC_PARTITIONS, 0)):
+        request = request_of(versions.APIS[api_key], version, {"cursor": None}, is_empty=True)
+        answer = ask(world, api_key, version, request=request)
+        assert [one.name for one in answer.topics] == ["open"]
+
+
+def test_a_hidden_topic_id_is_refused_without_its_name():
+    case = on_topic(versions.METADATA, 12, Op.DESCRIBE, name=None, topic_id=ORDERS_ID)
+    (found,) = case.ask(world_with([])).topics
+    assert (int(found.error_code), found.name) == (CODES[TOPIC], None)
+
+
+def test_topics_are_created_for_those_who_may():
+    case = on_topic(versions.METADATA, 9, Op.DESCRIBE, allow_auto_topic_creation=True)
+    describe = allow(Op.DESCRIBE, TOPIC, "fresh")
+    refused = world_with([describe])
+    assert codes_of(case.ask(refused, "fresh")) == {CODES[TOPIC]}
+    assert is_untouched(refused)
+    for kind in (TOPIC, CLUSTER):
+        allowed = world_with([describe, allow(Op.CREATE, kind, "fresh")])
+        case.ask(allowed, "fresh")
+        assert "fresh" in str(allowed.controller.calls)
+
+
+def test_configs_of_a_new_topic_need_their_own_right():
+    (made,) = CASES["CreateTopics"].ask(world_with([allow(Op.CREATE, CLUSTER)]), "fresh").topics
+    assert (int(made.error_code), made.num_partitions, made.configs) == (0, -1, ())
+    assert int(made.topic_config_error_code) == CODES[TOPIC]
+
+
+def test_folders_are_told_to_those_who_may():
+    for version in (1, 4):
+        assert CASES["DescribeLogDirs"]._replace(version=version).ask(world_with([])).results == ()
