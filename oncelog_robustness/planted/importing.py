@@ -7,18 +7,14 @@ The files stay as they are, and no compiled copy of the changed source is kept: 
 
 import difflib
 import importlib.util
-import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
-from typing import Final
 
 from oncelog_robustness.planted.bug import Bug, Edit
 from oncelog_robustness.planted.catalog import BUGS
-
-ENVIRONMENT_VARIABLE: Final = "ONCELOG_PLANTED"
 
 
 class CannotPlant(Exception):
@@ -43,12 +39,6 @@ def install(name: str) -> Bug:
         raise CannotPlant(f"{', '.join(late)} is imported already; plant {name} before that")
     sys.meta_path.insert(0, _PlantingFinder(bug.edits))
     return bug
-
-
-def install_from_environment(environment: Mapping[str, str] = os.environ) -> Bug | None:
-    """The bug that ONCELOG_PLANTED names; None when it names none. Raises CannotPlant."""
-    name = environment.get(ENVIRONMENT_VARIABLE, "")
-    return install(name) if name else None
 
 
 def planted(source: str, edits: Iterable[Edit]) -> str:

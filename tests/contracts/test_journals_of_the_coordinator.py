@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 from tests.contracts.journal import JournalContract, read_all
+from tests.contracts.memory_journal import MemoryJournal
 from tests.contracts.shard_storage import Cluster
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition, ProducerId
 from oncelog.journal import AppendFailed
-from oncelog.journal.memory import MemoryJournal
 from oncelog.record.batch import iter_headers
 from oncelog.record.records import Record, decode_batch, encode_batch
 from oncelog.runtime import SystemClock

@@ -25,7 +25,6 @@ from oncelog_listener.topic_access import (
 )
 from oncelog_listener.topic_creation import create_missing
 
-_TOPIC_IDS_FROM: Final = 10
 _AUTO_CREATION_FROM: Final = 4
 _AUTHORIZED_OPERATIONS_FROM: Final = 8
 _CLUSTER_OPERATIONS_UNTIL: Final = 10

@@ -16,7 +16,6 @@ from oncelog_server.cli.input_lines import unescaped
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-NULL_MARKER: Final = "<null>"
 LINES: Final = r"%t-%p@%o\t%k\t%s\n"
 VALUES: Final = r"%s\n"
 

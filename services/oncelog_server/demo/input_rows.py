@@ -22,7 +22,6 @@ ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"
 FORMATS = "CSV with a header line, JSON lines, a JSON array of objects, or Arrow IPC"
 
 Cell = str | int | float | bool | None
-Number = int | float
 
 
 class UnreadableInput(OncelogError):

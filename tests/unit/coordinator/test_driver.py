@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
+from tests.contracts.memory_journal import MemoryJournal
 from tests.contracts.shard_storage import until
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
 from oncelog.journal import AppendFailed
-from oncelog.journal.memory import MemoryJournal
 from oncelog.machine import CancelTimer, Decision, Reply, Send, SetTimer
 from oncelog.runtime import Driver, DriverStopped, SystemClock
 from oncelog.runtime import driver as driver_module

@@ -192,8 +192,10 @@ CASES = {
     "WriteTxnMarkers": on_cluster(versions.WRITE_TXN_MARKERS, 1, Op.ALTER, Op.CLUSTER_ACTION),
     "DescribeAcls": on_cluster(
         *(versions.DESCRIBE_ACLS, 3, Op.DESCRIBE),
-        resource_type_filter=1, pattern_type_filter=1,
-        operation=1, permission_type=1,
+        resource_type_filter=1,
+        pattern_type_filter=1,
+        operation=1,
+        permission_type=1,
     ),
     "CreateAcls": on_cluster(versions.CREATE_ACLS, 3, Op.ALTER),
     "DeleteAcls": on_cluster(versions.DELETE_ACLS, 3, Op.ALTER),
@@ -205,7 +207,8 @@ CASES = {
     ),
     "DescribeClientQuotas": on_cluster(
         *(versions.DESCRIBE_CLIENT_QUOTAS, 1, Op.DESCRIBE_CONFIGS),
-        entity_type="user", match_type=2,
+        entity_type="user",
+        match_type=2,
     ),
     "AlterClientQuotas": on_cluster(
         versions.ALTER_CLIENT_QUOTAS, 1, Op.ALTER_CONFIGS, entity_type="user"

@@ -97,21 +97,14 @@ def test_bug_that_comes_too_late_is_refused():
         importing.install("hw-without-followers")
 
 
-def test_no_bug_is_planted_unless_asked():
-    assert importing.install_from_environment({}) is None
-
-
 def test_import_gives_the_planted_code_and_changes_no_file():
     check = (
-        "from oncelog_robustness.planted.importing import install_from_environment\n"
-        "assert install_from_environment().name == 'origin-ignored'\n"
+        "from oncelog_robustness.planted.importing import install\n"
+        "assert install('origin-ignored').name == 'origin-ignored'\n"
         "from oncelog_coordinator.core.request_origin import RequestOrigin, is_delayed\n"
         "assert is_delayed(RequestOrigin(1, 2), RequestOrigin(1, 1)) is False\n"
     )
-    environment = {**importing.os.environ, "ONCELOG_PLANTED": "origin-ignored"}
-    assert (
-        subprocess.run([sys.executable, "-c", check], check=False, env=environment).returncode == 0
-    )
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
     plain = (
         "from oncelog_coordinator.core.request_origin import RequestOrigin, is_delayed\n"
         "assert is_delayed(RequestOrigin(1, 2), RequestOrigin(1, 1)) is True\n"

@@ -1,4 +1,4 @@
-"""A journal in memory: for tests and simulations; it survives a dropped machine, not the process."""
+"""A journal in memory: it survives a dropped machine, not the process."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Generic, TypeVar
