@@ -2,7 +2,8 @@
 
 A journal has one writer, so the offset of the next record is known before it is written: the machine may apply a
 record at once and the commit gate holds its effects until the append is answered. Implementations: a shard of an
-internal topic (`oncelog_coordinator.shard_log`), the controller's SQL table (`oncelog_controller.sql_journal`). All pass `tests/contracts/journal.py`.
+internal topic (`oncelog_coordinator.shard_log`), the controller's SQL table (`oncelog_controller.sql_journal`). All
+pass `tests/contracts/journal.py`.
 """
 
 from collections.abc import AsyncIterator, Sequence
