@@ -137,12 +137,12 @@ async def test_nor_within_a_transaction_or_in_the_next_one(tmp_path, version):
             for offset in (first, last):
                 number += 1
                 codes = await client.commit_in_transaction(
-                    "pay", identity, offset, version, codes=number
+                    "pay", identity, offset, version, request=number
                 )
                 assert codes == [0]
             for earlier in range(1, number):
                 late = await client.commit_in_transaction(
-                    "pay", identity, 1, version, codes=earlier
+                    "pay", identity, 1, version, request=earlier
                 )
                 assert late == [ErrorCode.REQUEST_TIMED_OUT]
             ended = await log.end("pay", identity, True, version)
@@ -151,7 +151,7 @@ async def test_nor_within_a_transaction_or_in_the_next_one(tmp_path, version):
             assert await client.fetch(require_stable=True) == [(last, 0)]
             if version == 2:
                 identity = (ended.producer_id, ended.producer_epoch)
-            again = await client.commit_in_transaction("pay", identity, 1, version, codes=number)
+            again = await client.commit_in_transaction("pay", identity, 1, version, request=number)
             assert again == [0], "the newest was answered, and is answered alike"
             assert await client.fetch(require_stable=True) == [(last, 0)]
 
