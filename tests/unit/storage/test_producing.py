@@ -109,6 +109,26 @@ def test_a_batch_is_refused_by_itself(partition, records, code):
     assert work.partitions == {ORDERS}
 
 
+def test_a_refused_batch_takes_no_part_in_what_follows():
+    """Its header and its leader need not be known."""
+    gzip = partition_of(log_state(codec=Codec.GZIP))
+    work, response = producing(
+        Host(gzip), (PAYMENTS, batch(0)), (ORDERS, batch(0, **TXN)), transactional_id="pay"
+    )
+    assert work.check(NOW)
+    refused, taken = work.batches
+    assert (refused.is_refused, taken.is_refused) == (True, False)
+    assert work.to_recompress() == [taken]
+    assert work.needs_verification(is_verification_on=True)
+    (question,) = work.questions(NOW)
+    assert question.batches == [taken]
+    taken.refuse(KafkaError(ErrorCode.INVALID_TXN_STATE))
+    assert not work.needs_verification(is_verification_on=True)
+    assert work.to_recompress() == work.unchecked() == work.questions(NOW) == []
+    assert list(work.to_append()) == []
+    assert codes(response) == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_TXN_STATE]
+
+
 @pytest.mark.parametrize(("acks", "code"), [(-1, ErrorCode.NOT_ENOUGH_REPLICAS), (1, 0), (0, 0)])
 def test_only_acks_all_needs_enough_replicas(acks, code):
     partition = with_followers(log_state(min_insync_replicas=2), isr=(HERE,))

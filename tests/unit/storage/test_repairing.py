@@ -66,6 +66,8 @@ TORN = Read(210, 104, "a batch is cut", may_cut=True)
             SOUND,
             Damage(ORDERS, "offsets 50 to 89 are missing", 0, 50, 0, 500, FOUND),
         ),
+        # An index below the log's end: cleaning made one segment of two.
+        (found(indexes=(0, 20, 50, 90)), SOUND, None),
         # The newest file is gone; its index tells of it.
         (
             found(SEGMENTS[:2]),
