@@ -5,8 +5,8 @@ the first time), the coordinator epoch of its last marker, and where its open tr
 transactions that are undecided, which together with the high watermark give the last stable offset.
 
 ```
-check_client_batch / check_marker ── read ──▶ ErrorCode     (before the write)
-apply_batch / apply_marker        ── write ─▶ new state     (after it; also used by replay, which checks nothing)
+check_batch / check_marker ── read ──▶ ErrorCode     (before the write)
+apply_batch / apply_marker ── write ─▶ new state     (after it; also used by replay, which checks nothing)
 ```
 
 A transaction that has its marker still holds the LSO until the high watermark has passed the marker: the next leader
