@@ -2,14 +2,16 @@
 
 # ruff: noqa: N802 (the methods' names are the contract's)
 
-from tests.unit.listener.fake_roles import FakeRole
+from tests.unit.listener.fake_roles import FakeRole, FakeStorage
 from tests.unit.listener.listener_image import topic
 
-from oncelog.api.v1 import groups_pb2, storage_pb2
+from oncelog.api.v1 import groups_pb2
 
 
 class FakeGroupCoordinator(FakeRole):
     """Of one group per id, with one member; what is committed is remembered."""
+
+    WITH_A_GATE = ("JoinGroup",)
 
     def __init__(self):
         super().__init__()
@@ -17,15 +19,7 @@ class FakeGroupCoordinator(FakeRole):
         self.gate = None
         self.joins_waiting = 0
 
-    async def WriteTxnMarkers(self, request, context):
-        if (canned := self.take("WriteTxnMarkers", request)) is not None:
-            return canned
-        response = storage_pb2.WriteTxnMarkersResponse()
-        for marker in request.markers:
-            result = response.results.add(producer_id=marker.producer_id)
-            for one in marker.partitions:
-                result.partitions.add(topic=one.topic, partition=one.partition)
-        return response
+    WriteTxnMarkers = FakeStorage.WriteTxnMarkers
 
     async def JoinGroup(self, request, context):
         canned = self.take("JoinGroup", request)
@@ -47,16 +41,14 @@ class FakeGroupCoordinator(FakeRole):
         return response
 
     async def SyncGroup(self, request, context):
-        return self.take("SyncGroup", request) or groups_pb2.SyncGroupResponse(
+        return groups_pb2.SyncGroupResponse(
             protocol_type="consumer", protocol_name="range", assignment=b"mine"
         )
 
     async def GroupHeartbeat(self, request, context):
-        return self.take("GroupHeartbeat", request) or groups_pb2.GroupHeartbeatResponse()
+        return groups_pb2.GroupHeartbeatResponse()
 
     async def ConsumerGroupHeartbeat(self, request, context):
-        if (canned := self.take("ConsumerGroupHeartbeat", request)) is not None:
-            return canned
         response = groups_pb2.ConsumerGroupHeartbeatResponse(
             member_id=request.member_id,
             member_epoch=3,
@@ -67,8 +59,6 @@ class FakeGroupCoordinator(FakeRole):
         return response
 
     async def LeaveGroup(self, request, context):
-        if (canned := self.take("LeaveGroup", request)) is not None:
-            return canned
         response = groups_pb2.LeaveGroupResponse()
         for one in request.members:
             left = response.members.add(member_id=one.member_id)
@@ -77,13 +67,9 @@ class FakeGroupCoordinator(FakeRole):
         return response
 
     async def OffsetCommit(self, request, context):
-        if (canned := self.take("OffsetCommit", request)) is not None:
-            return canned
         return self._committed(request)
 
     async def TxnOffsetCommit(self, request, context):
-        if (canned := self.take("TxnOffsetCommit", request)) is not None:
-            return canned
         return self._committed(request)
 
     def _committed(self, request):
@@ -94,8 +80,6 @@ class FakeGroupCoordinator(FakeRole):
         return response
 
     async def OffsetFetch(self, request, context):
-        if (canned := self.take("OffsetFetch", request)) is not None:
-            return canned
         response = groups_pb2.OffsetFetchResponse()
         for wanted in request.groups:
             group = response.groups.add(group_id=wanted.group_id)
@@ -116,8 +100,6 @@ class FakeGroupCoordinator(FakeRole):
         return response
 
     async def OffsetDelete(self, request, context):
-        if (canned := self.take("OffsetDelete", request)) is not None:
-            return canned
         response = groups_pb2.OffsetDeleteResponse()
         for one in request.topics:
             for number in one.partitions:
@@ -125,8 +107,6 @@ class FakeGroupCoordinator(FakeRole):
         return response
 
     async def DescribeGroups(self, request, context):
-        if (canned := self.take("DescribeGroups", request)) is not None:
-            return canned
         response = groups_pb2.DescribeGroupsResponse()
         for group_id in request.group_ids:
             group = response.groups.add(
@@ -142,8 +122,6 @@ class FakeGroupCoordinator(FakeRole):
         return response
 
     async def ListGroups(self, request, context):
-        if (canned := self.take("ListGroups", request)) is not None:
-            return canned
         response = groups_pb2.ListGroupsResponse()
         response.groups.add(
             group_id="billing", protocol_type="consumer", state="Stable", group_type="classic"
@@ -151,8 +129,6 @@ class FakeGroupCoordinator(FakeRole):
         return response
 
     async def DeleteGroups(self, request, context):
-        if (canned := self.take("DeleteGroups", request)) is not None:
-            return canned
         response = groups_pb2.DeleteGroupsResponse()
         for group_id in request.group_ids:
             response.results.add(group_id=group_id)

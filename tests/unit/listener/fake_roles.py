@@ -6,6 +6,7 @@
 # ruff: noqa: N802 (the methods' names are the contract's)
 
 import asyncio
+import functools
 
 from tests.unit.listener.listener_image import topic
 
@@ -17,7 +18,25 @@ PARTITIONS_MAX = 1_000
 IMAGE_LAG_S = 0.01
 
 
+def _remembered(method):
+    @functools.wraps(method)
+    async def answer(self, request, context):
+        canned = self.take(method.__name__, request)
+        return await method(self, request, context) if canned is None else canned
+
+    return answer
+
+
 class FakeRole:
+    WITH_A_GATE = ()
+    """Methods that wait at a gate before they give even a canned answer."""
+
+    def __init_subclass__(cls):
+        for name, method in list(vars(cls).items()):
+            is_call = name[0].isupper() and callable(method) and not hasattr(method, "__wrapped__")
+            if is_call and name not in cls.WITH_A_GATE:
+                setattr(cls, name, _remembered(method))
+
     def __init__(self):
         self.calls = []
         self.canned = {}
@@ -35,6 +54,8 @@ class FakeRole:
 
 
 class FakeStorage(FakeRole):
+    WITH_A_GATE = ("Produce",)
+
     def __init__(self):
         super().__init__()
         self.logs = {}
@@ -50,8 +71,6 @@ class FakeStorage(FakeRole):
         return read_header(batches[-1]).next_offset if batches else 0
 
     async def DescribePartitions(self, request, context):
-        if (canned := self.take("DescribePartitions", request)) is not None:
-            return canned
         response = storage_pb2.DescribePartitionsResponse()
         for one in request.partitions:
             size = sum(map(len, self.log(one.topic, one.partition)))
@@ -78,8 +97,6 @@ class FakeStorage(FakeRole):
         return response
 
     async def Fetch(self, request, context):
-        if (canned := self.take("Fetch", request)) is not None:
-            return canned
         self.fetches_waiting += 1
         try:
             async with asyncio.timeout(request.max_wait_ms / 1000):
@@ -111,8 +128,6 @@ class FakeStorage(FakeRole):
         )
 
     async def ListOffsets(self, request, context):
-        if (canned := self.take("ListOffsets", request)) is not None:
-            return canned
         response = storage_pb2.ListOffsetsResponse()
         for one in request.partitions:
             offset = 0 if one.timestamp_ms == -2 else self.end_offset(one.topic, one.partition)
@@ -122,8 +137,6 @@ class FakeStorage(FakeRole):
         return response
 
     async def OffsetsForLeaderEpoch(self, request, context):
-        if (canned := self.take("OffsetsForLeaderEpoch", request)) is not None:
-            return canned
         response = storage_pb2.OffsetsForLeaderEpochResponse()
         for one in request.partitions:
             end = self.end_offset(one.topic, one.partition)
@@ -133,8 +146,6 @@ class FakeStorage(FakeRole):
         return response
 
     async def WriteTxnMarkers(self, request, context):
-        if (canned := self.take("WriteTxnMarkers", request)) is not None:
-            return canned
         response = storage_pb2.WriteTxnMarkersResponse()
         for marker in request.markers:
             result = response.results.add(producer_id=marker.producer_id)
@@ -143,8 +154,6 @@ class FakeStorage(FakeRole):
         return response
 
     async def DescribeProducers(self, request, context):
-        if (canned := self.take("DescribeProducers", request)) is not None:
-            return canned
         response = storage_pb2.DescribeProducersResponse()
         for one in request.partitions:
             found = response.partitions.add(topic=one.topic, partition=one.partition)
@@ -159,8 +168,6 @@ class FakeStorage(FakeRole):
         return response
 
     async def DeleteRecords(self, request, context):
-        if (canned := self.take("DeleteRecords", request)) is not None:
-            return canned
         response = storage_pb2.DeleteRecordsResponse()
         for one in request.partitions:
             response.partitions.add(topic=one.topic, partition=one.partition, low_watermark=5)
@@ -169,13 +176,9 @@ class FakeStorage(FakeRole):
 
 class FakeCoordinator(FakeRole):
     async def InitProducerId(self, request, context):
-        return self.take("InitProducerId", request) or coordinator_pb2.InitProducerIdResponse(
-            producer_id=4000, producer_epoch=0
-        )
+        return coordinator_pb2.InitProducerIdResponse(producer_id=4000, producer_epoch=0)
 
     async def AddPartitionsToTxn(self, request, context):
-        if (canned := self.take("AddPartitionsToTxn", request)) is not None:
-            return canned
         response = coordinator_pb2.AddPartitionsToTxnResponse()
         for transaction in request.transactions:
             result = response.results.add(transactional_id=transaction.transactional_id)
@@ -184,18 +187,16 @@ class FakeCoordinator(FakeRole):
         return response
 
     async def AddOffsetsToTxn(self, request, context):
-        return self.take("AddOffsetsToTxn", request) or coordinator_pb2.AddOffsetsToTxnResponse()
+        return coordinator_pb2.AddOffsetsToTxnResponse()
 
     async def EndTxn(self, request, context):
         is_tv2 = request.client_transaction_version == 2
-        return self.take("EndTxn", request) or coordinator_pb2.EndTxnResponse(
+        return coordinator_pb2.EndTxnResponse(
             producer_id=request.producer_id if is_tv2 else -1,
             producer_epoch=min(request.producer_epoch + 1, 32_767) if is_tv2 else -1,
         )
 
     async def DescribeTransactions(self, request, context):
-        if (canned := self.take("DescribeTransactions", request)) is not None:
-            return canned
         response = coordinator_pb2.DescribeTransactionsResponse()
         for transactional_id in request.transactional_ids:
             one = response.transactions.add(
@@ -210,16 +211,12 @@ class FakeCoordinator(FakeRole):
         return response
 
     async def ListTransactions(self, request, context):
-        if (canned := self.take("ListTransactions", request)) is not None:
-            return canned
         response = coordinator_pb2.ListTransactionsResponse(unknown_state_filters=["Bogus"])
         response.transactions.add(transactional_id="pay", producer_id=4000, state="Ongoing")
         return response
 
     async def OpenAttempt(self, request, context):
-        return self.take("OpenAttempt", request) or coordinator_pb2.OpenAttemptResponse(
-            sink_epoch=9
-        )
+        return coordinator_pb2.OpenAttemptResponse(sink_epoch=9)
 
 
 class FakeController(FakeRole):
@@ -238,8 +235,6 @@ class FakeController(FakeRole):
         return self.metadata_offset
 
     async def CreateTopics(self, request, context):
-        if (canned := self.take("CreateTopics", request)) is not None:
-            return canned
         response = controller_pb2.CreateTopicsResponse()
         created = []
         for new in request.topics:
@@ -258,8 +253,6 @@ class FakeController(FakeRole):
         return response
 
     async def DeleteTopics(self, request, context):
-        if (canned := self.take("DeleteTopics", request)) is not None:
-            return canned
         response = controller_pb2.DeleteTopicsResponse()
         for name in request.names:
             known = name in self.metadata.image.topics
@@ -276,8 +269,6 @@ class FakeController(FakeRole):
         return response
 
     async def CreatePartitions(self, request, context):
-        if (canned := self.take("CreatePartitions", request)) is not None:
-            return canned
         response = controller_pb2.CreatePartitionsResponse()
         changed = []
         for new in request.topics:
@@ -290,24 +281,18 @@ class FakeController(FakeRole):
         return response
 
     async def CreateAcls(self, request, context):
-        if (canned := self.take("CreateAcls", request)) is not None:
-            return canned
         response = controller_pb2.CreateAclsResponse(metadata_offset=self.metadata_offset)
         for _ in request.acls:
             response.results.add()
         return response
 
     async def DeleteAcls(self, request, context):
-        if (canned := self.take("DeleteAcls", request)) is not None:
-            return canned
         response = controller_pb2.DeleteAclsResponse(metadata_offset=self.metadata_offset)
         for _ in request.filters:
             response.results.add()
         return response
 
     async def AlterUserScramCredentials(self, request, context):
-        if (canned := self.take("AlterUserScramCredentials", request)) is not None:
-            return canned
         response = controller_pb2.AlterUserScramCredentialsResponse(
             metadata_offset=self.metadata_offset
         )
@@ -316,16 +301,12 @@ class FakeController(FakeRole):
         return response
 
     async def AlterClientQuotas(self, request, context):
-        if (canned := self.take("AlterClientQuotas", request)) is not None:
-            return canned
         response = controller_pb2.AlterClientQuotasResponse(metadata_offset=self.metadata_offset)
         for _ in request.changes:
             response.results.add()
         return response
 
     async def AlterConfigs(self, request, context):
-        if (canned := self.take("AlterConfigs", request)) is not None:
-            return canned
         if request.kind != controller_pb2.CONFIG_KIND_TOPIC:
             return controller_pb2.AlterConfigsResponse(metadata_offset=self.metadata_offset)
         old = self.metadata.image.topics[request.name]
@@ -350,18 +331,12 @@ class FakeController(FakeRole):
         return response
 
     async def ElectLeaders(self, request, context):
-        if (canned := self.take("ElectLeaders", request)) is not None:
-            return canned
         keys = [(one.topic, one.partition) for one in request.partitions]
         return self._of_each(controller_pb2.ElectLeadersResponse(), keys)
 
     async def ReassignPartitions(self, request, context):
-        if (canned := self.take("ReassignPartitions", request)) is not None:
-            return canned
         keys = [(one.partition.topic, one.partition.partition) for one in request.assignments]
         return self._of_each(controller_pb2.ReassignPartitionsResponse(), keys)
 
     async def UpdateFeatures(self, request, context):
-        if (canned := self.take("UpdateFeatures", request)) is not None:
-            return canned
         return controller_pb2.UpdateFeaturesResponse(metadata_offset=self.metadata_offset)
