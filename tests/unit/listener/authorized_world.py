@@ -58,6 +58,12 @@ def everything(principal=CLIENT, but=()):
 def world_with(acls, topics=("orders",), **settings):
     """The topics, with two partitions each, and somebody else who may do everything."""
     world = World(*(topic(name, 2) for name in topics), **{"authorizer": "acl"} | settings)
+    give(world, *acls, *everything("User:somebody-else"))
+    return world
+
+
+def give(world, *acls):
+    """Beside what the image has."""
     given = [
         controller_pb2.Acl(
             resource_type=one.resource_type,
@@ -68,7 +74,7 @@ def world_with(acls, topics=("orders",), **settings):
             operation=one.operation,
             permission=one.permission,
         )
-        for one in (*acls, *everything("User:somebody-else"))
+        for one in acls
     ]
     world.controller.metadata_offset += 1
     world.metadata.take(
@@ -77,7 +83,6 @@ def world_with(acls, topics=("orders",), **settings):
             delta=controller_pb2.MetadataDelta(acls=given),
         )
     )
-    return world
 
 
 def found_in(answer, name):
@@ -95,4 +100,5 @@ def found_in(answer, name):
 
 def codes_of(answer):
     """Every error code in the answer that is one."""
-    return {int(code) for code in found_in(answer, "error_code") if code}
+    names = ("error_code", "partition_error_code")
+    return {int(code) for name in names for code in found_in(answer, name) if code}
