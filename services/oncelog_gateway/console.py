@@ -17,9 +17,9 @@ from oncelog_gateway.console_pages import (
     PARTITIONS_READ_MAX,
     ROWS_MAX,
     TEMPLATES,
+    Explained,
     Pages,
     Steps,
-    Told,
     page_number,
     rows_of,
 )
@@ -261,7 +261,7 @@ def _add_explanation(router: APIRouter, pages: Pages) -> None:
         wanted = cast("Kind | None", kind if kind in KINDS else None)
         if not subject.strip():
             what = "Name a transactional.id, producer id, topic-partition, group or sink."
-            return pages.missing("", Told(None, what))
+            return pages.missing("", Explained(None, what))
         # A name may begin or end with a blank; a blank that somebody pasted is likelier.
         explanation = await pages.explained(subject, wanted)
         if explanation.found is None and not explanation.kinds and subject != subject.strip():

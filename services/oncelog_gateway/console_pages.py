@@ -92,16 +92,16 @@ class Pages:
         )
         return HTMLResponse(shown)
 
-    async def explained(self, subject: str, kind: Kind | None) -> "Told":
+    async def explained(self, subject: str, kind: Kind | None) -> "Explained":
         try:
-            return Told(await self.views.explanations.explain(subject, kind))
+            return Explained(await self.views.explanations.explain(subject, kind))
         except SeveralKinds as error:
-            return Told(None, error.message, error.kinds)
+            return Explained(None, error.message, error.kinds)
         except KafkaError as error:
-            return Told(None, error.message)
+            return Explained(None, error.message)
 
-    def missing(self, subject: str, told: "Told", status: int = 200) -> HTMLResponse:
-        page = self.page("explain.html", "", subject=subject, told=told)
+    def missing(self, subject: str, explained: "Explained", status: int = 200) -> HTMLResponse:
+        page = self.page("explain.html", "", subject=subject, explained=explained)
         page.status_code = status
         return page
 
@@ -119,14 +119,14 @@ class Pages:
                         try:
                             return await handle(request)
                         except KafkaError as error:
-                            told = Told(None, error.message or error.error_code.name)
-                            return missing(subject, told, status_of(error.error_code))
+                            explained = Explained(None, error.message or error.error_code.name)
+                            return missing(subject, explained, status_of(error.error_code))
                         except RequestValidationError as error:
                             wrong = "; ".join(
                                 f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()[:5]
                             )
                             return missing(
-                                subject, Told(None, wrong), HTTPStatus.UNPROCESSABLE_ENTITY
+                                subject, Explained(None, wrong), HTTPStatus.UNPROCESSABLE_ENTITY
                             )
 
                 return handled
@@ -143,11 +143,11 @@ class Steps(NamedTuple):
     after: str | None
 
     @classmethod
-    def of(cls, number: int, total: int, asked: Mapping[str, str]) -> "Steps":
+    def of(cls, number: int, total: int, filters: Mapping[str, str]) -> "Steps":
         first, last = (number - 1) * ROWS_MAX + 1, min(number * ROWS_MAX, total)
 
         def link(page: int) -> str:
-            return "?" + urlencode({**{k: v for k, v in asked.items() if v}, "page": page})
+            return "?" + urlencode({**{k: v for k, v in filters.items() if v}, "page": page})
 
         return cls(
             first,
@@ -176,7 +176,7 @@ def _abort_command(row: PartitionStatus) -> str:
     )
 
 
-class Told(NamedTuple):
+class Explained(NamedTuple):
     """An explanation, or why there is none."""
 
     found: Explanation | None

@@ -197,11 +197,11 @@ class Explanations:
             return replace(
                 facts, error=error.error_code.name, events=events, unknown=tuple(unknown)
             )
-        asked = partitions_of(known)
-        if len(asked) > PARTITIONS_MAX:
-            unknown.append(f"{len(asked) - PARTITIONS_MAX} more partitions were not looked at")
+        partitions = partitions_of(known)
+        if len(partitions) > PARTITIONS_MAX:
+            unknown.append(f"{len(partitions) - PARTITIONS_MAX} more partitions were not looked at")
         rows, (queues, silent) = await asyncio.gather(
-            self._partition_facts(asked[:PARTITIONS_MAX]), self._queues()
+            self._partition_facts(partitions[:PARTITIONS_MAX]), self._queues()
         )
         unknown += [f"{row.name}: {row.failure}" for row in rows if row.failure][:FAILURES_MAX]
         if known.state in ("PrepareCommit", "PrepareAbort"):
@@ -229,14 +229,14 @@ class Explanations:
         }
         if names:
             return await self.transaction(sorted(names)[0])
-        asked = all_partitions(self._roles.image)
-        described = await self._roles.describe_producers(asked[:PRODUCER_PARTITIONS_MAX])
+        partitions = all_partitions(self._roles.image)
+        described = await self._roles.describe_producers(partitions[:PRODUCER_PARTITIONS_MAX])
         unknown = list(dict.fromkeys(one.message for one in failures))
         silent = [one for one, answer in described.items() if isinstance(answer, KafkaError)]
         if silent:
             unknown.append(f"the producers of {names_of(silent)}: no leader said")
-        if len(asked) > len(described):
-            unknown.append(f"{len(asked) - len(described)} more partitions were not looked at")
+        if len(partitions) > len(described):
+            unknown.append(f"{len(partitions) - len(described)} more partitions were not looked at")
         written = {
             partition: one.current_txn_start_offset
             for partition, answer in described.items()
@@ -275,8 +275,8 @@ class Explanations:
             return None
         return await self.transaction(holder.transactional_id)
 
-    async def _partition_facts(self, asked: Sequence[Partition]) -> list[PartitionFacts]:
-        return [self._facts_of(row) for row in await self._partitions.statuses(asked)]
+    async def _partition_facts(self, partitions: Sequence[Partition]) -> list[PartitionFacts]:
+        return [self._facts_of(row) for row in await self._partitions.statuses(partitions)]
 
     def _dead(self, partition: Partition) -> tuple[int, ...]:
         image = self._roles.image
@@ -315,8 +315,8 @@ class Explanations:
 
     async def _group(self, group_id: str) -> Diagnosis:
         described = await self._groups.describe(group_id)
-        asked = PageRequest(PARTITIONS_MAX, None)
-        page = await self._groups.offsets(group_id, asked, count_records=True)
+        paging = PageRequest(PARTITIONS_MAX, None)
+        page = await self._groups.offsets(group_id, paging, count_records=True)
         unknown = _unknown_history(self._history)
         unknown += dict.fromkeys(one.detail for one in page.incomplete)
         if page.total > PARTITIONS_MAX:

@@ -100,7 +100,7 @@ class Partitions:
         ]
 
     async def hanging(
-        self, partitions: Sequence[Partition], shown: Shown, asked: PageRequest
+        self, partitions: Sequence[Partition], shown: Shown, paging: PageRequest
     ) -> HangingPage:
         """Transactions open in these partitions that no coordinator will end (`core.hanging`)."""
         described = await self._roles.describe_partitions(partitions)
@@ -124,7 +124,7 @@ class Partitions:
         found = [self._hanging(one, named_by(one, known.of(one)), now) for one in confirmed]
         rows = [row for row in found if shown.shows(row.idle_ms, row.coordinator)]
         page, next_cursor = page_of(
-            rows, lambda row: (row.topic, row.partition, row.start_offset), asked
+            rows, lambda row: (row.topic, row.partition, row.start_offset), paging
         )
         return HangingPage(
             hanging=page,

@@ -34,7 +34,7 @@ _STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """From this version on an API may answer THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
-class Asked(Protocol):
+class ThrottledCall(Protocol):
     """A request of Kafka's, or one of oncelog's own."""
 
     @property
@@ -55,7 +55,7 @@ class Throttling:
         """Whether anybody has a quota. Otherwise nothing is counted and nothing measured."""
         return bool(self._metadata.image.security.quotas)
 
-    async def held(self, call: "Asked", request_bytes: int, work: Awaitable[Any]) -> Any:
+    async def held(self, call: "ThrottledCall", request_bytes: int, work: Awaitable[Any]) -> Any:
         """The response of `work`. The session gets the time for which the client is held; so does the response, if it
         has a field for it."""
         timed = _Timed(work)
@@ -131,7 +131,7 @@ class _Timed(Generic[T]):
                 step = partial(steps.throw, error)
 
 
-def _client(call: "Asked") -> tuple[str, str]:
+def _client(call: "ThrottledCall") -> tuple[str, str]:
     """User and client id."""
     return call.session.principal.partition(":")[2], call.client_id or ""
 

@@ -54,13 +54,13 @@ def _shard_loads(facts: TransactionFacts) -> Diagnosis | None:
             f"{_quoted(facts)} are told {facts.error} and ask again."
         )
         does = "shows whether the node lives, and who leads the shard's partition"
-    told = [f"{ago(facts.now, e.time_ms)}: {e.text('state')}" for e in facts.shard_events[-4:]]
+    changes = [f"{ago(facts.now, e.time_ms)}: {e.text('state')}" for e in facts.shard_events[-4:]]
     loop = _repeated(facts, _NOT_READY)
-    asks = () if loop is None else (_told_loop(facts, loop),)
+    asks = () if loop is None else (_loop_finding(facts, loop),)
     return Diagnosis(
         "shard-loads",
         verdict,
-        (*asks, *(f"The shard, {one}." for one in told)),
+        (*asks, *(f"The shard, {one}." for one in changes)),
         (Evidence("answer", facts.error, f"coordinator on node {facts.coordinator}"),),
         (Command("oncelog nodes list", does), _look(facts)),
         facts.unknown,
@@ -127,7 +127,7 @@ def _marker_waits(facts: TransactionFacts) -> Diagnosis | None:
         commands.insert(0, Command("oncelog partitions list", "shows who leads the partition"))
     loop = _repeated(facts, {"CONCURRENT_TRANSACTIONS"})
     if loop is not None:
-        findings.append(_told_loop(facts, loop))
+        findings.append(_loop_finding(facts, loop))
     failed = [e for e in facts.events if e.kind == "marker_failed"][-1:]
     findings += [f"Last try, {ago(facts.now, e.time_ms)}: {e.text('error')}." for e in failed]
     for queue in facts.queues:
@@ -154,7 +154,7 @@ def _concurrent_loop(facts: TransactionFacts) -> Diagnosis | None:
         "concurrent-transactions",
         f"{client_of(loop[-1])[:1].upper()}{client_of(loop[-1])[1:]} asks for {loop[-1].text('request')} before the "
         "transaction before it is complete, and is told CONCURRENT_TRANSACTIONS each time.",
-        (_told_loop(facts, loop), *_last_change(facts)),
+        (_loop_finding(facts, loop), *_last_change(facts)),
         _state_evidence(facts),
         (Command("oncelog transactions markers", "shows markers that wait"), _look(facts)),
         facts.unknown,
@@ -410,7 +410,7 @@ def _repeated(facts: TransactionFacts, errors: Set[str]) -> list[Event] | None:
     return found if sum(max(e.number("count"), 1) for e in found) >= LOOP_COUNT else None
 
 
-def _told_loop(facts: TransactionFacts, loop: list[Event]) -> str:
+def _loop_finding(facts: TransactionFacts, loop: list[Event]) -> str:
     count = sum(max(e.number("count"), 1) for e in loop)
     return (
         f"{loop[-1].text('request')} of {client_of(loop[-1])} was refused with {loop[-1].text('error')} {count} times "
