@@ -3,9 +3,11 @@
 from itertools import count
 from typing import Any
 
+from oncelog.api.v1 import controller_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Offset
 from oncelog.machine import Reply, Send
+from oncelog.rpc.metadata import MetadataImage
 from oncelog_controller.core.events import (
     AlterPartition,
     CreateTopics,
@@ -17,8 +19,10 @@ from oncelog_controller.core.events import (
     RegisterNode,
     SessionsEnded,
 )
+from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.machine import MetadataMachine, MetadataRules
 from oncelog_controller.core.records import decode_record, encode_record
+from oncelog_controller.messages import delta_message, snapshot_message
 
 ALL_ROLES = ("controller", "coordinator", "storage", "marker_sender", "listener", "gateway")
 RULES = MetadataRules(controller=1, incarnation_id="controller-a")
@@ -151,3 +155,21 @@ def registration(node_id=1, incarnation_id="first", roles=ALL_ROLES, *, request_
         **fields,
     }
     return RegisterNode(request_id, node_id, incarnation_id, roles, **values)
+
+
+def security_everywhere(bench):
+    """What followers of the stream have after all deltas, and after one snapshot: it must be the same."""
+    image, follower = ClusterImage(), MetadataImage()
+    for offset, record in enumerate(bench.records):
+        delta = delta_message(image, [image.apply(offset, record)])
+        update = controller_pb2.MetadataUpdate(metadata_offset=offset, delta=delta)
+        follower = follower.updated(update)
+    snapshot = snapshot_message(bench.image)
+    update = controller_pb2.MetadataUpdate(metadata_offset=99, snapshot=snapshot)
+    fresh = MetadataImage().updated(update)
+    assert follower.security == fresh.security
+    return fresh.security
+
+
+def codes(answer):
+    return [result.error_code for result in answer.results]

@@ -1,17 +1,14 @@
 """API tokens in the journal: what is taken, what is refused, and that every follower has the same."""
 
 import pytest
-from tests.unit.controller.metadata_cases import SMALL, Bench
+from tests.unit.controller.metadata_cases import SMALL, Bench, codes, security_everywhere
 
-from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.rpc.metadata import MetadataImage
 from oncelog.security.api_tokens import LIFETIME_MAX_MS, ApiToken, digest_of
 from oncelog_controller.core.api_tokens import TOKENS_MAX, altered_tokens
 from oncelog_controller.core.events import AlterApiTokens, CreateToken, RevokeToken, UseToken
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.records import Snapshot
-from oncelog_controller.messages import delta_message, snapshot_message
 
 CI = ApiToken("ci", digest_of("oncelog_1"), "operator", 1_000, 9_000, 0, "root")
 OPS = ApiToken("ops", digest_of("oncelog_2"), "admin", 1_000, 9_000)
@@ -26,29 +23,13 @@ def alter(bench, *changes):
     return bench.ask(lambda rid: AlterApiTokens(rid, changes))
 
 
-def codes(answer):
-    return [result.error_code for result in answer.results]
-
-
-def everywhere(bench):
-    """What followers have after all deltas, and after one snapshot: it must be the same."""
-    image, follower = ClusterImage(), MetadataImage()
-    for offset, record in enumerate(bench.records):
-        delta = delta_message(image, [image.apply(offset, record)])
-        follower = follower.updated(pb.MetadataUpdate(metadata_offset=offset, delta=delta))
-    snapshot = snapshot_message(bench.image)
-    fresh = MetadataImage().updated(pb.MetadataUpdate(metadata_offset=99, snapshot=snapshot))
-    assert follower.security == fresh.security
-    return fresh.security.tokens
-
-
 def test_tokens_come_and_go(bench):
     answer = alter(bench, CreateToken(CI), CreateToken(OPS))
     assert codes(answer) == [0, 0]
     assert answer.metadata_offset == bench.image.metadata_offset
-    assert everywhere(bench) == {CI.digest: CI, OPS.digest: OPS}
+    assert security_everywhere(bench).tokens == {CI.digest: CI, OPS.digest: OPS}
     assert codes(alter(bench, RevokeToken("ci"))) == [0]
-    assert everywhere(bench) == {OPS.digest: OPS}
+    assert security_everywhere(bench).tokens == {OPS.digest: OPS}
 
 
 def test_a_name_is_given_once(bench):
@@ -56,12 +37,12 @@ def test_a_name_is_given_once(bench):
     (refused,) = alter(bench, CreateToken(CI._replace(digest=OPS.digest))).results
     assert refused.error_code is ErrorCode.DUPLICATE_RESOURCE
     assert "'ci'" in refused.message
-    assert everywhere(bench) == {CI.digest: CI}
+    assert security_everywhere(bench).tokens == {CI.digest: CI}
 
 
 def test_one_name_changes_once_in_a_request(bench):
     assert codes(alter(bench, CreateToken(CI), RevokeToken("ci"))) == [0, ErrorCode.INVALID_REQUEST]
-    assert everywhere(bench) == {CI.digest: CI}
+    assert security_everywhere(bench).tokens == {CI.digest: CI}
 
 
 def test_an_unknown_token_is_not_revoked(bench):
@@ -86,14 +67,14 @@ def test_what_is_no_token_is_refused(bench, change, message):
     (refused,) = alter(bench, CreateToken(CI._replace(**change))).results
     assert refused.error_code is ErrorCode.INVALID_REQUEST
     assert message in refused.message
-    assert everywhere(bench) == {}
+    assert security_everywhere(bench).tokens == {}
 
 
 def test_the_last_use_only_grows(bench):
     alter(bench, CreateToken(CI))
     alter(bench, UseToken("ci", CI.digest, 3_000))
     alter(bench, UseToken("ci", CI.digest, 2_000))
-    assert everywhere(bench)[CI.digest].last_used_ms == 3_000
+    assert security_everywhere(bench).tokens[CI.digest].last_used_ms == 3_000
 
 
 def test_a_revoked_token_is_not_used(bench):

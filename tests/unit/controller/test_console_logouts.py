@@ -1,16 +1,13 @@
 """Logouts of the console in the journal: every follower knows them, they are forgotten in time, they are bounded."""
 
 import pytest
-from tests.unit.controller.metadata_cases import SMALL, Bench
+from tests.unit.controller.metadata_cases import SMALL, Bench, security_everywhere
 
-from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.rpc.metadata import MetadataImage
 from oncelog_controller.core.console_sessions import FORGOTTEN_AFTER_MS, SESSIONS_MAX, EndedSessions
 from oncelog_controller.core.events import EndConsoleSession
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.records import ConsoleSessionsEnded, Snapshot
-from oncelog_controller.messages import delta_message, snapshot_message
 
 FIRST, SECOND = "0f" * 16, "1f" * 16
 
@@ -27,21 +24,9 @@ def end(bench, session_id, expires_ms=9_000, time_ms=1_000):
     return result
 
 
-def everywhere(bench):
-    """What gateways have after all deltas, and after one snapshot: it must be the same."""
-    image, follower = ClusterImage(), MetadataImage()
-    for offset, record in enumerate(bench.records):
-        delta = delta_message(image, [image.apply(offset, record)])
-        follower = follower.updated(pb.MetadataUpdate(metadata_offset=offset, delta=delta))
-    snapshot = snapshot_message(bench.image)
-    fresh = MetadataImage().updated(pb.MetadataUpdate(metadata_offset=99, snapshot=snapshot))
-    assert follower.security == fresh.security
-    return fresh.security
-
-
 def test_a_logout_is_known_everywhere(bench):
     assert end(bench, FIRST).error_code is ErrorCode.NONE
-    security = everywhere(bench)
+    security = security_everywhere(bench)
     assert security.is_logged_out(FIRST, 9_000)
     assert not security.is_logged_out(SECOND, 9_000)
 
@@ -59,7 +44,7 @@ def test_a_second_logout_writes_nothing(bench):
 def test_what_ended_long_ago_is_forgotten(bench, late_ms, kept):
     end(bench, FIRST)
     end(bench, SECOND, 99_000_000, time_ms=9_000 + late_ms)
-    security = everywhere(bench)
+    security = security_everywhere(bench)
     assert set(security.ended_sessions) == kept
     assert security.sessions_void_until_ms == 0
 
@@ -70,7 +55,7 @@ def test_too_many_logouts_open_no_session_again(bench):
     bench.image.security.sessions.apply(ConsoleSessionsEnded(tuple(many.items())))
     bench.records.append(ConsoleSessionsEnded(tuple(many.items())))
     assert end(bench, SECOND, 99_000).error_code is ErrorCode.NONE
-    security = everywhere(bench)
+    security = security_everywhere(bench)
     assert len(security.ended_sessions) == SESSIONS_MAX
     assert "0" * 32 not in security.ended_sessions
     assert security.sessions_void_until_ms == 10_000
@@ -86,7 +71,7 @@ def test_what_is_no_session_is_refused(bench, session_id, expires_ms):
     refused = end(bench, session_id, expires_ms)
     assert refused.error_code is ErrorCode.INVALID_REQUEST
     assert repr(session_id) in refused.message
-    assert everywhere(bench).ended_sessions == {}
+    assert security_everywhere(bench).ended_sessions == {}
 
 
 def test_logouts_outlive_a_snapshot(bench):

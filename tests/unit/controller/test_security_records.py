@@ -1,11 +1,9 @@
 """ACLs, SCRAM credentials and client quotas in the journal: what is taken, what is refused, and that it stays."""
 
 import pytest
-from tests.unit.controller.metadata_cases import SMALL, Bench
+from tests.unit.controller.metadata_cases import SMALL, Bench, codes, security_everywhere
 
-from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.rpc.metadata import MetadataImage
 from oncelog.security.acl import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from oncelog_controller.core.events import (
     AlterClientQuotas,
@@ -15,7 +13,6 @@ from oncelog_controller.core.events import (
 )
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.records import Snapshot
-from oncelog_controller.messages import delta_message, snapshot_message
 
 READ_ORDERS = Acl(
     ResourceType.TOPIC,
@@ -55,27 +52,11 @@ def row(user, mechanism=1, iterations=4096, salt="c2FsdA=="):
     return (user, mechanism, salt, "a2V5", "a2V5", iterations)
 
 
-def codes(answer):
-    return [result.error_code for result in answer.results]
-
-
-def everywhere(bench):
-    """What followers of the stream have after all deltas, and after one snapshot: it must be the same."""
-    image, follower = ClusterImage(), MetadataImage()
-    for offset, record in enumerate(bench.records):
-        delta = delta_message(image, [image.apply(offset, record)])
-        follower = follower.updated(pb.MetadataUpdate(metadata_offset=offset, delta=delta))
-    snapshot = snapshot_message(bench.image)
-    fresh = MetadataImage().updated(pb.MetadataUpdate(metadata_offset=99, snapshot=snapshot))
-    assert follower.security == fresh.security
-    return fresh.security
-
-
 def test_acls_come_and_go(bench):
     answer = create(bench, READ_ORDERS, WRITE_ORDERS, READ_ORDERS)
     assert codes(answer) == [0, 0, 0]
     assert answer.metadata_offset == bench.image.metadata_offset
-    assert everywhere(bench).acls == {READ_ORDERS, WRITE_ORDERS}
+    assert security_everywhere(bench).acls == {READ_ORDERS, WRITE_ORDERS}
     assert codes(create(bench, READ_ORDERS)) == [0]  # it exists: no fault, no record
     first, second = delete(
         bench,
@@ -84,14 +65,14 @@ def test_acls_come_and_go(bench):
     ).results
     assert first.deleted == (WRITE_ORDERS,)
     assert (second.error_code, second.deleted) == (0, ())
-    assert everywhere(bench).acls == {READ_ORDERS}
+    assert security_everywhere(bench).acls == {READ_ORDERS}
 
 
 def test_two_filters_may_match_one_entry(bench):
     create(bench, READ_ORDERS)
     answer = delete(bench, AclFilter(*READ_ORDERS), AclFilter())
     assert [result.deleted for result in answer.results] == [(READ_ORDERS,), (READ_ORDERS,)]
-    assert everywhere(bench).acls == set()
+    assert security_everywhere(bench).acls == set()
 
 
 @pytest.mark.parametrize(
@@ -113,14 +94,14 @@ def test_what_is_no_acl_is_refused(bench, change, message):
     assert refused.error_code is ErrorCode.INVALID_REQUEST
     assert message in refused.message
     assert made.error_code is ErrorCode.NONE
-    assert everywhere(bench).acls == {WRITE_ORDERS}
+    assert security_everywhere(bench).acls == {WRITE_ORDERS}
 
 
 def test_a_filter_that_is_not_known_deletes_nothing(bench):
     create(bench, READ_ORDERS)
     answer = delete(bench, AclFilter(operation=Operation.UNKNOWN))
     assert codes(answer) == [ErrorCode.INVALID_REQUEST]
-    assert everywhere(bench).acls == {READ_ORDERS}
+    assert security_everywhere(bench).acls == {READ_ORDERS}
 
 
 @pytest.mark.parametrize(
@@ -141,16 +122,16 @@ def test_credentials_are_checked(bench, rows, expected):
     assert codes(answer) == expected
     assert list(answer.users) == list(dict.fromkeys(one[0] for one in rows))
     kept = {user for user, code in zip(answer.users, expected, strict=True) if not code}
-    assert {user for user, _ in everywhere(bench).credentials} == kept
+    assert {user for user, _ in security_everywhere(bench).credentials} == kept
 
 
 def test_a_credential_is_replaced_and_deleted(bench):
     scram(bench, row("alice"))
     scram(bench, row("alice", salt="b3RoZXI="))
-    (found,) = everywhere(bench).credentials.values()
+    (found,) = security_everywhere(bench).credentials.values()
     assert found.salt == b"other"
     assert codes(scram(bench, row("alice", 1, 0))) == [0]
-    assert everywhere(bench).credentials == {}
+    assert security_everywhere(bench).credentials == {}
 
 
 def test_no_record_shows_what_proves_a_password(bench):
@@ -163,19 +144,19 @@ def test_no_record_shows_what_proves_a_password(bench):
 
 
 def test_the_first_user_brings_a_secret_that_stays(bench):
-    assert everywhere(bench).unknown_user_key == b""
+    assert security_everywhere(bench).unknown_user_key == b""
     assert codes(scram(bench, row("", 1), key="cmVmdXNlZA==")) != [0]
-    assert everywhere(bench).unknown_user_key == b""
+    assert security_everywhere(bench).unknown_user_key == b""
     scram(bench, row("alice"))
     scram(bench, row("bob"), key="b3RoZXI=")
     scram(bench, row("alice", 1, 0))
     scram(bench, row("bob", 1, 0))
-    assert everywhere(bench).credentials == {}
-    assert everywhere(bench).unknown_user_key == b"key one"
+    assert security_everywhere(bench).credentials == {}
+    assert security_everywhere(bench).unknown_user_key == b"key one"
     image = ClusterImage()
     image.apply(7, Snapshot(bench.image.to_state()))
     assert image.security.unknown_user_key == "a2V5IG9uZQ=="
-    shown = f"{bench.records} {bench.image.security} {everywhere(bench)}"
+    shown = f"{bench.records} {bench.image.security} {security_everywhere(bench)}"
     assert "a2V5IG9uZQ==" not in shown
     assert "key one" not in shown
 
@@ -184,18 +165,18 @@ def test_quotas_are_set_and_removed_by_key(bench):
     alice = (("user", "alice"),)
     assert codes(quotas(bench, (alice, ((QUOTA, 5.0), ("request_percentage", 2.5))))) == [0]
     assert codes(quotas(bench, (alice, ((QUOTA, None),)), validate_only=True)) == [0]
-    assert everywhere(bench).quotas == {alice: {QUOTA: 5.0, "request_percentage": 2.5}}
+    assert security_everywhere(bench).quotas == {alice: {QUOTA: 5.0, "request_percentage": 2.5}}
     quotas(bench, (alice, ((QUOTA, None),)))
-    assert everywhere(bench).quotas == {alice: {"request_percentage": 2.5}}
+    assert security_everywhere(bench).quotas == {alice: {"request_percentage": 2.5}}
     quotas(bench, (alice, (("request_percentage", None), ("never_set", None)))[:2])
     quotas(bench, (alice, (("request_percentage", None),)))
-    assert everywhere(bench).quotas == {}
+    assert security_everywhere(bench).quotas == {}
 
 
 def test_a_default_entity_is_not_one_without_a_name(bench):
     default, named = (("user", None),), (("user", "a"),)
     quotas(bench, (default, ((QUOTA, 5.0),)), (named, ((QUOTA, 6.0),)))
-    assert everywhere(bench).quotas == {default: {QUOTA: 5.0}, named: {QUOTA: 6.0}}
+    assert security_everywhere(bench).quotas == {default: {QUOTA: 5.0}, named: {QUOTA: 6.0}}
 
 
 def test_a_quota_that_cannot_be_is_refused(bench):
@@ -204,14 +185,14 @@ def test_a_quota_that_cannot_be_is_refused(bench):
     assert codes(twice) == [ErrorCode.INVALID_REQUEST] * 2
     assert codes(quotas(bench, (alice, ((QUOTA, -1.0),)))) == [ErrorCode.INVALID_REQUEST]
     assert codes(quotas(bench, (alice, ((QUOTA, 1.0), (QUOTA, 2.0))))) == [42]
-    assert everywhere(bench).quotas == {}
+    assert security_everywhere(bench).quotas == {}
 
 
 def test_a_snapshot_keeps_all_of_it(bench):
     create(bench, READ_ORDERS)
     scram(bench, row("alice", 2))
     quotas(bench, ((("client-id", "c"), ("user", None)), ((QUOTA, 5.0),)))
-    before = everywhere(bench)
+    before = security_everywhere(bench)
     restored = ClusterImage()
     restored.apply(0, Snapshot(bench.image.to_state()))
     assert restored.security == bench.image.security
@@ -225,4 +206,4 @@ def test_an_older_version_reads_a_snapshot_without_security(bench):
 def test_too_many_changes_are_refused_whole(bench):
     answer = create(bench, *([READ_ORDERS] * 10_001))
     assert set(codes(answer)) == {ErrorCode.INVALID_REQUEST}
-    assert everywhere(bench).acls == set()
+    assert security_everywhere(bench).acls == set()
