@@ -142,6 +142,7 @@ VICTIMS_UNDER_A_GROUP = (
 )
 
 
+@pytest.mark.timeout(120 + 60 * KILLS)
 def test_a_kill_costs_a_transactional_group_a_pause(cluster):
     """No number is lost, none is squared twice, and no member loses its partitions."""
     waits_s = []
