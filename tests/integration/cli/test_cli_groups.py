@@ -2,24 +2,8 @@
 
 import json
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.conformance.group_members import Member, eventually
-from tests.integration.cli.commands import calling
-
-from oncelog_server.demo.processes import OncelogServer
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with OncelogServer(tmp_path_factory.mktemp("server") / "data") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def oncelog(server):
-    with calling(server.bootstrap, server.gateway) as call:
-        yield call
 
 
 def offsets(oncelog, group):

@@ -5,7 +5,6 @@ import re
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from tests.integration.cli.commands import calling
 
 from oncelog.client.cluster import ClientSettings, Cluster
 from oncelog.client.core.addresses import parse_addresses
@@ -21,21 +20,8 @@ from oncelog.spark.attempt import (
     open_attempt,
     seal_branch,
 )
-from oncelog_server.demo.processes import OncelogServer
 
 JOB = job_sink_name("audit/daily", "2026-11-21")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with OncelogServer(tmp_path_factory.mktemp("server") / "data") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def oncelog(server):
-    with calling(server.bootstrap, server.gateway) as call:
-        yield call
 
 
 def committed(cluster, sink, batch_id, row_count=7):

@@ -6,20 +6,11 @@ import sys
 import pytest
 from redis.asyncio import Redis
 from tests.integration.coordinator.whole_log import NODE, whole_log
-from tests.integration.telemetry.redis_server import RedisServer
 
 from oncelog.errors import OncelogError
 from oncelog.telemetry.feed import STREAM, EventFeed, build_feed
 
 DEADLINE_S = 60
-
-
-@pytest.fixture
-def redis_server(tmp_path):
-    server = RedisServer(tmp_path)
-    server.start()
-    yield server
-    server.kill()
 
 
 async def until(condition):

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from tests.integration.telemetry.redis_server import RedisServer
 
 from oncelog.errors import OncelogError
 from oncelog.telemetry.feed import EventFeed
@@ -14,14 +13,6 @@ from oncelog_gateway.wiring import build_gateway
 from oncelog_server.cli.rest import Rest
 
 DEADLINE_S = 60
-
-
-@pytest.fixture
-def redis_server(tmp_path):
-    server = RedisServer(tmp_path)
-    server.start()
-    yield server
-    server.kill()
 
 
 async def until(condition):
