@@ -79,7 +79,7 @@ def shown(gateway, subject, incident, *words):
     return printed
 
 
-def told(found):
+def text_of(found):
     return " ".join([found["verdict"], *found["findings"]])
 
 

@@ -11,7 +11,7 @@ from tests.incidents.scenes import (
     new_topic,
     producer,
     shown,
-    told,
+    text_of,
     write,
 )
 from tests.integration.failover.victims import coordinator_of
@@ -70,7 +70,7 @@ def test_a_restarted_application_loops_on_an_open_transaction(cluster, stuck):
     again = threading.Thread(target=producer, args=(cluster.bootstrap, name, "app-2"), daemon=True)
     again.start()
     loop = "InitProducerId of client 'app-2' at 127.0.0.1:"
-    eventually(lambda: loop in told(explained(cluster.gateway, name)))
+    eventually(lambda: loop in text_of(explained(cluster.gateway, name)))
     shown(
         cluster.gateway,
         name,
@@ -92,7 +92,7 @@ def test_a_running_producer_loops_on_concurrent_transactions(cluster, stuck):
     again = threading.Thread(target=write, args=(opened, other), daemon=True)
     again.start()
     loop = "client 'app-1' at 127.0.0.1:"
-    eventually(lambda: loop in told(explained(cluster.gateway, name)))
+    eventually(lambda: loop in text_of(explained(cluster.gateway, name)))
     shown(
         cluster.gateway,
         name,

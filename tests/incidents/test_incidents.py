@@ -28,7 +28,7 @@ from tests.incidents.scenes import (
     raw_init,
     raw_produce,
     shown,
-    told,
+    text_of,
     write,
 )
 from tests.targets import open_target
@@ -153,7 +153,7 @@ def test_fenced_by_timeout(server, topic, name):
     first = producer(server.bootstrap, name, "app-1", timeout_ms=1_000)
     write(first, topic)
     eventually(lambda: explained(server.gateway, name)["incident"] == "fenced-by-timeout")
-    assert "has not come back" in told(explained(server.gateway, name))
+    assert "has not come back" in text_of(explained(server.gateway, name))
     refused(first)
     found = explained(server.gateway, name)
     assert found["incident"] == "fenced-by-timeout"
@@ -189,9 +189,9 @@ def test_a_slow_live_producer_holds_the_lso(server, topic, name):
     for subject in (f"{topic}-0", name):
         found = explained(server.gateway, subject)
         assert found["incident"] == "open-and-slow"
-        assert name in told(found) + subject
-        assert "3 records" in told(found)
-        assert "by its timeout of 60 s" in told(found)
+        assert name in text_of(found) + subject
+        assert "3 records" in text_of(found)
+        assert "by its timeout of 60 s" in text_of(found)
         assert any("terminate" in one["command"] for one in found["next_commands"])
         shown(
             server.gateway,
@@ -208,7 +208,7 @@ def test_a_hanging_transaction_holds_the_lso(server, topic, name):
     found = explained(server.gateway, f"{topic}-0")
     assert found["incident"] == "hanging-transaction"
     assert "nobody will end it" in found["verdict"]
-    assert "behind the coordinator's back" in told(found)
+    assert "behind the coordinator's back" in text_of(found)
     shown(
         server.gateway,
         f"{topic}-0",

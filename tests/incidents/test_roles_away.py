@@ -16,7 +16,7 @@ from tests.incidents.scenes import (
     explained,
     new_topic,
     producer,
-    told,
+    text_of,
     write,
 )
 from tests.integration.failover.victims import coordinator_of, leader_of
@@ -82,7 +82,7 @@ def test_a_storage_node_is_frozen(cluster, opened):
     with frozen(cluster, leader_of(cluster, "away")):
         found = explained(cluster.gateway, "away-0")
         assert found["incident"] == "unknown"
-        assert "did not answer" in told(found)
+        assert "did not answer" in text_of(found)
         found = explained(cluster.gateway, "away")
         assert found["incident"] in ("open", "open-and-slow")
         assert any("away-0" in one for one in found["unknown"]), found
@@ -95,7 +95,7 @@ def test_a_storage_node_is_frozen(cluster, opened):
 def test_a_coordinator_is_frozen(cluster, opened):
     with frozen(cluster, coordinator_of(cluster, "away")):
         found = explained(cluster.gateway, "away")
-        assert "did not answer" in told(found), found
+        assert "did not answer" in text_of(found), found
         found = explained(cluster.gateway, "away-0")
         assert found["incident"] == "unknown"
         assert "whether it hangs is not known" in found["verdict"]

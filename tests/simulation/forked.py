@@ -77,7 +77,7 @@ def _work_and_exit(writing: int, work: Callable[[], object]) -> None:
         try:
             answer = pickle.dumps((work(), None, ""))
         except BaseException as error:
-            answer = _told(error)
+            answer = _encoded(error)
         rest = memoryview(answer)
         while rest:
             rest = rest[fork_write(writing, rest) :]
@@ -85,7 +85,7 @@ def _work_and_exit(writing: int, work: Callable[[], object]) -> None:
         fork_exit(0)
 
 
-def _told(error: BaseException) -> bytes:
+def _encoded(error: BaseException) -> bytes:
     trace = "".join(traceback.format_exception(error))
     try:
         answer = pickle.dumps((None, error, trace))

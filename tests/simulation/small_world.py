@@ -33,12 +33,12 @@ def in_small_world(seed: int, steps: Callable[[SmallWorld], Any]) -> Any:
     parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
     root = Path(tempfile.mkdtemp(prefix="oncelog-test-", dir=parent))
     try:
-        return run_forked(_tell, seed, root, steps)
+        return run_forked(_run_steps, seed, root, steps)
     finally:
         shutil.rmtree(root)
 
 
-def _tell(seed: int, root: Path, steps: Callable[[SmallWorld], Any]) -> Any:
+def _run_steps(seed: int, root: Path, steps: Callable[[SmallWorld], Any]) -> Any:
     world = World(seed)
     seams.replace_clock_and_randomness(world)
     small = SmallWorld(world, SimDisks(world, root), SimDatabase(world, root))

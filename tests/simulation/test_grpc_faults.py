@@ -56,7 +56,7 @@ class Peers:
                     await asyncio.sleep(0.05)
 
 
-def told(steps, seed=1, wildness=0):
+def result_of(steps, seed=1, wildness=0):
     medium = SimulatedGrpc(wildness, seed)
 
     async def scenario():
@@ -79,7 +79,7 @@ def test_a_call_through_a_short_partition_is_late_and_not_lost():
         assert length_of(await call) == 5
         assert peers.now < 5
 
-    told(steps)
+    result_of(steps)
 
 
 @pytest.mark.parametrize("hosts", [("client", "server"), ("server", "client")])
@@ -104,7 +104,7 @@ def test_a_partition_is_noticed_by_the_keepalive_on_both_sides(hosts, one_way):
         network.heal_all()
         assert await peers.until_answered() == 7
 
-    told(steps)
+    result_of(steps)
 
 
 def test_a_frozen_peer_is_noticed_and_goes_on_where_nobody_waits():
@@ -120,7 +120,7 @@ def test_a_frozen_peer_is_noticed_and_goes_on_where_nobody_waits():
         assert peers.servicer.in_flight == 0
         assert await peers.until_answered() == 7
 
-    told(steps)
+    result_of(steps)
 
 
 def test_a_killed_peer_is_noticed_at_once():
@@ -135,7 +135,7 @@ def test_a_killed_peer_is_noticed_at_once():
         # Nothing of a killed process runs: its handler was never told.
         assert peers.servicer.cancelled == 0
 
-    told(steps)
+    result_of(steps)
 
 
 def test_a_reset_fails_what_is_in_flight_on_both_sides():
@@ -149,7 +149,7 @@ def test_a_reset_fails_what_is_in_flight_on_both_sides():
         assert peers.servicer.cancelled == 1
         assert await peers.until_answered() == 7
 
-    told(steps)
+    result_of(steps)
 
 
 def test_a_ghost_call_is_executed_after_it_was_said_to_fail():
@@ -166,7 +166,7 @@ def test_a_ghost_call_is_executed_after_it_was_said_to_fail():
         await asyncio.sleep(2)
         assert peers.servicer.begun == 3
 
-    told(steps)
+    result_of(steps)
 
 
 def test_an_idle_connection_is_kept_alive():
@@ -176,7 +176,7 @@ def test_an_idle_connection_is_kept_alive():
         peers.server.context().run(peers.servicer.told.set)
         assert length_of(await waits) == 3
 
-    world = told(steps)
+    world = result_of(steps)
     assert world.trace_log.counts["net"] > 2 * 100 / 2
 
 
@@ -194,7 +194,7 @@ def digest(seed):
         await asyncio.gather(*calls, return_exceptions=True)
         assert await peers.until_answered() == 7
 
-    return told(steps, seed, wildness=1).trace_log.digest
+    return result_of(steps, seed, wildness=1).trace_log.digest
 
 
 def test_a_seed_is_the_same_run_every_time():

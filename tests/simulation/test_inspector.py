@@ -100,19 +100,19 @@ class SmallCluster:
         return {verdict.checker: verdict for verdict in found}
 
 
-def told(steps, is_inspected=True):
+def result_of(steps, is_inspected=True):
     """What `steps(small)`, a coroutine function, returns; in a child of its own."""
     parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
     # Nodes tell their folders to the controller: two runs are the same only if their folders are.
     root = parent / f"oncelog-test-{os.getpid()}"
     root.mkdir()
     try:
-        return run_forked(_tell, steps, root, is_inspected)
+        return run_forked(_run_steps, steps, root, is_inspected)
     finally:
         shutil.rmtree(root)
 
 
-def _tell(steps, root, is_inspected):
+def _run_steps(steps, root, is_inspected):
     small = SmallCluster(root, is_inspected)
     return small.world.loop.run_until_complete(steps(small))
 
@@ -136,7 +136,7 @@ def test_a_sound_cluster_is_judged_sound_in_all_respects():
         counts = len(seen.replicas), small.inspector.sample_count
         return small.verdicts(), counts, small.raised
 
-    verdicts, (kept, sampled), raised = told(steps)
+    verdicts, (kept, sampled), raised = result_of(steps)
     answers = {name: (verdict.answer, verdict.proof) for name, verdict in verdicts.items()}
     assert set(answers.values()) == {(Answer.OK, ())}, answers
     assert not [one for one in raised if isinstance(one, InvariantBroken)]
@@ -149,7 +149,7 @@ def test_looking_changes_nothing():
         await asyncio.sleep(3)
         return small.world.trace_log.digest
 
-    assert told(steps) == told(steps, is_inspected=False)
+    assert result_of(steps) == result_of(steps, is_inspected=False)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_breaks_is_seen_at_its_step(damage, checker):
         raised = [str(one) for one in small.raised if isinstance(one, InvariantBroken)]
         return small.verdicts(), raised
 
-    verdicts, raised = told(steps)
+    verdicts, raised = result_of(steps)
     assert checker in broken(verdicts), verdicts
     assert raised or damage == "a high watermark that goes back"
     assert f"{TOPIC}-0" in verdicts[checker].proof[0]
@@ -203,7 +203,7 @@ def test_a_stable_offset_that_was_too_early_is_seen():
         await small.inspector.finish()
         return small.verdicts()
 
-    verdicts = told(steps)
+    verdicts = result_of(steps)
     assert broken(verdicts) == {"lso-passed-undecided"}
 
 
@@ -233,7 +233,7 @@ def test_a_disk_that_lied_about_fsync_is_seen_at_the_next_start():
         await small.inspector.finish()
         return small.verdicts()
 
-    verdicts = told(steps)
+    verdicts = result_of(steps)
     assert broken(verdicts) == {"fsync-lie"}
     assert "synced and committed up to" in verdicts["fsync-lie"].proof[0]
 
@@ -256,7 +256,7 @@ def test_a_follower_that_told_what_it_had_not_synced_is_seen():
         await small.inspector.finish()
         return end_offset, small.verdicts()
 
-    end_offset, verdicts = told(steps)
+    end_offset, verdicts = result_of(steps)
     assert broken(verdicts) == {"fsync-lie"}
     assert f"committed up to {end_offset} " in verdicts["fsync-lie"].proof[0]
 
@@ -283,7 +283,7 @@ def test_what_is_open_is_named():
         small.cluster.kill("listener-1")
         return while_open, stuck, small.inspector.unsettled()
 
-    while_open, stuck, without_listener = told(steps)
+    while_open, stuck, without_listener = result_of(steps)
     assert while_open == "open is Ongoing"
     assert stuck.answer is Answer.BROKEN
     assert any("open is still Ongoing" in sentence for sentence in stuck.proof)

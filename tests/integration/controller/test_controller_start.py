@@ -18,7 +18,7 @@ NOBODY_LISTENS = "postgresql+psycopg://nobody@127.0.0.1:1/nothing"
 RETRIES = "oncelog_controller.database_retries"
 
 
-def told(caplog):
+def lines_of(caplog):
     return [
         record.getMessage()
         for record in caplog.records
@@ -27,10 +27,10 @@ def told(caplog):
 
 
 async def until_told(caplog, count, words=""):
-    async def is_told():
-        return len([line for line in told(caplog) if words in line]) >= count
+    async def is_logged():
+        return len([line for line in lines_of(caplog) if words in line]) >= count
 
-    await until(is_told)
+    await until(is_logged)
 
 
 async def one_is_active(started):
@@ -55,9 +55,9 @@ def test_two_controllers_wait_for_a_database_not_there_yet(postgres_server, post
         await one_is_active(await asyncio.gather(*starts))
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
-    assert "not currently accepting connections" in told(caplog)[0]
-    assert "it is tried again for up to 60 s" in told(caplog)[0]
-    assert "\n" not in told(caplog)[0]
+    assert "not currently accepting connections" in lines_of(caplog)[0]
+    assert "it is tried again for up to 60 s" in lines_of(caplog)[0]
+    assert "\n" not in lines_of(caplog)[0]
 
 
 def test_migrations_may_take_longer_than_a_statement(postgres_url):
@@ -111,7 +111,7 @@ def test_retries_end(caplog, timeout_ms):
         assert "\n" not in str(caught.value)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
-    assert len(told(caplog)) == (1 if timeout_ms else 0)
+    assert len(lines_of(caplog)) == (1 if timeout_ms else 0)
 
 
 def test_a_file_that_cannot_be_made_is_not_waited_for(tmp_path, caplog):
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_made_is_not_waited_for(tmp_path, caplog):
 
     with pytest.raises(OncelogError, match="unable to open database file"):
         asyncio.run(asyncio.wait_for(scenario(), 60))
-    assert told(caplog) == []
+    assert lines_of(caplog) == []
 
 
 async def refused(url):
@@ -145,7 +145,7 @@ async def refused(url):
 def test_who_is_not_let_in_does_not_ask_again(postgres_server, caplog, wrong, words):
     url = make_url(postgres_server).set(**wrong).render_as_string(hide_password=False)
     assert words in asyncio.run(asyncio.wait_for(refused(url), 60))
-    assert told(caplog) == []
+    assert lines_of(caplog) == []
 
 
 def test_a_wrong_password_is_not_tried_again(postgres_server, postgres_url, caplog):
@@ -159,7 +159,7 @@ def test_a_wrong_password_is_not_tried_again(postgres_server, postgres_url, capl
 
     with asking_for_a_password(postgres_server, "owner", "right"):
         asyncio.run(asyncio.wait_for(scenario(), 60))
-    assert told(caplog) == []
+    assert lines_of(caplog) == []
 
 
 def test_a_server_with_too_many_sessions_is_waited_for(postgres_url, caplog):

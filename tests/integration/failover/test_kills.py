@@ -64,7 +64,7 @@ def test_a_killed_process_is_a_pause(cluster, victim, record_property):
             waits_s.append(commit.acknowledged_at - killed_at)
             cluster.start_dead()
             traffic.await_commit_begun_after(time.monotonic())
-    print(told(victim, waits_s))
+    print(row_of(victim, waits_s))
     traffic.check()
 
 
@@ -83,14 +83,14 @@ def test_a_frozen_process_is_a_pause_and_harmless_when_it_wakes(cluster, victim)
             commit = traffic.await_commit_begun_after(frozen_at)
         finally:
             cluster.resume(name)
-        print(told(f"frozen {victim}", [commit.acknowledged_at - frozen_at]))
+        print(row_of(f"frozen {victim}", [commit.acknowledged_at - frozen_at]))
         cluster.start_dead()
         for _ in range(20):
             traffic.await_commit_begun_after(time.monotonic())
     traffic.check()
 
 
-def told(victim, waits_s):
+def row_of(victim, waits_s):
     waits_ms = sorted(int(wait * 1000) for wait in waits_s)
     p99 = waits_ms[min(len(waits_ms) - 1, int(len(waits_ms) * 0.99))]
     return (

@@ -202,7 +202,7 @@ def test_all_topics_are_those_that_may_be_described(version):
     else:
         request = replace(request, topics=None)
     answer = ask(world, API_KEYS["OffsetFetch"], version, request=request)
-    assert world.groups.asked("OffsetFetch")[0].groups[0].all_topics
+    assert world.groups.received("OffsetFetch")[0].groups[0].all_topics
     (found,) = answer.groups[0].topics if version >= 8 else answer.topics
     assert [(one.partition_index, one.error_code) for one in found.partitions] == [(0, 0)]
     assert "secret" not in str(answer)
@@ -311,7 +311,7 @@ def test_a_producer_without_an_id_writes_somewhere(acls, code):
     world = guarded(*acls)
     answer = call(world, "InitProducerId", 4, transactional_id=None)
     assert (answer.error_code, answer.producer_id) == (code, -1 if code else 4000)
-    assert len(world.coordinator.asked("InitProducerId")) == (0 if code else 1)
+    assert len(world.coordinator.received("InitProducerId")) == (0 if code else 1)
 
 
 def test_one_refused_topic_stops_the_whole_addition():
@@ -378,7 +378,7 @@ async def test_sparks_calls_need_the_sinks_transactional_id(one):
     assert not world.coordinator.calls
     give(world, allow(WRITE, TXN, "pay"))
     assert (await private(world, one)).error_code == 0
-    assert len(world.coordinator.asked(one.method)) == 1
+    assert len(world.coordinator.received(one.method)) == 1
 
 
 async def test_a_branch_is_sealed_over_topics_it_may_write():

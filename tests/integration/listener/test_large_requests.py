@@ -277,7 +277,7 @@ async def test_a_topic_that_is_cut_is_answered_as_one():
         (answer,) = schema_of(api_key, version).read_response(found, 5).topics
         assert [one.partition_index for one in answer.partitions] == list(range(1_500))
         assert {one.error_code for one in answer.partitions} == {0}
-        assert max(len(one.partitions) for one in world.storage.asked("ListOffsets")) <= 500
+        assert max(len(one.partitions) for one in world.storage.received("ListOffsets")) <= 500
 
 
 async def test_namings_far_apart_in_a_large_request_are_refused():

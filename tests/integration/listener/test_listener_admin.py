@@ -139,7 +139,7 @@ def test_a_topic_deleted_by_its_id_is_not_its_successor():
     assert [(one.name, one.topic_id, one.error_code) for one in answer.responses] == [
         (None, topic_id, 100)
     ]
-    (request,) = world.controller.asked("DeleteTopics")
+    (request,) = world.controller.received("DeleteTopics")
     assert (request.names, request.topic_ids) == ([], [topic_id.bytes])
 
 
@@ -233,10 +233,10 @@ def test_special_timestamps():
     assert list_offsets(world, 10, -4) == (0, 0), "without a remote store all is local"
     assert list_offsets(world, 10, -5) == (0, -1)
     assert list_offsets(world, 10, -6) == (35, -1)
-    levels = [one.isolation_level for one in world.storage.asked("ListOffsets")]
+    levels = [one.isolation_level for one in world.storage.received("ListOffsets")]
     assert levels == [1, 1, 1]
     list_offsets(world, 1, -1)
-    assert world.storage.asked("ListOffsets")[-1].isolation_level == 0
+    assert world.storage.received("ListOffsets")[-1].isolation_level == 0
 
 
 def test_leader_epochs_and_record_deletion():
@@ -273,7 +273,7 @@ def test_records_are_deleted_to_the_end_at_the_time_of_asking():
     )
     found = ask(world, 21, 2, topics=wanted, timeout=timedelta(seconds=1)).topics
     assert [one.partitions[0].error_code for one in found] == [0, 5]
-    (request,) = world.storage.asked("DeleteRecords")
+    (request,) = world.storage.received("DeleteRecords")
     assert [(one.topic, one.before_offset) for one in request.partitions] == [("orders", 1)]
 
 

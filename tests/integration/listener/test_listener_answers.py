@@ -219,7 +219,7 @@ def test_describe_cluster_is_for_brokers(endpoint_type, error):
 def test_the_version_of_produce_decides_how_the_leader_verifies(version, mode):
     world = World(topic("orders", 1))
     assert produce(world, version, records=[batch(TRANSACTIONAL, 7)], transactional_id="pay") == [0]
-    (request,) = world.storage.asked("Produce")
+    (request,) = world.storage.received("Produce")
     assert request.verification_mode == mode
     assert request.transactional_id == "pay"
 
@@ -296,7 +296,7 @@ class TwoLeaders(World):
 def test_a_request_over_two_leaders_is_split_and_joined():
     world = TwoLeaders()
     assert produce(world, records=[batch(), batch()]) == [0, 0]
-    assert len(world.storage.asked("Produce")) == len(world.other.asked("Produce")) == 1
+    assert len(world.storage.received("Produce")) == len(world.other.received("Produce")) == 1
     partitions = fetch(world, 11, partitions=(1, 0)).responses[0].partitions
     assert [(one.partition_index, len(one.records)) for one in partitions] == [
         (1, HEADER_BYTES),
@@ -308,14 +308,14 @@ def test_leaders_share_what_a_client_has_room_for():
     """librdkafka closes its connection at an answer that is larger than it expects, and asks for the same again."""
     world = TwoLeaders()
     fetch(world, 11, partitions=(0, 1), max_bytes=1000)
-    requests = [*world.storage.asked("Fetch"), *world.other.asked("Fetch")]
+    requests = [*world.storage.received("Fetch"), *world.other.received("Fetch")]
     assert [one.max_bytes for one in requests] == [500, 500]
 
 
 def test_a_client_with_room_for_nothing_is_not_sent_everything():
     world = World(topic("orders", 1))
     fetch(world, 11, max_bytes=0)
-    (request,) = world.storage.asked("Fetch")
+    (request,) = world.storage.received("Fetch")
     assert request.max_bytes == 1, "0 is no bound for a leader"
 
 

@@ -68,7 +68,7 @@ def test_a_listener_says_for_which_request_it_refused_a_client():
 
     def told_with_the_end(answer):
         """What an EndTxn says of the addition before it."""
-        (ended,) = world.coordinator.asked("EndTxn")
+        (ended,) = world.coordinator.received("EndTxn")
         return (
             ended.origin.addition_delayed_by == answer
             if answer
@@ -103,6 +103,6 @@ def test_what_was_here_before_the_refusal_is_no_repetition():
                 client.writer.write(frame * copies)
                 for _ in range(copies):
                     await client.receive(schema)
-            return [one.origin for one in world.coordinator.asked("EndTxn")]
+            return [one.origin for one in world.coordinator.received("EndTxn")]
 
     assert [one.HasField("delayed_by") for one in uvloop.run(origins())] == [False, False, True]

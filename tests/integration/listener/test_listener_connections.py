@@ -63,7 +63,7 @@ async def test_a_produce_goes_on_when_its_client_leaves():
     async with world.listening() as role:
         client = await WireClient.connect(role.port)
         client.send(PRODUCE, 7, request=produce_request())
-        await eventually(lambda: world.storage.asked("Produce"))
+        await eventually(lambda: world.storage.received("Produce"))
         client.writer.transport.abort()
         await eventually(lambda: role.counters.connections_open == 0)
         world.storage.gate.set()
@@ -90,7 +90,9 @@ async def test_stopping_answers_what_is_under_way_and_cuts_long_polls():
         await idle.call(API_VERSIONS, 0)
         schema = producer.send(PRODUCE, 7, request=produce_request())
         fetcher.send(FETCH, 11, request=fetch_request())
-        await eventually(lambda: world.storage.asked("Produce") and world.storage.fetches_waiting)
+        await eventually(
+            lambda: world.storage.received("Produce") and world.storage.fetches_waiting
+        )
         stopping = asyncio.create_task(role.stop())
         assert await idle.is_closed_by_peer()
         assert await fetcher.is_closed_by_peer()
@@ -110,7 +112,7 @@ async def test_stopping_does_not_wait_forever():
     async with world.listening() as role:
         client = await WireClient.connect(role.port)
         client.send(PRODUCE, 7, request=produce_request())
-        await eventually(lambda: world.storage.asked("Produce"))
+        await eventually(lambda: world.storage.received("Produce"))
         await asyncio.wait_for(role.stop(), 5)
         assert await client.is_closed_by_peer()
         assert asyncio.all_tasks() == before

@@ -49,7 +49,7 @@ def test_a_full_heartbeat_is_told_whole(version):
         server_assignor="range",
         topic_partitions=(owned,),
     )
-    (request,) = world.groups.asked("ConsumerGroupHeartbeat")
+    (request,) = world.groups.received("ConsumerGroupHeartbeat")
     assert (request.instance_id, request.server_assignor, request.member_epoch) == ("i", "range", 3)
     assert request.rebalance_timeout_ms == 9_000
     assert (request.subscription_present, list(request.subscribed_topic_names)) == (
@@ -70,7 +70,7 @@ def test_a_full_heartbeat_is_told_whole(version):
 def test_what_has_not_changed_is_left_out():
     world = World()
     beat(world)
-    (request,) = world.groups.asked("ConsumerGroupHeartbeat")
+    (request,) = world.groups.received("ConsumerGroupHeartbeat")
     assert not request.subscription_present
     assert not request.owned_present
     assert request.rebalance_timeout_ms == -1
@@ -80,7 +80,7 @@ def test_only_version_0_is_given_a_member_id():
     world = World()
     assert beat(world, 0, member_id="", member_epoch=0).member_id
     beat(world, 1, member_id="", member_epoch=0)
-    assert [bool(one.member_id) for one in world.groups.asked("ConsumerGroupHeartbeat")] == [
+    assert [bool(one.member_id) for one in world.groups.received("ConsumerGroupHeartbeat")] == [
         True,
         False,
     ]

@@ -43,7 +43,7 @@ def test_a_join_is_told_in_every_version(version):
         ("m-1", b"one"),
         ("m-2", b"two"),
     ]
-    (request,) = world.groups.asked("JoinGroup")
+    (request,) = world.groups.received("JoinGroup")
     assert request.session_timeout_ms == 10_000
     assert request.rebalance_timeout_ms == (60_000 if version >= 1 else 10_000)
     assert request.client_id == "test"
@@ -65,8 +65,8 @@ def test_a_dynamic_member_comes_back_with_the_id_it_is_given():
     )
     answer = join(world, 5)
     assert (answer.error_code, answer.member_id, answer.generation_id) == (79, "test-1", -1)
-    assert world.groups.asked("JoinGroup")[0].requires_known_member_id
-    assert not World().groups.asked("JoinGroup")
+    assert world.groups.received("JoinGroup")[0].requires_known_member_id
+    assert not World().groups.received("JoinGroup")
 
 
 @pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
@@ -102,7 +102,7 @@ def test_a_sync_is_told_in_every_version(version):
     world = World()
     answer = ask(world, SYNC, version, **sync_fields(version))
     assert (answer.error_code, answer.assignment) == (0, b"mine")
-    (request,) = world.groups.asked("SyncGroup")
+    (request,) = world.groups.received("SyncGroup")
     assert request.assignments[0].assignment == b"mine"
     assert request.protocol_name == ("range" if version >= 5 else "")
     assert not request.HasField("group_instance_id")
@@ -146,7 +146,7 @@ def test_many_members_leave_each_with_its_code(version):
         ("m-1", None),
         ("", "fixed"),
     ]
-    (request,) = world.groups.asked("LeaveGroup")
+    (request,) = world.groups.received("LeaveGroup")
     assert [one.reason for one in request.members] == ["done" if version >= 5 else "", ""]
 
 
@@ -170,7 +170,7 @@ async def test_a_waiting_join_holds_up_its_connection_and_no_other():
         other = await WireClient.connect(role.port)
         fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-2"}
         assert (await other.call(BEAT, 3, **fields)).error_code == 0
-        assert len(world.groups.asked("GroupHeartbeat")) == 1
+        assert len(world.groups.received("GroupHeartbeat")) == 1
         world.groups.gate.set()
         assert (await waiting.receive(join_schema))[1].member_id == "m-1"
         assert (await waiting.receive(beat_schema))[1].error_code == 0

@@ -89,7 +89,7 @@ def topic_uuid(name):
 def test_an_offset_is_committed_and_read_in_every_version(version):
     world = World(topic("orders", 2))
     assert commit(world, version, 0, 1, 2, topic_id=topic_uuid("orders")) == [0, 0, 3]
-    (request,) = world.groups.asked("OffsetCommit")
+    (request,) = world.groups.received("OffsetCommit")
     assert (request.generation_id, request.member_id) == (3, "m-1")
     assert [(one.partition, one.offset, one.metadata) for one in request.offsets] == [
         (0, 40, "note"),
@@ -98,7 +98,7 @@ def test_an_offset_is_committed_and_read_in_every_version(version):
     assert {one.leader_epoch for one in request.offsets} == {2 if version >= 6 else -1}
     seen = fetched(fetch(world, version, 0, 1, 2), version)
     assert seen == [(0, 40, "note", 0), (1, 41, "", 0), (2, -1, "", 0)]
-    assert world.groups.asked("OffsetFetch")[0].require_stable == (version >= 7)
+    assert world.groups.received("OffsetFetch")[0].require_stable == (version >= 7)
 
 
 @pytest.mark.parametrize("version", range(2, 11))
@@ -154,7 +154,7 @@ def test_a_batch_of_groups_is_one_question_to_their_coordinator():
         ("unknown", 0),
         ("billing", 1),
     ]
-    assert len(world.groups.asked("OffsetFetch")) == 1
+    assert len(world.groups.received("OffsetFetch")) == 1
 
 
 def test_offsets_are_deleted_where_the_partition_exists():
@@ -179,7 +179,7 @@ def test_a_deletion_of_offsets_is_not_repeated():
     partitions = (types.OffsetDeleteRequestPartition(partition_index=0),)
     topics = (types.OffsetDeleteRequestTopic(name="orders", partitions=partitions),)
     answer = ask(world, OFFSET_DELETE, 0, group_id="billing", topics=topics)
-    assert (answer.error_code, len(world.groups.asked("OffsetDelete"))) == (15, 1)
+    assert (answer.error_code, len(world.groups.received("OffsetDelete"))) == (15, 1)
 
 
 # -------------------------------------------------------------------------------------------------------- transactions
@@ -225,7 +225,7 @@ def txn_commit(world, version, *partitions, **fields):
 def test_the_version_of_a_transactional_commit_is_its_protocol(version):
     world = World(topic("orders", 1))
     assert txn_commit(world, version, 0, 1) == [0, 3]
-    (request,) = world.groups.asked("TxnOffsetCommit")
+    (request,) = world.groups.received("TxnOffsetCommit")
     assert request.client_transaction_version == (2 if version >= 5 else 0)
     expected = (3, "m-1") if version >= 3 else (-1, "")
     assert (request.generation_id, request.member_id) == expected
@@ -247,7 +247,7 @@ def test_a_commit_tells_to_which_coordinator_it_was_sent():
     """Epoch 0 is one, too."""
     world = World(topic("orders", 1))
     assert (commit(world, 5, 0), txn_commit(world, 3, 0)) == ([0], [0])
-    for (request,) in map(world.groups.asked, ("OffsetCommit", "TxnOffsetCommit")):
+    for (request,) in map(world.groups.received, ("OffsetCommit", "TxnOffsetCommit")):
         assert request.origin.HasField("coordinator_epoch")
         assert request.origin.request
 
@@ -264,7 +264,7 @@ def test_offsets_are_added_to_a_transaction_at_its_coordinator(version, expected
     world = World()
     fields = {"transactional_id": "pay", "producer_id": 4000, "producer_epoch": 1}
     assert ask(world, ADD_OFFSETS, version, group_id="billing", **fields).error_code == 0
-    (request,) = world.coordinator.asked("AddOffsetsToTxn")
+    (request,) = world.coordinator.received("AddOffsetsToTxn")
     assert request.group_id == "billing"
     world.coordinator.canned["AddOffsetsToTxn"] = coordinator_pb2.AddOffsetsToTxnResponse(
         error_code=90

@@ -41,7 +41,7 @@ def test_groups_are_listed_in_every_version(version):
         fields["types_filter"] = ("classic",)
     (group,) = ask(world, LIST, version, **fields).groups
     assert (group.group_id, group.protocol_type) == ("billing", "consumer")
-    (request,) = world.groups.asked("ListGroups")
+    (request,) = world.groups.received("ListGroups")
     assert list(request.state_filters) == list(fields.get("states_filter", ()))
     assert list(request.type_filters) == list(fields.get("types_filter", ()))
 

@@ -91,7 +91,7 @@ async def test_a_client_that_does_not_read_holds_one_answer():
         for _ in range(20):
             client.send(FETCH, 11, request=fetch_request(max_bytes=1 << 30))
         await eventually(lambda: role.counters.connections_idle_closed == 1)
-        assert len(world.storage.asked("Fetch")) < 6
+        assert len(world.storage.received("Fetch")) < 6
 
 
 async def test_answers_that_nobody_takes_make_later_fetches_smaller():
@@ -104,7 +104,7 @@ async def test_answers_that_nobody_takes_make_later_fetches_smaller():
         await eventually(lambda: role.unsent.held_bytes > 4_000_000)
         reader = await WireClient.connect(role.port)
         await reader.call(FETCH, 11, request=fetch_request(max_bytes=1 << 30))
-        first, second = world.storage.asked("Fetch")
+        first, second = world.storage.received("Fetch")
         assert first.max_bytes == 5_000_000
         assert second.max_bytes == 5_000_000 - role.unsent.held_bytes
         client.close()

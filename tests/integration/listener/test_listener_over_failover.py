@@ -54,12 +54,12 @@ def move(world, name="orders", partitions=1):
     )
 
 
-async def during_failover(world, api_key, version, was_asked, **fields):
+async def during_failover(world, api_key, version, was_called, **fields):
     """The answer to a request during which its node turns out to be gone, and then is replaced."""
     async with world.listening() as role:
         client = await WireClient.connect(role.port)
         schema = client.send(api_key, version, **fields)
-        await eventually(was_asked)
+        await eventually(was_called)
         move(world)
         _, answer = await asyncio.wait_for(client.receive(schema), 15)
         return answer
@@ -84,12 +84,12 @@ def test_a_request_to_a_lost_coordinator_is_answered_by_the_next(failure, api_ke
     world = two_nodes()
     world.coordinator.canned[method] = failure
 
-    def was_asked():
-        return world.coordinator.asked(method)
+    def was_called():
+        return world.coordinator.received(method)
 
-    answer = uvloop.run(during_failover(world, api_key, 1, was_asked, **fields))
+    answer = uvloop.run(during_failover(world, api_key, 1, was_called, **fields))
     assert answer.error_code == 0
-    assert len(world.directory.coordinators[OTHER].asked(method)) == 1
+    assert len(world.directory.coordinators[OTHER].received(method)) == 1
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ async def test_nothing_is_repeated_for_a_client_that_is_gone(api_key, method, fi
     async with world.listening() as role:
         client = await WireClient.connect(role.port)
         client.send(api_key, 1, **fields)
-        await eventually(lambda: world.coordinator.asked(method))
+        await eventually(lambda: world.coordinator.received(method))
         client.close()
         await eventually(lambda: role.counters.connections_open == 0)
         move(world)
         other = await WireClient.connect(role.port)
         await other.call(api_key, 1, **(fields | {"transactional_id": "other"}))
-    requests = world.directory.coordinators[OTHER].asked(method)
+    requests = world.directory.coordinators[OTHER].received(method)
     assert [one.transactional_id for one in requests] == ["other"]
 
 
@@ -122,7 +122,7 @@ def test_a_frozen_coordinator_is_left_when_its_shard_moves():
 
     world.coordinator.EndTxn = frozen
     answer = uvloop.run(
-        during_failover(world, 26, 1, lambda: world.coordinator.asked("EndTxn"), **END)
+        during_failover(world, 26, 1, lambda: world.coordinator.received("EndTxn"), **END)
     )
     assert answer.error_code == 0
 
@@ -146,8 +146,8 @@ async def test_a_refused_repetition_of_an_end_is_no_answer(first):
     world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
 
     with pytest.raises(asyncio.IncompleteReadError):
-        await during_failover(world, 26, 1, lambda: world.coordinator.asked("EndTxn"), **END)
-    assert len(world.directory.coordinators[OTHER].asked("EndTxn")) == 1
+        await during_failover(world, 26, 1, lambda: world.coordinator.received("EndTxn"), **END)
+    assert len(world.directory.coordinators[OTHER].received("EndTxn")) == 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_refused_end_that_nobody_took_before_is_an_answer(first):
     world.coordinator.canned["EndTxn"] = first
     world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
     answer = uvloop.run(
-        during_failover(world, 26, 2, lambda: world.coordinator.asked("EndTxn"), **END)
+        during_failover(world, 26, 2, lambda: world.coordinator.received("EndTxn"), **END)
     )
     assert answer.error_code == 90
 
@@ -179,7 +179,7 @@ def test_what_does_not_get_better_is_answered_in_time():
     world = two_nodes(repeat_max_ms=100)
     world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(error_code=16)
     assert ask(world, 26, 1, **END).error_code == 16
-    assert len(world.coordinator.asked("EndTxn")) > 1
+    assert len(world.coordinator.received("EndTxn")) > 1
 
 
 async def test_a_listener_that_stops_answers_what_waits():
@@ -189,7 +189,7 @@ async def test_a_listener_that_stops_answers_what_waits():
     async with world.listening() as role:
         client = await WireClient.connect(role.port)
         schema = client.send(26, 1, **END)
-        await eventually(lambda: world.coordinator.asked("EndTxn"))
+        await eventually(lambda: world.coordinator.received("EndTxn"))
         stopping = asyncio.create_task(role.stop())
         _, answer = await client.receive(schema)
         assert answer.error_code == 15
@@ -234,7 +234,7 @@ def test_an_idempotent_batch_goes_to_the_next_leader(failure):
     world.storage.canned["Produce"] = failure
     answer = uvloop.run(
         during_failover(
-            world, 0, 7, lambda: world.storage.asked("Produce"), **produce_fields(IDEMPOTENT)
+            world, 0, 7, lambda: world.storage.received("Produce"), **produce_fields(IDEMPOTENT)
         )
     )
     assert answer.responses[0].partition_responses[0].error_code == 0
@@ -250,17 +250,17 @@ async def test_a_batch_of_a_gone_transactional_client_is_not_repeated():
         before = len(asyncio.all_tasks())
         client = await WireClient.connect(role.port)
         client.send(0, 7, **produce_fields(IN_TRANSACTION, "pay"))
-        await eventually(lambda: world.storage.asked("Produce"))
+        await eventually(lambda: world.storage.received("Produce"))
         client.close()
         await eventually(lambda: len(asyncio.all_tasks()) == before)
 
 
-@pytest.mark.parametrize(("failure", "told"), [(PeerUnavailable("gone"), 7), (NOT_LEADER, 6)])
-def test_a_batch_that_could_be_doubled_is_left_to_its_client(failure, told):
+@pytest.mark.parametrize(("failure", "expected"), [(PeerUnavailable("gone"), 7), (NOT_LEADER, 6)])
+def test_a_batch_that_could_be_doubled_is_left_to_its_client(failure, expected):
     world = two_nodes(topic("orders", 1))
     world.storage.canned["Produce"] = failure
-    assert produce(world, records=(batch(),)) == [told]
-    assert len(world.storage.asked("Produce")) == 1
+    assert produce(world, records=(batch(),)) == [expected]
+    assert len(world.storage.received("Produce")) == 1
 
 
 def test_a_batch_surely_not_sent_goes_to_the_next_leader():
@@ -268,7 +268,7 @@ def test_a_batch_surely_not_sent_goes_to_the_next_leader():
     world.storage.canned["Produce"] = PeerUnavailable("gone", was_sent=False)
     answer = uvloop.run(
         during_failover(
-            world, 0, 7, lambda: world.storage.asked("Produce"), **produce_fields(batch())
+            world, 0, 7, lambda: world.storage.received("Produce"), **produce_fields(batch())
         )
     )
     assert answer.responses[0].partition_responses[0].error_code == 0
@@ -281,11 +281,11 @@ async def test_a_consumer_that_waits_for_data_waits_for_its_new_leader():
 
     async with asyncio.TaskGroup() as group:
 
-        async def move_when_asked():
-            await eventually(lambda: world.storage.asked("Fetch"))
+        async def move_when_called():
+            await eventually(lambda: world.storage.received("Fetch"))
             move(world)
 
-        group.create_task(move_when_asked())
+        group.create_task(move_when_called())
         async with world.listening() as role:
             types = schema_of(1, 4).request_types
             wanted = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
@@ -379,7 +379,7 @@ def test_a_listener_that_drains_leaves_the_lists_to_the_others():
     assert lists_of(1, draining=True) == ([], [])
 
 
-def told(world, *others, registered_host="127.0.0.1", **me):
+def metadata_of(world, *others, registered_host="127.0.0.1", **me):
     """(node ids, leader of each partition, who coordinates) as a client of the first listener is told."""
 
     async def scenario():
@@ -404,7 +404,7 @@ def told(world, *others, registered_host="127.0.0.1", **me):
 
 def test_partitions_are_spread_over_live_listeners():
     world = World(topic("orders", 60))
-    brokers, leaders, coordinator = told(
+    brokers, leaders, coordinator = metadata_of(
         world,
         listener(8, 9, fenced=True),
         listener(9, 9, draining=True),
@@ -417,23 +417,27 @@ def test_partitions_are_spread_over_live_listeners():
 
 
 def test_a_listener_that_goes_takes_only_its_own_partitions():
-    before = told(World(topic("orders", 60)), listener(5, 9), listener(3, 9))[1]
-    after = told(World(topic("orders", 60)), listener(5, 9))[1]
+    before = metadata_of(World(topic("orders", 60)), listener(5, 9), listener(3, 9))[1]
+    after = metadata_of(World(topic("orders", 60)), listener(5, 9))[1]
     assert all(new == old for new, old in zip(after, before, strict=True) if old != 3)
 
 
 def test_a_draining_listener_sends_its_clients_to_the_others():
     world = World(topic("orders", 6))
-    assert told(world, listener(5, 9), draining=True) == ([5], [5] * 6, 5)
+    assert metadata_of(world, listener(5, 9), draining=True) == ([5], [5] * 6, 5)
 
 
 def test_the_last_listener_keeps_its_clients_even_when_it_drains():
-    assert told(World(topic("orders", 2)), draining=True) == ([NODE_ID], [NODE_ID] * 2, NODE_ID)
+    assert metadata_of(World(topic("orders", 2)), draining=True) == (
+        [NODE_ID],
+        [NODE_ID] * 2,
+        NODE_ID,
+    )
 
 
 def test_a_client_of_a_port_forward_is_told_of_this_one_only():
     world = World(topic("orders", 2))
-    assert told(world, listener(5, 9), registered_host="pod-1.oncelog")[0] == [NODE_ID]
+    assert metadata_of(world, listener(5, 9), registered_host="pod-1.oncelog")[0] == [NODE_ID]
 
 
 async def test_a_dead_listener_leads_nothing_before_metadata_knows():

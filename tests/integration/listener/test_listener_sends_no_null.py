@@ -407,7 +407,7 @@ def words_of(known: dict[str, Any], api: Api, version: int) -> list[dict[str, An
     return [known, unknown, other]
 
 
-def asked(known: dict[str, Any], api: Api, version: int) -> list[Any]:
+def requests_of(known: dict[str, Any], api: Api, version: int) -> list[Any]:
     requests = [request_of(api, version, words) for words in words_of(known, api, version)]
     return [*requests, request_of(api, version, words_of(known, api, version)[0], is_empty=True)]
 
@@ -439,7 +439,7 @@ def answers(tmp_path_factory):
             known = await known_words(client)
             for api in APIS.values():
                 for version in range(api.served_min, api.max_version + 1):
-                    requests = asked(known, api, version)
+                    requests = requests_of(known, api, version)
                     found[api.key, version] = [
                         await call(client, api, version, request) for request in requests
                     ]

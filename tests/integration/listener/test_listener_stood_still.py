@@ -126,8 +126,8 @@ def test_what_a_client_left_behind_is_not_begun(run):
             (probe,) = await connected(role)
             await probe.receive_plain(probe.send(API_VERSIONS, 0))
             probe.close()
-        assert not world.storage.asked("Produce")
-        assert not world.coordinator.asked("InitProducerId")
+        assert not world.storage.received("Produce")
+        assert not world.coordinator.received("InitProducerId")
 
     run(scenario())
 
@@ -144,7 +144,7 @@ def test_what_a_late_copy_would_spoil_is_repeated_by_its_client(run):
             stand_still()
             for schema in schemas:
                 assert (await client.receive(schema)).error_code == NOT_AVAILABLE
-            assert not world.coordinator.asked("InitProducerId")
+            assert not world.coordinator.received("InitProducerId")
             assert (await client.receive(client.send_init())).error_code == 0
             client.close()
 
@@ -179,8 +179,8 @@ async def test_what_has_an_origin_or_changes_nothing_is_not_refused():
         stand_still()
         await client.receive_plain(beat)
         assert (await client.receive(ended)).error_code == 0
-        assert world.groups.asked("GroupHeartbeat")
-        assert world.coordinator.asked("EndTxn")
+        assert world.groups.received("GroupHeartbeat")
+        assert world.coordinator.received("EndTxn")
         client.close()
 
 
@@ -202,7 +202,7 @@ async def test_a_refused_transactional_commit_has_a_repeatable_code(
         stand_still()
         refused = await client.receive(schema)
         assert refused.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
-        assert not world.groups.asked("TxnOffsetCommit")
+        assert not world.groups.received("TxnOffsetCommit")
         done = await client.receive(
             client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
         )
@@ -223,9 +223,9 @@ async def test_what_was_under_way_is_not_repeated():
     async with world.listening() as role:
         (client,) = await connected(role)
         schema = client.send_init()
-        await eventually(lambda: world.coordinator.asked("InitProducerId"))
+        await eventually(lambda: world.coordinator.received("InitProducerId"))
         stand_still()
         fails.set()
         assert (await client.receive(schema)).error_code == NOT_AVAILABLE
-        assert len(world.coordinator.asked("InitProducerId")) == 1
+        assert len(world.coordinator.received("InitProducerId")) == 1
         client.close()

@@ -61,7 +61,7 @@ def test_a_foreign_certificate_is_refused(tmp_path, authority, tmp_path_factory)
         context.check_hostname = False
         context.load_cert_chain(files.certificate_chain, files.key)
         with pytest.raises((OSError, asyncio.IncompleteReadError)):
-            await asked(secured, context)
+            await answered_over(secured, context)
 
     settings = tls(authority, ssl_client_auth="required")
     against_secured(tmp_path, client, is_async=True, **settings)
@@ -87,10 +87,10 @@ def test_a_process_of_the_cluster_is_no_client(tmp_path, caplog):
             context = ssl.create_default_context(cafile=pki / "ca.pem")
             context.load_cert_chain(pki / f"{name}.pem", pki / f"{name}.key")
             with pytest.raises((OSError, asyncio.IncompleteReadError)):
-                await asked(secured, context)
+                await answered_over(secured, context)
         context = ssl.create_default_context(cafile=pki / "ca.pem")
         context.load_cert_chain(client_of_pki.certificate, client_of_pki.key)
-        assert await asked(secured, context)
+        assert await answered_over(secured, context)
 
     with caplog.at_level("INFO", "oncelog.listener"):
         against_secured(data, client, is_async=True, **settings)
@@ -102,16 +102,16 @@ def test_a_process_of_the_cluster_is_no_client(tmp_path, caplog):
 def test_tls_1_2_can_be_turned_off(tmp_path, authority):
     async def client(secured):
         context = ssl.create_default_context(cafile=authority.pem)
-        assert await asked(secured, context)
+        assert await answered_over(secured, context)
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         with pytest.raises(OSError):
-            await asked(secured, context)
+            await answered_over(secured, context)
 
     settings = tls(authority, ssl_enabled_protocols="TLSv1.3")
     against_secured(tmp_path, client, is_async=True, **settings)
 
 
-async def asked(secured, context):
+async def answered_over(secured, context):
     return await WireClient(*await opened(secured, context)).call(METADATA, 1, topics=())
 
 
@@ -166,9 +166,9 @@ def test_failed_handshakes_leave_no_connection_behind(tmp_path, authority):
             await garbage.drain()
             garbage.close()
             with pytest.raises((OSError, asyncio.IncompleteReadError)):
-                await asked(secured, refused)
+                await answered_over(secured, refused)
         good = ssl.create_default_context(cafile=authority.pem)
-        assert await asked(secured, good)
+        assert await answered_over(secured, good)
 
     rules = {"ssl_principal_mapping_rules": "RULE:^CN=alice.*$/alice/"}
     settings = tls(authority, ssl_client_auth="requested", connections_max=10, **rules)

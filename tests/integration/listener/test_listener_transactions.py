@@ -47,7 +47,7 @@ def test_init_producer_id_is_checked_before_the_coordinator():
     assert init(world, 4, transactional_id="").error_code == 42
     assert world.coordinator.calls == []
     assert init(world, 4, transactional_id=None).producer_id == 4000
-    assert not world.coordinator.asked("InitProducerId")[0].HasField("transactional_id")
+    assert not world.coordinator.received("InitProducerId")[0].HasField("transactional_id")
     assert init(World(shards=0), 4).error_code == 15
     assert init(World(shards=0), 4, transactional_id=None).error_code == 15
 
@@ -83,7 +83,7 @@ def test_one_partition_that_may_not_be_added_fails_them_all():
     ]
     assert world.coordinator.calls == []
     assert add_partitions(world, 3, ("orders", (0, 1))) == [("orders", 0, 0), ("orders", 1, 0)]
-    (request,) = world.coordinator.asked("AddPartitionsToTxn")
+    (request,) = world.coordinator.received("AddPartitionsToTxn")
     assert not request.transactions[0].verify_only
     assert request.transactions[0].client_transaction_version == 0
 
@@ -117,7 +117,10 @@ def test_the_version_of_end_txn_decides_the_protocol():
     assert end(world, 4).error_code == 0
     answer = end(world, 5)
     assert (answer.producer_id, answer.producer_epoch) == (4000, 4)
-    assert [one.client_transaction_version for one in world.coordinator.asked("EndTxn")] == [0, 2]
+    assert [one.client_transaction_version for one in world.coordinator.received("EndTxn")] == [
+        0,
+        2,
+    ]
 
 
 @pytest.mark.parametrize(("version", "told_error"), [(1, 47), (2, 90), (5, 90)])
@@ -158,7 +161,7 @@ def test_an_operators_markers_reach_their_leaders_as_they_are(version):
         (0, 0),
         (4, 3),
     ]
-    (request,) = world.storage.asked("WriteTxnMarkers")
+    (request,) = world.storage.received("WriteTxnMarkers")
     (sent,) = request.markers
     assert (sent.producer_id, sent.producer_epoch, sent.commit) == (4000, 3, False)
     assert (sent.coordinator_epoch, sent.transaction_version) == (7, 2 if version == 2 else 0)
@@ -188,10 +191,10 @@ def test_a_marker_for_a_group_shard_goes_to_its_coordinator():
     assert found[("orders", 0)] == 0
     assert found[("__consumer_offsets", 3)] == 0
     assert found[("__consumer_offsets", 999)] == 3
-    (request,) = world.groups.asked("WriteTxnMarkers")
+    (request,) = world.groups.received("WriteTxnMarkers")
     (sent,) = request.markers[0].partitions
     assert (sent.topic, sent.partition) == ("__consumer_offsets", 3)
-    assert len(world.storage.asked("WriteTxnMarkers")) == 1
+    assert len(world.storage.received("WriteTxnMarkers")) == 1
 
 
 def test_views_of_transactions():
@@ -214,7 +217,7 @@ def test_views_of_transactions():
     )
     assert listed.unknown_state_filters == ("Bogus",)
     assert [one.transactional_id for one in listed.transaction_states] == ["pay"]
-    (request,) = world.coordinator.asked("ListTransactions")
+    (request,) = world.coordinator.received("ListTransactions")
     assert (request.duration_filter_ms, request.transactional_id_pattern) == (5, "p.*")
     types = schema_of(61, 0).request_types
     (found,) = ask(
@@ -250,7 +253,7 @@ def test_a_private_call_reaches_the_sinks_coordinator():
 
     world = World()
     assert uvloop.run(scenario(world, "sink")).sink_epoch == 9
-    (request,) = world.coordinator.asked("OpenAttempt")
+    (request,) = world.coordinator.received("OpenAttempt")
     assert request.nonce == b"n" * 16
     assert uvloop.run(scenario(World(), "")).error_code == 42
     assert uvloop.run(scenario(World(shards=0), "sink")).error_code == 15

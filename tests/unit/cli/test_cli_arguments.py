@@ -30,7 +30,7 @@ def invoke(*arguments, **options):
     return CliRunner().invoke(root, arguments, **options)
 
 
-def told(capsys):
+def error_output(capsys):
     """What stands on stderr, without the frame that folds it."""
     return " ".join(capsys.readouterr().err.replace("│", " ").split())
 
@@ -154,8 +154,8 @@ def test_a_gateway_with_a_certificate_is_named_by_https(tmp_path, name):
         file.write_text('[gateway]\ntls_certificate_file = "gateway.pem"\n')
         state.environment["ONCELOG_CONFIG"] = str(file)
     else:
-        told = state.environments.setdefault(name, {}) if name else state.environment
-        told["ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE"] = "gateway.pem"
+        environment = state.environments.setdefault(name, {}) if name else state.environment
+        environment["ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE"] = "gateway.pem"
     state.write(tmp_path)
     assert Cluster.open(tmp_path).gateway.startswith("https://127.0.0.1:")
 
@@ -241,7 +241,7 @@ def test_of_options_around_the_command_the_nearer_wins(capsys, monkeypatch):
 @pytest.mark.parametrize("address", ["localhost", "localhost:", ":9092", "localhost:99999", "a:b"])
 def test_what_is_no_address_is_named(address, capsys):
     assert run(["topics", "list", "--bootstrap", address]) == 2
-    assert "give host:port" in told(capsys)
+    assert "give host:port" in error_output(capsys)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_what_is_no_address_is_named(address, capsys):
 )
 def test_what_is_no_url_is_named(url, capsys):
     assert run(["partitions", "--gateway", url]) == 2
-    assert repr(url) in told(capsys)
+    assert repr(url) in error_output(capsys)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_what_is_no_url_is_named(url, capsys):
 )
 def test_a_state_that_is_none_is_named_with_those_there_are(command, states, capsys):
     assert run([command, "list", "--state", "Foo", "--gateway", NOWHERE]) == 2
-    error = told(capsys)
+    error = error_output(capsys)
     assert f"'Foo' is not one of {', '.join(get_args(states))}" in error
     shown = invoke(command, "list", "--help").output
     assert all(state in shown for state in get_args(states))
@@ -283,7 +283,9 @@ def test_what_the_gateways_schema_refuses_is_a_wrong_argument():
 
 def test_a_group_is_told_how_to_read_all_again(capsys):
     run(["consume", "t", "--group", "g", "--from-beginning", "--bootstrap", NOBODY])
-    assert "oncelog groups reset-offsets g --topic t --to beginning --execute" in told(capsys)
+    assert "oncelog groups reset-offsets g --topic t --to beginning --execute" in error_output(
+        capsys
+    )
 
 
 def test_a_folder_without_a_cluster_is_told_how_to_start_one(tmp_path, capsys):
@@ -293,7 +295,7 @@ def test_a_folder_without_a_cluster_is_told_how_to_start_one(tmp_path, capsys):
 
 def test_a_command_that_was_mistyped_is_guessed(capsys):
     assert run(["topic", "list"]) == 2
-    assert "Did you mean 'topics'?" in told(capsys)
+    assert "Did you mean 'topics'?" in error_output(capsys)
 
 
 def test_a_question_that_nobody_can_answer_says_what_answers_it():

@@ -20,7 +20,7 @@ def file(tmp_path, monkeypatch):
     return path
 
 
-def asked(capsys, *arguments):
+def address_shown(capsys, *arguments):
     """The address that a command would talk to: nobody listens at any of these, and its error names it."""
     capsys.readouterr()
     assert run([*arguments, "topics", "list"]) == 1
@@ -29,15 +29,15 @@ def asked(capsys, *arguments):
 
 
 def test_the_nearest_address_wins(file, capsys, monkeypatch):
-    assert asked(capsys) == "p", "the first one that was made is the current one"
+    assert address_shown(capsys) == "p", "the first one that was made is the current one"
     assert run(["profiles", "use", "q"]) == 0
-    assert asked(capsys) == "q"
+    assert address_shown(capsys) == "q"
     monkeypatch.setenv("ONCELOG_PROFILE", "p")
-    assert asked(capsys) == "p"
+    assert address_shown(capsys) == "p"
     monkeypatch.setenv("ONCELOG_BOOTSTRAP", ADDRESSES["variable"])
-    assert asked(capsys) == "variable"
-    assert asked(capsys, "--profile", "q") == "q", "what is typed wins over what was set"
-    assert asked(capsys, "--profile", "q", "--bootstrap", ADDRESSES["option"]) == "option"
+    assert address_shown(capsys) == "variable"
+    assert address_shown(capsys, "--profile", "q") == "q", "what is typed wins over what was set"
+    assert address_shown(capsys, "--profile", "q", "--bootstrap", ADDRESSES["option"]) == "option"
 
 
 def test_profiles_are_listed_changed_and_deleted(file, capsys):

@@ -65,9 +65,9 @@ class Client:
 
     def subscribe(self, *topics):
         self.topics = topics
-        return self._told(self._ask(self.epoch, topics=topics, owned=self.owned))
+        return self._noted(self._ask(self.epoch, topics=topics, owned=self.owned))
 
-    def _told(self, answer):
+    def _noted(self, answer):
         if answer.error_code == 0:
             self.epoch = answer.member_epoch
             if answer.assigned is not None:

@@ -93,10 +93,10 @@ def test_an_overloaded_sender_is_asked_again():
 async def test_a_frozen_sender_is_left_when_metadata_chooses_another():
     class Frozen:
         def __init__(self):
-            self.was_asked = asyncio.Event()
+            self.was_called = asyncio.Event()
 
         async def DeliverMarkers(self, request, context=None):  # noqa: N802
-            self.was_asked.set()
+            self.was_called.set()
             await asyncio.Event().wait()
 
     class Chosen(LocalDirectory):
@@ -111,7 +111,7 @@ async def test_a_frozen_sender_is_left_when_metadata_chooses_another():
     directory.chosen = DirectStub(frozen)
 
     async def freeze():
-        await frozen.was_asked.wait()
+        await frozen.was_called.wait()
         directory.chosen = DirectStub(Sender())
         snapshot = controller_pb2.MetadataSnapshot()
         metadata.take(controller_pb2.MetadataUpdate(metadata_offset=0, snapshot=snapshot))

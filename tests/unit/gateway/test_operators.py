@@ -9,7 +9,7 @@ from oncelog_gateway.operators import Operators
 PROXIES = Operators("10.0.0.0/8, 192.0.2.1")
 
 
-def asked(client, **headers):
+def request_of(client, **headers):
     return Request(
         {
             "type": "http",
@@ -39,28 +39,28 @@ def asked(client, **headers):
     ],
 )
 def test_the_last_address_that_no_proxy_has_is_the_clients(client, forwarded, address):
-    assert PROXIES.address_of(asked(client, x_forwarded_for=forwarded)) == address
+    assert PROXIES.address_of(request_of(client, x_forwarded_for=forwarded)) == address
 
 
 def test_only_a_trusted_proxy_says_that_it_was_tls():
     said = {"x_forwarded_proto": "https"}
-    assert is_secure(asked("10.1.1.1", **said), PROXIES)
-    assert not is_secure(asked("198.51.100.7", **said), PROXIES)
-    assert not is_secure(asked("10.1.1.1"), PROXIES)
+    assert is_secure(request_of("10.1.1.1", **said), PROXIES)
+    assert not is_secure(request_of("198.51.100.7", **said), PROXIES)
+    assert not is_secure(request_of("10.1.1.1"), PROXIES)
 
 
 def test_a_plain_page_cannot_set_the_cookie_of_tls():
     both = "oncelog-session=plain; __Host-oncelog-session=tls"
-    by_tls = asked("10.1.1.1", x_forwarded_proto="https", cookie=both)
+    by_tls = request_of("10.1.1.1", x_forwarded_proto="https", cookie=both)
     assert session_cookie(by_tls, PROXIES) == "tls"
-    assert session_cookie(asked("198.51.100.7", cookie=both), PROXIES) == "plain"
-    plain = asked("10.1.1.1", x_forwarded_proto="https", cookie="oncelog-session=plain")
+    assert session_cookie(request_of("198.51.100.7", cookie=both), PROXIES) == "plain"
+    plain = request_of("10.1.1.1", x_forwarded_proto="https", cookie="oncelog-session=plain")
     assert session_cookie(plain, PROXIES) is None
 
 
 def test_a_reason_is_short_and_in_any_writing():
     operator = PROXIES.of(
-        asked("198.51.100.7", oncelog_reason="ticket%207%20%E2%9C%93" + "x" * 900)
+        request_of("198.51.100.7", oncelog_reason="ticket%207%20%E2%9C%93" + "x" * 900)
     )
     assert operator.reason is not None
     assert operator.reason.startswith("ticket 7 ✓")

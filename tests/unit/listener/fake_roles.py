@@ -41,7 +41,7 @@ class FakeRole:
         self.calls = []
         self.canned = {}
 
-    def asked(self, method):
+    def received(self, method):
         return [request for name, request in self.calls if name == method]
 
     def take(self, method, request):

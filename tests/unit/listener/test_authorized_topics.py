@@ -309,7 +309,7 @@ def test_an_id_that_nobody_knows_is_not_deleted():
     assert is_untouched(world)
     world = world_with([allow(Op.DELETE, CLUSTER)])
     assert deleted(world, **unknown) == (100, None, UUID(int=7))
-    assert len(world.controller.asked("DeleteTopics")) == 1
+    assert len(world.controller.received("DeleteTopics")) == 1
 
 
 def test_a_topic_is_deleted_by_its_id():

@@ -18,7 +18,7 @@ def seen(*contents):
     return {one.uid: one for one in map(pod_from, contents)}
 
 
-def told(before, after, struck=()):
+def losses_of(before, after, struck=()):
     return [loss.text for loss in losses(before, after, set(struck))]
 
 
@@ -74,31 +74,33 @@ def restarted(content, reason, code):
 def test_a_process_that_ended_without_a_fault_is_a_finding():
     one = pod("storage", "storage-101")
     before, after = seen(one), seen(restarted(one, "Error", 1))
-    assert told(before, after) == ["storage-101 on m1 ended by itself: Error, exit code 1"]
-    assert told(before, after, ["storage"]) == []
-    assert told(after, after) == []
+    assert losses_of(before, after) == ["storage-101 on m1 ended by itself: Error, exit code 1"]
+    assert losses_of(before, after, ["storage"]) == []
+    assert losses_of(after, after) == []
 
 
 def test_memory_that_ran_out_is_a_finding_whatever_was_struck():
     one = pod("storage", "storage-101")
     after = seen(restarted(one, "OOMKilled", 137))
     expected = ["storage-101 on m1 ended by itself: OOMKilled, exit code 137"]
-    assert told(seen(one), after, ["storage"]) == expected
+    assert losses_of(seen(one), after, ["storage"]) == expected
 
 
 def test_a_pod_that_went_without_a_fault_is_a_finding():
     one, other = pod("listener", "listener-301"), pod("listener", "listener-302")
-    assert told(seen(one, other), seen(one)) == ["listener-302 was removed, and no fault did it"]
-    assert told(seen(one, other), seen(one), ["listener"]) == []
+    assert losses_of(seen(one, other), seen(one)) == [
+        "listener-302 was removed, and no fault did it"
+    ]
+    assert losses_of(seen(one, other), seen(one), ["listener"]) == []
     other["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
-    assert told(seen(one, other), seen(one)) == []
+    assert losses_of(seen(one, other), seen(one)) == []
 
 
 def test_a_pod_that_its_machine_threw_out_is_a_finding():
     one = pod("gateway", "gateway-x")
     evicted = {**one, "status": {**one["status"], "reason": "Evicted"}}
-    assert told(seen(one), seen(evicted)) == ["gateway-x on m1 was ended: Evicted"]
-    assert told(seen(evicted), seen(evicted)) == []
+    assert losses_of(seen(one), seen(evicted)) == ["gateway-x on m1 was ended: Evicted"]
+    assert losses_of(seen(evicted), seen(evicted)) == []
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])

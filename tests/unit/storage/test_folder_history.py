@@ -17,18 +17,18 @@ def opened(folder, incarnation_id):
     return history
 
 
-def told(history):
+def registrations(history):
     return list(history.message().incarnation_ids)
 
 
 def test_each_start_tells_all_registrations_since_the_last(tmp_path):
-    assert told(opened(tmp_path, "a")) == []
+    assert registrations(opened(tmp_path, "a")) == []
     opened(tmp_path, "b").registered()
     # Two that were killed before their answer.
-    assert told(opened(tmp_path, "c")) == ["b"]
-    assert told(opened(tmp_path, "d")) == ["b", "c"]
+    assert registrations(opened(tmp_path, "c")) == ["b"]
+    assert registrations(opened(tmp_path, "d")) == ["b", "c"]
     opened(tmp_path, "e").registered()
-    assert told(opened(tmp_path, "f")) == ["e"]
+    assert registrations(opened(tmp_path, "f")) == ["e"]
 
 
 def see(folder, offset):
@@ -44,12 +44,12 @@ def see(folder, offset):
 
 def test_metadata_that_a_power_cut_took_is_no_damage(tmp_path):
     see(tmp_path, 17)
-    told_then = opened(tmp_path, "two").message()
-    assert (told_then.metadata_offset, told_then.controller_epoch) == (17, 4)
+    message_then = opened(tmp_path, "two").message()
+    assert (message_then.metadata_offset, message_then.controller_epoch) == (17, 4)
     for left in (b"", b"\0" * 40, b'{"metadata_offset":'):
         (tmp_path / METADATA_SEEN).write_bytes(left)
         assert opened(tmp_path, "three").message().controller_incarnation_id == ""
-    assert "one" in told(opened(tmp_path, "four"))
+    assert "one" in registrations(opened(tmp_path, "four"))
 
 
 def test_a_folder_without_the_file_is_judged_once_registered(tmp_path):
@@ -57,7 +57,7 @@ def test_a_folder_without_the_file_is_judged_once_registered(tmp_path):
     history = opened(tmp_path, "a")
     assert history.message() is None
     history.registered()
-    assert told(opened(tmp_path, "b")) == ["a"]
+    assert registrations(opened(tmp_path, "b")) == ["a"]
 
 
 def test_damage_and_a_folder_that_cannot_be_written_are_named(tmp_path):

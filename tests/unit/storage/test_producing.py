@@ -222,7 +222,7 @@ def test_an_open_transaction_is_not_verified_again():
     assert work.questions(NOW) == []
 
 
-def asked(host: Host, *names: PartitionName):
+def question_to(host: Host, *names: PartitionName):
     work, response = producing(
         host, *((name, batch(0, **TXN)) for name in names), transactional_id="pay"
     )
@@ -233,7 +233,7 @@ def asked(host: Host, *names: PartitionName):
 
 def test_one_question_names_all_partitions():
     orders, payments = partition_of(), partition_of(log_state(PAYMENTS))
-    work, response, question = asked(Host(orders, payments), ORDERS, PAYMENTS)
+    work, response, question = question_to(Host(orders, payments), ORDERS, PAYMENTS)
     assert (question.producer_id, question.producer_epoch) == (7, 0)
     assert question.partitions == [ORDERS, PAYMENTS]
     work.verified(question, [ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE], 500, NOW)

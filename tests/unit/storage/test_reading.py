@@ -49,7 +49,7 @@ class Host:
     def __init__(self, partition: Partition, *batches: LogSlice) -> None:
         self.partition = partition
         self.batches = list(batches)
-        self.asked: list[object] = []
+        self.needs: list[object] = []
 
     def get(self, topic: str, partition: int) -> Partition:
         if (topic, partition) != self.partition.partition:
@@ -60,7 +60,7 @@ class Host:
         return OTHER, 9
 
     def found(self, need):
-        self.asked.append(need)
+        self.needs.append(need)
         match need:
             case ReadBatches():
                 return self.batches.pop(0) if self.batches else LogSlice(b"", -1)
@@ -114,7 +114,7 @@ def test_a_consumer_sees_up_to_the_high_watermark():
     host = Host(grown(3), slice_of(0, 3))
     reading = host.fetching(min_bytes=1)
     answer = host.read(reading, 0)
-    assert host.asked == [ReadBatches(host.partition, 0, 3, 1 << 20)]
+    assert host.needs == [ReadBatches(host.partition, 0, 3, 1 << 20)]
     assert (answer.high_watermark, answer.last_stable_offset, answer.error_code) == (3, 3, 0)
     assert reading.is_enough
     assert reading.total_bytes == len(answer.records) > 0
@@ -126,7 +126,7 @@ def test_read_committed_ends_at_the_lso_and_names_aborts():
     partition.high_watermark = 3
     host = Host(partition, slice_of(1, 2))
     answer = host.read(host.fetching(is_committed_only=True), 1)
-    assert host.asked == [
+    assert host.needs == [
         ReadBatches(partition, 1, 3, 1 << 20),
         FindAborted(partition, 1, 3),
     ]
@@ -142,8 +142,8 @@ def test_a_coordinator_reads_its_shard_to_the_end():
     host = Host(partition, slice_of(0, 3))
     reading = host.fetching(read_to_log_end=True, coordinator_epoch=4)
     host.read(reading, 0, name=SHARD)
-    assert host.asked[0] == AdmitLoader(partition, 4)
-    assert host.asked[1] == ReadBatches(partition, 0, 3, 1 << 20)
+    assert host.needs[0] == AdmitLoader(partition, 4)
+    assert host.needs[1] == ReadBatches(partition, 0, 3, 1 << 20)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_the_first_records_go_whatever_the_limits():
     reading = host.fetching(max_bytes=1, min_bytes=1000)
     assert host.read(reading, 0).records
     assert host.read(reading, 1).records == b""
-    assert len(host.asked) == 1
+    assert len(host.needs) == 1
     assert not reading.is_enough
 
 
@@ -184,7 +184,7 @@ def test_records_above_the_partitions_limit_wait():
     reading = host.fetching()
     host.read(reading, 0)
     assert host.read(reading, 1, max_bytes=10).records == b""
-    assert host.asked[-1].bytes_max == 10
+    assert host.needs[-1].bytes_max == 10
 
 
 @pytest.mark.parametrize(
@@ -200,16 +200,16 @@ def test_records_above_the_partitions_limit_wait():
 def test_what_compaction_emptied_is_read_past(slices, read_count, next_offset):
     host = Host(grown(3), *slices)
     answer = host.read(host.fetching(is_committed_only=True), 0)
-    reads = [each for each in host.asked if isinstance(each, ReadBatches)]
+    reads = [each for each in host.needs if isinstance(each, ReadBatches)]
     assert len(reads) == read_count
-    assert host.asked[-1] == FindAborted(host.partition, 0, next_offset)
+    assert host.needs[-1] == FindAborted(host.partition, 0, next_offset)
     assert answer.records
 
 
 def test_reading_past_what_is_empty_has_a_bound():
     host = Host(grown(500), *(emptied(offset) for offset in range(200)))
     host.read(host.fetching(), 0)
-    assert len(host.asked) == 101
+    assert len(host.needs) == 101
 
 
 @pytest.mark.parametrize(("is_committed_only", "missing"), [(True, 1), (False, 100)])
