@@ -22,7 +22,7 @@ from tests.targets import TargetKind, is_login_asked, target_kind
 SHORTEST_SESSION_MS = 6_000 if target_kind() is TargetKind.ADDRESS else 2_000
 SESSION = {"session_timeout_ms": SHORTEST_SESSION_MS, "heartbeat_interval_ms": 300}
 LONG_SESSION = {"session_timeout_ms": 30_000}
-"""For members that shall outlive a restart of the server."""
+"""For members that outlive a restart of the server."""
 
 DEADLINE_S = 60.0
 POLL_S = 0.05

@@ -1,4 +1,4 @@
-"""Who shall read what: the assignors `uniform` and `range` of the consumer protocol, as pure functions.
+"""Which member reads which partition: the assignors `uniform` and `range`, as pure functions.
 
 Both give every partition of a topic to exactly one member that is subscribed to it, if there is one. The same input
 gives the same assignment on every node.
