@@ -275,8 +275,10 @@ class SessionContract:
         class Traced:
             async def Produce(self, request, context):  # noqa: N802
                 running = spans.current()
-                self.caller = None if running is None else running.home.caller
-                running.home.move(TRACE, is_kept=True)
+                self.caller = None
+                if running is not None:
+                    self.caller = running.home.caller
+                    running.home.move(TRACE, is_kept=True)
                 return storage_pb2.ProduceResponse()
 
         recorder = Ended()
