@@ -178,7 +178,7 @@ def trace_of_marker(marker: MarkerWanted) -> TraceContext | None:
     if trace is None:
         return None
     if recorder is None:
-        # Whoever sends and writes it knows the ratio of this cluster.
+        # The marker sender and the leaders know the ratio of this cluster.
         return trace_message(trace, is_kept=marker.is_trace_kept)
     now_ms = time.time_ns() // _NS_PER_MS
     is_late = 0 < marker.start_timestamp < now_ms - recorder.late_ms

@@ -6,9 +6,9 @@ follower's fetch offset ──▶ its log end ──▶ HW = the smallest log en
                                         └─▶ it has not caught up for replica_lag_time_max_ms: propose the ISR without it
 ```
 
-The *maximal* ISR is the committed one and whoever is proposed to join: the controller may have taken a proposal whose
-answer is still under way, and then a new leader may be chosen among all of them. A proposal to shrink changes nothing
-until it is committed. Times are seconds of a monotonic clock.
+The *maximal* ISR is the committed one and the replicas that are proposed to join. The controller may have taken a
+proposal whose answer is still under way. Then it may choose a new leader among all of them. A proposal to shrink
+changes nothing until it is committed. Times are seconds of a monotonic clock.
 """
 
 import math

@@ -60,7 +60,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Empty fields match everything. Holes match always: whoever watches must know of them."""
+    """Empty fields match everything. Holes match always: a reader must know of them."""
 
     kinds: frozenset[str] = frozenset()
     transactional_id: str | None = None

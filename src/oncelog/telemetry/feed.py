@@ -1,4 +1,4 @@
-"""The live feed: what happens to transactions, told to whoever watches, through a capped Redis stream.
+"""The live feed: what happens to transactions, for all that watch, through a capped Redis stream.
 
 ```
 publish(event) ──▶ bounded queue ──▶ one task ──▶ XADD … MAXLEN ~ (a batch in one round trip) ──▶ Redis

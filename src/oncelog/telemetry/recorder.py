@@ -133,7 +133,7 @@ class TraceRecorder:
         *,
         is_kept: bool,
     ) -> None:
-        """The root of a transaction's trace, by whoever wrote its completion; with it the verdict."""
+        """The root of a transaction's trace, by the coordinator that wrote its completion; with it the verdict."""
         self.verdict(trace.trace_id, is_kept=is_kept)
         if not self.is_kept(trace.trace_id):
             self.spans_dropped += 1

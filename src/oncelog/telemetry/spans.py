@@ -268,7 +268,7 @@ def exemplar() -> int:
 
 
 def detached_context() -> Context:
-    """The context that runs now, but of nobody's request: for tasks and timers that outlive whoever starts them."""
+    """The context that runs now, but of no request: for tasks and timers that outlive the request that starts them."""
     context = copy_context()
     context.run(_current.set, None)
     return context
