@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.errors import OncelogError
+from oncelog_storage.core.segment_files import DELETED_SUFFIX, TEMPORARY_SUFFIX
 
-TEMPORARY_SUFFIX: Final = ".tmp"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -235,6 +235,16 @@ def write_at(path: str, position: int, data: bytes) -> None:
         os.fdatasync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def rename_deleted(path: str | Path) -> str:
+    """Returns the new name, under which the file waits to be removed. Raises OSError.
+
+    The file's number keeps the name unique: a log may begin again at an offset where an older file still waits.
+    """
+    renamed = f"{path}.{os.stat(path).st_ino}{DELETED_SUFFIX}"
+    os.rename(path, renamed)
+    return renamed
 
 
 def touch(path: str) -> None:

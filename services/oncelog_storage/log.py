@@ -27,7 +27,6 @@ from oncelog_storage.core.log_state import LogState, Room
 from oncelog_storage.core.partition_values import MarkerToWrite
 from oncelog_storage.core.read_places import ReadPlaces
 from oncelog_storage.core.segment_files import (
-    DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     SUFFIXES,
@@ -38,6 +37,7 @@ from oncelog_storage.files import (
     OpenFiles,
     StorageFailed,
     read_failed,
+    rename_deleted,
     sync_directory,
     sync_file,
     write_atomically,
@@ -277,8 +277,7 @@ class PartitionLog(LogState):
             for suffix in reversed(SUFFIXES):
                 path = segment.path(suffix)
                 if os.path.exists(path):
-                    os.rename(path, path + DELETED_SUFFIX)
-                    dropped.append(path + DELETED_SUFFIX)
+                    dropped.append(rename_deleted(path))
         if dropped:
             self._places.forget_sealed()
             sync_directory(self.directory)

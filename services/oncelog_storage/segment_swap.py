@@ -23,7 +23,6 @@ from oncelog_storage.core.aborted_index import CHECKS_FILE, decode_checks, encod
 from oncelog_storage.core.segment_files import (
     ABORTED_INDEX_SUFFIX,
     CLEANED_SUFFIX,
-    DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SUFFIXES,
@@ -31,7 +30,7 @@ from oncelog_storage.core.segment_files import (
     file_stem,
     swaps_found,
 )
-from oncelog_storage.files import sync_directory, write_atomically
+from oncelog_storage.files import rename_deleted, sync_directory, write_atomically
 
 Step = Callable[[str], None]
 """Told after each change of the folder: tests stop there."""
@@ -84,11 +83,8 @@ def finish(replacement: Replacement, step: Step = _no_step) -> list[str]:
     ]
     for path in old:
         if path.exists():
-            # To remove a large file takes milliseconds, which a worker thread has. Its number makes the name unique:
-            # what an earlier cleaning replaced may still be there.
-            target = f"{path}.{path.stat().st_ino}{DELETED_SUFFIX}"
-            os.rename(path, target)
-            deleted.append(target)
+            # To remove a large file takes milliseconds, which a worker thread has.
+            deleted.append(rename_deleted(path))
             step(f"deleted{path.suffix}")
     for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
         path = _path(directory, replacement.base_offset, suffix)

@@ -10,7 +10,7 @@ from tests.integration.storage.partition_log_at import append, new_log
 from tests.integration.storage.storage_node import NOW, batch, running, topic, txn_batch, until
 
 from oncelog.ids import Partition
-from oncelog_storage import log_checkpoint
+from oncelog_storage import log_checkpoint, log_replication
 from oncelog_storage.core.checkpoint_files import decode_checkpoint
 
 
@@ -206,7 +206,7 @@ async def test_retention_makes_the_new_start_durable_before_files_go(tmp_path):
         await node.role.maintenance.enforce_retention()
         starts = (tmp_path / "a" / "log-start-offset-checkpoint").read_text()
         assert decode_checkpoint(starts) == {Partition("orders", 0): 5}
-        assert list((tmp_path / "a" / "orders-0").glob("*.log.deleted"))
+        assert list((tmp_path / "a" / "orders-0").glob("*.log.*.deleted"))
         shutil.copytree(tmp_path / "a", tmp_path / "b")
     async with running(tmp_path / "b", topic("orders", **config)) as node:
         described = await node.describe("orders")
@@ -322,3 +322,16 @@ async def test_files_that_cannot_be_removed_are_removed_later(tmp_path):
         deleted[0].rmdir()
         await node.role.maintenance.enforce_retention()
         assert list((tmp_path / "orders-0").glob("*.deleted")) == []
+
+
+def test_a_file_does_not_take_the_place_of_one_that_waits(tmp_path):
+    """A replica can begin again at an offset whose first segment still waits to be removed."""
+    log = new_log(tmp_path, segment_bytes=200)
+    waiting = []
+    for _ in range(2):
+        log_replication.start_over(log, 0)
+        for _ in range(3):
+            append(log, batch(value=b"x" * 200))
+        waiting += [path for path in log.drop_segments_before(2) if ".log." in path]
+    assert len(set(waiting)) == 4
+    assert all(os.path.exists(path) for path in waiting)
