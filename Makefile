@@ -111,7 +111,7 @@ golden: setup ## keep the contracts, stored records and a data folder of the ver
 
 .PHONY: chart-schema
 chart-schema: setup ## write the chart's values.schema.json from the settings classes
-	$(BIN)/python -m oncelog_server.chart_schema > deploy/helm/oncelog/values.schema.json.partial && mv deploy/helm/oncelog/values.schema.json.partial deploy/helm/oncelog/values.schema.json
+	$(BIN)/python -m scripts.chart_schema > deploy/helm/oncelog/values.schema.json.partial && mv deploy/helm/oncelog/values.schema.json.partial deploy/helm/oncelog/values.schema.json
 
 .PHONY: spark-manifests
 spark-manifests: setup ## write deploy/spark from the chart
@@ -119,7 +119,7 @@ spark-manifests: setup ## write deploy/spark from the chart
 
 .PHONY: docs-settings
 docs-settings: setup ## write docs/settings.md from the settings classes
-	$(BIN)/python -m oncelog_server.settings_page > docs/settings.md.partial && mv docs/settings.md.partial docs/settings.md
+	$(BIN)/python -m scripts.settings_page > docs/settings.md.partial && mv docs/settings.md.partial docs/settings.md
 
 # ---------------------------------------------------------------------------------------------- tests
 

@@ -6,6 +6,7 @@ import tomllib
 
 import pytest
 import yaml
+from scripts.chart_schema import SET_BY_THE_CHART, SETTINGS, values_schema
 from tests.deploy.conftest import (
     CHART,
     MAJORS,
@@ -24,7 +25,6 @@ from oncelog.process.names import table_of
 from oncelog.process.run import ProcessSettings
 from oncelog.rpc.node_settings import NamedNodeSettings, NodeSettings
 from oncelog_controller.settings import ControllerSettings
-from oncelog_server.chart_schema import SET_BY_THE_CHART, SETTINGS, values_schema
 
 KINDS = {table_of(kind).replace("_", "-"): kind for kind in SETTINGS}
 FIELDS = {"status.podIP": "10.0.0.7", "spec.nodeName": "worker-2", "status.hostIP": "192.0.2.9"}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from oncelog_server.settings_page import page
+from scripts.settings_page import page
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/settings.md"
 

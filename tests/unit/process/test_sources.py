@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from scripts.settings_page import KINDS
 
 from oncelog.errors import OncelogError
 from oncelog.process.arguments import SettingsParser
@@ -20,7 +21,6 @@ from oncelog_server.cluster.os_process import ProcessRef
 from oncelog_server.cluster.plan import ClusterShape, FreePorts, plan_members
 from oncelog_server.cluster.state_file import ClusterState
 from oncelog_server.settings import SET_BY_CLUSTER, EmbeddedSettings, embedded_settings
-from oncelog_server.settings_page import KINDS
 from oncelog_storage.settings import FlushPolicy, StorageSettings
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,6 +1,6 @@
 """The chart's `values.schema.json`: what Helm refuses before it asks the cluster for anything.
 
-    python -m oncelog_server.chart_schema > deploy/helm/oncelog/values.schema.json
+    python -m scripts.chart_schema > deploy/helm/oncelog/values.schema.json
 
 The tables below `config` come from the settings classes, with their types and bounds. What the chart sets itself
 (addresses, node ids, ports, databases) is no key there, so it is refused.
