@@ -2,9 +2,9 @@
 
     python -m bench.abuse                 all frames, one after the other
 
-Printed for each kind of frame: processor time of the server a frame, the neighbour's p50 and p99 of a commit before and
-meanwhile, the longest pause of the server (an ApiVersions that is answered at once, on its own connection), and the
-server's resident memory. Nothing else may run: the neighbour's times are wall time.
+Printed for each kind of frame: processor time of the server a frame, and the neighbour's p50 and p99 of a commit before
+and meanwhile. Also the longest pause of the server (an ApiVersions that is answered at once, on its own connection),
+and its resident memory. Nothing else may run: the neighbour's times are wall time.
 """
 
 import multiprocessing

@@ -1,7 +1,7 @@
 """What is measured: `oncelog up`, and as a yardstick librdkafka's mock cluster, each in a process of its own.
 
 The mock is C code that keeps a little in memory, writes no disk and decides no transaction. It shows what the client
-and the machine allow at best, so a ratio to it says more than a number that depends on the machine.
+and the machine allow at best. So a ratio to it says more than a number that depends on the machine.
 """
 
 import socket

@@ -1,8 +1,9 @@
 """What the coordinator workloads run in a process of its own: fill shards with transactions, or load them.
 
 `python -m bench.coordinator_child fill FOLDER IDS FINISHED` writes what FINISHED transactions of IDS ids leave behind
-and one open transaction of each id, record by record as coordinators write them, into the shards of a storage node that
-cleans them with default settings. `load FOLDER` starts a coordinator on them and prints, as JSON, seconds and bytes.
+and one open transaction of each id. It writes record by record as coordinators do, into the shards of a storage node
+that cleans them with default settings. `load FOLDER` starts a coordinator on them and prints, as JSON, seconds and
+bytes.
 """
 
 import asyncio

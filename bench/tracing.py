@@ -4,8 +4,8 @@
     python -m bench.tracing --rounds 30 --partitions 4
 
 Servers of the same code differ by some percent, so there are two of each. A receiver of OTLP in its own process takes
-the spans. Printed for each kind: p50 of a commit, the median over the rounds of
-its ratio to none, and the server's processor time for a commit, which other work on the machine moves less.
+the spans. Printed for each kind: p50 of a commit, and the median over the rounds of its ratio to none. Also the
+server's processor time for a commit, which other work on the machine moves less.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Replicas' logs, and what shards recorded in them, read from the files of a storage node without touching them.
 
 A node that runs may be writing: what is not whole at a log's end is left out. What is not sound in its middle is there
-with the checksum of the bytes as they stand, so that another replica can be held against it.
+with the checksum of the bytes as they stand. So another replica can be held against it.
 """
 
 import os

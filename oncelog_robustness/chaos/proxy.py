@@ -1,8 +1,8 @@
 """The network between the processes of a cluster, as a process: `python -m oncelog_robustness.chaos.proxy`.
 
-Every process of a cluster is told an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`), so the
-door through which a connection comes in tells who opened it, and the address it asks for tells to whom. Postgres, Redis
-and the Kafka ports have doors with one target. Nobody's advertised address changes but that of listeners.
+Every process of a cluster has an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`). The door
+through which a connection comes in says who opened it, and the address it asks for says to whom. Postgres, Redis and
+the Kafka ports have doors with one target. Nobody's advertised address changes but that of listeners.
 
 A held flow is what a network without packets is to TCP: connections stay, new ones are not made, nothing arrives, not
 even the end of a connection. It is no refusal: nobody is told anything.

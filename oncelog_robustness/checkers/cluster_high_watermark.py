@@ -1,9 +1,9 @@
 """The high watermark never goes back on a replica while its process lives.
 
-Across processes it may: a node that starts again has only what its last checkpoint said, and a new leader has what its
-last fetch as a follower told it (KIP-101). Nothing is lost by that, because the records are there; that they are is
+Across processes it may: a node that starts again has only what its last checkpoint said. A new leader has what its last
+fetch as a follower told it (KIP-101). Nothing is lost by that, because the records are there; that they are is
 `cluster_committed`'s to judge. Within one process a follower cuts its log back by leader epochs only, and these never
-disagree about what is committed, so the high watermark goes back only with a replica that was emptied on purpose.
+disagree about what is committed. So the high watermark goes back only with a replica that was emptied on purpose.
 """
 
 from oncelog_robustness.checkers.cluster_case import Case, PartitionKey, key_of, name_of

@@ -11,14 +11,14 @@ markers in its log          data commit 7 | data abort 7 abort 7 | commit 8
 A marker may be written again, its answer was lost, or it was held up until a later one was written: where no data
 stands before it, it ends nothing, and its decision may be one that compaction has taken since. A transaction may have
 left no data here, but it has its marker. Every decision that is recorded complete has one, except where the log's
-beginning is gone, in compacted logs, and in shards of groups, whose coordinator writes none where no offsets are
-pending. Where compaction took states, the markers in that place explain themselves.
+beginning is gone, and in compacted logs. A shard of groups may have none too: its coordinator writes none where no
+offsets are pending. Where compaction took states, the markers in that place explain themselves.
 
 Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all markers of
 one such pair must be the same.
 
 Where nobody can read any more what was decided, partitions can still be held against each other: a marker that raises
-the epoch of what it ends is of the one transaction that wrote in the epoch before, and there is no second one.
+the epoch of what it ends is of the one transaction that wrote in the epoch before. There is no second one.
 """
 
 from dataclasses import dataclass

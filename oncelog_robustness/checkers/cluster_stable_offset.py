@@ -2,9 +2,9 @@
 
 A marker that is not on every in-sync replica decides nothing yet: the next leader may not have it. A leader says only
 where its LSO and its high watermark are; where transactions begin and end, the log that was read at the end tells. What
-a leader calls committed stays, so a transaction that began below an LSO stands in that log at the same offset, and a
-marker that was committed by then does too. A marker that was written and lost has a successor further up, which the
-high watermark of that time had not passed either.
+a leader calls committed stays. So a transaction that began below an LSO stands in that log at the same offset. So does
+a marker that was committed by then. A marker that was written and lost has a successor further up, which the high
+watermark of that time had not passed either.
 """
 
 from bisect import bisect_left

@@ -1,8 +1,8 @@
 """The recorded states of each transactional id follow one another as the table of the coordinator says.
 
 A transaction is decided at most once by that: behind a prepare record only its completion may stand. The table is the
-one that production code asserts by (`VALID_PREVIOUS`), but here the records of all the coordinators that ever wrote to
-the shard are held against it, in the order in which its log has them.
+one that production code asserts by (`VALID_PREVIOUS`). But here the records of all the coordinators that ever wrote to
+the shard are held against it, in the order of its log.
 """
 
 from oncelog_coordinator.core.txn_state import STATE_OF_NAME, VALID_PREVIOUS, TxnState

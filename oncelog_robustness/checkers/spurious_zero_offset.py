@@ -1,7 +1,7 @@
 """spurious-zero-offset: a group that has committed an offset is never told that it has none, or that it is at 0.
 
-A consumer that is told so begins again at the start. Known to have committed is a group of which a commit above 0 was
-answered, or an offset above 0 was told, before the fetch began; unless somebody may have committed 0.
+A consumer that is told so begins again at the start. A group is known to have committed if a commit above 0 was
+answered, or an offset above 0 was returned, before the fetch began; unless somebody may have committed 0.
 """
 
 from typing import NamedTuple

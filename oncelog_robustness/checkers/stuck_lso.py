@@ -1,8 +1,8 @@
 """stuck-lso: after healing the read_committed end of each partition reaches its high watermark.
 
-The two ends are told by two requests, so they are compared only if the read_committed one was asked later, or if the
-read_uncommitted read shows data above the read_committed end that was sent before that end was asked for. A transaction
-that its client still holds open excuses the partition.
+Two requests tell the two ends, so they are compared only in two cases. The read_committed end was asked for later; or
+the read_uncommitted read shows data above it that was sent before it was asked for. A transaction that its client still
+holds open excuses the partition.
 """
 
 from oncelog_robustness.checkers.evidence import FinalLog, FinalState, Written, writer_of

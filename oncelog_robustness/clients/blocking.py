@@ -3,7 +3,7 @@
     outcome = await blocking(open_attempt, cluster, name, timeout_ms)
 
 The call runs in a greenlet of its own. Where it would block, in a socket or in a sleep, it hands the loop an awaitable
-and goes on with its result. So there is no thread, many calls run side by side, and in the simulator a call is as
+and goes on with its result. So there is no thread, and many calls run side by side. In the simulator a call is as
 deterministic, as slow and as mortal as everything else: its connections are the loop's.
 
 Only what runs in such a greenlet is affected: elsewhere in the process the client blocks as it always does.

@@ -1,8 +1,8 @@
 """A consumer in a group of the new consumer protocol (KIP-848), which no Python client speaks without threads of C.
 
 It says what it has and is told what it may have, by heartbeats alone; its reading side is another library's. It asks
-only when it is polled: between two polls its application ends what it read, so whatever it gives up is settled, and
-the epoch with which offsets are committed is that of the poll that handed them out.
+only when it is polled: between two polls its application ends what it read, so whatever it gives up is settled. The
+epoch with which offsets are committed is that of the poll that handed them out.
 
     the answer was lost                     it says everything anew with the epoch it had
     FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID  it gives up all and joins again

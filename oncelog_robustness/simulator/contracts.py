@@ -4,7 +4,7 @@
     process.contracts = older
 
 Such a process runs today's code behind them. Of every message that it sends or takes those fields are left that the
-older version knows, and a method that the older version has not is not there. An enum's number stays, known or not, as
+older version knows. A method that the older version has not is not there. An enum's number stays, known or not, as
 proto3 has it. So a run shows what today's code makes of peers that leave out what is new, and say nothing of what they
 were told. It does not show bugs of the older code.
 """

@@ -6,7 +6,7 @@
 
 Production's schema, statements and transactions run unchanged; what differs from Postgres is the dialect, as in
 `oncelog up`. A call is one instant of the simulation, with its commit in it: a controller that is killed is killed
-before a transaction or after it, two never wait for each other's lock, and the file is never left locked. What happens
+before a transaction or after it. Two never wait for each other's lock, and the file is never left locked. What happens
 between a controller and a database on another machine is given to the calls from outside:
 
 - `slow`: they take longer;

@@ -427,8 +427,9 @@ def _only_grew(before: ReplicaState, state: ReplicaState) -> bool:
 
 
 def _is_more_stable(before: ReplicaState, state: ReplicaState) -> bool:
-    """The leader calls more decided than before. Its high watermark of this moment is the smallest at which it does
-    so, which makes this the state that tells whether that was too early."""
+    """The leader calls more decided than before. Its high watermark of this moment is the smallest at which it does so.
+    So this is the state that tells whether that was too early.
+    """
     return (state.last_stable_offset or 0) > (before.last_stable_offset or 0)
 
 

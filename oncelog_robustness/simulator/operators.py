@@ -1,8 +1,8 @@
 """An operator under simulation, who does what no Kafka client can: ends transactions by force, drains and removes
 nodes, and changes the levels of features, rightly and wrongly, while everything goes on.
 
-What is asked is drawn when the fault begins, and asked once. What has to be taken back, a drain or a level, is taken
-back when the fault ends, again and again until a controller has done it.
+What is asked is drawn when the fault begins, and asked once. A drain or a level has to be taken back. That is tried
+from the fault's end on, again and again until a controller has done it.
 """
 
 import asyncio

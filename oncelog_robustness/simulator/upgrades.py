@@ -1,9 +1,9 @@
 """A rolling upgrade, or a rollback, while everything else goes on: processes end in order and come back as those of the
 other version (docs/upgrades.md).
 
-How is drawn from the seed: which of the two it is, whether all roles go at the same time as under `helm upgrade` or
-one process of any role after another, how long each rests, and whether somebody changes their mind half-way. What
-the end of the storm finds undone stays undone: the rest of the run has both versions.
+How is drawn from the seed: which of the two it is, how long each process rests, and whether somebody changes their mind
+half-way. Also whether all roles go at the same time, as under `helm upgrade`, or one process of any role after another.
+What the end of the storm finds undone stays undone: the rest of the run has both versions.
 """
 
 import asyncio

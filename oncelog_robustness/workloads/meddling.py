@@ -1,6 +1,7 @@
-"""Transactions, and others that meddle with them: clients that look at everything, ask in the name of producers that
-they are not or are no more, write when their transaction is over, change what a topic is, and play a sink's attempts in
-every wrong order. What it shows: who has no right to it changes nothing, and what is late is written nowhere.
+"""Transactions, and others that meddle with them: clients that look at everything, and ask in the name of producers
+that they are not or are no more. They write when their transaction is over, change what a topic is, and play a sink's
+attempts in every wrong order. What it shows: who has no right to it changes nothing, and what is late is written
+nowhere.
 
 Ids, sinks and attempts of meddlers are their own; of the writers they only use what cannot be meant: an identity that
 never was, or is over.

@@ -1,7 +1,7 @@
-"""Members of groups that mind no order: they join and forget to come back, claim generations that are over, keep what
-they should give up, fall silent, die, and return under their names; transactions commit offsets of the same groups, and
-an operator deletes offsets and groups under them. What it shows: an offset is what was committed last, and never what
-was refused, aborted or deleted; and a group takes every member that joins when all that is over.
+"""Members of groups that mind no order: they join and forget to come back, claim generations that are over, and keep
+what they should give up. They fall silent, die, and return under their names; transactions commit offsets of the same
+groups, and an operator deletes offsets and groups under them. What it shows: an offset is what was committed last, and
+never what was refused, aborted or deleted; and a group takes every member that joins when all that is over.
 
 Offsets are numbers that no other commit has. A deletion is told as a commit of -1.
 """

@@ -1,6 +1,7 @@
-"""The Spark sink's attempts without Spark: several drivers of one query open, write, seal, commit and abort batches,
-die in the middle, repeat batches that were committed, leave tasks behind that go on as zombies, are slower than their
-attempt may be, and now and then begin again with a new checkpoint, as another query that adopts the sink.
+"""The Spark sink's attempts without Spark: several drivers of one query open, write, seal, commit and abort batches.
+They die in the middle, repeat batches that were committed, and leave tasks behind that go on as zombies. They are
+slower than their attempt may be. Now and then they begin again with a new checkpoint, as another query that adopts the
+sink.
 
 What it shows: each batch is in the topic once and whole, by one attempt and one try of each task, or not at all. All of
 it is the sink's own code, `oncelog.spark.attempt` and the blocking client; only rows of Arrow are left out. The private

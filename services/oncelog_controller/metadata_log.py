@@ -1,9 +1,9 @@
 """One machine on one journal, replayed again whenever an append fails, with its watchers.
 
-It serves one term after another: `begin` with the controller epoch of the lease, `end` when the lease is lost. While
-there is no replayed machine (between terms, and between a failed append and its replay) nothing can be decided, and
-requests are answered NOT_CONTROLLER or with the code of the failure, both of which clients retry. What is committed can
-still be told then: the watchers' image stays, and a database that is away stops neither streams nor heartbeats.
+It serves one term after another: `begin` with the controller epoch of the lease, `end` when the lease is lost. Between
+terms, and between a failed append and its replay, there is no replayed machine. Nothing can be decided then: requests
+are answered NOT_CONTROLLER or with the code of the failure, and clients retry both. What is committed can still be told
+then: the watchers' image stays, and a database that is away stops neither streams nor heartbeats.
 """
 
 import asyncio

@@ -1,13 +1,13 @@
 """The journal in a table: row n is record n.
 
-The writer assigns the offsets. An append is one transaction that first locks the one row of `controller_state`, which
+The writer assigns the offsets. An append is one transaction. It first locks the one row of `controller_state`, which
 puts all writers in order, and then checks two things under that lock. The row must still name the controller epoch that
 this writer holds: a controller that was deposed writes nothing more, however late its statement arrives. And the table
 must still end where the writer believes it does: of two writers without a lease, one is told that it lost and must
 replay.
 
-Blocks of producer ids are the records that may never be decided twice, so the first id after them is kept in that row
-too, in the same transaction. A journal that was restored from an older copy disagrees with it, and is refused.
+Blocks of producer ids are the records that may never be decided twice. So that row keeps the first id after them too,
+in the same transaction. A journal that was restored from an older copy disagrees with it, and is refused.
 
 A snapshot record makes the rows before it needless, and its append removes them.
 """

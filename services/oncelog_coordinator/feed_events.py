@@ -2,7 +2,7 @@
 every refusal (docs/events.md).
 
 `cause` is the decision's label, the same word as in the log and the metrics. `bump` says why a producer id or epoch
-changed. A producer that is told to come again comes again within milliseconds, so the same refusal of the same id is
+changed. A producer that is told to come again comes again within milliseconds. So the same refusal of the same id is
 told once a second, with the count of those before it.
 """
 

@@ -1,7 +1,7 @@
 """Markers for the shards of groups: each is appended by the shard it is for (ADR 0015).
 
-The marker sender is answered in a leader's words. As at a partition's leader, a TV1 marker that may be of another
-transaction than the one it would end is decided with the word of the transaction's coordinator (facts 9, Markers).
+The marker sender is answered in a leader's words. A TV1 marker may be of another transaction than the one it would end.
+As at a partition's leader, the word of the transaction's coordinator decides (facts 9, Markers).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Producer ids from blocks of the controller: `claim` is immediate, the next block is fetched before it is needed
 (facts 9).
 
-The controller's journal holds a block before it is answered, and a block is used by one process only, so an id is never
-used twice; a crash loses the rest of a block, which costs nothing but numbers.
+The controller's journal holds a block before it is answered, and only one process uses a block. So an id is never used
+twice; a crash loses the rest of a block, which costs nothing but numbers.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ Only the shard's coordinator writes here, and three things keep it so:
 lost is repeated byte for byte, and the leader answers for the first one.
 
 What cannot be settled within `append_timeout_ms` fails the append: the machine is dropped, and replaying tells what was
-written. Replay reads to the log's end, not to the high watermark (facts 1.1, row 3), but waits until the high
+written. Replay reads to the log's end, not to the high watermark (facts 1.1, row 3). But it waits until the high
 watermark has passed what it read: markers must not go out for a decision that a lost leader takes with it.
 
 What a record looks like is the kind's business (`RecordFormat`). A group shard also writes what belongs to a client's

@@ -1,8 +1,8 @@
 """What a shard's log still says: of each key the last record, as if the log had just been compacted.
 
-A load reads every batch but decodes only what a later record has not superseded, so its cost is a few microseconds for
-a record of history and the whole price only for what is alive. What belongs to a client's transaction (a group shard
-has such batches) is kept in full: its marker decides whether it supersedes anything.
+A load reads every batch but decodes only what a later record has not superseded. A record of history costs a few
+microseconds, and only what is alive costs the whole price. What belongs to a client's transaction (a group shard has
+such batches) is kept in full: its marker decides whether it supersedes anything.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """Calls to the other roles: which node to ask, for how long, and what its silence means.
 
 The gateway keeps nothing: every answer is put together from the metadata image and from what partition leaders and
-coordinators say at this moment. A call that gets no answer in time becomes REQUEST_TIMED_OUT, a node that is not known
+coordinators say at this moment. A call that gets no answer in time becomes REQUEST_TIMED_OUT. A node that is not known
 becomes a failure of what it leads, and the rest is still shown.
 """
 

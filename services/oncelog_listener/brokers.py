@@ -1,9 +1,9 @@
 """Which listeners a client is told of, and which of them "leads" what (ADR 0017).
 
-Any listener serves any partition, so partitions are spread over the live ones by hash, the same on every listener and
+Any listener serves any partition. So partitions are spread over the live ones by hash, the same on every listener and
 moving little when one comes or goes. A client is told of all of them, by the addresses of the listener that it came in
-by. A client that reached this listener by another address than the registered one
-(a port-forward, a tunnel) would not reach the others by theirs: it is told of this one only.
+by. A client that reached this listener by another address than the registered one (a port-forward, a tunnel) would not
+reach the others by theirs: it is told of this one only.
 """
 
 from collections.abc import Callable
@@ -50,8 +50,8 @@ class Brokers(NamedTuple):
 def _mixed(number: int) -> int:
     """Every bit of the number moves every bit of this one (the finalizer of splitmix64).
 
-    A CRC alone is linear: the CRCs of one name with two node ids differ by the same bits for every name, so that one of
-    three brokers led half of all partitions, and one of five led none of a topic of 50.
+    A CRC alone is linear: the CRCs of one name with two node ids differ by the same bits for every name. One of three
+    brokers led half of all partitions, and one of five led none of a topic of 50.
     """
     number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS
     number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & _64_BITS

@@ -7,8 +7,8 @@
 ```
 
 Requests of a connection are answered strictly one after the other, as Kafka does: their effects happen in the order
-they were sent, so a producer with five requests in flight needs no more care than one with a single one, and a fetch
-that waits for data holds up what comes behind it. One task a connection does all of it; there is none a request.
+they were sent. So a producer with five requests in flight needs no more care than one with a single one. A fetch that
+waits for data holds up what comes behind it. One task a connection does all of it; there is none a request.
 
 Every byte that a client can make us hold is bounded: by the frame's maximum, by the queue of its connection, and by
 what all connections hold together (`MemoryBudget`).

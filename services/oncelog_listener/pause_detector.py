@@ -21,8 +21,8 @@ A connection that is silent while the process goes on stays doubtful until its n
 what was sent to it when the sender's kernel sends it again, which is seconds later.
 
 Both event loops handle what can be read, then timers that are due, and only then the tasks that this wakes. So when a
-frozen process goes on, the timer here fires after the waiting bytes were taken from the sockets, and before any request
-among them is begun.
+frozen process goes on, the timer here fires after the waiting bytes were taken from the sockets. It fires before any
+request among them is begun.
 """
 
 import asyncio

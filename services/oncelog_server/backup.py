@@ -1,7 +1,7 @@
 """Backups of a stopped `oncelog up` or a stopped cluster of one machine: one file, whole or not there (docs/backup.md).
 
 A backup holds metadata and logs together, for neither may be put back without the other (ADR 0027). It is a tar file;
-its last member, the manifest, has every file's size and SHA-256, so a backup that was cut or damaged is refused before
+its last member, the manifest, has every file's size and SHA-256. So a backup that was cut or damaged is refused before
 anything of it is used. After a restore the cluster goes on with producer ids and epochs that nobody can have.
 """
 

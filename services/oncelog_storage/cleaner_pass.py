@@ -1,7 +1,8 @@
 """One pass over a compacted log, in a thread of its own: it reads and writes what `core.cleaning_pass` says.
 
 It has descriptors of its own. What it writes nobody sees before `segment_swap`. After each millisecond of work it
-sleeps, so that the event loop never waits long for the interpreter, and as long as its share of the disk asks for.
+sleeps, so that the event loop never waits long for the interpreter. It sleeps as long as its share of the disk asks
+for.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Asks the controller for another ISR: one request under way for this node, one proposal for each partition.
 
-An answer that does not come leaves it unknown what was decided, so the identical proposal is sent again until the
+An answer that does not come leaves it unknown what was decided. So the identical proposal is sent again until the
 controller answers or the metadata moves on; its epochs make a repetition harmless. A refusal ends a proposal: the
 leader looks again and proposes with the epochs it then has.
 """

@@ -4,7 +4,7 @@ A copied batch keeps its offset and its leader epoch; only its CRC and its place
 the leader has decided everything else. Producer state, aborted transactions, leader epochs and indexes follow from the
 batches, as they do when a log is opened.
 
-Truncation is a crash on purpose: the files are cut and the log is loaded from them again, so what it then knows is what
+Truncation is a crash on purpose: the files are cut and the log is loaded from them again. So what it then knows is what
 a node that never had the cut records would know.
 """
 
@@ -103,7 +103,7 @@ def _note_gaps(log: PartitionLog, run: Sequence[CopiedBatch]) -> None:
 def truncate(log: PartitionLog, offset: int, now: int) -> None:
     """Forget the batch that holds `offset` and all behind it. Raises StorageFailed.
 
-    The caller has made a recovery point at or below `offset` durable, so a crash anywhere in here is one that the next
+    The caller has made a recovery point at or below `offset` durable. So a crash anywhere in here is one that the next
     start makes good.
     """
     assert offset >= log.log_start_offset, (offset, log.log_start_offset)

@@ -1,7 +1,7 @@
 """Identities and quantities as distinct types.
 
-This system has five epochs and half a dozen kinds of integer ids. Each is an `int` at run time and a type of
-its own to the checker, so that a leader epoch can never be compared with a producer epoch by accident.
+This system has five epochs and half a dozen kinds of integer ids. Each is an `int` at run time and a type of its own to
+the checker. So a leader epoch can never be compared with a producer epoch by accident.
 """
 
 from functools import lru_cache

@@ -1,8 +1,8 @@
 """The sans-IO contract: events and time in, records and effects out (no I/O in a core).
 
-A machine owns the state of one shard. `decide` only reads; what it wants to be true it returns as records.
-The driver (`oncelog.runtime`) appends those records to the machine's journal, hands them to `apply`, and lets
-replies and sends out only when the records are committed: a reader never sees what a crash could take back.
+A machine owns the state of one shard. `decide` only reads; what it wants to be true it returns as records. The driver
+(`oncelog.runtime`) appends those records to the machine's journal and hands them to `apply`. It lets replies and sends
+out only when the records are committed: a reader never sees what a crash could take back.
 
 There is no undo. When an append fails, the driver drops the machine and replays the journal.
 """

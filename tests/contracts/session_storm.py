@@ -1,7 +1,7 @@
 """Many callers with short deadlines and cancellations, tight bounds, and a server that goes and comes back.
 
-Whatever happens, every call ends once, an answer belongs to its question, nothing is executed twice, and a call that
-is told to have had no effect had none. Afterwards neither side holds anything.
+Whatever happens, every call ends once, an answer belongs to its question, and nothing is executed twice. A call that is
+told to have had no effect had none. Afterwards neither side holds anything.
 
 A subclass names its `medium`, as of `SessionContract`.
 """

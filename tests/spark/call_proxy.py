@@ -1,7 +1,7 @@
 """A TCP proxy that reads Kafka frames and misbehaves at the call a test chose.
 
-All clients of a test reach the cluster through it (the cluster advertises the proxy's port), so production code runs
-as it is and faults happen where they happen in life: between two machines.
+All clients of a test reach the cluster through it (the cluster advertises the proxy's port). So production code runs as
+it is, and faults happen where they happen in life: between two machines.
 """
 
 import contextlib

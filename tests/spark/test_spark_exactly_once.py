@@ -1,8 +1,8 @@
 """The crash matrix of the sink, as far as one machine can play it: whatever fails, each row is visible once.
 
 The names F1 to F7 and S5 are those of the fault experiments on which the sink's design rests: F1 a task fails and is
-tried again, F2 a task fails for good, F3 a Python worker is killed, F4 and F5 the commit fails before and after its
-effect, F7 the driver is killed, S5 two drivers share one checkpoint.
+tried again; F2 a task fails for good; F3 a Python worker is killed; F4 and F5 the commit fails before and after its
+effect; F7 the driver is killed; S5 two drivers share one checkpoint.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Cutting a pod off, from inside its network: an ephemeral container with NET_ADMIN and iptables. It is added when
 it is first needed, sleeps, and stays as long as its pod does.
 
-Not by a NetworkPolicy: policies only allow, and what one allows no other takes back, so a pod that the chart's policies
+Not by a NetworkPolicy: policies only allow, and what one allows no other takes back. So a pod that the chart's policies
 let be called stays reachable whatever is added. Most networks also let connections live on that were there before.
 """
 

@@ -1,7 +1,7 @@
 """What reaches the metadata machine, and what it answers.
 
-Everything drawn by chance (topic ids, cluster id) is added by the shell before the event enters, so that a decision
-depends on nothing but the event and the image.
+The shell adds everything drawn by chance (topic ids, cluster id) before the event enters. So a decision depends on
+nothing but the event and the image.
 """
 
 from collections.abc import Mapping

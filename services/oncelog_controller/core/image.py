@@ -1,7 +1,7 @@
 """The cluster as the records so far say it is.
 
-One function changes an image, `apply`, and it tells what it touched, so that the same replay feeds the machine (which
-decides on it) and the watchers' stream (which must say what changed). Everything inside is immutable and replaced.
+One function changes an image, `apply`, and it tells what it touched. So the same replay feeds the machine, which
+decides on it, and the watchers' stream, which must say what changed. Everything inside is immutable and replaced.
 """
 
 from collections.abc import Mapping, Sequence

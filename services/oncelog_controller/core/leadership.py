@@ -1,12 +1,12 @@
 """Who leads what: the consequences that the life and death of nodes have for partitions and shards.
 
 Every function reads an image and returns the records that put it right; one that is right already gets none. So the
-same few lines serve a fenced node, a returning one, a drained one, a new topic and a changed ISR, and to apply them
-twice changes nothing.
+same few lines serve a fenced node, a returning one, a drained one, a new topic and a changed ISR. To apply them twice
+changes nothing.
 
 A partition's leader comes from its in-sync replicas. Those that are fenced leave the ISR, but the last ones stay in it
-even so: they alone are known to have every acknowledged record, and the partition waits for one of them, without a
-leader, unless its topic allows an unclean election.
+even so: they alone are known to have every acknowledged record. The partition waits for one of them, without a leader,
+unless its topic allows an unclean election.
 
 A shard goes to a coordinator that is there and will stay. Shards move only when their coordinator cannot keep them,
 or as far as is needed to even out; each move raises the shard's coordinator epoch.

@@ -4,8 +4,8 @@ A node that keeps a session is fenced from its registration to its first heartbe
 Fencing takes away what a node leads and owns, and its place in the ISR where another replica has one; it keeps its
 replicas. A node with a given id is removed instead (`given_ids`).
 
-The first registration creates the cluster. The internal topics and their shards follow in the append in which the
-last of the nodes they wait for (storage nodes and a coordinator) comes to life: embedded, all of that is one append.
+The first registration creates the cluster. The internal topics and their shards wait for storage nodes and a
+coordinator. They follow in the append in which the last of these comes to life: embedded, all of that is one append.
 """
 
 from dataclasses import dataclass

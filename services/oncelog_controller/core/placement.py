@@ -1,7 +1,7 @@
 """Which nodes hold which replicas, and which of them lead.
 
-Round robin, continued from topic to topic: the n-th partition of the cluster is led by the n-th storage node (modulo
-their number) and followed by the next ones, so leaders stay spread whatever the sizes of the topics.
+Round robin, continued from topic to topic: the n-th storage node (modulo their number) leads the n-th partition of the
+cluster, and the next ones follow it. So leaders stay spread whatever the sizes of the topics.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """What the controller writes down: one record per fact, replayed in order into a `ClusterImage`.
 
-A record says what was decided, with everything that was drawn by chance (ids) or assigned (epochs) already in it.
-Some facts imply others by a fixed rule, and then only the fact is recorded: `NodeRegistered` raises the leader epoch
-of every partition that the node leads and the coordinator epoch of every shard that it owns, which keeps a restart one
+A record says what was decided, with everything that was drawn by chance (ids) or assigned (epochs) already in it. Some
+facts imply others by a fixed rule, and then only the fact is recorded: `NodeRegistered` raises the leader epoch of
+every partition that the node leads and the coordinator epoch of every shard that it owns. That keeps a restart one
 small record however many partitions there are. Such a rule may never change for a record type that exists; a new rule
 is a new type.
 

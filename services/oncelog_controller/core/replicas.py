@@ -5,8 +5,8 @@ partition epoch whether it knew the partition as it is: a proposal that crossed 
 INVALID_UPDATE_VERSION, and the leader looks again. A leader that leaves itself out says that its own log is damaged;
 another in-sync replica leads from then on.
 
-A reassignment adds the wanted replicas first, waits until leaders have proposed all of them into the ISR, and only
-then removes the others, so that a partition never has fewer good copies than before.
+A reassignment adds the wanted replicas first, and waits until leaders have proposed all of them into the ISR. Only then
+it removes the others, so a partition never has fewer good copies than before.
 """
 
 from collections.abc import Sequence

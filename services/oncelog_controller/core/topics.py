@@ -1,7 +1,7 @@
 """The rules of topics: what may be created, grown, configured and deleted (Kafka's names, codes and order of checks).
 
-Each function judges one request against the image and returns the results, one for each distinct name in the order
-asked, with the records that make the good ones true. One bad topic never stops the others.
+Each function judges one request against the image. It returns one result for each distinct name in the order asked, and
+the records that make the good ones true. One bad topic never stops the others.
 """
 
 import re

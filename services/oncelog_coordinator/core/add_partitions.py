@@ -5,9 +5,9 @@ transactional.id starts its next transaction: there is no request that begins on
 
 Kafka answers CONCURRENT_TRANSACTIONS before it looks at the caller's identity while a transition is pending, and a
 prepared transaction's completion always is. We keep that order for prepared transactions: after TV2's EndTxn on an
-exhausted producer id the client already holds the identity that completion will install, and must be told to wait,
-not that it is unknown. An addition that is still being written counts as present here, and its answer waits in the
-commit gate.
+exhausted producer id the client already holds the identity that completion will install. It must be told to wait, not
+that it is unknown. An addition that is still being written counts as present here, and its answer waits in the commit
+gate.
 """
 
 from oncelog.errors import ErrorCode

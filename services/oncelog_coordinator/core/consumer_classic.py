@@ -147,8 +147,9 @@ def _end_consumer_group(
 ) -> Decision[GroupRecord] | None:
     """The last member of the consumer protocol was an instance that is back with the classic one.
 
-    Kafka never rebalances here unless the subscription changed. A member that is still on its way to its target
-    would then wait for partitions that nobody gives it any more, so this coordinator does."""
+    Kafka never rebalances here unless the subscription changed. A member that is still on its way to its target would
+    then wait for partitions that nobody gives it. So this coordinator does.
+    """
     group, member_id = change.group, before.member_id
     others = [one for one in group.members.values() if one.member_id != member_id]
     is_settled = (

@@ -10,8 +10,8 @@ STABLE ── target takes partitions away ──▶ UNREVOKED ── the member
 ```
 
 A partition is added to a member only when no other member has it, assigned or still to revoke: that alone keeps two
-members from owning it. Every change is one of the six records below, and `applied` is how both the living machine and
-a replay take them, so that they cannot differ.
+members from owning it. Every change is one of the six records below. Both the living machine and a replay take them by
+`applied`, so they cannot differ.
 """
 
 from collections.abc import Mapping
@@ -259,8 +259,8 @@ class ConsumerGroup:
 def applied(group: ConsumerGroup, record: ConsumerRecord) -> ConsumerGroup | None:
     """The group behind this record; None: it is gone.
 
-    A compacted log tells each key's newest record only, in the order of these: a member may be told where it stands
-    before it is told what it said, and a tombstone may stand for something that nobody knows any more.
+    A compacted log tells each key's newest record only, in the order of these: a record of where a member stands may
+    come before the record of what it said. A tombstone may stand for something that nobody knows any more.
     """
     match record:
         case GroupEpoch():

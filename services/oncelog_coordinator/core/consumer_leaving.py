@@ -1,7 +1,7 @@
 """Leaving a group of the consumer protocol, and being put out of it (KIP-848).
 
-When the last member of the consumer protocol goes, those of the classic protocol that are left become a classic group
-again, if the migration policy lets them: see `group_migration`.
+When the last member of the consumer protocol goes, members of the classic protocol may be left. They become a classic
+group again, if the migration policy lets them: see `group_migration`.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """The server ends an Ongoing transaction: fence the producer, then abort (facts 8.3, 8.6, 8.7, 8.9).
 
 Three callers: InitProducerId over an open transaction, the transaction timeout, an operator. One record does both: it
-carries the abort and an epoch above the producer's, so there is no moment in which the zombie is fenced but its
+carries the abort and an epoch above the producer's. So there is no moment in which the zombie is fenced but its
 transaction open, or the other way round. The fence epoch is never told to anyone; the next InitProducerId bumps again.
 
 The cluster's `transaction.version`, not the client's, decides how: with 2 the epoch bump is the one that every TV2

@@ -182,7 +182,7 @@ def end_transaction(
 def _is_late(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction
 ) -> bool | None:
-    """As at a partition's leader: it is of another transaction than the one that is open, held up on its way, and was
+    """As at a partition's leader: it is of another transaction than the open one, and was held up on its way. It was
     written long ago, or the next transaction could not have begun. None: nobody here knows when that one began.
 
     With none open it decides nothing, and is written: it may be the end of one whose first offsets are being verified,

@@ -1,8 +1,8 @@
 """The group machine: every consumer group of one `__consumer_offsets` partition, and their offsets.
 
-`decide` gives each event to the module that holds its table, `apply` keeps the newest value of each group and offset,
-`resume` watches the members that the log knows. What only this run of the machine knows (who waits for an answer, whose
-session was extended) is applied like a record but never journaled: see `Decision.unlogged` and ADR 0019.
+`decide` gives each event to the module that holds its table, and `apply` keeps the newest value of each group and
+offset. `resume` watches the members that the log knows. What only this run of the machine knows (who waits for an
+answer, whose session was extended) is applied like a record but never journaled: see `Decision.unlogged` and ADR 0019.
 
 A group speaks one of two protocols: the classic one (`group_state`, then `group_rebalance`) or the consumer protocol of
 KIP-848 (`consumer_group`, then `consumer_heartbeat`). Its offsets are the same. A living group changes its type with

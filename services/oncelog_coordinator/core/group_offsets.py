@@ -4,7 +4,7 @@ them (facts 5.2, 9; KIP-447).
 An offset committed in a transaction is pending until the marker comes: a commit makes it the group's offset unless a
 later record of the log already said something newer; an abort drops it. A reader that wants stable offsets is told to
 wait while one is pending. Producer epochs and coordinator epochs are compared here as a partition's leader compares
-them, because the leader must not refuse what the machine has already applied.
+them. The leader must not refuse what the machine has already applied.
 """
 
 from collections.abc import Iterator

@@ -7,9 +7,9 @@ Empty ── first member ──▶ PreparingRebalance ── all have joined, o
                              └───────── a member joins anew, leaves or falls silent ── Stable
 ```
 
-Kafka's Dead is a group that is not there. What the log keeps of a group is written when it becomes Stable or Empty;
-who waits for an answer, who has joined half a rebalance, and when a member last sent a request live in the machine
-only, and a new coordinator learns them from the members themselves.
+Kafka's Dead is a group that is not there. What the log keeps of a group is written when it becomes Stable or Empty; who
+waits for an answer, who has joined half a rebalance, and when a member last sent a request live in the machine only. A
+new coordinator learns them from the members themselves.
 """
 
 import struct

@@ -1,9 +1,9 @@
 """The transactional.id pattern of ListTransactions v2: a regular expression that must match the whole id (facts 3).
 
-Kafka uses Java's `matches()`. Python's engine, like Java's, backtracks, and cannot be interrupted: a short pattern
-such as `(a+)+b` would stop the coordinator for hours. So a pattern is refused when it repeats a group that itself has
-a choice or a repetition, refers back to a group, or has more open-ended repetitions than `REPETITIONS_MAX`; what is
-left costs at most a small power of the id's length.
+Kafka uses Java's `matches()`. Python's engine, like Java's, backtracks, and cannot be interrupted: a short pattern such
+as `(a+)+b` would stop the coordinator for hours. So a pattern is refused when it repeats a group that itself has a
+choice or a repetition, or refers back to a group. So is one with more open-ended repetitions than `REPETITIONS_MAX`;
+what is left costs at most a small power of the id's length.
 """
 
 import re

@@ -11,8 +11,8 @@
 | attempt not open, or of another batch, or a winner not sealed | FENCED |
 | else | the decision; OK |
 
-The order matters. A repeated commit of a decided batch must be ALREADY even though its attempt is no longer open, and
-nothing may be decided before the query is known to own the batch ids that are compared.
+The order matters. A repeated commit of a decided batch must be ALREADY even though its attempt is no longer open.
+Nothing may be decided before the query is known to own the batch ids that are compared.
 """
 
 from collections.abc import Sequence

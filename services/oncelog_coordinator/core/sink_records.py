@@ -9,7 +9,7 @@ type  name          key after the type          superseded by                  r
  104  COMPLETE      sink                        the next COMPLETE of the sink  never
 ```
 
-Each record is the whole state of what its key names, so a log that keeps only the newest record of each key replays to
+Each record is the whole state of what its key names. So a log that keeps only the newest record of each key replays to
 the same state: the state *is* the map from key to newest value. What is left behind by a finished attempt is nothing,
 and by a sink two records, so recovery follows what is open and not history.
 
@@ -23,8 +23,8 @@ table has them. Kafka's own loader reads the first int16 of a key as its type an
 arrays as int32 count, partitions by topic, the outcome as int16, a CRC as uint32.
 A null value removes the key. Types and versions that are not known are skipped.
 
-Version 1 of BRANCH, DECIDE and COMPLETE adds the checksum of the rows as their last field, and version 1 of SINK adds
-the time of the last attempt. Version 0 is read: what it does not have is -1, unknown.
+Version 1 of BRANCH, DECIDE and COMPLETE adds the checksum of the rows as their last field. Version 1 of SINK adds the
+time of the last attempt. Version 0 is read: what it does not have is -1, unknown.
 """
 
 import struct

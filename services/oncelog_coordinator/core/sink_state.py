@@ -1,8 +1,9 @@
 """What is remembered of Spark sinks: a map from record key to newest record, and what follows from it.
 
-Nothing here is stored twice. Whether an attempt is open, which batch was committed last and when an attempt is overdue
-are computed from the records held, so that a log of which compaction left only the newest records replays to the same
-answers. For the same reason nothing depends on the order in which records were first seen: what has an order is sorted.
+Nothing here is stored twice. Three things are computed from the records held: whether an attempt is open, which batch
+was committed last, when an attempt is overdue. So a log of which compaction left only the newest records replays to the
+same answers. For the same reason nothing depends on the order in which records were first seen: what has an order is
+sorted.
 """
 
 from dataclasses import dataclass, field
@@ -231,8 +232,8 @@ def committed_batch(decide: Decide) -> CommittedBatch:
 def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
     """Every marker the decision still owes, of winners and losers together.
 
-    They travel in one message so that a partition leader can append them in one write, and its LSO passes the
-    whole batch in one step. A branch that touched no partition needs no marker.
+    They travel in one message. So a partition leader can append them in one write, and its LSO passes the whole batch
+    in one step. A branch that touched no partition needs no marker.
     """
     winners = frozenset(decide.winners)
     return MarkersWanted(

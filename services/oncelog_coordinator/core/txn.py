@@ -107,7 +107,7 @@ class TxnMachine:
     def apply(self, offset: Offset, record: TxnRecord) -> None:
         """Before `resume`, records come from a compacted log and states may be missing between two of them.
 
-        A decision's number lies behind the offset of the record before it and not behind its own, so no two decisions
+        A decision's number lies behind the offset of the record before it and not behind its own. So no two decisions
         ever have the same, whatever compaction takes away before a load.
         """
         number = self._last_number + 1 if self._is_live else offset + 1

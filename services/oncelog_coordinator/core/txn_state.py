@@ -7,8 +7,8 @@ Empty ──▶ Ongoing ──▶ PrepareCommit ──▶ CompleteCommit ──�
 ```
 
 Kafka keeps a `pendingState` beside this state while a record is on its way to the log. We do not: a record is applied
-as soon as it is decided, what it says to the world waits in the commit gate, and a failed append drops the machine.
-So `PrepareEpochFence` and `Dead`, which in Kafka exist only as pending states, are never stored here either.
+as soon as it is decided. What it says to the world waits in the commit gate, and a failed append drops the machine. So
+`PrepareEpochFence` and `Dead`, which in Kafka exist only as pending states, are never stored here either.
 
 A state is a value: the record of a transition is the new state whole, as in Kafka's log.
 """

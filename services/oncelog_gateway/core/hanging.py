@@ -95,7 +95,7 @@ def owner_of(
 ) -> CoordinatedTransaction | None:
     """The coordinator's transaction that will end this one, or None.
 
-    Producer epochs are not compared: a prepared TV2 transaction already carries the bumped epoch of its marker, and a
+    Producer epochs are not compared: a prepared TV2 transaction already carries the bumped epoch of its marker. A
     marker of any epoch that the leader accepts ends what is open in the partition (facts 8.11, 9).
     """
     for candidate in coordinated:

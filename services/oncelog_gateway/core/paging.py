@@ -1,6 +1,7 @@
 """Pages by key, not by position: what is added or ends while somebody reads on moves no row between pages.
 
-A cursor is the key of the last row of the page before, in base64 so that nobody takes it for a number to count up.
+A cursor is the key of the last row of the page before. It is in base64 so that nobody takes it for a number to count
+up.
 """
 
 import base64

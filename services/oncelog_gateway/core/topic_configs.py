@@ -1,7 +1,7 @@
 """Topic configuration in JSON: numbers are numbers, lists are lists, and the schema tells every key and its bounds.
 
-Kafka writes all values as text. Here they have their types, so that what could never be right is refused before anybody
-is asked, with the key and the bound in the answer.
+Kafka writes all values as text. Here they have their types. So what could never be right is refused before anybody is
+asked, with the key and the bound in the answer.
 """
 
 from collections.abc import Mapping

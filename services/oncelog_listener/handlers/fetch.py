@@ -88,8 +88,9 @@ def _wait_ms(request: Any) -> int:
 
 
 def _bytes_max(call: Call, leader_count: int) -> int:
-    """For one of so many leaders: a client may have no room for more than it asked for, and librdkafka closes the
-    connection at an answer that is too large and asks for the same again, for ever."""
+    """For one of so many leaders: a client may have no room for more than it asked for. At an answer that is too large
+    librdkafka closes the connection and asks for the same again, for ever.
+    """
     settings = call.cluster.settings
     room = call.cluster.unsent.fetch_bytes_max(settings.unsent_bytes_max)
     wanted: int = call.request.max_bytes

@@ -1,6 +1,6 @@
 """What groups have read: OffsetCommit, OffsetDelete, and the commits that belong to a transaction.
 
-Which topics exist is known here and not at the coordinator, so partitions that do not exist are refused here, as
+Which topics exist is known here and not at the coordinator. So partitions that do not exist are refused here, as
 Kafka's brokers do before they ask their coordinator; the others go on without them. What a group committed for a topic
 that was deleted since can still be read until the coordinator drops it.
 """

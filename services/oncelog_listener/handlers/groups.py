@@ -176,8 +176,8 @@ async def join_group(call: Call) -> Any:
         requires_known_member_id=call.version >= _MEMBER_ID_REQUIRED_FROM and instance_id is None,
         supports_skipping_assignment=call.version >= _SKIPPED_ASSIGNMENT_FROM,
     )
-    # A member that has no id yet is given one each time it asks, so it is asked for a second time only when the
-    # first cannot have arrived.
+    # A member that has no id yet is given one each time it asks. So it is asked for a second time only when the first
+    # cannot have arrived.
     is_known = bool(request.member_id) or instance_id is not None
     answer = await ask_coordinator(
         call,

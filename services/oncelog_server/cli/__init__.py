@@ -1,8 +1,8 @@
 """The `oncelog` command: a tree of small commands, each imported when it is asked for.
 
-`oncelog up` must have its first transaction within a second of the process's start, so this package imports nothing
-but typer until the command is known: no tables, no Kafka client. Exit codes: 0 done, 1 it failed, 2 used wrongly,
-130 stopped by Ctrl-C.
+`oncelog up` must have its first transaction within a second of the process's start. So this package imports nothing but
+typer until the command is known: no tables, no Kafka client. Exit codes: 0 done, 1 it failed, 2 used wrongly, 130
+stopped by Ctrl-C.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Ordinary Kafka clients, made to answer in time and in one line.
 
-librdkafka tries for ever and logs to stderr as it does. A command ends instead: the address is tried first, every call
-has a deadline, and its log goes nowhere because what matters comes back as an exception or a callback.
+librdkafka tries for ever and logs to stderr as it does. A command ends instead: the address is tried first, and every
+call has a deadline. Its log goes nowhere: what matters comes back as an exception or a callback.
 """
 
 import logging

@@ -1,8 +1,8 @@
 r"""How `oncelog consume` prints a record.
 
 A format is text with places in it, as in kcat: `%t` topic, `%p` partition, `%o` offset, `%k` key, `%s` value, `%T`
-timestamp in milliseconds, `%K` and `%S` lengths in bytes (-1 for null), `%h` headers, `%%` a percent sign, and the
-escapes of `oncelog produce --key-separator`. A null key or value is the null marker; an empty one is empty.
+timestamp in milliseconds, `%K` and `%S` lengths in bytes (-1 for null); `%h` headers, `%%` a percent sign. The escapes
+are those of `oncelog produce --key-separator`. A null key or value is the null marker; an empty one is empty.
 """
 
 import base64

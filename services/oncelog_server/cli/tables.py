@@ -46,8 +46,8 @@ def printable(text: str) -> str:
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """A column whose name starts with `>` is a number. Texts are folded between words, never cut.
 
-    Where a name would have to break inside, because the terminal is narrow or the name long, each row stands by itself
-    with its values under each other: a name is there to be copied.
+    A narrow terminal or a long name would break the name inside. Then each row stands by itself with its values under
+    each other: a name is there to be copied.
     """
     names = [column.lstrip(">") for column in columns]
     cells = [[_cell(value) for value in row] for row in rows]

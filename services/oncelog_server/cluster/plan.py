@@ -1,8 +1,8 @@
 """Which processes a cluster has, under which names, node ids and ports.
 
 A node id tells its role: storage nodes are 11, 12, 13, coordinators 21 and 22. Ports are taken below the range from
-which the system takes ports for outgoing connections, or some connection would sit on one of them while its process
-is being restarted.
+which the system takes ports for outgoing connections. Otherwise some connection would sit on one of them while its
+process is being restarted.
 """
 
 import random

@@ -1,8 +1,8 @@
 """Card payments out of a seed: the input of the demo when nobody brings a file.
 
-Blocks of 10,000 rows are drawn one by one, each from a generator seeded with (seed, block), so any block can be made
-again without the ones before it. That is what lets a producer go on after a crash with nothing remembered, and what
-lets the proof compute the right answer from the seed, without reading a single record of the log.
+Blocks of 10,000 rows are drawn one by one, each from a generator seeded with (seed, block). So any block can be made
+again without the ones before it. That lets a producer go on after a crash with nothing remembered. It lets the proof
+compute the right answer from the seed, without reading a single record of the log.
 
 Accounts are skewed as real ones are (a few are very busy), some rows are refunds, and a few are wrong on purpose. The
 generator knows which: a row it spoiled has to turn up among the rejected, and no other row may.

@@ -1,7 +1,7 @@
 """The Spark driver of the demo, a program of its own: `python -m oncelog_server.demo.pipeline SETTINGS.json`.
 
 It is an ordinary PySpark Structured Streaming job: read a topic, transform each chunk, write to several topics. One
-streaming write carries them all (the `topic` column says where a record goes), so one decision covers the ledger, the
+streaming write carries them all: the `topic` column says where a record goes. So one decision covers the ledger, the
 refunds and the rejected payments of a micro-batch together. The transformation keeps no state between chunks, so the
 only things to survive a crash are Spark's checkpoint and the sink's decisions.
 

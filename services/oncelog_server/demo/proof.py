@@ -1,8 +1,8 @@
 """The proof: what an independent reader found on the topics, against what the input says must be there. Pure.
 
 Nothing here is shared with the pipeline or the producer. The right answer comes from the seed or the file; what was
-found comes record by record from `add`. Every row is counted by its number, so a duplicate cannot hide a loss, and
-money is summed per account, so an error cannot hide in a total.
+found comes record by record from `add`. Every row is counted by its number, so a duplicate cannot hide a loss. Money is
+summed per account, so an error cannot hide in a total.
 """
 
 import json

@@ -65,7 +65,7 @@ class CommittedReader:
     def last_of_each_partition(self, topic: str) -> list[Message]:
         """The last committed record of every partition that has one.
 
-        A transaction that was aborted may fill the end of a partition, so the stretch that is searched doubles until a
+        A transaction that was aborted may fill the end of a partition. So the stretch that is searched doubles until a
         record is found or the partition has been searched whole.
         """
         found: list[Message] = []

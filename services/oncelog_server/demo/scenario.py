@@ -1,7 +1,7 @@
 """What runs through the demo: payments made from a seed, or the rows of a file. One object tells everybody the same.
 
-The producer asks it for rows, the pipeline for what to do with them, and the proof for the right answer, computed from
-the seed or the file alone.
+The producer asks it for rows, and the pipeline for what to do with them. The proof asks for the right answer, computed
+from the seed or the file alone.
 """
 
 import re

@@ -7,10 +7,10 @@
 | a marker | while a batch of its transaction was seen in this pass, then until its delete horizon |
 | the last of an active producer, or of a segment | at least empty: offsets and sequences go on behind it |
 
-A delete horizon is set by the first pass that finds a batch with something to be dropped later (KIP-534): attribute
-bit 6 says that the base timestamp is that time, and record timestamps count from it. A batch keeps its base and last
-offset, its producer and its sequences whatever is taken out of it, and no record's bytes change unless its batch gets
-a horizon.
+A delete horizon is set by the first pass that finds a batch with something to be dropped later (KIP-534): attribute bit
+6 says that the base timestamp is that time, and record timestamps count from it. A batch keeps its base and last
+offset, its producer and its sequences whatever is taken out of it. No record's bytes change unless its batch gets a
+horizon.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

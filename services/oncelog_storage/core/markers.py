@@ -29,8 +29,8 @@ def is_late(partition: Partition, request: MarkerRequest) -> bool | None:
 def needs_its_start(partition: Partition, request: MarkerRequest) -> bool:
     """Ask the coordinator when the producer's transaction began, also about a marker that looks late.
 
-    This node may lead no more and not know it, the open transaction have ended elsewhere, and a marker that is
-    called late here be lost.
+    This node may lead no more and not know it. The open transaction may have ended elsewhere, and a marker that is
+    called late here may be lost.
     """
     return bool(request.transactional_id) and is_late(partition, request) is not False
 
@@ -39,7 +39,7 @@ class StartQuestion(NamedTuple):
     """A marker about which the coordinator is asked, and what was known when it was.
 
     An answer is for the leadership that asked: while it was on its way another leader may have let the next transaction
-    in, and a leadership that begins now does not know of that.
+    in. A leadership that begins now does not know of that.
     """
 
     verifications: Verifications

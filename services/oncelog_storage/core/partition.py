@@ -113,8 +113,8 @@ class Partition:
     def last_stable_offset(self) -> int:
         """The offset a read_committed consumer may not reach (facts 9).
 
-        The smaller of the high watermark and the first offset of the oldest undecided transaction, and never below the
-        log's start, which may have passed that offset.
+        The smaller of the high watermark and the first offset of the oldest undecided transaction. It is never below
+        the log's start, which may have passed that offset.
         """
         first_unstable = self.state.producers.first_unstable_offset()
         if first_unstable is None or first_unstable >= self.high_watermark:
@@ -268,7 +268,7 @@ class Partition:
     ) -> Appended | None:
         """A coordinator's batch into its shard. None: it may be written. An answer: it is here already.
 
-        A coordinator is an idempotent producer to its shard, so a retry of an append whose answer was lost is answered
+        A coordinator is an idempotent producer to its shard. So a retry of an append whose answer was lost is answered
         with the first one's offset. It is fenced by its coordinator epoch, which the caller has made durable, and by
         where it expects the log to end: one that has not read the newest record must not decide past it.
 

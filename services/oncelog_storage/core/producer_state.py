@@ -170,7 +170,7 @@ class ProducerStates:
     ) -> ErrorCode:
         """Whether this marker may be written (facts 9, "Markers"; an unknown producer id is accepted).
 
-        Under TV2 an end of a transaction raises the epoch, so a marker at the stored epoch is late and must not end the
+        Under TV2 an end of a transaction raises the epoch. So a marker at the stored epoch is late and must not end the
         transaction that has begun since. Where none is open it repeats what was done (KAFKA-19999), and at the largest
         epoch there was none left to raise to.
         """

@@ -152,8 +152,8 @@ class Replay:
         log.log_end_offset = last_offset + 1
 
     def _check_tail_gap(self, segment: SegmentState, position: int, fields: HeaderFields) -> None:
-        """Nothing follows the log's last batch that could tell a damaged base offset from a gap, so a gap there must
-        be one that compaction can have made: here, or at the leader, when this replica copied a compacted topic.
+        """Nothing follows the log's last batch that could tell a damaged base offset from a gap. So a gap there must be
+        one that compaction can have made: here, or at the leader, when this replica copied a compacted topic.
         """
         log = self._log
         is_last = position + fields[1] + LENGTH_PREFIX_BYTES == segment.size_bytes

@@ -1,6 +1,6 @@
 """Batches as a walk sees them: header fields without objects, the CRC, and what a batch does to producer state.
 
-Recovery walks hundreds of thousands of batches and a fetch checks each batch it serves, so this module reads the header
+Recovery walks hundreds of thousands of batches and a fetch checks each batch it serves. So this module reads the header
 as a tuple (`HEADER.unpack_from`) where `oncelog.record` gives a dataclass.
 """
 

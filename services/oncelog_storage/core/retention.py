@@ -100,7 +100,7 @@ def removable_below(
     """Segments below may go: they are before the log start that is written down, and the next start reads none of them.
 
     Of a partition with followers a start takes a producer snapshot from below the high watermark as it is written down
-    (`core.recovery`), which may be much older than the recovery point. What follows it is replayed: a transaction that
+    (`core.recovery`). That may be much older than the recovery point. What follows it is replayed: a transaction that
     is open there would stay open if its marker were deleted.
     """
     below = min(log_start, recovery_point)

@@ -1,7 +1,7 @@
 """The time index, `<20-digit base offset>.timeindex`: sparse timestamp → offset (Kafka's format).
 
 12-byte entries: timestamp i64 (ms), offset relative to the segment's base i32. An entry says that no record up to that
-offset has a larger timestamp, so a search for a timestamp may begin behind the last entry below it.
+offset has a larger timestamp. So a search for a timestamp may begin behind the last entry below it.
 """
 
 import struct

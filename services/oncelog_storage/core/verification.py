@@ -1,15 +1,15 @@
 """Verification: a leader lets a transaction into a partition only when the coordinator knows of it (facts 9).
 
-Without it a batch that arrives after its transaction ended would open a transaction nobody will ever end, and pin the
-last stable offset for good (KIP-890). For the first batch of a transaction the leader creates an entry with a guard,
-asks the coordinator, and appends only if the very same guard still stands: a marker that came in between has removed
-it. The entry also remembers the lowest sequence seen while it stands, so that a later batch of the same producer
-cannot slip in before the first one.
+Without it a batch that arrives after its transaction ended would open a transaction nobody will ever end. It would pin
+the last stable offset for good (KIP-890). For the first batch of a transaction the leader creates an entry with a guard
+and asks the coordinator. It appends only if the very same guard still stands: a marker that came in between has removed
+it. The entry also remembers the lowest sequence seen while it stands. So a later batch of the same producer cannot slip
+in before the first one.
 
-Under TV1 the transactions of a producer share an epoch, and a marker that was held up (by a marker sender that froze,
-and was replaced) until the next transaction runs looks like that one's own. So the coordinator tells when the
-transaction it verified began, markers tell it too, and a marker of another transaction is known for what it is. A new
-leader asks the coordinator when the one began that runs (`learn_start`).
+Under TV1 the transactions of a producer share an epoch. A marker that was held up until the next transaction runs looks
+like that one's own. A marker sender that froze and was replaced holds one up so long. So the coordinator tells when the
+transaction it verified began, and markers tell it too. Then a marker of another transaction is known for what it is. A
+new leader asks the coordinator when the one began that runs (`learn_start`).
 """
 
 from collections.abc import Iterator
@@ -126,9 +126,9 @@ class Verifications:
     def is_late_marker(
         self, producer_id: int, transaction_start_ms: int, is_open: bool
     ) -> bool | None:
-        """It is of another transaction than the one that is open here, or verified and about to open, so it must have
-        been written long ago: the coordinator lets a transaction begin only when every marker of the last one is.
-        None: it is not known here when that one began.
+        """It is of another transaction than the one that is open here, or verified and about to open. So it must have
+        been written long ago: the coordinator lets a transaction begin only when every marker of the last one is. None:
+        it is not known here when that one began.
 
         Clocks differ and are set back, so starts are told apart and not put in order. Epochs tell nothing here: a
         marker that fences has the epoch behind that of its transaction. Where nothing is open a marker decides

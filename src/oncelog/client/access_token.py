@@ -1,7 +1,7 @@
 """The token that a client shows with OAUTHBEARER: from a file, or from a provider by client credentials (KIP-768).
 
-As Kafka's own retrievers do it: a file is read anew for each login, and a provider is asked by POST, with id and secret
-in the Authorization header (RFC 6749, 4.4).
+As Kafka's own retrievers do it: a file is read anew for each login. A provider is asked by POST, with id and secret in
+the Authorization header (RFC 6749, 4.4).
 """
 
 import base64

@@ -1,8 +1,8 @@
 """One TCP connection to a broker: requests out, answers back in the same order.
 
-Kafka answers the requests of a connection in order, so several may be under way (`send`, `send`, `receive`,
-`receive`) and no table of waiting calls is needed. Everything blocks, with a deadline; a connection that failed once
-is closed for good, because what stands in its stream is no longer known. Not for use by two threads at a time.
+Kafka answers the requests of a connection in order. So several may be under way (`send`, `send`, `receive`, `receive`)
+and no table of waiting calls is needed. Everything blocks, with a deadline; a connection that failed once is closed for
+good, because what stands in its stream is no longer known. Not for use by two threads at a time.
 """
 
 import socket

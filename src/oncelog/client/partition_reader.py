@@ -1,9 +1,9 @@
 """Reads the offsets [start, end) of one partition at read_committed, by position.
 
 The reader asks for a position, not for records: control batches, aborted data and what compaction removed take offsets
-too, so the record at `end - 1`, or any record at all, may not exist. After each response the position is the offset
-behind the last batch in it, whatever that batch showed, and reading is over when the position has reached `end`.
-When a response is empty although everything below `end` is decided, nothing is left to come: over as well.
+too. So the record at `end - 1`, or any record at all, may not exist. After each response the position is the offset
+behind the last batch in it, whatever that batch showed. Reading is over when the position has reached `end`. When a
+response is empty although everything below `end` is decided, nothing is left to come: over as well.
 
 The next request leaves before the last answer is decoded, so broker and reader work at the same time.
 """

@@ -3,8 +3,8 @@
 A thread, so that a scrape is answered while the loop of the process is late, and says how late. `/health` asks that
 loop: it is 503 while the loop does not come to it, so a supervisor may restart a process that is stuck.
 
-Every answer closes its connection. A client has `PHASE_TIMEOUT_S` to send its request and as long to read the answer, a
-head has at most `HEAD_BYTES_MAX`, and one connection too many closes the one that has waited longest.
+Every answer closes its connection. A client has `PHASE_TIMEOUT_S` to send its request and as long to read the answer. A
+head has at most `HEAD_BYTES_MAX`. One connection too many closes the one that has waited longest.
 """
 
 import asyncio

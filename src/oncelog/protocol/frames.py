@@ -5,8 +5,8 @@
  response: length i32 | correlation id i32 | [tags] | message
 ```
 
-The tags stand in the flexible versions of an API only (KIP-482), and never in the response of ApiVersions, whose
-reader does not know yet what the other side speaks (KIP-511, facts 2).
+The tags stand in the flexible versions of an API only (KIP-482). The response of ApiVersions never has them: its reader
+does not know yet what the other side speaks (KIP-511, facts 2).
 """
 
 import struct

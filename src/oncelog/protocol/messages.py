@@ -2,7 +2,7 @@
 
 kio has a module per version, and most versions of a message differ by one field. `Schema.response_types` hides that:
 each class of the response is a constructor that takes the fields of every version and drops those this version does not
-have, so a handler is written once. Loading a schema takes milliseconds, so it happens when a version is first spoken.
+have. So a handler is written once. Loading a schema takes milliseconds, so it happens when a version is first spoken.
 """
 
 from collections.abc import Callable, Generator, Iterator

@@ -85,7 +85,7 @@ def warm_up() -> None:
 def _compiled_reader() -> tuple[Callable[[Buffer], Any], tuple[type[Exception], ...]]:
     """(reader class, what it raises). Imported late: with aiokafka's package it takes tens of milliseconds.
 
-    The package itself comes first: two threads that import different modules of it would each wait for the other, and
+    The package itself comes first: two threads that import different modules of it would each wait for the other.
     Python then hands one of them a module that is half there.
     """
     import_module("aiokafka")

@@ -51,9 +51,10 @@ def check_producer_batch(
 ) -> None:
     """Raise KafkaError unless a client may append this batch, whose CRC and length are already known to be good.
 
-    INVALID_RECORD: a control batch, no records, a count or offsets that do not fit, a record without key on a compacted
-    topic, a producer id without epoch or sequence. INVALID_TIMESTAMP: outside the rules. UNSUPPORTED_COMPRESSION_TYPE,
-    CORRUPT_MESSAGE, MESSAGE_TOO_LARGE: what the bytes inside say. A thread has `pause` called now and then, for others.
+    INVALID_RECORD: a control batch, no records, a count or offsets that do not fit. Also a record without key on a
+    compacted topic, and a producer id without epoch or sequence. INVALID_TIMESTAMP: outside the rules.
+    UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE: what the bytes inside say. A thread has `pause`
+    called now and then, for others.
     """
     _check_header(header)
     plain = uncompressed(records, rules.decompressed_bytes_max)

@@ -1,9 +1,9 @@
 """The sink's side of the attempt protocol: the five calls, and what their answers mean to Spark.
 
-An attempt is one try of one micro-batch. The driver opens it before any task runs, tasks join and seal branches of it,
-and the driver commits the batch by naming the winning branches: one record at the coordinator decides. Spark repeats
-every step after failures and may run two drivers at once; the nonce, new for each try, is what tells tries apart.
-Each call may be repeated with the same arguments, so a lost answer is asked for again.
+An attempt is one try of one micro-batch. The driver opens it before any task runs, and tasks join and seal branches of
+it. The driver commits the batch by naming the winning branches: one record at the coordinator decides. Spark repeats
+every step after failures and may run two drivers at once; the nonce, new for each try, is what tells tries apart. Each
+call may be repeated with the same arguments, so a lost answer is asked for again.
 """
 
 import secrets

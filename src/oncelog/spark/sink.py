@@ -6,9 +6,9 @@ tasks (executors)          write ── JoinAttempt, Produce …, SealBranch ─
 commit worker (driver)     commit(messages) ── CommitBatch      abort(messages) ── AbortAttempt
 ```
 
-Spark calls commit again for a batch after a crash, calls abort after a commit that took effect, lets tasks finish after
-the commit, and can run two drivers on one checkpoint. None of that shows, because the coordinator decides each batch
-once (`attempt.py`); nothing here or in the checkpoint is needed for recovery.
+Spark calls commit again for a batch after a crash, and calls abort after a commit that took effect. It lets tasks
+finish after the commit, and can run two drivers on one checkpoint. None of that shows, because the coordinator decides
+each batch once (`attempt.py`); nothing here or in the checkpoint is needed for recovery.
 
 The driver opens the attempt while the writer is pickled for the tasks: only the write planner pickles it, after the
 writer was made for this micro-batch and before a task starts. There is no other call of Spark's at that point.

@@ -2,7 +2,7 @@
 
 Planning asks the cluster for offsets; what a task gets is (topic, partition, start, end) and no more, so planning a
 micro-batch again after a crash gives the same ranges. The end is never above the last stable offset of the moment it
-was planned, hence everything below it is decided and a later read of the same range shows the same records.
+was planned. So everything below it is decided, and a later read of the same range shows the same records.
 """
 
 import sys

@@ -1,5 +1,6 @@
-"""When the leader of a shard's partition freezes, dies or moves, its coordinator goes on at once where the metadata
-points, and not after a deadline or a pause. Pauses are made far longer than the tests."""
+"""The leader of a shard's partition freezes, dies or moves. Its coordinator goes on at once where the metadata points,
+and not after a deadline or a pause. Pauses are made far longer than the tests.
+"""
 
 import asyncio
 from contextlib import asynccontextmanager

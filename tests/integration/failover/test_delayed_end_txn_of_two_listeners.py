@@ -1,5 +1,5 @@
-"""An EndTxn that is held up on its way through one listener must not end the transaction that its producer has begun
-through the other one (ADR 0018).
+"""One listener holds up an EndTxn. It must not end the transaction that its producer has begun through the other one
+(ADR 0018).
 
 That is how chaos met it: a listener is cut off with the request still under way, its client gives up, connects to the
 other listener and goes on there; then the network heals. Unmodified clients of the old transaction protocol.

@@ -134,7 +134,7 @@ def test_a_rolling_restart_fails_no_transaction(cluster):
 
 
 # Not listeners: librdkafka remembers the broker that coordinated its group's transactional offsets even after it has
-# dropped that broker, and send_offsets_to_transaction then waits for a connection that nobody will open again.
+# dropped that broker. Then send_offsets_to_transaction waits for a connection that nobody will open again.
 VICTIMS_UNDER_A_GROUP = (
     group_coordinator,
     leader_of_the_groups_shard,

@@ -3,7 +3,7 @@
 One unmodified confluent-kafka producer with its default settings commits transaction after transaction, each with its
 number in every partition, and aborts some. Its errors are kept: none is expected, because a cluster that loses a
 process is slow for a moment and nothing else. Afterwards each number must stand in every partition once if its commit
-was acknowledged, in every partition or in none if its outcome is unknown, and in none if it was aborted.
+was acknowledged, and in none if it was aborted. If its outcome is unknown, it must stand in every partition or in none.
 """
 
 import threading

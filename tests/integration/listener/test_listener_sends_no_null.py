@@ -2,7 +2,7 @@
 
 Clients are written against what Kafka's broker sends. The Java Admin client copies lists that its schema lets be null,
 and a null ends `describeTopics`. So every API is called in every version that is advertised, against all roles in one
-process, and each response is read back from its bytes.
+process. Each response is read back from its bytes.
 """
 
 import asyncio
@@ -120,8 +120,9 @@ NOT_REACHED = {
     "ListPartitionReassignments.OngoingPartitionReassignment",
     "ListPartitionReassignments.OngoingTopicReassignment",
 }
-"""Structures that these requests do not bring about: leaders that move, records that are refused, followers of Kafka,
-features that a client of that age cannot read, client metrics, addresses of controllers, replicas that move."""
+"""Structures that these requests do not bring about: leaders and replicas that move, records that are refused,
+followers of Kafka, client metrics, and addresses of controllers. Also features that a client of that age cannot read.
+"""
 
 _NEVER_NULL_ON_THE_WIRE = {"uuid", "datetime_i64", "timedelta_i32", "timedelta_i64"}
 """kio reads their zero or -1 as None; they have no null."""

@@ -61,8 +61,9 @@ def loses_a_value(history: History) -> History:
 
 
 def loses_the_newest_value_of_a_key(history: History) -> History:
-    """An acknowledged one. An older value, or one that a tombstone follows, may be gone from a compacted topic, and one
-    whose commit nobody was told of may never have been there."""
+    """An acknowledged one. An older value, or one that a tombstone follows, may be gone from a compacted topic. One
+    whose commit was not answered may never have been there.
+    """
     newest = {(one.topic, one.partition, one.key): one.value for one in final_reads(history)}
     acknowledged = {send.value for one in committed(history) for send in one.sends}
     return without(history, [next(value for value in newest.values() if value in acknowledged)])

@@ -1,7 +1,7 @@
 """Damage to every kind of file of a partition: a table of cases, each drawn from its own seed.
 
-One topic a case. All topics have the same records, so one start of a node judges hundreds of cases, and a topic that
-was left alone says what each must show.
+One topic a case. All topics have the same records, so one start of a node judges hundreds of cases. A topic that was
+left alone says what each must show.
 """
 
 import os

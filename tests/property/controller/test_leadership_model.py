@@ -2,10 +2,10 @@
 
 Beside them come and go processes to which the controller gives their node ids.
 
-After every step: a leader is alive and in the ISR, the ISR is never empty and lies within the replicas, a fenced node
-is in it only as the last one, and shards belong to coordinators that are alive. Over the whole run: one leader in a
-leader epoch, one coordinator in a coordinator epoch, and no epoch ever falls. A given id belongs to one
-process until that is over.
+After every step: a leader is alive and in the ISR, and the ISR is never empty and lies within the replicas. A fenced
+node is in it only as the last one, and shards belong to coordinators that are alive. Over the whole run: one leader in
+a leader epoch, one coordinator in a coordinator epoch, and no epoch ever falls. A given id belongs to one process until
+that is over.
 """
 
 from collections import Counter

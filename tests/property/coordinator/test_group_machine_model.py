@@ -1,5 +1,6 @@
-"""Groups under whatever order of joins, leaves, silence, commits and crashes: one leader a generation, assignments go
-to whom the leader meant them for, old generations commit nothing, nobody waits for ever, and the log tells it again."""
+"""Groups under whatever order of joins, leaves, silence, commits and crashes: one leader a generation, and assignments
+go to whom the leader meant them for. Old generations commit nothing, nobody waits for ever, and the log tells it again.
+"""
 
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -1,9 +1,9 @@
 """Every interleaving of two Spark drivers with two tasks each, small enough to visit them all.
 
 Two drivers run batch 0 of one query on the same checkpoint (split brain). At every step the search takes each thing
-that may happen next: a call of a driver or of one of its tasks, a commit whose answer is lost (the driver then aborts
-and, if it may, tries again), a driver's death that leaves its tasks running, a deadline, the delivery of markers, and
-the coordinator's death after any number of a step's records. The machine under test is the real one, rebuilt from the
+that may happen next: a call of a driver or of one of its tasks, a deadline, the delivery of markers. A commit's answer
+may be lost (the driver then aborts and, if it may, tries again), and a driver may die and leave its tasks running. The
+coordinator may die after any number of a step's records. The machine under test is the real one, rebuilt from the
 newest record of each key, which is what compaction leaves.
 
 Checked at every step: at most one decision of a batch; its winners are sealed branches of one attempt; a task is told

@@ -1,9 +1,9 @@
 """Hypothesis drives a sink as a careless world would, against a model that only remembers what was made durable.
 
-Two drivers with a shared checkpoint per query, tasks that are retried and outlive their drivers, answers that get lost,
-a coordinator that dies at any record boundary and comes back from a full or a compacted log, deadlines, markers
-delivered late, twice or not at all, and a second query that may adopt the sink. `history` keeps every DECIDE and BRANCH
-that ever became durable; the invariants are read off it, not off the machine.
+Each query has two drivers with a shared checkpoint, and tasks that are retried and outlive their drivers. Answers get
+lost, and deadlines pass. The coordinator dies at any record boundary and comes back from a full or a compacted log.
+Markers are delivered late, twice or not at all. A second query may adopt the sink. `history` keeps every DECIDE and
+BRANCH that ever became durable; the invariants are read off it, not off the machine.
 """
 
 from dataclasses import dataclass, field

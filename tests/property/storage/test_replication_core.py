@@ -1,6 +1,6 @@
 """Three replicas and a controller as pure steps, in every order that messages may take (ADR 0006).
 
-What is held: a record that any leader called committed is on every later leader at the same offset, replicas agree
+What is held: a record that any leader called committed is on every later leader at the same offset. Replicas agree
 below their high watermarks, and neither a high watermark nor a leader epoch goes back.
 """
 

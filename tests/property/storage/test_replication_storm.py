@@ -1,9 +1,9 @@
 """A seeded storm over three replicas: whatever happens to nodes, what acks=all acknowledged stays, and replicas agree.
 
-A schedule appends plain and transactional batches, ends transactions, deletes records, kills nodes without checkpoints,
-cuts the tail off logs of nodes outside the ISR, cuts nodes off, lets images fall behind, moves leaders, loses answers
-of the controller, takes checkpoints. Then everything heals, a bit flips in an old segment, that heals too, and the
-replicas are compared part by part once they stand still in one leader epoch.
+A schedule appends plain and transactional batches, ends transactions, deletes records, and takes checkpoints. It kills
+nodes without checkpoints, cuts the tail off logs of nodes outside the ISR, and cuts nodes off. It lets images fall
+behind, moves leaders, and loses answers of the controller. Then everything heals; a bit flips in an old segment, and
+that heals too. The replicas are compared part by part once they stand still in one leader epoch.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """Which batches of a fetch response a read_committed consumer sees.
 
-A response lists the aborted transactions that may overlap it, each with its producer id and first offset. Walking the
-batches in offset order, a transaction of the list becomes active when a batch reaches its first offset and ends at
+A response lists the aborted transactions that may overlap it, each with its producer id and first offset. The batches
+are walked in offset order. A transaction of the list becomes active when a batch reaches its first offset and ends at
 that producer's abort marker; while it is active, the producer's transactional batches are dropped. Control batches are
-never seen. This is what Kafka's own consumer does with the list, so it holds for one response and starts anew with
-the next (facts 3, Fetch).
+never seen. This is what Kafka's own consumer does with the list, so it holds for one response and starts anew with the
+next (facts 3, Fetch).
 """
 
 from collections.abc import Iterable, Iterator
