@@ -1,7 +1,9 @@
 """For all tests: what must be true for a failure to be told, and for Ctrl-C to reach what a test starts."""
 
 import contextlib
+import functools
 import gc
+import inspect
 import os
 import signal
 import tempfile
@@ -59,6 +61,18 @@ def disk_path():
     """A temporary folder that is on a disk where the machine has its temporary files there."""
     with tempfile.TemporaryDirectory(dir=ON_DISK) as folder:
         yield Path(folder)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Where its class or a fixture has a world, such as a simulated network, an async test runs on the world's loop."""
+    found = (pyfuncitem.instance, *pyfuncitem.funcargs.values())
+    world = next((one for one in found if hasattr(one, "in_world")), None)
+    if world is None or not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    world.in_world(functools.partial(pyfuncitem.obj, **given))
+    return True
 
 
 @contextlib.contextmanager

@@ -62,31 +62,28 @@ class TestConfluent(OnProcesses):
     def clients(self, bootstrap):
         return ConfluentClients(bootstrap)
 
-    def test_offsets_of_a_generation_that_is_over_are_refused(self):
+    async def test_offsets_of_a_generation_that_is_over_are_refused(self):
         """It joins again only while it is polled, so it cannot be surprised: an old membership is shown instead."""
 
-        async def scenario(place):
-            admin = await place.make_topic(partitions=2)
-            group, partition = f"{place.prefix}-group", (place.topic, 0)
-            member = await place.clients.consumer("member", COMMITTED, group)
-            await member.subscribe([place.topic])
-            await next_positions(member)
-            before = member.group_metadata
-            other = await place.clients.consumer("other", COMMITTED, group)
-            await other.subscribe([place.topic])
-            await asyncio.gather(next_positions(member), next_positions(other))
-            now, member.group_metadata = member.group_metadata, before
-            producer = await place.producer()
-            await producer.begin()
-            with pytest.raises(Refused):
-                await producer.send_offsets({partition: 1}, member)
-            await producer.abort()
-            member.group_metadata = now
-            await producer.begin()
-            await producer.send_offsets({partition: 2}, member)
-            await producer.commit()
-            assert await admin.committed(group, [partition]) == {partition: 2}
-            for one in (member, other, producer, admin):
-                await one.close()
-
-        self.run(scenario)
+        admin = await self.place.make_topic(partitions=2)
+        group, partition = f"{self.place.prefix}-group", (self.place.topic, 0)
+        member = await self.place.clients.consumer("member", COMMITTED, group)
+        await member.subscribe([self.place.topic])
+        await next_positions(member)
+        before = member.group_metadata
+        other = await self.place.clients.consumer("other", COMMITTED, group)
+        await other.subscribe([self.place.topic])
+        await asyncio.gather(next_positions(member), next_positions(other))
+        now, member.group_metadata = member.group_metadata, before
+        producer = await self.place.producer()
+        await producer.begin()
+        with pytest.raises(Refused):
+            await producer.send_offsets({partition: 1}, member)
+        await producer.abort()
+        member.group_metadata = now
+        await producer.begin()
+        await producer.send_offsets({partition: 2}, member)
+        await producer.commit()
+        assert await admin.committed(group, [partition]) == {partition: 2}
+        for one in (member, other, producer, admin):
+            await one.close()

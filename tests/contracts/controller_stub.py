@@ -69,73 +69,65 @@ async def controllers(kind=ScriptedController):
             await pool.close()
 
 
-class ControllerStubContract:
-    def in_world(self, scenario, kind=ScriptedController):
+class _WithControllers:
+    kind = ScriptedController
+
+    def in_world(self, scenario):
         async def inside():
-            async with controllers(kind) as world:
-                await scenario(*world)
+            async with controllers(self.kind) as (self.stub, self.first, self.second):
+                await scenario()
 
-        self.medium.run(inside)
+        self.medium.in_world(inside)
 
-    def test_a_refused_call_goes_to_the_one_that_is_active_now(self):
-        async def scenario(stub, first, second):
-            await stub.CreateTopics(TOPIC)
-            first.active, second.active = False, True
-            answer = await stub.CreateTopics(TOPIC, timeout=DEADLINE_S)
-            assert answer.results[0].error_code == 0
-            assert (first.created, second.created) == (["orders"], ["orders"])
 
-        self.in_world(scenario)
+class ControllerStubContract(_WithControllers):
+    async def test_a_refused_call_goes_to_the_one_that_is_active_now(self):
+        await self.stub.CreateTopics(TOPIC)
+        self.first.active, self.second.active = False, True
+        answer = await self.stub.CreateTopics(TOPIC, timeout=DEADLINE_S)
+        assert answer.results[0].error_code == 0
+        assert (self.first.created, self.second.created) == (["orders"], ["orders"])
 
-    def test_a_call_waits_while_nobody_is_active(self):
-        async def scenario(stub, first, second):
-            first.active = False
-            call = asyncio.create_task(stub.CreateTopics(TOPIC, timeout=DEADLINE_S))
-            done, _ = await asyncio.wait((call,), timeout=0.2)
-            assert not done
-            second.active = True
+    async def test_a_call_waits_while_nobody_is_active(self):
+        self.first.active = False
+        call = asyncio.create_task(self.stub.CreateTopics(TOPIC, timeout=DEADLINE_S))
+        done, _ = await asyncio.wait((call,), timeout=0.2)
+        assert not done
+        self.second.active = True
+        await call
+        assert (self.first.created, self.second.created) == ([], ["orders"])
+
+    async def test_without_an_active_one_a_call_had_no_effect(self):
+        self.first.active = False
+        with pytest.raises(PeerUnavailable, match="no active controller among") as failure:
+            await self.stub.CreateTopics(TOPIC, timeout=0.2)
+        assert not failure.value.was_sent
+
+    async def test_the_metadata_stream_comes_from_the_active_one(self):
+        self.first.active, self.second.active = False, True
+        updates = self.stub.WatchMetadata(pb.WatchMetadataRequest(from_metadata_offset=-1))
+        assert (await anext(updates)).snapshot.cluster_id == "scripted"
+        await updates.aclose()
+
+
+class DyingControllerContract(_WithControllers):
+    """What was under way when the active controller died."""
+
+    kind = DyingController
+
+    async def test_a_call_that_may_have_had_its_effect_is_not_repeated(self):
+        self.second.dies = False
+        call = asyncio.create_task(self.stub.CreateTopics(TOPIC, timeout=DEADLINE_S))
+        with pytest.raises(PeerUnavailable) as failure:
             await call
-            assert (first.created, second.created) == ([], ["orders"])
+        assert failure.value.was_sent
+        assert self.first.created == ["orders"]
+        assert not self.second.created
 
-        self.in_world(scenario)
-
-    def test_without_an_active_one_a_call_had_no_effect(self):
-        async def scenario(stub, first, second):
-            first.active = False
-            with pytest.raises(PeerUnavailable, match="no active controller among") as failure:
-                await stub.CreateTopics(TOPIC, timeout=0.2)
-            assert not failure.value.was_sent
-
-        self.in_world(scenario)
-
-    def test_a_call_that_may_have_had_its_effect_is_not_repeated(self):
-        async def scenario(stub, first, second):
-            second.dies = False
-            call = asyncio.create_task(stub.CreateTopics(TOPIC, timeout=DEADLINE_S))
-            with pytest.raises(PeerUnavailable) as failure:
-                await call
-            assert failure.value.was_sent
-            assert first.created == ["orders"]
-            assert not second.created
-
-        self.in_world(scenario, DyingController)
-
-    def test_a_lost_block_of_producer_ids_is_asked_for_again(self):
-        async def scenario(stub, first, second):
-            second.dies = False
-            call = asyncio.create_task(stub.AllocateProducerIds(BLOCK, timeout=DEADLINE_S))
-            await first.died.wait()
-            second.active = True
-            assert (await call).producer_id_count == 1000
-            assert (first.blocks, second.blocks) == (1, 1)
-
-        self.in_world(scenario, DyingController)
-
-    def test_the_metadata_stream_comes_from_the_active_one(self):
-        async def scenario(stub, first, second):
-            first.active, second.active = False, True
-            updates = stub.WatchMetadata(pb.WatchMetadataRequest(from_metadata_offset=-1))
-            assert (await anext(updates)).snapshot.cluster_id == "scripted"
-            await updates.aclose()
-
-        self.in_world(scenario)
+    async def test_a_lost_block_of_producer_ids_is_asked_for_again(self):
+        self.second.dies = False
+        call = asyncio.create_task(self.stub.AllocateProducerIds(BLOCK, timeout=DEADLINE_S))
+        await self.first.died.wait()
+        self.second.active = True
+        assert (await call).producer_id_count == 1000
+        assert (self.first.blocks, self.second.blocks) == (1, 1)

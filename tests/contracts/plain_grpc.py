@@ -30,17 +30,14 @@ async def channel_to_storage():
 class PlainGrpcContract:
     def in_world(self, scenario):
         async def inside():
-            async with channel_to_storage() as world:
-                await scenario(*world)
+            async with channel_to_storage() as (self.channel, self.served, self.servicer):
+                await scenario()
 
-        self.medium.run(inside)
+        self.medium.in_world(inside)
 
-    def test_a_generated_stub_is_answered(self):
-        async def scenario(channel, served, servicer):
-            stub = storage_pb2_grpc.StorageStub(channel)
-            assert length_of(await stub.Produce(produce(length=9))) == 9
-
-        self.in_world(scenario)
+    async def test_a_generated_stub_is_answered(self):
+        stub = storage_pb2_grpc.StorageStub(self.channel)
+        assert length_of(await stub.Produce(produce(length=9))) == 9
 
     @pytest.mark.parametrize(
         ("what", "code", "words"),
@@ -49,75 +46,55 @@ class PlainGrpcContract:
             ("a bug", grpc.StatusCode.INTERNAL, "Storage/Produce: ValueError: not this way"),
         ],
     )
-    def test_errors_are_statuses_that_say_what_is_wrong(self, what, code, words):
-        async def scenario(channel, served, servicer):
-            with pytest.raises(grpc.aio.AioRpcError) as failure:
-                await storage_pb2_grpc.StorageStub(channel).Produce(produce(what))
-            assert failure.value.code() is code
-            assert words in failure.value.details()
+    async def test_errors_are_statuses_that_say_what_is_wrong(self, what, code, words):
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await storage_pb2_grpc.StorageStub(self.channel).Produce(produce(what))
+        assert failure.value.code() is code
+        assert words in failure.value.details()
 
-        self.in_world(scenario)
+    async def test_a_role_that_is_not_here_is_unavailable(self):
+        stub = coordinator_pb2_grpc.TransactionCoordinatorStub(self.channel)
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await stub.EndTxn(coordinator_pb2.EndTxnRequest())
+        assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "does not serve TransactionCoordinator" in failure.value.details()
 
-    def test_a_role_that_is_not_here_is_unavailable(self):
-        async def scenario(channel, served, servicer):
-            stub = coordinator_pb2_grpc.TransactionCoordinatorStub(channel)
-            with pytest.raises(grpc.aio.AioRpcError) as failure:
-                await stub.EndTxn(coordinator_pb2.EndTxnRequest())
-            assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
-            assert "does not serve TransactionCoordinator" in failure.value.details()
+    async def test_the_deadline_of_a_plain_call_cancels_it(self):
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await storage_pb2_grpc.StorageStub(self.channel).Produce(produce("waits"), timeout=0.05)
+        assert failure.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        await self.servicer.until(lambda: self.servicer.in_flight == 0)
 
-        self.in_world(scenario)
+    async def test_health_says_when_the_process_is_ready(self):
+        stub = health_pb2_grpc.HealthStub(self.channel)
+        response = health_pb2.HealthCheckResponse
+        for is_ready, status in ((None, response.NOT_SERVING), (True, response.SERVING)):
+            if is_ready is not None:
+                await self.served.server.set_ready(is_ready)
+            assert (await stub.Check(health_pb2.HealthCheckRequest())).status == status
 
-    def test_the_deadline_of_a_plain_call_cancels_it(self):
-        async def scenario(channel, served, servicer):
-            with pytest.raises(grpc.aio.AioRpcError) as failure:
-                await storage_pb2_grpc.StorageStub(channel).Produce(produce("waits"), timeout=0.05)
-            assert failure.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-            await servicer.until(lambda: servicer.in_flight == 0)
+    async def test_liveness_holds_whether_the_process_is_ready_or_not(self):
+        stub = health_pb2_grpc.HealthStub(self.channel)
+        lives = health_pb2.HealthCheckRequest(service=LIVENESS)
+        for is_ready in (None, True, False):
+            if is_ready is not None:
+                await self.served.server.set_ready(is_ready)
+            serving = health_pb2.HealthCheckResponse.SERVING
+            assert (await stub.Check(lives)).status == serving
 
-        self.in_world(scenario)
-
-    def test_health_says_when_the_process_is_ready(self):
-        async def scenario(channel, served, servicer):
-            stub = health_pb2_grpc.HealthStub(channel)
-            response = health_pb2.HealthCheckResponse
-            for is_ready, status in ((None, response.NOT_SERVING), (True, response.SERVING)):
-                if is_ready is not None:
-                    await served.server.set_ready(is_ready)
-                assert (await stub.Check(health_pb2.HealthCheckRequest())).status == status
-
-        self.in_world(scenario)
-
-    def test_liveness_holds_whether_the_process_is_ready_or_not(self):
-        async def scenario(channel, served, servicer):
-            stub = health_pb2_grpc.HealthStub(channel)
-            lives = health_pb2.HealthCheckRequest(service=LIVENESS)
-            for is_ready in (None, True, False):
-                if is_ready is not None:
-                    await served.server.set_ready(is_ready)
-                serving = health_pb2.HealthCheckResponse.SERVING
-                assert (await stub.Check(lives)).status == serving
-
-        self.in_world(scenario)
-
-    def test_reflection_lists_the_contract(self):
-        async def scenario(channel, served, servicer):
-            stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-            stream = stub.ServerReflectionInfo()
-            await stream.write(reflection_pb2.ServerReflectionRequest(list_services=""))
-            answer = await stream.read()
-            names = {service.name for service in answer.list_services_response.service}
-            assert {
-                "oncelog.api.v1.Storage",
-                "oncelog.api.v1.Peer",
-                "grpc.health.v1.Health",
-            } <= names
-            await stream.write(
-                reflection_pb2.ServerReflectionRequest(
-                    file_containing_symbol="oncelog.api.v1.Storage"
-                )
-            )
-            assert (await stream.read()).file_descriptor_response.file_descriptor_proto
-            stream.cancel()
-
-        self.in_world(scenario)
+    async def test_reflection_lists_the_contract(self):
+        stub = reflection_pb2_grpc.ServerReflectionStub(self.channel)
+        stream = stub.ServerReflectionInfo()
+        await stream.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+        answer = await stream.read()
+        names = {service.name for service in answer.list_services_response.service}
+        assert {
+            "oncelog.api.v1.Storage",
+            "oncelog.api.v1.Peer",
+            "grpc.health.v1.Health",
+        } <= names
+        await stream.write(
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol="oncelog.api.v1.Storage")
+        )
+        assert (await stream.read()).file_descriptor_response.file_descriptor_proto
+        stream.cancel()

@@ -67,342 +67,295 @@ class ClientContract:
         """Run `scenario(place)` to its end."""
         raise AssertionError("a subclass runs the scenario")
 
-    def test_what_was_committed_is_read(self):
-        async def scenario(place):
-            admin = await place.make_topic(partitions=2)
-            producer = await place.producer()
+    def in_world(self, scenario):
+        async def at(place):
+            self.place = place
+            await scenario()
+
+        self.run(at)
+
+    async def test_what_was_committed_is_read(self):
+        admin = await self.place.make_topic(partitions=2)
+        producer = await self.place.producer()
+        await producer.begin()
+        offsets = await asyncio.gather(
+            producer.send((self.place.topic, 0), "a"),
+            producer.send((self.place.topic, 0), "b"),
+            producer.send((self.place.topic, 1), "c"),
+        )
+        assert offsets == [0, 1, 0]
+        assert await self.place.values() == []
+        await producer.commit()
+        assert await self.place.values() == ["a", "b"]
+        assert await self.place.values(partition=1) == ["c"]
+        await producer.close()
+        await admin.close()
+
+    async def test_what_was_aborted_is_read_by_none_that_ask_for_committed(self):
+        await self.place.make_topic()
+        producer = await self.place.producer()
+        for value, ending in (("a", producer.abort), ("b", producer.commit)):
             await producer.begin()
-            offsets = await asyncio.gather(
-                producer.send((place.topic, 0), "a"),
-                producer.send((place.topic, 0), "b"),
-                producer.send((place.topic, 1), "c"),
-            )
-            assert offsets == [0, 1, 0]
-            assert await place.values() == []
-            await producer.commit()
-            assert await place.values() == ["a", "b"]
-            assert await place.values(partition=1) == ["c"]
-            await producer.close()
-            await admin.close()
+            await producer.send((self.place.topic, 0), value)
+            await ending()
+        assert await self.place.values() == ["b"]
+        assert await self.place.values(UNCOMMITTED) == ["a", "b"]
+        await producer.close()
 
-        self.run(scenario)
+    async def test_a_transaction_of_nothing_commits(self):
+        await self.place.make_topic()
+        producer = await self.place.producer()
+        await producer.begin()
+        await producer.commit()
+        await producer.begin()
+        await producer.abort()
+        await producer.begin()
+        await producer.send((self.place.topic, 0), "a")
+        await producer.commit()
+        assert await self.place.values() == ["a"]
+        await producer.close()
 
-    def test_what_was_aborted_is_read_by_none_that_ask_for_committed(self):
-        async def scenario(place):
-            await place.make_topic()
-            producer = await place.producer()
-            for value, ending in (("a", producer.abort), ("b", producer.commit)):
-                await producer.begin()
-                await producer.send((place.topic, 0), value)
-                await ending()
-            assert await place.values() == ["b"]
-            assert await place.values(UNCOMMITTED) == ["a", "b"]
-            await producer.close()
-
-        self.run(scenario)
-
-    def test_a_transaction_of_nothing_commits(self):
-        async def scenario(place):
-            await place.make_topic()
-            producer = await place.producer()
-            await producer.begin()
-            await producer.commit()
-            await producer.begin()
-            await producer.abort()
-            await producer.begin()
-            await producer.send((place.topic, 0), "a")
-            await producer.commit()
-            assert await place.values() == ["a"]
-            await producer.close()
-
-        self.run(scenario)
-
-    def test_a_zombie_is_fenced_and_its_transaction_is_gone(self):
-        async def scenario(place):
-            await place.make_topic()
-            zombie = await place.producer()
+    async def test_a_zombie_is_fenced_and_its_transaction_is_gone(self):
+        await self.place.make_topic()
+        zombie = await self.place.producer()
+        await zombie.begin()
+        await zombie.send((self.place.topic, 0), "zombie")
+        successor = await self.place.producer()
+        with pytest.raises(Fenced):
+            await zombie.commit()
+        with pytest.raises(Fenced):
             await zombie.begin()
-            await zombie.send((place.topic, 0), "zombie")
-            successor = await place.producer()
-            with pytest.raises(Fenced):
-                await zombie.commit()
-            with pytest.raises(Fenced):
-                await zombie.begin()
-            await successor.begin()
-            await successor.send((place.topic, 0), "successor")
-            await successor.commit()
-            assert await place.values() == ["successor"]
-            await zombie.close()
-            await successor.close()
+        await successor.begin()
+        await successor.send((self.place.topic, 0), "successor")
+        await successor.commit()
+        assert await self.place.values() == ["successor"]
+        await zombie.close()
+        await successor.close()
 
-        self.run(scenario)
+    async def test_a_zombie_that_writes_hears_by_its_abort_it_is_fenced(self):
+        await self.place.make_topic()
+        zombie = await self.place.producer()
+        await zombie.begin()
+        await zombie.send((self.place.topic, 0), "before")
+        successor = await self.place.producer()
+        with pytest.raises(Refused):
+            await zombie.send((self.place.topic, 0), "after")
+        with pytest.raises(Fenced):
+            await zombie.abort()
+        assert await self.place.values() == []
+        await zombie.close()
+        await successor.close()
 
-    def test_a_zombie_that_writes_hears_by_its_abort_it_is_fenced(self):
-        async def scenario(place):
-            await place.make_topic()
-            zombie = await place.producer()
-            await zombie.begin()
-            await zombie.send((place.topic, 0), "before")
-            successor = await place.producer()
-            with pytest.raises(Refused):
-                await zombie.send((place.topic, 0), "after")
-            with pytest.raises(Fenced):
-                await zombie.abort()
-            assert await place.values() == []
-            await zombie.close()
-            await successor.close()
-
-        self.run(scenario)
-
-    def test_a_commit_whose_answer_is_lost_once_is_repeated(self):
-        async def scenario(place):
-            await place.make_topic()
-            producer = await place.producer()
-            await producer.begin()
-            await producer.send((place.topic, 0), "a")
-            place.lose_answers(END_TXN, 1)
-            await producer.commit()
-            await producer.begin()
-            await producer.send((place.topic, 0), "b")
-            await producer.commit()
-            assert await place.values() == ["a", "b"]
-            await producer.close()
-
-        self.run(scenario)
+    async def test_a_commit_whose_answer_is_lost_once_is_repeated(self):
+        await self.place.make_topic()
+        producer = await self.place.producer()
+        await producer.begin()
+        await producer.send((self.place.topic, 0), "a")
+        self.place.lose_answers(END_TXN, 1)
+        await producer.commit()
+        await producer.begin()
+        await producer.send((self.place.topic, 0), "b")
+        await producer.commit()
+        assert await self.place.values() == ["a", "b"]
+        await producer.close()
 
     @pytest.mark.slow
-    def test_a_commit_without_an_answer_is_unanswered_not_refused(self):
-        async def scenario(place):
-            await place.make_topic()
-            producer = await place.producer()
+    async def test_a_commit_without_an_answer_is_unanswered_not_refused(self):
+        await self.place.make_topic()
+        producer = await self.place.producer()
+        await producer.begin()
+        await producer.send((self.place.topic, 0), "a")
+        self.place.lose_answers(END_TXN, 1000)
+        with pytest.raises(Unanswered):
+            await producer.commit()
+        with pytest.raises((Refused, Unanswered)):
             await producer.begin()
-            await producer.send((place.topic, 0), "a")
-            place.lose_answers(END_TXN, 1000)
-            with pytest.raises(Unanswered):
-                await producer.commit()
-            with pytest.raises((Refused, Unanswered)):
-                await producer.begin()
-            place.lose_answers(END_TXN, 0)
-            await producer.close()
-            # It had happened at the first try.
-            assert await place.values() == ["a"]
+        self.place.lose_answers(END_TXN, 0)
+        await producer.close()
+        # It had happened at the first try.
+        assert await self.place.values() == ["a"]
 
-        self.run(scenario)
-
-    def test_a_commit_that_is_fenced_at_its_second_try_is_unanswered(self):
+    async def test_a_commit_that_is_fenced_at_its_second_try_is_unanswered(self):
         """The first try decided it, and then a successor came."""
 
-        async def scenario(place):
-            await place.make_topic()
-            producer = await place.producer()
-            await producer.begin()
-            await producer.send((place.topic, 0), "a")
-            place.lose_answers(END_TXN, 1000)
-            commit = asyncio.create_task(producer.commit())
-            async with asyncio.timeout(WAIT_S):
-                while not await place.values():
-                    pass
-            successor = await place.producer()
-            place.lose_answers(END_TXN, 0)
-            with pytest.raises(Unanswered):
-                await commit
-            await producer.close()
-            await successor.close()
+        await self.place.make_topic()
+        producer = await self.place.producer()
+        await producer.begin()
+        await producer.send((self.place.topic, 0), "a")
+        self.place.lose_answers(END_TXN, 1000)
+        commit = asyncio.create_task(producer.commit())
+        async with asyncio.timeout(WAIT_S):
+            while not await self.place.values():
+                pass
+        successor = await self.place.producer()
+        self.place.lose_answers(END_TXN, 0)
+        with pytest.raises(Unanswered):
+            await commit
+        await producer.close()
+        await successor.close()
 
-        self.run(scenario)
+    async def test_a_send_whose_answer_is_lost_is_in_the_log_once(self):
+        await self.place.make_topic()
+        producer = await self.place.producer()
+        await producer.begin()
+        self.place.lose_answers(PRODUCE, 1)
+        assert await producer.send((self.place.topic, 0), "a") == 0
+        assert await producer.send((self.place.topic, 0), "b") == 1
+        await producer.commit()
+        assert await self.place.values() == ["a", "b"]
+        await producer.close()
 
-    def test_a_send_whose_answer_is_lost_is_in_the_log_once(self):
-        async def scenario(place):
-            await place.make_topic()
-            producer = await place.producer()
-            await producer.begin()
-            place.lose_answers(PRODUCE, 1)
-            assert await producer.send((place.topic, 0), "a") == 0
-            assert await producer.send((place.topic, 0), "b") == 1
-            await producer.commit()
-            assert await place.values() == ["a", "b"]
-            await producer.close()
-
-        self.run(scenario)
-
-    def test_sends_under_way_together_keep_the_order_of_their_calls(self):
+    async def test_sends_under_way_together_keep_the_order_of_their_calls(self):
         """Also while the library still has to learn where the topic is, and is not answered at first."""
 
-        async def scenario(place):
-            await place.make_topic()
-            producer = await place.producer()
+        await self.place.make_topic()
+        producer = await self.place.producer()
+        await producer.begin()
+        self.place.lose_answers(METADATA, 2)
+        sends = [producer.send((self.place.topic, 0), str(number)) for number in range(12)]
+        assert await asyncio.gather(*sends) == list(range(12))
+        await producer.abort()
+        await producer.close()
+
+    async def test_an_idempotent_send_is_in_the_log_once(self):
+        await self.place.make_topic()
+        producer = await self.place.clients.producer("plain", None, TIMEOUT_MS)
+        self.place.lose_answers(PRODUCE, 1)
+        assert await producer.send((self.place.topic, 0), "a", "key") == 0
+        assert await producer.send((self.place.topic, 0), None, "key") == 1
+        assert await self.place.values() == ["a", None]
+        await producer.close()
+
+    async def test_offsets_are_committed_with_their_transaction(self):
+        admin = await self.place.make_topic()
+        group, partition = f"{self.place.prefix}-group", (self.place.topic, 0)
+        assert await admin.committed(group, [partition]) == {partition: -1}
+        producer = await self.place.producer()
+        for offset, ending in ((7, producer.commit), (9, producer.abort)):
             await producer.begin()
-            place.lose_answers(METADATA, 2)
-            sends = [producer.send((place.topic, 0), str(number)) for number in range(12)]
-            assert await asyncio.gather(*sends) == list(range(12))
-            await producer.abort()
-            await producer.close()
+            await producer.send_offsets({partition: offset}, group)
+            await ending()
+        assert await admin.committed(group, [partition]) == {partition: 7}
+        await producer.close()
+        await admin.close()
 
-        self.run(scenario)
+    async def test_members_of_a_group_share_and_take_over(self):
+        admin = await self.place.make_topic(partitions=2)
+        group = f"{self.place.prefix}-group"
+        both = {(self.place.topic, 0), (self.place.topic, 1)}
+        producer = await self.place.producer()
+        await producer.begin()
+        for partition in sorted(both):
+            for value in ("a", "b"):
+                await producer.send(partition, f"{value}{partition[1]}")
+        await producer.commit()
 
-    def test_an_idempotent_send_is_in_the_log_once(self):
-        async def scenario(place):
-            await place.make_topic()
-            producer = await place.clients.producer("plain", None, TIMEOUT_MS)
-            place.lose_answers(PRODUCE, 1)
-            assert await producer.send((place.topic, 0), "a", "key") == 0
-            assert await producer.send((place.topic, 0), None, "key") == 1
-            assert await place.values() == ["a", None]
-            await producer.close()
+        one = await self.place.clients.consumer("one", COMMITTED, group)
+        await one.subscribe([self.place.topic])
+        assert await next_positions(one) == dict.fromkeys(both, 0)
+        found = []
+        async with asyncio.timeout(WAIT_S):
+            while len(found) < 4:
+                found += [read.value for read in await one.poll(POLL_MS)]
+        assert sorted(found) == ["a0", "a1", "b0", "b1"]
+        await one.commit({(self.place.topic, 0): 1, (self.place.topic, 1): 2})
 
-        self.run(scenario)
+        other = await self.place.clients.consumer("other", COMMITTED, group)
+        await other.subscribe([self.place.topic])
+        owned, taken = {}, {}
+        async with asyncio.timeout(WAIT_S):
+            while len(owned) != 1 or len(taken) != 1:
+                owned, taken = await asyncio.gather(
+                    _positions(one, owned), _positions(other, taken)
+                )
+        assert owned | taken == {(self.place.topic, 0): 1, (self.place.topic, 1): 2}
 
-    def test_offsets_are_committed_with_their_transaction(self):
-        async def scenario(place):
-            admin = await place.make_topic()
-            group, partition = f"{place.prefix}-group", (place.topic, 0)
-            assert await admin.committed(group, [partition]) == {partition: -1}
-            producer = await place.producer()
-            for offset, ending in ((7, producer.commit), (9, producer.abort)):
-                await producer.begin()
-                await producer.send_offsets({partition: offset}, group)
-                await ending()
-            assert await admin.committed(group, [partition]) == {partition: 7}
-            await producer.close()
-            await admin.close()
+        await one.close()
+        assert await next_positions(other) == {(self.place.topic, 0): 1, (self.place.topic, 1): 2}
+        await other.close()
+        await producer.close()
+        await admin.close()
 
-        self.run(scenario)
+    async def test_a_consumer_may_not_commit_what_it_was_not_given(self):
+        await self.place.make_topic()
+        group = f"{self.place.prefix}-group"
+        member = await self.place.clients.consumer("member", COMMITTED, group)
+        await member.subscribe([self.place.topic])
+        await next_positions(member)
+        with pytest.raises(Refused):
+            await member.commit({(f"{self.place.topic}-other", 0): 1})
+        await member.close()
 
-    def test_members_of_a_group_share_and_take_over(self):
-        async def scenario(place):
-            admin = await place.make_topic(partitions=2)
-            group = f"{place.prefix}-group"
-            both = {(place.topic, 0), (place.topic, 1)}
-            producer = await place.producer()
-            await producer.begin()
-            for partition in sorted(both):
-                for value in ("a", "b"):
-                    await producer.send(partition, f"{value}{partition[1]}")
-            await producer.commit()
-
-            one = await place.clients.consumer("one", COMMITTED, group)
-            await one.subscribe([place.topic])
-            assert await next_positions(one) == dict.fromkeys(both, 0)
-            found = []
-            async with asyncio.timeout(WAIT_S):
-                while len(found) < 4:
-                    found += [read.value for read in await one.poll(POLL_MS)]
-            assert sorted(found) == ["a0", "a1", "b0", "b1"]
-            await one.commit({(place.topic, 0): 1, (place.topic, 1): 2})
-
-            other = await place.clients.consumer("other", COMMITTED, group)
-            await other.subscribe([place.topic])
-            owned, taken = {}, {}
-            async with asyncio.timeout(WAIT_S):
-                while len(owned) != 1 or len(taken) != 1:
-                    owned, taken = await asyncio.gather(
-                        _positions(one, owned), _positions(other, taken)
-                    )
-            assert owned | taken == {(place.topic, 0): 1, (place.topic, 1): 2}
-
-            await one.close()
-            assert await next_positions(other) == {(place.topic, 0): 1, (place.topic, 1): 2}
-            await other.close()
-            await producer.close()
-            await admin.close()
-
-        self.run(scenario)
-
-    def test_a_consumer_may_not_commit_what_it_was_not_given(self):
-        async def scenario(place):
-            await place.make_topic()
-            group = f"{place.prefix}-group"
-            member = await place.clients.consumer("member", COMMITTED, group)
-            await member.subscribe([place.topic])
-            await next_positions(member)
-            with pytest.raises(Refused):
-                await member.commit({(f"{place.topic}-other", 0): 1})
-            await member.close()
-
-        self.run(scenario)
-
-    def test_offsets_of_a_generation_that_is_over_are_refused(self):
+    async def test_offsets_of_a_generation_that_is_over_are_refused(self):
         """KIP-447; a library that sends no generation notices by itself."""
 
-        async def scenario(place):
-            admin = await place.make_topic(partitions=2)
-            group, partition = f"{place.prefix}-group", (place.topic, 0)
-            member = await place.clients.consumer("member", COMMITTED, group)
-            await member.subscribe([place.topic])
-            await next_positions(member)
-            other = await place.clients.consumer("other", COMMITTED, group)
-            await other.subscribe([place.topic])
-            await next_positions(other)
-            producer = await place.producer()
-            await producer.begin()
-            with pytest.raises(Refused):
-                await producer.send_offsets({partition: 1}, member)
-            await producer.abort()
-            with pytest.raises(Refused):
-                await member.commit({partition: 1})
-            await next_positions(member)
-            await producer.begin()
-            await producer.send_offsets({partition: 2}, member)
-            await producer.commit()
-            assert await admin.committed(group, [partition]) == {partition: 2}
-            for one in (member, other, producer, admin):
-                await one.close()
+        admin = await self.place.make_topic(partitions=2)
+        group, partition = f"{self.place.prefix}-group", (self.place.topic, 0)
+        member = await self.place.clients.consumer("member", COMMITTED, group)
+        await member.subscribe([self.place.topic])
+        await next_positions(member)
+        other = await self.place.clients.consumer("other", COMMITTED, group)
+        await other.subscribe([self.place.topic])
+        await next_positions(other)
+        producer = await self.place.producer()
+        await producer.begin()
+        with pytest.raises(Refused):
+            await producer.send_offsets({partition: 1}, member)
+        await producer.abort()
+        with pytest.raises(Refused):
+            await member.commit({partition: 1})
+        await next_positions(member)
+        await producer.begin()
+        await producer.send_offsets({partition: 2}, member)
+        await producer.commit()
+        assert await admin.committed(group, [partition]) == {partition: 2}
+        for one in (member, other, producer, admin):
+            await one.close()
 
-        self.run(scenario)
+    async def test_bounds_are_those_of_the_isolation_level(self):
+        admin = await self.place.make_topic()
+        partition = (self.place.topic, 0)
+        producer = await self.place.producer()
+        await producer.begin()
+        await producer.send(partition, "a")
+        assert (await admin.bounds([partition], UNCOMMITTED))[partition] == (0, 1)
+        assert (await admin.bounds([partition], COMMITTED))[partition] == (0, 0)
+        await producer.commit()
+        async with asyncio.timeout(20):
+            # A cluster answers EndTxn before its markers are written, as Kafka does.
+            bounds = admin.bounds
+            while (await bounds([partition], COMMITTED))[partition] != (0, 2):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await admin.delete_records({partition: 1})
+        assert (await admin.bounds([partition], COMMITTED))[partition] == (1, 2)
+        await producer.close()
+        await admin.close()
 
-    def test_bounds_are_those_of_the_isolation_level(self):
-        async def scenario(place):
-            admin = await place.make_topic()
-            partition = (place.topic, 0)
-            producer = await place.producer()
-            await producer.begin()
-            await producer.send(partition, "a")
-            assert (await admin.bounds([partition], UNCOMMITTED))[partition] == (0, 1)
-            assert (await admin.bounds([partition], COMMITTED))[partition] == (0, 0)
-            await producer.commit()
-            async with asyncio.timeout(20):
-                # A cluster answers EndTxn before its markers are written, as Kafka does.
-                bounds = admin.bounds
-                while (await bounds([partition], COMMITTED))[partition] != (0, 2):  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
-            await admin.delete_records({partition: 1})
-            assert (await admin.bounds([partition], COMMITTED))[partition] == (1, 2)
-            await producer.close()
-            await admin.close()
+    async def test_a_reader_does_not_jump_over_what_is_gone(self):
+        admin = await self.place.make_topic()
+        partition = (self.place.topic, 0)
+        producer = await self.place.producer()
+        await producer.begin()
+        await producer.send(partition, "a")
+        await producer.commit()
+        await admin.delete_records({partition: 1})
+        consumer = await self.place.clients.consumer("reader", COMMITTED, None)
+        await consumer.assign({partition: 0})
+        with pytest.raises(Refused):
+            await _first_reads(consumer)
+        await consumer.close()
+        await producer.close()
+        await admin.close()
 
-        self.run(scenario)
-
-    def test_a_reader_does_not_jump_over_what_is_gone(self):
-        async def scenario(place):
-            admin = await place.make_topic()
-            partition = (place.topic, 0)
-            producer = await place.producer()
-            await producer.begin()
-            await producer.send(partition, "a")
-            await producer.commit()
-            await admin.delete_records({partition: 1})
-            consumer = await place.clients.consumer("reader", COMMITTED, None)
-            await consumer.assign({partition: 0})
-            with pytest.raises(Refused):
-                await _first_reads(consumer)
-            await consumer.close()
-            await producer.close()
-            await admin.close()
-
-        self.run(scenario)
-
-    def test_topics_are_made_grow_and_go_however_often_one_asks(self):
-        async def scenario(place):
-            admin = await place.make_topic()
-            await admin.create_topic(place.topic, 1, 1, {})
-            await admin.add_partitions(place.topic, 3)
-            await admin.add_partitions(place.topic, 3)
-            assert len(await admin.bounds([(place.topic, 2)], COMMITTED)) == 1
-            await admin.delete_topic(place.topic)
-            await admin.delete_topic(place.topic)
-            await admin.close()
-
-        self.run(scenario)
+    async def test_topics_are_made_grow_and_go_however_often_one_asks(self):
+        admin = await self.place.make_topic()
+        await admin.create_topic(self.place.topic, 1, 1, {})
+        await admin.add_partitions(self.place.topic, 3)
+        await admin.add_partitions(self.place.topic, 3)
+        assert len(await admin.bounds([(self.place.topic, 2)], COMMITTED)) == 1
+        await admin.delete_topic(self.place.topic)
+        await admin.delete_topic(self.place.topic)
+        await admin.close()
 
 
 async def next_positions(consumer):

@@ -79,97 +79,74 @@ class StubContract:
 
     def in_world(self, scenario):
         async def run():
-            async with asyncio.timeout(3 * DEADLINE_S), self.world() as (stub, servicer):
-                await scenario(stub, servicer)
+            async with (
+                asyncio.timeout(3 * DEADLINE_S),
+                self.world() as (self.stub, self.servicer),
+            ):
+                await scenario()
 
         self.run(run)
 
     def run(self, scenario):
         asyncio.run(scenario())
 
-    def test_answers(self):
-        async def scenario(stub, servicer):
-            assert length_of(await stub.Produce(produce(length=3))) == 3
-            assert length_of(await stub.Produce(produce("turns", 4), timeout=DEADLINE_S)) == 4
+    async def test_answers(self):
+        assert length_of(await self.stub.Produce(produce(length=3))) == 3
+        assert length_of(await self.stub.Produce(produce("turns", 4), timeout=DEADLINE_S)) == 4
 
-        self.in_world(scenario)
+    async def test_many_at_once_each_get_their_own_answer(self):
+        calls = [self.stub.Produce(produce("turns", n), timeout=DEADLINE_S) for n in range(2000)]
+        answers = await asyncio.gather(*calls)
+        assert [length_of(answer) for answer in answers] == list(range(2000))
 
-    def test_many_at_once_each_get_their_own_answer(self):
-        async def scenario(stub, servicer):
-            calls = [stub.Produce(produce("turns", n), timeout=DEADLINE_S) for n in range(2000)]
-            answers = await asyncio.gather(*calls)
-            assert [length_of(answer) for answer in answers] == list(range(2000))
+    async def test_big_request_and_big_answer(self):
+        assert length_of(await self.stub.Produce(produce(length=BIG), timeout=DEADLINE_S)) == BIG
+        answer = await self.stub.Fetch(pb.FetchRequest(max_bytes=BIG), timeout=DEADLINE_S)
+        assert len(answer.partitions[0].records) == BIG
 
-        self.in_world(scenario)
+    async def test_a_refusal_keeps_its_words(self):
+        with pytest.raises(OncelogError, match=r"^the disk is full; make room$"):
+            await self.stub.Produce(produce("refused"), timeout=DEADLINE_S)
 
-    def test_big_request_and_big_answer(self):
-        async def scenario(stub, servicer):
-            assert length_of(await stub.Produce(produce(length=BIG), timeout=DEADLINE_S)) == BIG
-            answer = await stub.Fetch(pb.FetchRequest(max_bytes=BIG), timeout=DEADLINE_S)
-            assert len(answer.partitions[0].records) == BIG
+    async def test_a_bug_ends_its_own_call_only(self):
+        waits = asyncio.create_task(self.stub.Produce(produce("waits")))
+        await self.servicer.until(lambda: self.servicer.in_flight == 1)
+        with pytest.raises(Exception, match="not this way"):
+            await self.stub.Produce(produce("a bug"), timeout=DEADLINE_S)
+        assert not waits.done()
+        assert length_of(await self.stub.Produce(produce(length=2))) == 2
+        waits.cancel()
 
-        self.in_world(scenario)
+    async def test_the_deadline_ends_the_call_on_both_sides(self):
+        with pytest.raises(TimeoutError):
+            await self.stub.Produce(produce("waits"), timeout=0.05)
+        await self.servicer.until(
+            lambda: self.servicer.cancelled == 1 and self.servicer.in_flight == 0
+        )
 
-    def test_a_refusal_keeps_its_words(self):
-        async def scenario(stub, servicer):
-            with pytest.raises(OncelogError, match=r"^the disk is full; make room$"):
-                await stub.Produce(produce("refused"), timeout=DEADLINE_S)
-
-        self.in_world(scenario)
-
-    def test_a_bug_ends_its_own_call_only(self):
-        async def scenario(stub, servicer):
-            waits = asyncio.create_task(stub.Produce(produce("waits")))
-            await servicer.until(lambda: servicer.in_flight == 1)
-            with pytest.raises(Exception, match="not this way"):
-                await stub.Produce(produce("a bug"), timeout=DEADLINE_S)
-            assert not waits.done()
-            assert length_of(await stub.Produce(produce(length=2))) == 2
-            waits.cancel()
-
-        self.in_world(scenario)
-
-    def test_the_deadline_ends_the_call_on_both_sides(self):
-        async def scenario(stub, servicer):
-            with pytest.raises(TimeoutError):
-                await stub.Produce(produce("waits"), timeout=0.05)
-            await servicer.until(lambda: servicer.cancelled == 1 and servicer.in_flight == 0)
-
-        self.in_world(scenario)
-
-    def test_cancelling_the_caller_cancels_the_call(self):
-        async def scenario(stub, servicer):
-            call = asyncio.create_task(stub.Produce(produce("waits"), timeout=DEADLINE_S))
-            await servicer.until(lambda: servicer.in_flight == 1)
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            await servicer.until(lambda: servicer.cancelled == 1 and servicer.in_flight == 0)
-
-        self.in_world(scenario)
-
-    def test_a_call_that_waits_does_not_hold_up_others(self):
-        async def scenario(stub, servicer):
-            waits = asyncio.create_task(stub.Produce(produce("waits")))
-            await servicer.until(lambda: servicer.in_flight == 1)
-            assert length_of(await stub.Produce(produce(length=1), timeout=DEADLINE_S)) == 1
-            assert not waits.done()
-            waits.cancel()
-
-        self.in_world(scenario)
-
-    def test_a_call_begins_when_it_is_awaited(self):
-        async def scenario(stub, servicer):
-            call = stub.Produce(produce())
-            assert servicer.begun == 0
+    async def test_cancelling_the_caller_cancels_the_call(self):
+        call = asyncio.create_task(self.stub.Produce(produce("waits"), timeout=DEADLINE_S))
+        await self.servicer.until(lambda: self.servicer.in_flight == 1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
             await call
-            assert servicer.begun == 1
+        await self.servicer.until(
+            lambda: self.servicer.cancelled == 1 and self.servicer.in_flight == 0
+        )
 
-        self.in_world(scenario)
+    async def test_a_call_that_waits_does_not_hold_up_others(self):
+        waits = asyncio.create_task(self.stub.Produce(produce("waits")))
+        await self.servicer.until(lambda: self.servicer.in_flight == 1)
+        assert length_of(await self.stub.Produce(produce(length=1), timeout=DEADLINE_S)) == 1
+        assert not waits.done()
+        waits.cancel()
 
-    def test_an_unknown_method_is_an_attribute_error(self):
-        async def scenario(stub, servicer):
-            with pytest.raises(AttributeError):
-                _ = stub.Publish
+    async def test_a_call_begins_when_it_is_awaited(self):
+        call = self.stub.Produce(produce())
+        assert self.servicer.begun == 0
+        await call
+        assert self.servicer.begun == 1
 
-        self.in_world(scenario)
+    async def test_an_unknown_method_is_an_attribute_error(self):
+        with pytest.raises(AttributeError):
+            _ = self.stub.Publish

@@ -27,7 +27,9 @@ class SimulatedGrpc:
         self._seed = seed
         self.network = None
 
-    def run(self, scenario):
+    def in_world(self, scenario):
+        """Returns its world."""
+
         async def bounded():
             async with asyncio.timeout(LIMIT_S):
                 await scenario()

@@ -25,7 +25,7 @@ class SmallNet:
     def now(self):
         return self.world.loop.time()
 
-    def run(self, scenario):
+    def in_world(self, scenario):
         async def bounded():
             async with asyncio.timeout(600):
                 return await scenario()

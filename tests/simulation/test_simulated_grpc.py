@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.contracts import test_stubs
-from tests.contracts.controller_stub import ControllerStubContract
+from tests.contracts.controller_stub import ControllerStubContract, DyingControllerContract
 from tests.contracts.grpc_calls import GrpcContract
 from tests.contracts.plain_grpc import PlainGrpcContract
 from tests.contracts.session_storm import SessionStormContract
@@ -31,12 +31,12 @@ class TestGrpc(GrpcContract):
 
 class TestSessionStub(test_stubs.TestSessionStub):
     def run(self, scenario):
-        self.medium.run(scenario)
+        self.medium.in_world(scenario)
 
 
 class TestSessionStubWithTightLimits(test_stubs.TestSessionStubWithTightLimits):
     def run(self, scenario):
-        self.medium.run(scenario)
+        self.medium.in_world(scenario)
 
 
 class TestSessions(SessionContract):
@@ -51,30 +51,28 @@ class TestControllerStub(ControllerStubContract):
     pass
 
 
+class TestDyingController(DyingControllerContract):
+    pass
+
+
 class TestSessionStorm(SessionStormContract):
     pass
 
 
-def test_whoever_does_not_speak_grpc_is_cut_off(medium):
-    async def scenario():
-        async with Served(ScriptedStorage(), STORAGE) as served:
-            host, port = served.address.split(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            assert await reader.readexactly(1)
-            writer.write(b"GET / HTTP/1.1")
-            with pytest.raises(ConnectionResetError):
-                await reader.read(-1)
-
-    medium.run(scenario)
+async def test_whoever_does_not_speak_grpc_is_cut_off(medium):
+    async with Served(ScriptedStorage(), STORAGE) as served:
+        host, port = served.address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        assert await reader.readexactly(1)
+        writer.write(b"GET / HTTP/1.1")
+        with pytest.raises(ConnectionResetError):
+            await reader.read(-1)
 
 
-def test_whoever_says_nothing_is_cut_off_by_the_keepalive(medium):
-    async def scenario():
-        limits = SessionLimits(keepalive_ms=300, keepalive_timeout_ms=300)
-        async with Served(ScriptedStorage(), STORAGE, limits) as served:
-            host, port = served.address.split(":")
-            reader, _ = await asyncio.open_connection(host, int(port))
-            with pytest.raises(ConnectionResetError):
-                await reader.read(-1)
-
-    medium.run(scenario)
+async def test_whoever_says_nothing_is_cut_off_by_the_keepalive(medium):
+    limits = SessionLimits(keepalive_ms=300, keepalive_timeout_ms=300)
+    async with Served(ScriptedStorage(), STORAGE, limits) as served:
+        host, port = served.address.split(":")
+        reader, _ = await asyncio.open_connection(host, int(port))
+        with pytest.raises(ConnectionResetError):
+            await reader.read(-1)

@@ -11,7 +11,7 @@ class Grpc:
     peer_process = staticmethod(peer_process)
 
     @staticmethod
-    def run(scenario):
+    def in_world(scenario):
         async def bounded():
             async with asyncio.timeout(LIMIT_S):
                 await scenario()
