@@ -5,8 +5,9 @@ import re
 from urllib.request import Request, urlopen
 
 import confluent_kafka
-import uvloop
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.loops import UvLoopOfATest
 
 from oncelog.process.sources import Sources
 from oncelog_server.composition import embedded_roles
@@ -14,6 +15,11 @@ from oncelog_server.settings import EmbeddedSettings
 
 WAIT_S = 30
 NAME = "pay<b>/1"
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": UvLoopOfATest}
 
 
 def read(gateway, path):
@@ -90,10 +96,7 @@ def check(addresses):
     producer.abort_transaction(WAIT_S)
 
 
-def test_every_page_shows_its_subject_and_asks_nobody_elsewhere(tmp_path):
-    async def scenario():
-        settings = EmbeddedSettings(port=0, gateway_port=0, data=tmp_path)
-        async with embedded_roles(settings, tmp_path, Sources()) as addresses:
-            await asyncio.to_thread(check, addresses)
-
-    uvloop.run(scenario())
+async def test_every_page_shows_its_subject_and_asks_nobody_elsewhere(tmp_path):
+    settings = EmbeddedSettings(port=0, gateway_port=0, data=tmp_path)
+    async with embedded_roles(settings, tmp_path, Sources()) as addresses:
+        await asyncio.to_thread(check, addresses)

@@ -36,7 +36,7 @@ class Client:
     """Follows no redirect and keeps no cookie."""
 
     def __init__(self, cluster, context=None):
-        self._port, self._context = cluster.port, context
+        self.cluster, self._context = cluster, context
         scheme = "http" if context is None else "https"
         self.origin = f"{scheme}://localhost:{cluster.port}"
 
@@ -45,10 +45,10 @@ class Client:
 
     def _ask(self, method, path, headers, body):
         if self._context is None:
-            connection = http.client.HTTPConnection("localhost", self._port, timeout=20)
+            connection = http.client.HTTPConnection("localhost", self.cluster.port, timeout=20)
         else:
             connection = http.client.HTTPSConnection(
-                "localhost", self._port, timeout=20, context=self._context
+                "localhost", self.cluster.port, timeout=20, context=self._context
             )
         if isinstance(body, dict) and headers.get("Content-Type") != FORM:
             body, headers = json.dumps(body), {"Content-Type": "application/json", **headers}
@@ -80,62 +80,66 @@ async def secured(tmp_path, **settings):
         yield cluster, Client(cluster)
 
 
+@pytest.fixture
+async def client(tmp_path):
+    async with secured(tmp_path) as (_, made):
+        yield made
+
+
 def cookie_of(answer):
     return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
 
 
-async def test_nobody_comes_in_without_a_token(tmp_path):
-    async with secured(tmp_path) as (_, client):
-        for method, path, status in (
-            ("GET", "/v1/topics", 401),
-            ("POST", "/v1/topics", 401),
-            ("GET", "/metrics", 401),
-            ("GET", "/openapi.json", 401),
-            ("GET", "/nowhere", 401),
-            ("GET", "/", 401),
-            ("GET", "/health", 200),
-            ("GET", "/ready", 200),
-            ("GET", "/login", 200),
-            ("GET", "/console.js", 200),
-            ("GET", "/console.css", 200),
-        ):
-            answer = await client.ask(method, path)
-            assert answer.status == status, (path, answer.text)
-            assert {name.lower() for name, _ in answer.getheaders()} >= SECURITY_HEADERS, path
-        response = await client.ask("DELETE", "/v1/topics/orders")
-        assert "--role admin" in response.text
-        assert response.headers["www-authenticate"].startswith("Bearer")
-        for wrong in ({"Authorization": "Basic YTpi"}, bearer("oncelog_x"), bearer("a.b.c")):
-            assert (await client.ask("GET", "/v1/topics", wrong)).status == 401
-        page = await client.ask("GET", "/transaction?id=a%2Fb", HTML)
-        assert page.status == 303
-        assert page.headers["location"] == "/login?next=%2Ftransaction%3Fid%3Da%252Fb"
+async def test_nobody_comes_in_without_a_token(client):
+    for method, path, status in (
+        ("GET", "/v1/topics", 401),
+        ("POST", "/v1/topics", 401),
+        ("GET", "/metrics", 401),
+        ("GET", "/openapi.json", 401),
+        ("GET", "/nowhere", 401),
+        ("GET", "/", 401),
+        ("GET", "/health", 200),
+        ("GET", "/ready", 200),
+        ("GET", "/login", 200),
+        ("GET", "/console.js", 200),
+        ("GET", "/console.css", 200),
+    ):
+        answer = await client.ask(method, path)
+        assert answer.status == status, (path, answer.text)
+        assert {name.lower() for name, _ in answer.getheaders()} >= SECURITY_HEADERS, path
+    response = await client.ask("DELETE", "/v1/topics/orders")
+    assert "--role admin" in response.text
+    assert response.headers["www-authenticate"].startswith("Bearer")
+    for wrong in ({"Authorization": "Basic YTpi"}, bearer("oncelog_x"), bearer("a.b.c")):
+        assert (await client.ask("GET", "/v1/topics", wrong)).status == 401
+    page = await client.ask("GET", "/transaction?id=a%2Fb", HTML)
+    assert page.status == 303
+    assert page.headers["location"] == "/login?next=%2Ftransaction%3Fid%3Da%252Fb"
 
 
-async def test_a_role_opens_its_routes_and_no_other(tmp_path):
-    async with secured(tmp_path) as (cluster, client):
-        tokens = {role: await client.create(role, role) for role in ("viewer", "operator", "admin")}
-        topic = {"name": "orders", "partition_count": 1}
-        for role, statuses in (
-            ("viewer", (200, 403, 403, 403)),
-            ("operator", (200, 201, 403, 403)),
-            ("admin", (200, 409, 204, 200)),
-        ):
-            head = bearer(tokens[role])
-            responses = [
-                await client.ask("GET", "/v1/topics", head),
-                await client.ask("POST", "/v1/topics", head, topic),
-                await client.ask("DELETE", "/v1/topics/orders", head),
-                await client.ask("GET", "/v1/tokens", head),
-            ]
-            assert tuple(one.status for one in responses) == statuses, role
-            if role == "viewer":
-                assert "needs the role operator, and token:viewer has the role viewer" in (
-                    responses[1].text
-                )
-        response = await client.ask("GET", "/v1/whoami", bearer(tokens["operator"]))
-        assert json.loads(response.text)["caller"] == "token:operator"
-        assert tokens["viewer"] not in cluster.audit_path.read_text()
+async def test_a_role_opens_its_routes_and_no_other(client):
+    tokens = {role: await client.create(role, role) for role in ("viewer", "operator", "admin")}
+    topic = {"name": "orders", "partition_count": 1}
+    for role, statuses in (
+        ("viewer", (200, 403, 403, 403)),
+        ("operator", (200, 201, 403, 403)),
+        ("admin", (200, 409, 204, 200)),
+    ):
+        head = bearer(tokens[role])
+        responses = [
+            await client.ask("GET", "/v1/topics", head),
+            await client.ask("POST", "/v1/topics", head, topic),
+            await client.ask("DELETE", "/v1/topics/orders", head),
+            await client.ask("GET", "/v1/tokens", head),
+        ]
+        assert tuple(one.status for one in responses) == statuses, role
+        if role == "viewer":
+            assert "needs the role operator, and token:viewer has the role viewer" in (
+                responses[1].text
+            )
+    response = await client.ask("GET", "/v1/whoami", bearer(tokens["operator"]))
+    assert json.loads(response.text)["caller"] == "token:operator"
+    assert tokens["viewer"] not in client.cluster.audit_path.read_text()
 
 
 async def test_a_revoked_token_is_refused_and_its_stream_ends(tmp_path):
@@ -162,17 +166,16 @@ async def test_a_revoked_token_is_refused_and_its_stream_ends(tmp_path):
         assert (missing.status, "oncelog tokens list" in missing.text) == (404, True)
 
 
-async def test_a_token_ends_by_itself_and_its_use_is_known(tmp_path):
-    async with secured(tmp_path) as (_, client):
-        token = await client.create("ci", "viewer", lifetime_ms=1_500)
-        assert (await client.ask("GET", "/v1/topics", bearer(token))).status == 200
-        async with asyncio.timeout(10):
-            while (await client.ask("GET", "/v1/topics", bearer(token))).status == 200:
-                pass
-        (row,) = json.loads((await client.ask("GET", "/v1/tokens", bearer(ADMIN))).text)["tokens"]
-        assert (row["name"], row["role"], row["is_expired"]) == ("ci", "viewer", True)
-        assert row["created_by"] == "admin-token-file"
-        assert row["last_used_time_ms"] >= row["created_time_ms"]
+async def test_a_token_ends_by_itself_and_its_use_is_known(client):
+    token = await client.create("ci", "viewer", lifetime_ms=1_500)
+    assert (await client.ask("GET", "/v1/topics", bearer(token))).status == 200
+    async with asyncio.timeout(10):
+        while (await client.ask("GET", "/v1/topics", bearer(token))).status == 200:
+            pass
+    (row,) = json.loads((await client.ask("GET", "/v1/tokens", bearer(ADMIN))).text)["tokens"]
+    assert (row["name"], row["role"], row["is_expired"]) == ("ci", "viewer", True)
+    assert row["created_by"] == "admin-token-file"
+    assert row["last_used_time_ms"] >= row["created_time_ms"]
 
 
 async def test_a_providers_token_has_the_role_of_its_claim(tmp_path):
@@ -209,15 +212,14 @@ async def test_a_providers_token_has_the_role_of_its_claim(tmp_path):
             assert (await client.ask("GET", "/v1/topics", bearer(wrong))).status == 401
 
 
-async def test_a_refused_act_is_in_the_audit_log(tmp_path):
-    async with secured(tmp_path) as (cluster, client):
-        head = bearer(await client.create("reader", "viewer"))
-        assert (await client.ask("DELETE", "/v1/topics/orders", head)).status == 403
-        attempted, ended = map(json.loads, cluster.audit_path.read_text().splitlines()[-2:])
-        assert (attempted["caller"], attempted["action"]) == ("token:reader", "refused_act")
-        assert attempted["route"] == "DELETE /v1/topics/{name}"
-        assert attempted["target"] == {"path": "/v1/topics/orders"}
-        assert ended["outcome"] == "refused"
+async def test_a_refused_act_is_in_the_audit_log(client):
+    head = bearer(await client.create("reader", "viewer"))
+    assert (await client.ask("DELETE", "/v1/topics/orders", head)).status == 403
+    attempted, ended = map(json.loads, client.cluster.audit_path.read_text().splitlines()[-2:])
+    assert (attempted["caller"], attempted["action"]) == ("token:reader", "refused_act")
+    assert attempted["route"] == "DELETE /v1/topics/{name}"
+    assert attempted["target"] == {"path": "/v1/topics/orders"}
+    assert ended["outcome"] == "refused"
 
 
 async def test_wrong_tokens_of_an_address_are_limited(tmp_path):
@@ -233,38 +235,37 @@ async def test_wrong_tokens_of_an_address_are_limited(tmp_path):
         assert (await client.ask("GET", "/v1/topics", bearer(token))).status == 200
 
 
-async def test_a_session_acts_only_from_its_own_page(tmp_path):
-    async with secured(tmp_path) as (_, client):
-        token = await client.create("mira", "admin")
-        wrong = await client.log_in("wrong")
-        assert (wrong.status, wrong.headers["set-cookie"]) == (401, None)
-        no_origin = await client.ask("POST", "/login", {"Content-Type": FORM}, {"token": token})
-        assert no_origin.status == 403
-        entered = await client.log_in(token, "//evil.test/")
-        assert (entered.status, entered.headers["location"]) == (303, "/")
-        flags = entered.headers["set-cookie"].lower()
-        assert "httponly" in flags
-        assert "samesite=strict" in flags
-        assert token not in flags
-        cookie = cookie_of(entered)
-        page = await client.ask("GET", "/groups", {**cookie, **HTML})
-        assert "token:mira" in page.text
-        csrf = page.text.partition('name="csrf-token" content="')[2].partition('"')[0]
-        topic, origin = {"name": "orders", "partition_count": 1}, {"Origin": client.origin}
-        for headers, status in (
-            (origin, 403),
-            ({"X-CSRF-Token": csrf}, 403),
-            ({**origin, "X-CSRF-Token": csrf[:-1] + "x"}, 403),
-            ({"Origin": "http://evil.test", "X-CSRF-Token": csrf}, 403),
-            ({**origin, "X-CSRF-Token": csrf}, 201),
-        ):
-            answer = await client.ask("POST", "/v1/topics", {**cookie, **headers}, topic)
-            assert answer.status == status, (headers, answer.text)
-        form = {**cookie, **origin, "Content-Type": FORM}
-        assert (await client.ask("POST", "/logout", form, {})).status == 403
-        left = await client.ask("POST", "/logout", form, {"csrf_token": csrf})
-        assert left.status == 303
-        assert (await client.ask("GET", "/groups", {**cookie, **HTML})).status == 303
+async def test_a_session_acts_only_from_its_own_page(client):
+    token = await client.create("mira", "admin")
+    wrong = await client.log_in("wrong")
+    assert (wrong.status, wrong.headers["set-cookie"]) == (401, None)
+    no_origin = await client.ask("POST", "/login", {"Content-Type": FORM}, {"token": token})
+    assert no_origin.status == 403
+    entered = await client.log_in(token, "//evil.test/")
+    assert (entered.status, entered.headers["location"]) == (303, "/")
+    flags = entered.headers["set-cookie"].lower()
+    assert "httponly" in flags
+    assert "samesite=strict" in flags
+    assert token not in flags
+    cookie = cookie_of(entered)
+    page = await client.ask("GET", "/groups", {**cookie, **HTML})
+    assert "token:mira" in page.text
+    csrf = page.text.partition('name="csrf-token" content="')[2].partition('"')[0]
+    topic, origin = {"name": "orders", "partition_count": 1}, {"Origin": client.origin}
+    for headers, status in (
+        (origin, 403),
+        ({"X-CSRF-Token": csrf}, 403),
+        ({**origin, "X-CSRF-Token": csrf[:-1] + "x"}, 403),
+        ({"Origin": "http://evil.test", "X-CSRF-Token": csrf}, 403),
+        ({**origin, "X-CSRF-Token": csrf}, 201),
+    ):
+        answer = await client.ask("POST", "/v1/topics", {**cookie, **headers}, topic)
+        assert answer.status == status, (headers, answer.text)
+    form = {**cookie, **origin, "Content-Type": FORM}
+    assert (await client.ask("POST", "/logout", form, {})).status == 403
+    left = await client.ask("POST", "/logout", form, {"csrf_token": csrf})
+    assert left.status == 303
+    assert (await client.ask("GET", "/groups", {**cookie, **HTML})).status == 303
 
 
 async def test_a_stream_ends_with_the_logout_of_its_session(tmp_path):
@@ -288,19 +289,17 @@ async def test_a_stream_ends_with_the_logout_of_its_session(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/login", "/logout"])
-async def test_a_form_of_too_many_fields_is_refused(tmp_path, path):
-    async with secured(tmp_path) as (_, client):
-        form = {"Content-Type": FORM, "Origin": client.origin}
-        fields = {str(number): "" for number in range(11)}
-        assert (await client.ask("POST", path, form, fields)).status in (303, 415)
+async def test_a_form_of_too_many_fields_is_refused(client, path):
+    form = {"Content-Type": FORM, "Origin": client.origin}
+    fields = {str(number): "" for number in range(11)}
+    assert (await client.ask("POST", path, form, fields)).status in (303, 415)
 
 
-async def test_a_session_ends_with_its_token(tmp_path):
-    async with secured(tmp_path) as (_, client):
-        cookie = cookie_of(await client.log_in(await client.create("mira", "viewer")))
-        assert (await client.ask("GET", "/v1/topics", cookie)).status == 200
-        await client.ask("DELETE", "/v1/tokens/mira", bearer(ADMIN))
-        assert (await client.ask("GET", "/v1/topics", cookie)).status == 401
+async def test_a_session_ends_with_its_token(client):
+    cookie = cookie_of(await client.log_in(await client.create("mira", "viewer")))
+    assert (await client.ask("GET", "/v1/topics", cookie)).status == 200
+    await client.ask("DELETE", "/v1/tokens/mira", bearer(ADMIN))
+    assert (await client.ask("GET", "/v1/topics", cookie)).status == 401
 
 
 async def test_https_has_a_cookie_of_this_host_alone(tmp_path):

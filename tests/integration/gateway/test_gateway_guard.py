@@ -25,14 +25,6 @@ PATHS = (
 )
 
 
-def run(tmp_path, scenario, **settings):
-    async def go():
-        async with gateway_cluster(tmp_path, **settings) as cluster:
-            await scenario(cluster)
-
-    asyncio.run(go())
-
-
 def _ask(port, method, path, host, headers=()):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     connection.putrequest(method, path, skip_host=True)
@@ -45,22 +37,21 @@ def _ask(port, method, path, host, headers=()):
     return answer.status, body.decode()
 
 
-async def test_a_page_under_a_rebound_name_reads_and_changes_nothing(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
-        evil = f"evil.test:{cluster.port}"
-        for method, path in PATHS:
-            origin = ("Origin", f"http://{evil}")
-            status, body = await asyncio.to_thread(
-                _ask, cluster.port, method, path, evil, [origin, ("Content-Length", "0")]
-            )
-            assert status == 421, (method, path)
-            assert "evil.test" in body
-            assert "ONCELOG_GATEWAY_ALLOWED_HOSTS" in body
-            assert "orders" not in body
-        assert cluster.coordinator.transactions["pay"].state == "Ongoing"
-        assert "orders" in cluster.metadata.image.topics
+async def test_a_page_under_a_rebound_name_reads_and_changes_nothing(cluster):
+    await cluster.create_topic("orders")
+    cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
+    evil = f"evil.test:{cluster.port}"
+    for method, path in PATHS:
+        origin = ("Origin", f"http://{evil}")
+        status, body = await asyncio.to_thread(
+            _ask, cluster.port, method, path, evil, [origin, ("Content-Length", "0")]
+        )
+        assert status == 421, (method, path)
+        assert "evil.test" in body
+        assert "ONCELOG_GATEWAY_ALLOWED_HOSTS" in body
+        assert "orders" not in body
+    assert cluster.coordinator.transactions["pay"].state == "Ongoing"
+    assert "orders" in cluster.metadata.image.topics
 
 
 @pytest.mark.parametrize(
@@ -72,23 +63,23 @@ async def test_this_machines_own_and_configured_names_are_served(tmp_path, host)
         assert status == 200, body
 
 
-async def test_a_request_with_two_hosts_or_none_is_refused(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        for host, headers in (
-            ("localhost", [("Host", "evil.test")]),
-            (None, ()),
-            ("", ()),
-        ):
-            status, _ = await asyncio.to_thread(
-                _ask, cluster.port, "GET", "/v1/topics", host, headers
-            )
-            assert status in (400, 421), (host, headers)
+async def test_a_request_with_two_hosts_or_none_is_refused(cluster):
+    for host, headers in (
+        ("localhost", [("Host", "evil.test")]),
+        (None, ()),
+        ("", ()),
+    ):
+        status, _ = await asyncio.to_thread(_ask, cluster.port, "GET", "/v1/topics", host, headers)
+        assert status in (400, 421), (host, headers)
 
 
-def test_only_a_trusted_proxy_says_who_asks(tmp_path):
+@pytest.mark.parametrize(
+    ("trusted", "user", "forwarded_for"),
+    [("192.0.2.0/24", None, None), ("127.0.0.1", "mira", "192.0.2.1")],
+)
+async def test_only_a_trusted_proxy_says_who_asks(tmp_path, trusted, user, forwarded_for):
     says = {"X-Forwarded-User": "mira", "X-Forwarded-For": "192.0.2.1", "User-Agent": "curl/8"}
-
-    async def scenario(cluster, user, forwarded_for):
+    async with gateway_cluster(tmp_path, trusted_proxies=trusted) as cluster:
         await cluster.create_topic("orders")
         deleted = await cluster.request("DELETE", "/v1/topics/orders", headers=says)
         assert deleted.status == 204
@@ -98,32 +89,22 @@ def test_only_a_trusted_proxy_says_who_asks(tmp_path):
         assert (attempted["user"], attempted["forwarded_for"]) == (user, forwarded_for)
         assert ended["outcome"] == "done"
 
-    for trusted, identity in (("192.0.2.0/24", (None, None)), ("127.0.0.1", ("mira", "192.0.2.1"))):
-        folder = tmp_path / trusted.replace("/", "-")
-        folder.mkdir()
 
-        async def told_scenario(cluster, identity=identity):
-            await scenario(cluster, *identity)
-
-        run(folder, told_scenario, trusted_proxies=trusted)
-
-
-async def test_every_act_has_its_two_lines_in_the_audit_log(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        cluster.groups.put("billing")
-        for method, path, status, outcome in (
-            ("DELETE", "/v1/groups/billing", 204, "done"),
-            ("DELETE", "/v1/groups/nobody", 404, "refused"),
-            ("DELETE", "/v1/topics/orders", 204, "done"),
-            ("DELETE", "/v1/topics/orders", 404, "refused"),
-        ):
-            assert (await cluster.request(method, path)).status == status
-            assert cluster.audit()[-1]["outcome"] == outcome
-        lines = [json.loads(line) for line in cluster.audit_path.read_text().splitlines()]
-        actions = [line["action"] for line in lines if line["event"] == "attempted"]
-        assert actions == ["create_topic", *["delete_group"] * 2, *["delete_topic"] * 2]
-        assert len({line["audit_id"] for line in lines}) * 2 == len(lines)
+async def test_every_act_has_its_two_lines_in_the_audit_log(cluster):
+    await cluster.create_topic("orders")
+    cluster.groups.put("billing")
+    for method, path, status, outcome in (
+        ("DELETE", "/v1/groups/billing", 204, "done"),
+        ("DELETE", "/v1/groups/nobody", 404, "refused"),
+        ("DELETE", "/v1/topics/orders", 204, "done"),
+        ("DELETE", "/v1/topics/orders", 404, "refused"),
+    ):
+        assert (await cluster.request(method, path)).status == status
+        assert cluster.audit()[-1]["outcome"] == outcome
+    lines = [json.loads(line) for line in cluster.audit_path.read_text().splitlines()]
+    actions = [line["action"] for line in lines if line["event"] == "attempted"]
+    assert actions == ["create_topic", *["delete_group"] * 2, *["delete_topic"] * 2]
+    assert len({line["audit_id"] for line in lines}) * 2 == len(lines)
 
 
 def test_settings_that_cannot_be_are_named():

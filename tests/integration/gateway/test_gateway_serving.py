@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -49,11 +50,7 @@ def test_all_is_imported_after_the_start_and_before_a_request(tmp_path):
         "assert 'grpc' not in sys.modules\n"
     )
 
-    async def scenario():
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=tmp_path)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
-
-    asyncio.run(scenario())
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=30)
 
 
 async def test_stopping_does_not_wait_for_idle_or_hanging_clients(tmp_path):
@@ -70,22 +67,21 @@ async def test_stopping_does_not_wait_for_idle_or_hanging_clients(tmp_path):
     idle.close()
 
 
-async def test_probes_tell_alive_from_ready(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        assert (await cluster.get("/health")).json == {"status": "alive"}
-        assert (await cluster.get("/ready")).json["ready"] is True
-        cluster.coordinator.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        answer = await cluster.get("/ready")
-        assert answer.status == 503
-        assert {check["name"]: check["ok"] for check in answer.json["checks"]} == {
-            "metadata": True,
-            "storage": True,
-            "coordinator": False,
-        }
-        answer = await cluster.get("/v1/transactions")
-        assert (answer.status, answer.json["kafka_error_code"]) == (503, 14)
-        assert answer.headers["retry-after"] == "1"
+async def test_probes_tell_alive_from_ready(cluster):
+    await cluster.create_topic("orders")
+    assert (await cluster.get("/health")).json == {"status": "alive"}
+    assert (await cluster.get("/ready")).json["ready"] is True
+    cluster.coordinator.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    answer = await cluster.get("/ready")
+    assert answer.status == 503
+    assert {check["name"]: check["ok"] for check in answer.json["checks"]} == {
+        "metadata": True,
+        "storage": True,
+        "coordinator": False,
+    }
+    answer = await cluster.get("/v1/transactions")
+    assert (answer.status, answer.json["kafka_error_code"]) == (503, 14)
+    assert answer.headers["retry-after"] == "1"
 
 
 async def test_metrics_follow_the_cluster_and_the_requests(tmp_path):
@@ -123,14 +119,13 @@ async def test_group_lag_is_summed_by_topic_and_bounded(tmp_path):
         assert "oncelog_groups_not_shown 1.0" in text
 
 
-async def test_an_internal_partition_has_series_while_its_lso_is_held(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        assert 'topic="__' not in (await cluster.get("/metrics")).body.decode()
-        cluster.storage.open_transaction("__consumer_offsets", 3, producer_id=2, start_offset=40)
-        text = (await cluster.get("/metrics")).body.decode()
-        assert 'oncelog_partition_lso_lag{partition="3",topic="__consumer_offsets"} 60.0' in text
-        assert text.count("lso_lag{partition=") == 2
+async def test_an_internal_partition_has_series_while_its_lso_is_held(cluster):
+    await cluster.create_topic("orders")
+    assert 'topic="__' not in (await cluster.get("/metrics")).body.decode()
+    cluster.storage.open_transaction("__consumer_offsets", 3, producer_id=2, start_offset=40)
+    text = (await cluster.get("/metrics")).body.decode()
+    assert 'oncelog_partition_lso_lag{partition="3",topic="__consumer_offsets"} 60.0' in text
+    assert text.count("lso_lag{partition=") == 2
 
 
 async def test_partitions_beyond_the_limit_have_no_series(tmp_path):
@@ -142,46 +137,40 @@ async def test_partitions_beyond_the_limit_have_no_series(tmp_path):
         assert text.count("oncelog_partition_log_end_offset{") == 3
 
 
-async def test_pages_escape_what_clients_named(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
+async def test_pages_escape_what_clients_named(cluster):
+    await cluster.create_topic("orders")
+    cluster.coordinator.put("<script>alert(1)</script>", producer_id=1, partitions=[("orders", 0)])
+    cluster.storage.open_transaction("orders", 0, producer_id=2, start_offset=40)
+    answer = await cluster.get("/")
+    page = answer.body.decode()
+    assert answer.status == 200
+    assert "<script>" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "orders-0 is stuck at offset 40" in page
+    assert "<code>oncelog transactions abort --topic orders --partition 0 --start-offset" in page
+    partition = (await cluster.get("/partition?topic=orders&partition=0")).body.decode()
+    assert "oncelog transactions abort --topic orders --partition 0 --start-offset" in partition
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    reference = (await cluster.get("/docs")).body.decode()
+    for path in (
+        "/v1/transactions/abort",
+        "/v1/partitions/{topic}/{partition}",
+        "start_offset",
+    ):
+        assert path in reference
+    assert "https://" not in page + reference
+
+
+async def test_what_there_is_one_of_is_in_the_singular(cluster):
+    await cluster.create_topic("orders")
+    for producer_id, tile in enumerate(
+        ("open transactions", "open transaction", "open transactions")
+    ):
+        page = (await cluster.get("/")).body.decode()
+        assert f'<b>{producer_id}</b><span class="soft">{tile}</span>' in page
         cluster.coordinator.put(
-            "<script>alert(1)</script>", producer_id=1, partitions=[("orders", 0)]
+            f"pay-{producer_id}", producer_id=producer_id, partitions=[("orders", 0)]
         )
-        cluster.storage.open_transaction("orders", 0, producer_id=2, start_offset=40)
-        answer = await cluster.get("/")
-        page = answer.body.decode()
-        assert answer.status == 200
-        assert "<script>" not in page
-        assert "&lt;script&gt;alert(1)" in page
-        assert "orders-0 is stuck at offset 40" in page
-        assert (
-            "<code>oncelog transactions abort --topic orders --partition 0 --start-offset" in page
-        )
-        partition = (await cluster.get("/partition?topic=orders&partition=0")).body.decode()
-        assert "oncelog transactions abort --topic orders --partition 0 --start-offset" in partition
-        assert "default-src 'none'" in answer.headers["content-security-policy"]
-        reference = (await cluster.get("/docs")).body.decode()
-        for path in (
-            "/v1/transactions/abort",
-            "/v1/partitions/{topic}/{partition}",
-            "start_offset",
-        ):
-            assert path in reference
-        assert "https://" not in page + reference
-
-
-async def test_what_there_is_one_of_is_in_the_singular(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        for producer_id, tile in enumerate(
-            ("open transactions", "open transaction", "open transactions")
-        ):
-            page = (await cluster.get("/")).body.decode()
-            assert f'<b>{producer_id}</b><span class="soft">{tile}</span>' in page
-            cluster.coordinator.put(
-                f"pay-{producer_id}", producer_id=producer_id, partitions=[("orders", 0)]
-            )
 
 
 async def test_pages_are_shown_when_no_role_answers(tmp_path):
@@ -193,83 +182,80 @@ async def test_pages_are_shown_when_no_role_answers(tmp_path):
         assert "REQUEST_TIMED_OUT" in page
 
 
-async def test_topics_are_made_described_and_deleted(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        body = {"name": "a.b", "partition_count": 2, "configs": {"cleanup.policy": ["compact"]}}
-        shown = await cluster.post("/v1/topics", {**body, "dry_run": True})
-        assert (shown.status, shown.json["topic_id"]) == (201, None)
-        assert (await cluster.get("/v1/topics/a.b")).status == 404
-        made = await cluster.post("/v1/topics", body)
-        assert made.headers["location"] == "/v1/topics/a.b"
-        again = await cluster.post("/v1/topics", body)
-        assert (again.status, again.json["kafka_error_name"]) == (409, "TOPIC_ALREADY_EXISTS")
-        detail = (await cluster.get("/v1/topics/a.b")).json
-        assert (detail["partition_count"], detail["configs"]) == (
-            2,
-            {"cleanup.policy": ["compact"]},
-        )
-        assert {"name", "value", "is_default", "doc"} == set(detail["all_configs"][0])
-        listed = (await cluster.get("/v1/topics?internal=false")).json
-        assert [one["name"] for one in listed["topics"]] == ["a.b"]
-        assert (await cluster.request("DELETE", "/v1/topics/a.b")).status == 204
-        assert (await cluster.get("/v1/topics?internal=false")).json["total"] == 0
-        assert (await cluster.request("DELETE", "/v1/topics/a.b")).status == 404
-        refused = await cluster.request("DELETE", "/v1/topics/__transaction_state")
-        assert refused.status == 409
+async def test_topics_are_made_described_and_deleted(cluster):
+    body = {"name": "a.b", "partition_count": 2, "configs": {"cleanup.policy": ["compact"]}}
+    shown = await cluster.post("/v1/topics", {**body, "dry_run": True})
+    assert (shown.status, shown.json["topic_id"]) == (201, None)
+    assert (await cluster.get("/v1/topics/a.b")).status == 404
+    made = await cluster.post("/v1/topics", body)
+    assert made.headers["location"] == "/v1/topics/a.b"
+    again = await cluster.post("/v1/topics", body)
+    assert (again.status, again.json["kafka_error_name"]) == (409, "TOPIC_ALREADY_EXISTS")
+    detail = (await cluster.get("/v1/topics/a.b")).json
+    assert (detail["partition_count"], detail["configs"]) == (
+        2,
+        {"cleanup.policy": ["compact"]},
+    )
+    assert {"name", "value", "is_default", "doc"} == set(detail["all_configs"][0])
+    listed = (await cluster.get("/v1/topics?internal=false")).json
+    assert [one["name"] for one in listed["topics"]] == ["a.b"]
+    assert (await cluster.request("DELETE", "/v1/topics/a.b")).status == 204
+    assert (await cluster.get("/v1/topics?internal=false")).json["total"] == 0
+    assert (await cluster.request("DELETE", "/v1/topics/a.b")).status == 404
+    refused = await cluster.request("DELETE", "/v1/topics/__transaction_state")
+    assert refused.status == 409
 
 
-async def test_the_cluster_and_a_sink_are_described(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        status = (await cluster.get("/v1/cluster")).json
-        assert status["features"]["transaction.version"] == 2
-        assert status["nodes"][0]["roles"] == [
-            "storage",
-            "coordinator",
-            "listener",
-            "marker_sender",
-        ]
-        assert (await cluster.get("/v1/sinks/revenue/daily")).status == 404
-        cluster.coordinator.sinks["revenue/daily"] = coordinator_pb2.DescribeSinkResponse(
-            sink="revenue/daily",
-            query_id="q",
-            last_committed_batch_id=-1,
-            attempts=[
-                coordinator_pb2.DescribeSinkResponse.Attempt(
-                    nonce=b"\x01\xff",
-                    batch_id=3,
-                    state="Open",
-                    branches=[coordinator_pb2.DescribeSinkResponse.Branch(producer_id=9)],
-                )
-            ],
-        )
-        sink = (await cluster.get("/v1/sinks/revenue/daily")).json
-        assert sink["last_committed_batch_id"] is None
-        assert sink["attempts"][0]["nonce"] == "01ff"
-        assert sink["attempts"][0]["branches"][0]["producer_id"] == 9
+async def test_the_cluster_and_a_sink_are_described(cluster):
+    status = (await cluster.get("/v1/cluster")).json
+    assert status["features"]["transaction.version"] == 2
+    assert status["nodes"][0]["roles"] == [
+        "storage",
+        "coordinator",
+        "listener",
+        "marker_sender",
+    ]
+    assert (await cluster.get("/v1/sinks/revenue/daily")).status == 404
+    cluster.coordinator.sinks["revenue/daily"] = coordinator_pb2.DescribeSinkResponse(
+        sink="revenue/daily",
+        query_id="q",
+        last_committed_batch_id=-1,
+        attempts=[
+            coordinator_pb2.DescribeSinkResponse.Attempt(
+                nonce=b"\x01\xff",
+                batch_id=3,
+                state="Open",
+                branches=[coordinator_pb2.DescribeSinkResponse.Branch(producer_id=9)],
+            )
+        ],
+    )
+    sink = (await cluster.get("/v1/sinks/revenue/daily")).json
+    assert sink["last_committed_batch_id"] is None
+    assert sink["attempts"][0]["nonce"] == "01ff"
+    assert sink["attempts"][0]["branches"][0]["producer_id"] == 9
 
-        cluster.coordinator.sinks["a"] = coordinator_pb2.DescribeSinkResponse(sink="a")
-        page = (await cluster.get("/v1/sinks?limit=1")).json
-        assert (page["total"], [one["sink"] for one in page["sinks"]]) == (2, ["a"])
-        assert page["sinks"][0]["last_used_time_ms"] is None
-        refused = await cluster.request("DELETE", "/v1/sinks/revenue/daily")
-        assert (refused.status, refused.json["detail"]) == (409, "being written to")
-        assert (await cluster.request("DELETE", "/v1/sinks/a")).status == 204
-        lines = cluster.audit()
-        assert [one["event"] for one in lines] == ["attempted", "ended"] * 2
-        assert [one.get("outcome") for one in lines] == [None, "refused", None, "done"]
-        assert lines[2]["target"] == {"sink": "a"}
+    cluster.coordinator.sinks["a"] = coordinator_pb2.DescribeSinkResponse(sink="a")
+    page = (await cluster.get("/v1/sinks?limit=1")).json
+    assert (page["total"], [one["sink"] for one in page["sinks"]]) == (2, ["a"])
+    assert page["sinks"][0]["last_used_time_ms"] is None
+    refused = await cluster.request("DELETE", "/v1/sinks/revenue/daily")
+    assert (refused.status, refused.json["detail"]) == (409, "being written to")
+    assert (await cluster.request("DELETE", "/v1/sinks/a")).status == 204
+    lines = cluster.audit()
+    assert [one["event"] for one in lines] == ["attempted", "ended"] * 2
+    assert [one.get("outcome") for one in lines] == [None, "refused", None, "done"]
+    assert lines[2]["target"] == {"sink": "a"}
 
 
-async def test_a_page_of_another_site_changes_nothing(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
-        path = "/v1/transactions/pay/terminate"
-        answer = await cluster.request("POST", path, headers={"Origin": "https://example.org"})
-        assert answer.status == 403
-        assert cluster.coordinator.transactions["pay"].state == "Ongoing"
-        answer = await cluster.request("POST", path, headers={"Origin": cluster.url})
-        assert answer.status == 200
+async def test_a_page_of_another_site_changes_nothing(cluster):
+    await cluster.create_topic("orders")
+    cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
+    path = "/v1/transactions/pay/terminate"
+    answer = await cluster.request("POST", path, headers={"Origin": "https://example.org"})
+    assert answer.status == 403
+    assert cluster.coordinator.transactions["pay"].state == "Ongoing"
+    answer = await cluster.request("POST", path, headers={"Origin": cluster.url})
+    assert answer.status == 200
 
 
 async def test_what_is_not_json_or_too_large_is_refused(tmp_path):

@@ -8,149 +8,137 @@ from tests.integration.gateway.gateway_cluster import gateway_cluster
 from oncelog.api.v1 import controller_pb2, storage_pb2
 
 
-async def test_transactions_are_paged_in_order_and_filtered(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        for number in range(5):
-            state = "Ongoing" if number % 2 else "Empty"
-            cluster.coordinator.put(f"pay-{number}", producer_id=number, state=state)
-        first = (await cluster.get("/v1/transactions?limit=2")).json
-        assert [one["transactional_id"] for one in first["transactions"]] == ["pay-0", "pay-1"]
-        assert first["total"] == 5
-        cluster.coordinator.put("pay-00", producer_id=9)
-        second = (await cluster.get(f"/v1/transactions?limit=4&cursor={first['next_cursor']}")).json
-        assert [one["transactional_id"] for one in second["transactions"]] == [
-            "pay-2",
-            "pay-3",
-            "pay-4",
-        ]
-        assert second["next_cursor"] is None
-        some = (
-            await cluster.get("/v1/transactions?state=Ongoing&producer_id=1&producer_id=2")
-        ).json
-        assert [one["transactional_id"] for one in some["transactions"]] == ["pay-1"]
-        late = (await cluster.get("/v1/transactions?min_duration_ms=0&id_pattern=pay-*")).json
-        assert [one["transactional_id"] for one in late["transactions"]] == [
-            "pay-00",
-            "pay-1",
-            "pay-3",
-        ]
-        assert late["transactions"][1]["is_late"] is True
+async def test_transactions_are_paged_in_order_and_filtered(cluster):
+    for number in range(5):
+        state = "Ongoing" if number % 2 else "Empty"
+        cluster.coordinator.put(f"pay-{number}", producer_id=number, state=state)
+    first = (await cluster.get("/v1/transactions?limit=2")).json
+    assert [one["transactional_id"] for one in first["transactions"]] == ["pay-0", "pay-1"]
+    assert first["total"] == 5
+    cluster.coordinator.put("pay-00", producer_id=9)
+    second = (await cluster.get(f"/v1/transactions?limit=4&cursor={first['next_cursor']}")).json
+    assert [one["transactional_id"] for one in second["transactions"]] == [
+        "pay-2",
+        "pay-3",
+        "pay-4",
+    ]
+    assert second["next_cursor"] is None
+    some = (await cluster.get("/v1/transactions?state=Ongoing&producer_id=1&producer_id=2")).json
+    assert [one["transactional_id"] for one in some["transactions"]] == ["pay-1"]
+    late = (await cluster.get("/v1/transactions?min_duration_ms=0&id_pattern=pay-*")).json
+    assert [one["transactional_id"] for one in late["transactions"]] == [
+        "pay-00",
+        "pay-1",
+        "pay-3",
+    ]
+    assert late["transactions"][1]["is_late"] is True
 
 
-async def test_a_refused_filter_names_the_value(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        answer = await cluster.get("/v1/transactions?id_pattern=a*b*c*d*")
-        assert answer.status == 422
-        assert "id_pattern" in answer.json["detail"]
-        answer = await cluster.get("/v1/transactions?state=Sleeping")
-        assert answer.status == 422
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert "Ongoing" in answer.json["detail"]
+async def test_a_refused_filter_names_the_value(cluster):
+    answer = await cluster.get("/v1/transactions?id_pattern=a*b*c*d*")
+    assert answer.status == 422
+    assert "id_pattern" in answer.json["detail"]
+    answer = await cluster.get("/v1/transactions?state=Sleeping")
+    assert answer.status == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "Ongoing" in answer.json["detail"]
 
 
-async def test_any_transactional_id_can_be_described(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders", 2)
-        for name in (
-            "plain",
-            "a/b/3",
-            "with space",
-            "ä🙂",
-            "x?y#z%25",
-            "terminate",
-            "odd/terminate",
-            "abort",
-        ):
-            cluster.coordinator.put(name, producer_id=4, partitions=[("orders", 1), ("orders", 0)])
-            answer = await cluster.get("/v1/transactions/" + urllib.parse.quote(name, safe=""))
-            assert (answer.status, answer.json["transactional_id"]) == (200, name)
-        answer = await cluster.get("/v1/transactions/a/b/3")
-        assert answer.json["transactional_id"] == "a/b/3"
+async def test_any_transactional_id_can_be_described(cluster):
+    await cluster.create_topic("orders", 2)
+    for name in (
+        "plain",
+        "a/b/3",
+        "with space",
+        "ä🙂",
+        "x?y#z%25",
+        "terminate",
+        "odd/terminate",
+        "abort",
+    ):
+        cluster.coordinator.put(name, producer_id=4, partitions=[("orders", 1), ("orders", 0)])
+        answer = await cluster.get("/v1/transactions/" + urllib.parse.quote(name, safe=""))
+        assert (answer.status, answer.json["transactional_id"]) == (200, name)
+    answer = await cluster.get("/v1/transactions/a/b/3")
+    assert answer.json["transactional_id"] == "a/b/3"
 
 
-async def test_description_has_start_offsets(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders", 2)
-        cluster.coordinator.put("pay", producer_id=4, partitions=[("orders", 0), ("orders", 1)])
-        cluster.storage.open_transaction("orders", 1, producer_id=4, start_offset=42)
-        detail = (await cluster.get("/v1/transactions/pay")).json
-        assert detail["partitions"] == [
-            {"topic": "orders", "partition": 0, "start_offset": None},
-            {"topic": "orders", "partition": 1, "start_offset": 42},
-        ]
+async def test_description_has_start_offsets(cluster):
+    await cluster.create_topic("orders", 2)
+    cluster.coordinator.put("pay", producer_id=4, partitions=[("orders", 0), ("orders", 1)])
+    cluster.storage.open_transaction("orders", 1, producer_id=4, start_offset=42)
+    detail = (await cluster.get("/v1/transactions/pay")).json
+    assert detail["partitions"] == [
+        {"topic": "orders", "partition": 0, "start_offset": None},
+        {"topic": "orders", "partition": 1, "start_offset": 42},
+    ]
 
 
-async def test_unknown_transaction_is_a_problem(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        answer = await cluster.get("/v1/transactions/nobody")
-        assert answer.status == 404
-        assert answer.json["kafka_error_code"] == 105
-        assert "'nobody'" in answer.json["detail"]
-        answer = await cluster.get("/v1/transactions/abort")
-        assert (answer.status, answer.headers["allow"]) == (405, "POST")
+async def test_unknown_transaction_is_a_problem(cluster):
+    answer = await cluster.get("/v1/transactions/nobody")
+    assert answer.status == 404
+    assert answer.json["kafka_error_code"] == 105
+    assert "'nobody'" in answer.json["detail"]
+    answer = await cluster.get("/v1/transactions/abort")
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
-async def test_abort_is_a_dry_run_unless_told_otherwise(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        cluster.storage.open_transaction(
-            "orders", 0, producer_id=4, start_offset=42, coordinator_epoch=3
-        )
-        target = {"topic": "orders", "partition": 0, "start_offset": 42, "producer_epoch": 0}
-        shown = await cluster.post("/v1/transactions/abort", target)
-        assert shown.status == 200, shown.body
-        assert shown.json["dry_run"] is True
-        assert shown.json["aborted"] is False
-        assert cluster.storage.markers == []
-        done = await cluster.post("/v1/transactions/abort", {**target, "dry_run": False})
-        assert done.json["aborted"] is True
-        (marker,) = cluster.storage.markers
-        assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (4, 0, 3)
-        assert not marker.commit
-        again = await cluster.post("/v1/transactions/abort", {**target, "dry_run": False})
-        assert again.status == 404
-        assert [line.get("outcome") for line in cluster.audit()] == [
-            None,
-            "dry_run",
-            None,
-            "done",
-            None,
-            "refused",
-        ]
+async def test_abort_is_a_dry_run_unless_told_otherwise(cluster):
+    await cluster.create_topic("orders")
+    cluster.storage.open_transaction(
+        "orders", 0, producer_id=4, start_offset=42, coordinator_epoch=3
+    )
+    target = {"topic": "orders", "partition": 0, "start_offset": 42, "producer_epoch": 0}
+    shown = await cluster.post("/v1/transactions/abort", target)
+    assert shown.status == 200, shown.body
+    assert shown.json["dry_run"] is True
+    assert shown.json["aborted"] is False
+    assert cluster.storage.markers == []
+    done = await cluster.post("/v1/transactions/abort", {**target, "dry_run": False})
+    assert done.json["aborted"] is True
+    (marker,) = cluster.storage.markers
+    assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (4, 0, 3)
+    assert not marker.commit
+    again = await cluster.post("/v1/transactions/abort", {**target, "dry_run": False})
+    assert again.status == 404
+    assert [line.get("outcome") for line in cluster.audit()] == [
+        None,
+        "dry_run",
+        None,
+        "done",
+        None,
+        "refused",
+    ]
 
 
-async def test_abort_needs_the_exact_offset_and_epoch(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        cluster.storage.open_transaction(
-            "orders", 0, producer_id=4, start_offset=42, producer_epoch=5
-        )
-        target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
-        answer = await cluster.post("/v1/transactions/abort", {**target, "start_offset": 41})
-        assert answer.status == 404
-        assert "42" in answer.json["detail"]
-        answer = await cluster.post("/v1/transactions/abort", {**target, "producer_epoch": 4})
-        assert (answer.status, answer.json["kafka_error_name"]) == (409, "INVALID_PRODUCER_EPOCH")
-        answer = await cluster.post("/v1/transactions/abort", {**target, "topic": "order"})
-        assert (answer.status, answer.json["kafka_error_code"]) == (404, 3)
-        assert cluster.storage.markers == []
+async def test_abort_needs_the_exact_offset_and_epoch(cluster):
+    await cluster.create_topic("orders")
+    cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42, producer_epoch=5)
+    target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+    answer = await cluster.post("/v1/transactions/abort", {**target, "start_offset": 41})
+    assert answer.status == 404
+    assert "42" in answer.json["detail"]
+    answer = await cluster.post("/v1/transactions/abort", {**target, "producer_epoch": 4})
+    assert (answer.status, answer.json["kafka_error_name"]) == (409, "INVALID_PRODUCER_EPOCH")
+    answer = await cluster.post("/v1/transactions/abort", {**target, "topic": "order"})
+    assert (answer.status, answer.json["kafka_error_code"]) == (404, 3)
+    assert cluster.storage.markers == []
 
 
-async def test_a_transaction_with_an_owner_is_not_aborted(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
-        target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
-        for state, advice in (("Ongoing", "terminate"), ("PrepareCommit", "wait")):
-            cluster.coordinator.put("pay", producer_id=4, state=state, partitions=[("orders", 0)])
-            answer = await cluster.post("/v1/transactions/abort", target)
-            assert answer.status == 409
-            assert "'pay'" in answer.json["detail"]
-            assert advice in answer.json["detail"]
-        cluster.coordinator.put("pay", producer_id=4, state="CompleteCommit")
+async def test_a_transaction_with_an_owner_is_not_aborted(cluster):
+    await cluster.create_topic("orders")
+    cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
+    target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+    for state, advice in (("Ongoing", "terminate"), ("PrepareCommit", "wait")):
+        cluster.coordinator.put("pay", producer_id=4, state=state, partitions=[("orders", 0)])
         answer = await cluster.post("/v1/transactions/abort", target)
-        assert answer.json["coordinator_state"] == "CompleteCommit"
-        assert len(cluster.storage.markers) == 1
+        assert answer.status == 409
+        assert "'pay'" in answer.json["detail"]
+        assert advice in answer.json["detail"]
+    cluster.coordinator.put("pay", producer_id=4, state="CompleteCommit")
+    answer = await cluster.post("/v1/transactions/abort", target)
+    assert answer.json["coordinator_state"] == "CompleteCommit"
+    assert len(cluster.storage.markers) == 1
 
 
 async def test_nothing_is_aborted_while_a_coordinator_is_silent(tmp_path):
@@ -172,29 +160,28 @@ async def test_nothing_is_aborted_while_a_coordinator_is_silent(tmp_path):
         assert found["incomplete"]
 
 
-async def test_nothing_is_aborted_while_transaction_shards_move(tmp_path):
+async def test_nothing_is_aborted_while_transaction_shards_move(cluster):
     """Neither the old owner of a shard nor the new one may have listed what is in it."""
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
+    await cluster.create_topic("orders")
+    cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
 
-        def move():
-            coordinator_epoch = cluster.metadata.image.metadata_offset + 1
-            moved = controller_pb2.Shard(
-                shard=7, coordinator=1 + coordinator_epoch, coordinator_epoch=coordinator_epoch
+    def move():
+        coordinator_epoch = cluster.metadata.image.metadata_offset + 1
+        moved = controller_pb2.Shard(
+            shard=7, coordinator=1 + coordinator_epoch, coordinator_epoch=coordinator_epoch
+        )
+        cluster.metadata.take(
+            controller_pb2.MetadataUpdate(
+                metadata_offset=coordinator_epoch,
+                delta=controller_pb2.MetadataDelta(shards=[moved]),
             )
-            cluster.metadata.take(
-                controller_pb2.MetadataUpdate(
-                    metadata_offset=coordinator_epoch,
-                    delta=controller_pb2.MetadataDelta(shards=[moved]),
-                )
-            )
+        )
 
-        cluster.coordinator.meanwhile = move
-        target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
-        answer = await cluster.post("/v1/transactions/abort", target)
-        assert answer.status == 503
-        assert cluster.storage.markers == []
+    cluster.coordinator.meanwhile = move
+    target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+    answer = await cluster.post("/v1/transactions/abort", target)
+    assert answer.status == 503
+    assert cluster.storage.markers == []
 
 
 async def test_an_abort_without_an_answer_is_unknown_in_the_audit(tmp_path):
@@ -212,16 +199,15 @@ async def test_an_abort_without_an_answer_is_unknown_in_the_audit(tmp_path):
         assert cluster.audit()[-1]["outcome"] == "unknown"
 
 
-async def test_nothing_is_done_that_the_audit_log_cannot_record(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders")
-        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
-        cluster.audit_path.unlink()
-        cluster.audit_path.mkdir()
-        target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
-        answer = await cluster.post("/v1/transactions/abort", target)
-        assert (answer.status, answer.json["kafka_error_name"]) == (503, "KAFKA_STORAGE_ERROR")
-        assert cluster.storage.markers == []
+async def test_nothing_is_done_that_the_audit_log_cannot_record(cluster):
+    await cluster.create_topic("orders")
+    cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
+    cluster.audit_path.unlink()
+    cluster.audit_path.mkdir()
+    target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+    answer = await cluster.post("/v1/transactions/abort", target)
+    assert (answer.status, answer.json["kafka_error_name"]) == (503, "KAFKA_STORAGE_ERROR")
+    assert cluster.storage.markers == []
 
 
 async def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
@@ -247,85 +233,75 @@ async def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
         assert missing.status == 404
 
 
-async def test_hanging_is_told_from_open_and_from_just_ended(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders", 3)
-        cluster.coordinator.put("owned", producer_id=1, partitions=[("orders", 0)])
-        cluster.storage.open_transaction("orders", 0, producer_id=1, start_offset=10)
-        cluster.coordinator.put("lost", producer_id=2, state="CompleteAbort")
+async def test_hanging_is_told_from_open_and_from_just_ended(cluster):
+    await cluster.create_topic("orders", 3)
+    cluster.coordinator.put("owned", producer_id=1, partitions=[("orders", 0)])
+    cluster.storage.open_transaction("orders", 0, producer_id=1, start_offset=10)
+    cluster.coordinator.put("lost", producer_id=2, state="CompleteAbort")
+    cluster.storage.open_transaction("orders", 1, producer_id=2, start_offset=20, producer_epoch=6)
+    cluster.storage.open_transaction("orders", 2, producer_id=3, start_offset=30)
+    # Producer 3 ends between the two readings of its partition.
+    cluster.storage.before_describe = [
+        lambda: None,
+        lambda: cluster.storage.end("orders", 2, 3),
+    ]
+    found = (await cluster.get("/v1/hanging-transactions?topic=orders")).json
+    (row,) = found["hanging"]
+    assert (row["topic"], row["partition"], row["transactional_id"]) == ("orders", 1, "lost")
+    assert row["coordinator"] == 1
+    of_its_coordinator = await cluster.get("/v1/hanging-transactions?topic=orders&coordinator=1")
+    assert [one["transactional_id"] for one in of_its_coordinator.json["hanging"]] == ["lost"]
+    assert "--partition 1 --start-offset 20 --producer-epoch 6" in row["abort"]
+    assert found["open_transactions"] == 3
+    rows = (await cluster.get("/v1/topics/orders/partitions")).json["partitions"]
+    holders = [row["lso_holder"] and row["lso_holder"]["hanging"] for row in rows]
+    assert holders == [False, True, None]
+    assert rows[0]["lso_holder"]["transactional_id"] == "owned"
+    assert rows[1]["lso_lag"] == 80
+
+
+async def test_the_search_for_hanging_counts_what_a_filter_hides(cluster):
+    await cluster.create_topic("orders", 3)
+    await cluster.create_topic("other")
+    now = time.time_ns() // 1_000_000
+    for topic, partition, offset, minutes in (
+        ("orders", 0, 10, 1),
+        ("orders", 1, 20, 30),
+        ("other", 0, 30, 90),
+    ):
         cluster.storage.open_transaction(
-            "orders", 1, producer_id=2, start_offset=20, producer_epoch=6
+            topic,
+            partition,
+            producer_id=offset,
+            start_offset=offset,
+            coordinator_epoch=4,
+            timestamp_ms=now - minutes * 60_000,
         )
-        cluster.storage.open_transaction("orders", 2, producer_id=3, start_offset=30)
-        # Producer 3 ends between the two readings of its partition.
-        cluster.storage.before_describe = [
-            lambda: None,
-            lambda: cluster.storage.end("orders", 2, 3),
-        ]
-        found = (await cluster.get("/v1/hanging-transactions?topic=orders")).json
-        (row,) = found["hanging"]
-        assert (row["topic"], row["partition"], row["transactional_id"]) == ("orders", 1, "lost")
-        assert row["coordinator"] == 1
-        of_its_coordinator = await cluster.get(
-            "/v1/hanging-transactions?topic=orders&coordinator=1"
-        )
-        assert [one["transactional_id"] for one in of_its_coordinator.json["hanging"]] == ["lost"]
-        assert "--partition 1 --start-offset 20 --producer-epoch 6" in row["abort"]
-        assert found["open_transactions"] == 3
-        rows = (await cluster.get("/v1/topics/orders/partitions")).json["partitions"]
-        holders = [row["lso_holder"] and row["lso_holder"]["hanging"] for row in rows]
-        assert holders == [False, True, None]
-        assert rows[0]["lso_holder"]["transactional_id"] == "owned"
-        assert rows[1]["lso_lag"] == 80
+    cluster.storage.open_transaction("orders", 2, producer_id=40, start_offset=40, timestamp_ms=-1)
 
+    async def found(query):
+        answer = (await cluster.get(f"/v1/hanging-transactions?{query}")).json
+        return [row["start_offset"] for row in answer["hanging"]], answer["hidden_count"]
 
-async def test_the_search_for_hanging_counts_what_a_filter_hides(tmp_path):
-    async with gateway_cluster(tmp_path) as cluster:
-        await cluster.create_topic("orders", 3)
-        await cluster.create_topic("other")
-        now = time.time_ns() // 1_000_000
-        for topic, partition, offset, minutes in (
-            ("orders", 0, 10, 1),
-            ("orders", 1, 20, 30),
-            ("other", 0, 30, 90),
-        ):
-            cluster.storage.open_transaction(
-                topic,
-                partition,
-                producer_id=offset,
-                start_offset=offset,
-                coordinator_epoch=4,
-                timestamp_ms=now - minutes * 60_000,
-            )
-        cluster.storage.open_transaction(
-            "orders", 2, producer_id=40, start_offset=40, timestamp_ms=-1
-        )
-
-        async def found(query):
-            answer = (await cluster.get(f"/v1/hanging-transactions?{query}")).json
-            return [row["start_offset"] for row in answer["hanging"]], answer["hidden_count"]
-
-        assert await found("") == ([10, 20, 40, 30], 0)
-        assert await found("topic=orders&partition=1") == ([20], 0)
-        assert await found("broker=1&topic=other") == ([30], 0)
-        # 40 has no timestamp: nobody can say that it is young.
-        assert await found("max_transaction_timeout_ms=900000") == ([20, 40, 30], 1)
-        assert await found("min_idle_ms=3600000&topic=orders") == ([40], 2)
-        # Nobody knows the transactional.id of these producers.
-        assert await found("coordinator=1") == ([], 4)
-        row = (await cluster.get("/v1/hanging-transactions?topic=other")).json["hanging"][0]
-        assert (row["coordinator_epoch"], row["last_timestamp_ms"]) == (4, now - 90 * 60_000)
-        for query, status, message in (
-            ("partition=1", 422, "give topic too"),
-            ("topic=orders&partition=3", 404, "no partition 3 of 'orders'; it has 3"),
-            ("topic=none", 404, "no topic 'none'"),
-            ("broker=99", 404, "no node 99; the nodes are 1"),
-            ("coordinator=99", 404, "no node 99; the nodes are 1"),
-        ):
-            refused = await cluster.get(f"/v1/hanging-transactions?{query}")
-            assert (refused.status, message in refused.json["detail"]) == (status, True), (
-                refused.json
-            )
+    assert await found("") == ([10, 20, 40, 30], 0)
+    assert await found("topic=orders&partition=1") == ([20], 0)
+    assert await found("broker=1&topic=other") == ([30], 0)
+    # 40 has no timestamp: nobody can say that it is young.
+    assert await found("max_transaction_timeout_ms=900000") == ([20, 40, 30], 1)
+    assert await found("min_idle_ms=3600000&topic=orders") == ([40], 2)
+    # Nobody knows the transactional.id of these producers.
+    assert await found("coordinator=1") == ([], 4)
+    row = (await cluster.get("/v1/hanging-transactions?topic=other")).json["hanging"][0]
+    assert (row["coordinator_epoch"], row["last_timestamp_ms"]) == (4, now - 90 * 60_000)
+    for query, status, message in (
+        ("partition=1", 422, "give topic too"),
+        ("topic=orders&partition=3", 404, "no partition 3 of 'orders'; it has 3"),
+        ("topic=none", 404, "no topic 'none'"),
+        ("broker=99", 404, "no node 99; the nodes are 1"),
+        ("coordinator=99", 404, "no node 99; the nodes are 1"),
+    ):
+        refused = await cluster.get(f"/v1/hanging-transactions?{query}")
+        assert (refused.status, message in refused.json["detail"]) == (status, True), refused.json
 
 
 async def test_what_became_of_a_record(tmp_path):
