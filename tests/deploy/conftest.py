@@ -127,17 +127,50 @@ def helm(major, *arguments):
     )
 
 
+def template(*values, major=4):
+    """Its end, of the chart with these values; each is what `--set` takes, or a pair of an option and its value."""
+    options = [part for one in values for part in (("--set", one) if isinstance(one, str) else one)]
+    return helm(major, "template", "log", str(CHART), "--namespace", "prod", *options)
+
+
+def refusal(*values, major=4):
+    """What Helm says of values that cannot be."""
+    ended = template(*values, major=major)
+    assert ended.returncode != 0
+    return ended.stderr
+
+
 @cache
-def rendered(profile, major=4):
+def made_with(*values, major=4):
     """Every object of the chart with these values."""
-    values = PROFILES[profile]
-    ended = helm(major, "template", "log", str(CHART), "--namespace", "prod", *values)
+    ended = template(*values, major=major)
     assert ended.returncode == 0, ended.stderr
     return [one for one in yaml.safe_load_all(ended.stdout) if one]
 
 
+def rendered(profile, major=4):
+    values = PROFILES[profile]
+    return made_with(*zip(values[::2], values[1::2], strict=True), major=major)
+
+
 def of_kind(objects, *kinds):
     return [one for one in objects if one["kind"] in kinds]
+
+
+def the(objects, kind, name="", *, of=None):
+    """The only one of its kind whose name ends so, and of this component if one is given."""
+    (found,) = [
+        one
+        for one in of_kind(objects, kind)
+        if one["metadata"]["name"].endswith(name) and of in (None, component(one))
+    ]
+    return found
+
+
+def named(rows, name):
+    """The only row with this name: of an environment, mounts, volumes, ports."""
+    (found,) = [one for one in rows if one["name"] == name]
+    return found
 
 
 def pod_of(thing):
@@ -165,3 +198,12 @@ def role_of(objects, role):
         one for one in of_kind(objects, "StatefulSet", "Deployment") if component(one) == role
     ]
     return found
+
+
+def container_of(objects, role):
+    (container,) = pod_of(role_of(objects, role))[1]["containers"]
+    return container
+
+
+def variables(container):
+    return {one["name"]: one.get("value", "") for one in container.get("env", [])}

@@ -3,7 +3,7 @@
 from oncelog_robustness.chaos.__main__ import app
 from oncelog_robustness.chaos.pods.needs import IN_A_NAMESPACE, OF_NODES, WITH_MACHINES, Verb
 from oncelog_robustness.chaos.pods.target import STRUCK
-from tests.deploy.conftest import component, of_kind, pod_of, rendered, with_pods
+from tests.deploy.conftest import component, of_kind, pod_of, rendered, the, with_pods
 from typer.main import get_command
 
 
@@ -18,8 +18,7 @@ def verbs_of(role):
 
 
 def job_of(objects):
-    (found,) = [one for one in of_kind(objects, "Job") if component(one) == "chaos"]
-    return found
+    return the(objects, "Job", of="chaos")
 
 
 def test_nobody_may_break_anything_by_default():
@@ -31,17 +30,15 @@ def test_nobody_may_break_anything_by_default():
 
 def test_the_role_has_exactly_the_verbs_that_faults_of_pods_need():
     objects = rendered("chaos")
-    (role,) = of_kind(objects, "Role")
-    assert verbs_of(role) == IN_A_NAMESPACE
+    assert verbs_of(the(objects, "Role")) == IN_A_NAMESPACE
     assert of_kind(objects, "ClusterRole", "ClusterRoleBinding") == []
 
 
 def test_faults_of_machines_need_evictions_and_a_cluster_role():
     objects = rendered("chaos-machines")
-    (role,) = of_kind(objects, "Role")
-    assert verbs_of(role) == WITH_MACHINES
+    assert verbs_of(the(objects, "Role")) == WITH_MACHINES
     assert len(WITH_MACHINES - IN_A_NAMESPACE) == 1
-    (cluster_role,) = of_kind(objects, "ClusterRole")
+    cluster_role = the(objects, "ClusterRole")
     assert verbs_of(cluster_role) == OF_NODES
     # Two releases of one name in two namespaces have two of them.
     assert cluster_role["metadata"]["name"].startswith("prod-")

@@ -15,7 +15,10 @@ from tests.deploy.conftest import (
     PROFILES,
     ROLES,
     component,
+    container_of,
     helm,
+    made_with,
+    named,
     of_kind,
     pod_of,
     rendered,
@@ -23,8 +26,6 @@ from tests.deploy.conftest import (
     with_pods,
 )
 
-from oncelog.process.run import ProcessSettings
-from oncelog.rpc.node_settings import NodeSettings
 from oncelog_listener.settings import ListenerSettings
 from oncelog_storage.settings import StorageSettings
 
@@ -118,7 +119,7 @@ def test_every_pod_is_locked_down(profile):
 @pytest.mark.parametrize("profile", [one for one in PROFILES if not one.startswith("secured")])
 @pytest.mark.parametrize("role", ROLES)
 def test_probes_ask_what_a_process_means_by_them(profile, role):
-    (container,) = pod_of(role_of(rendered(profile), role))[1]["containers"]
+    container = container_of(rendered(profile), role)
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
     assert ports["rpc"] == 9090
     for probe, service in (
@@ -135,7 +136,7 @@ def test_probes_ask_what_a_process_means_by_them(profile, role):
 
 def test_postgres_is_stopped_whatever_its_process_id(tmp_path):
     """In a pod that shares its processes it is not 1."""
-    (container,) = pod_of(role_of(rendered("default"), "postgres"))[1]["containers"]
+    container = container_of(rendered("default"), "postgres")
     command = container["lifecycle"]["preStop"]["exec"]["command"]
     with subprocess.Popen(["sleep", "60"]) as postgres:
         (tmp_path / "postmaster.pid").write_text(f"{postgres.pid}\n{tmp_path}\n")
@@ -145,10 +146,7 @@ def test_postgres_is_stopped_whatever_its_process_id(tmp_path):
 
 @pytest.mark.parametrize("drain_ms", [0, 1_500, 20_000, 600_000])
 def test_a_pod_has_the_time_that_its_drain_and_stop_may_take(drain_ms):
-    ended = helm(
-        4, "template", "log", str(CHART), "--set", f"config.process.drain_timeout_ms={drain_ms}"
-    )
-    objects = [one for one in yaml.safe_load_all(ended.stdout) if one]
+    objects = made_with(f"config.process.drain_timeout_ms={drain_ms}")
     stop_ms = {
         "storage": StorageSettings.model_fields["stop_timeout_ms"].default,
         "listener": ListenerSettings.model_fields["stop_grace_ms"].default,
@@ -224,8 +222,7 @@ def test_node_ids_are_the_numbers_in_the_names_of_pods():
         thing = role_of(rendered("default"), role)
         starts[role] = thing["spec"]["ordinals"]["start"]
         assert thing["spec"]["podManagementPolicy"] == "Parallel"
-        (container,) = pod_of(thing)[1]["containers"]
-        (node_id,) = [one for one in container["env"] if one["name"] == "ONCELOG_NODE_NODE_ID"]
+        node_id = named(container_of([thing], role)["env"], "ONCELOG_NODE_NODE_ID")
         label = "metadata.labels['apps.kubernetes.io/pod-index']"
         assert node_id["valueFrom"]["fieldRef"]["fieldPath"] == label
     assert starts == {"controller": 1, "storage": 101, "coordinator": 201, "listener": 301}
@@ -263,35 +260,16 @@ def test_a_job_runs_in_the_image_that_has_its_command():
 
 
 def test_settings_of_a_role_restart_that_role_alone():
-    changed = helm(
-        4, "template", "log", str(CHART), "--namespace", "prod",
-        "--set", "config.storage.flush_policy=always",
-    )  # fmt: skip
-    objects = [one for one in yaml.safe_load_all(changed.stdout) if one]
+    def checksum(objects, role):
+        return pod_of(role_of(objects, role))[0]["annotations"]["checksum/settings"]
 
-    def checksum(these, role):
-        return pod_of(role_of(these, role))[0]["annotations"]["checksum/settings"]
-
-    differing = [
-        role for role in ROLES if checksum(objects, role) != checksum(rendered("default"), role)
-    ]
-    assert differing == ["storage"]
-
-
-def test_default_ports_are_those_of_the_settings():
-    assert NodeSettings.model_fields["port"].default == 9090
-    assert ListenerSettings.model_fields["port"].default == 9092
-    assert ProcessSettings.model_fields["metrics_port"].default is None
+    before, after = rendered("default"), made_with("config.storage.flush_policy=always")
+    assert [one for one in ROLES if checksum(after, one) != checksum(before, one)] == ["storage"]
 
 
 @pytest.mark.parametrize("major", MAJORS)
 def test_an_older_charts_release_upgrades_with_its_values(major):
     """`helm upgrade --reuse-values` brings no value that the older chart did not have."""
-    missing = [
-        part for one in ("security", "tracing.collector") for part in ("--set", f"{one}=null")
-    ]
-    ended = helm(major, "template", "log", str(CHART), "--namespace", "prod", *missing)
-    assert ended.returncode == 0, ended.stderr
-    made = [one for one in yaml.safe_load_all(ended.stdout) if one]
+    made = made_with("security=null", "tracing.collector=null", major=major)
     names = [(one["kind"], one["metadata"]["name"]) for one in made]
     assert names == [(one["kind"], one["metadata"]["name"]) for one in rendered("default")]

@@ -8,11 +8,16 @@ from tests.deploy.conftest import (
     CHART,
     ROLES,
     component,
-    helm,
+    container_of,
+    made_with,
+    named,
     of_kind,
     pod_of,
+    refusal,
     rendered,
     role_of,
+    the,
+    variables,
     with_pods,
 )
 
@@ -24,25 +29,18 @@ from oncelog_server import pki_secrets
 SECURED = ("secured", "secured-ssl", "secured-given")
 
 
-def container_of(objects, role):
-    (container,) = pod_of(role_of(objects, role))[1]["containers"]
-    return container
-
-
-def variables(container):
-    return {one["name"]: one.get("value", "") for one in container["env"]}
-
-
 def secret_of(thing, volume="tls"):
     """The Secret of a pod's volume."""
-    (found,) = [one for one in pod_of(thing)[1]["volumes"] if one["name"] == volume]
-    return found["secret"]
+    return named(pod_of(thing)[1]["volumes"], volume)["secret"]
 
 
 def secured_with(*values):
-    sets = [part for value in values for part in ("--set", value)]
-    on = ("--set", "security.enabled=true")
-    return helm(4, "template", "log", str(CHART), "--namespace", "prod", *on, *sets)
+    return made_with("security.enabled=true", *values)
+
+
+def admin_of(objects):
+    """What the administrator's Secret holds."""
+    return the(objects, "Secret", "log-oncelog-admin")["stringData"]
 
 
 def listener_settings(profile, monkeypatch):
@@ -52,12 +50,7 @@ def listener_settings(profile, monkeypatch):
 
 
 def certificates_job(objects):
-    (job,) = [
-        one
-        for one in of_kind(objects, "Job")
-        if one["metadata"]["name"] == "log-oncelog-certificates"
-    ]
-    return job
+    return the(objects, "Job", "log-oncelog-certificates")
 
 
 @pytest.mark.parametrize("profile", SECURED)
@@ -70,7 +63,7 @@ def test_every_process_has_a_certificate_of_its_role(profile, role):
     # Its group alone reads the key.
     assert secret["defaultMode"] == 0o440
     container = container_of(rendered(profile), role)
-    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "tls"]
+    mount = named(container["volumeMounts"], "tls")
     given = variables(container)
     for name, file in (("CERTIFICATE", "tls.crt"), ("KEY", "tls.key"), ("CA", "ca.crt")):
         assert given[f"ONCELOG_NODE_TLS_{name}_FILE"] == f"{mount['mountPath']}/{file}"
@@ -79,7 +72,7 @@ def test_every_process_has_a_certificate_of_its_role(profile, role):
 @pytest.mark.parametrize("role", ROLES)
 def test_probes_of_a_secured_process_need_no_tls(role):
     container = container_of(rendered("secured"), role)
-    (port,) = [one for one in container["ports"] if one["name"] == "metrics"]
+    port = named(container["ports"], "metrics")
     assert variables(container)["ONCELOG_PROCESS_METRICS_PORT"] == str(port["containerPort"])
     for probe, path in (
         ("startupProbe", "/health"),
@@ -142,14 +135,14 @@ def test_the_job_makes_the_certificates_that_pods_mount():
 
 def test_the_job_may_write_its_secrets_and_no_others():
     objects = rendered("secured")
-    (role,) = of_kind(objects, "Role")
-    create, named = role["rules"]
+    role = the(objects, "Role")
+    create, change = role["rules"]
     assert create["verbs"] == ["create"]
-    assert named["verbs"] == ["get", "update"]
+    assert change["verbs"] == ["get", "update"]
     expected = {"log-oncelog-ca", *(f"log-oncelog-{one.name}-tls" for one in wanted_of("secured"))}
-    assert set(named["resourceNames"]) == expected
+    assert set(change["resourceNames"]) == expected
     job = certificates_job(objects)
-    (binding,) = of_kind(objects, "RoleBinding")
+    binding = the(objects, "RoleBinding")
     account = pod_of(job)[1]["serviceAccountName"]
     assert [one["name"] for one in binding["subjects"]] == [account]
     others = [one for one in with_pods(objects) if one is not job]
@@ -199,14 +192,8 @@ def test_the_bundled_databases_are_reached_by_tls_alone():
 
 
 def test_the_migration_reaches_the_database_as_a_controller_does():
-    made = helm(
-        4, "template", "log", str(CHART), "--is-upgrade", "-f", str(CHART / "values-secured.yaml")
-    )
-    assert made.returncode == 0, made.stderr
-    objects = [one for one in yaml.safe_load_all(made.stdout) if one]
-    (job,) = [
-        one for one in of_kind(objects, "Job") if one["metadata"]["name"].endswith("-migrate")
-    ]
+    objects = made_with(("--is-upgrade",), ("-f", str(CHART / "values-secured.yaml")))
+    job = the(objects, "Job", "-migrate")
     assert secret_of(job)["secretName"] == "log-oncelog-controller-tls"
     (container,) = pod_of(job)[1]["containers"]
     assert {"tls", "tmp"} == {one["name"] for one in container["volumeMounts"]}
@@ -214,20 +201,17 @@ def test_the_migration_reaches_the_database_as_a_controller_does():
 
 def test_admin_logs_in_with_the_password_that_controllers_know():
     objects = rendered("secured")
-    (admin,) = [
-        one for one in of_kind(objects, "Secret") if one["metadata"]["name"] == "log-oncelog-admin"
-    ]
-    said = admin["stringData"]["client.properties"]
-    assert f'username="admin" password="{admin["stringData"]["password"]}";' in said
+    admin = admin_of(objects)
+    said = admin["client.properties"]
+    assert f'username="admin" password="{admin["password"]}";' in said
     assert "security.protocol=SASL_SSL" in said
-    (job,) = [one for one in of_kind(objects, "Job") if one["metadata"]["name"].endswith("-users")]
-    (users,) = [one for one in pod_of(job)[1]["volumes"] if one["name"] == "users"]
-    assert users["projected"]["sources"] == [
+    job = the(objects, "Job", "-users")
+    assert named(pod_of(job)[1]["volumes"], "users")["projected"]["sources"] == [
         {"secret": {"name": "log-oncelog-admin", "items": [{"key": "password", "path": "admin"}]}}
     ]
     # Only a listener may change users, and the controllers let it in.
     assert secret_of(job)["secretName"] == "log-oncelog-listener-tls"
-    (policy,) = [one for one in of_kind(objects, "NetworkPolicy") if component(one) == "controller"]
+    policy = the(objects, "NetworkPolicy", of="controller")
     assert "jobs" in str(policy["spec"]["ingress"][0])
 
 
@@ -241,22 +225,16 @@ def test_users_are_told_while_helm_waits_for_pods():
 
 @pytest.mark.parametrize("profile", SECURED)
 def test_the_test_pod_logs_in_with_files_that_it_has(profile):
-    (pod,) = of_kind(rendered(profile), "Pod")
-    (container,) = pod["spec"]["containers"]
-    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "client"]
-    (volume,) = [one for one in pod["spec"]["volumes"] if one["name"] == "client"]
+    pod = the(rendered(profile), "Pod")["spec"]
+    (container,) = pod["containers"]
+    mount, volume = named(container["volumeMounts"], "client"), named(pod["volumes"], "client")
     there = {
         f"{mount['mountPath']}/{item['path']}"
         for source in volume["projected"]["sources"]
         for item in source["secret"]["items"]
     }
     assert variables(container)["ONCELOG_CLIENT_CONFIG"] in there
-    (admin,) = [
-        one
-        for one in of_kind(rendered(profile), "Secret")
-        if one["metadata"]["name"] == "log-oncelog-admin"
-    ]
-    paths = re.findall(r"location=(\S+)", admin["stringData"]["client.properties"])
+    paths = re.findall(r"location=(\S+)", admin_of(rendered(profile))["client.properties"])
     assert paths
     assert set(paths) <= there
 
@@ -267,42 +245,36 @@ def test_rest_asks_for_a_token_and_the_releases_own_jobs_have_it():
     given = variables(gateway)
     assert given["ONCELOG_GATEWAY_AUTHENTICATION"] == "required"
     secret = secret_of(role_of(objects, "gateway"), "token")
-    (mount,) = [one for one in gateway["volumeMounts"] if one["name"] == "token"]
+    mount = named(gateway["volumeMounts"], "token")
     (item,) = secret["items"]
     assert secret["secretName"] == "log-oncelog-admin"
     assert given["ONCELOG_GATEWAY_ADMIN_TOKEN_FILE"] == f"{mount['mountPath']}/{item['path']}"
-    (admin,) = [
-        one for one in of_kind(objects, "Secret") if one["metadata"]["name"] == "log-oncelog-admin"
-    ]
-    assert len(admin["stringData"]["token"]) == 32
-    assert admin["stringData"]["token"] != admin["stringData"]["password"]
+    admin = admin_of(objects)
+    assert len(admin["token"]) == 32
+    assert admin["token"] != admin["password"]
     asking = [
         container
         for thing in with_pods(objects)
         for container in pod_of(thing)[1]["containers"]
-        if "ONCELOG_GATEWAY" in {one["name"] for one in container.get("env", [])}
+        if "ONCELOG_GATEWAY" in variables(container)
     ]
     assert len(asking) > 2
     for container in asking:
-        (token,) = [one for one in container["env"] if one["name"] == "ONCELOG_TOKEN"]
-        reference = token["valueFrom"]["secretKeyRef"]
+        reference = named(container["env"], "ONCELOG_TOKEN")["valueFrom"]["secretKeyRef"]
         assert reference == {"name": "log-oncelog-admin", "key": item["key"]}
 
 
 def test_prometheus_shows_the_gateway_a_token():
     made = secured_with("metrics.serviceMonitor.enabled=true")
-    (monitor,) = of_kind(yaml.safe_load_all(made.stdout), "ServiceMonitor")
-    (endpoint,) = monitor["spec"]["endpoints"]
+    (endpoint,) = the(made, "ServiceMonitor")["spec"]["endpoints"]
     assert endpoint["authorization"]["credentials"] == {
         "name": "log-oncelog-admin", "key": "token"
     }  # fmt: skip
 
 
 def test_metrics_of_every_process_want_a_token_of_their_own():
-    made = secured_with("metrics.serviceMonitor.enabled=true")
-    objects = [one for one in yaml.safe_load_all(made.stdout) if one]
-    (monitor,) = of_kind(objects, "PodMonitor")
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    objects = secured_with("metrics.serviceMonitor.enabled=true")
+    (endpoint,) = the(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
     shown = endpoint["authorization"]["credentials"]
     assert shown == {"name": "log-oncelog-metrics", "key": "token"}
     kept = {one["metadata"]["name"]: one["stringData"] for one in of_kind(objects, "Secret")}
@@ -316,28 +288,22 @@ def test_metrics_of_every_process_want_a_token_of_their_own():
 
 
 def test_a_token_of_ones_own_takes_the_place_of_the_made_one():
-    made = secured_with("metrics.tokenSecret=scrape", "metrics.serviceMonitor.enabled=true")
-    assert "log-oncelog-metrics" not in made.stdout
-    objects = [one for one in yaml.safe_load_all(made.stdout) if one]
+    objects = secured_with("metrics.tokenSecret=scrape", "metrics.serviceMonitor.enabled=true")
+    assert "log-oncelog-metrics" not in str(objects)
     for role in ROLES:
         assert secret_of(role_of(objects, role), "metrics-token")["secretName"] == "scrape"
 
 
 def test_users_of_ones_own_are_told_too():
-    made = secured_with("security.clients.usersSecret=people")
-    assert '- secret: {name: "people"}' in made.stdout
+    assert "{'secret': {'name': 'people'}}" in str(
+        secured_with("security.clients.usersSecret=people")
+    )
 
 
 def logging_in(*values):
     """The pods of Spark and of chaos: how each container finds its login, and the volume that it is in."""
-    made = secured_with(
-        "spark.enabled=true",
-        "spark.mode=executors",
-        "spark.payments.rows=9",
-        "chaos.job.enabled=true",
-        *values,
-    )
-    objects = list(yaml.safe_load_all(made.stdout))
+    spark = ("spark.enabled=true", "spark.mode=executors", "spark.payments.rows=9")
+    objects = secured_with(*spark, "chaos.job.enabled=true", *values)
     (conf,) = [one for one in of_kind(objects, "ConfigMap") if "executor.yaml" in one["data"]]
     executor = yaml.safe_load(conf["data"]["executor.yaml"])["spec"]
     found = {"spark-executor": executor}
@@ -351,55 +317,42 @@ def logging_in(*values):
 
 
 def login_volume(pod):
-    (volume,) = [one for one in pod["volumes"] if one["name"] == "client"]
-    return volume
+    return named(pod["volumes"], "client")
 
 
-PODS_THAT_LOG_IN = {"spark", "spark-executor", "payments-1", "test-payments", "chaos-1"}
+def containers(pod):
+    return (*pod["containers"], *pod.get("initContainers", ()))
 
 
 def test_spark_and_chaos_log_in_as_the_administrator():
     pods = logging_in()
-    assert set(pods) == PODS_THAT_LOG_IN
+    assert set(pods) == {"spark", "spark-executor", "payments-1", "test-payments", "chaos-1"}
     for pod in pods.values():
         secrets = [one["secret"]["name"] for one in login_volume(pod)["projected"]["sources"]]
         assert secrets == ["log-oncelog-admin", "log-oncelog-listener-tls"]
-        for container in (*pod["containers"], *pod.get("initContainers", ())):
+        for container in containers(pod):
             mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
             assert mounts["client"] == "/etc/oncelog-client"
 
 
 def test_each_program_of_spark_and_chaos_is_told_its_login():
     pods = logging_in()
+    login = "/etc/oncelog-client/client.properties"
     (chaos,) = pods.pop("chaos-1")["containers"]
-    assert (
-        chaos["args"][chaos["args"].index("--config") + 1]
-        == "/etc/oncelog-client/client.properties"
-    )
+    assert chaos["args"][chaos["args"].index("--config") + 1] == login
     # Executors get theirs in the options of the query, from the driver.
     del pods["spark-executor"]
     for pod in pods.values():
-        for container in (*pod["containers"], *pod.get("initContainers", ())):
-            assert (
-                variables(container)["ONCELOG_CLIENT_CONFIG"]
-                == "/etc/oncelog-client/client.properties"
-            )
-
-
-def test_programs_of_spark_get_no_token_of_the_administrator():
-    for name, pod in logging_in().items():
-        if name not in ("chaos-1", "spark-executor"):
-            for container in (*pod["containers"], *pod.get("initContainers", ())):
-                assert "ONCELOG_TOKEN" not in variables(container)
+        for container in containers(pod):
+            assert variables(container)["ONCELOG_CLIENT_CONFIG"] == login
+            assert "ONCELOG_TOKEN" not in variables(container), "that is the administrator's"
 
 
 def test_spark_is_the_user_of_a_given_secret():
     pods = logging_in("spark.clientConfigSecret=etl")
     for name, pod in pods.items():
-        is_spark = name != "chaos-1"
-        assert login_volume(pod).get("secret", {}).get("secretName") == (
-            "etl" if is_spark else None
-        )
+        expected = None if name == "chaos-1" else "etl"
+        assert login_volume(pod).get("secret", {}).get("secretName") == expected
 
 
 @pytest.mark.parametrize(
@@ -415,6 +368,4 @@ def test_spark_is_the_user_of_a_given_secret():
     ],
 )
 def test_what_cannot_be_is_refused_by_name(values, message):
-    made = secured_with(*values)
-    assert made.returncode != 0
-    assert message in made.stderr
+    assert message in refusal("security.enabled=true", *values)

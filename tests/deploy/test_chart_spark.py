@@ -2,7 +2,17 @@
 
 import pytest
 import yaml
-from tests.deploy.conftest import CHART, component, helm, of_kind, pod_of, rendered, with_pods
+from tests.deploy.conftest import (
+    component,
+    named,
+    of_kind,
+    pod_of,
+    refusal,
+    rendered,
+    the,
+    variables,
+    with_pods,
+)
 
 from oncelog_server.demo.pods import _parser
 
@@ -10,13 +20,12 @@ IMAGE = "oncelog/spark:0.2.0"
 
 
 def driver_of(objects):
-    (found,) = [one for one in of_kind(objects, "Deployment") if component(one) == "spark-driver"]
-    return found
+    return the(objects, "Deployment", of="spark-driver")
 
 
 def conf_of(objects):
     """Spark's settings, and the template of executors where there is one."""
-    (found,) = [one for one in of_kind(objects, "ConfigMap") if component(one) == "spark-driver"]
+    found = the(objects, "ConfigMap", of="spark-driver")
     lines = found["data"]["spark-defaults.conf"].splitlines()
     pod = found["data"].get("executor.yaml")
     return dict(line.split(" ", 1) for line in lines), pod and yaml.safe_load(pod)
@@ -25,16 +34,6 @@ def conf_of(objects):
 def container_of(objects):
     (found,) = pod_of(driver_of(objects))[1]["containers"]
     return found
-
-
-def environment_of(container):
-    return {one["name"]: one.get("value") for one in container["env"]}
-
-
-def refusal(*values):
-    ended = helm(4, "template", "log", str(CHART), "--set", "spark.enabled=true", *values)
-    assert ended.returncode != 0
-    return ended.stderr
 
 
 def test_there_is_no_spark_by_default():
@@ -46,12 +45,11 @@ def test_one_driver_runs_and_its_checkpoint_outlives_it():
     spec = driver_of(objects)["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
     _, pod = pod_of(driver_of(objects))
-    (claimed,) = [one for one in pod["volumes"] if one["name"] == "checkpoint"]
-    (claim,) = of_kind(objects, "PersistentVolumeClaim")
+    claimed, claim = named(pod["volumes"], "checkpoint"), the(objects, "PersistentVolumeClaim")
     assert claimed["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     container = container_of(objects)
-    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "checkpoint"]
+    mount = named(container["volumeMounts"], "checkpoint")
     checkpoint = container["args"][container["args"].index("--checkpoint") + 1]
     assert checkpoint.startswith(mount["mountPath"] + "/")
 
@@ -69,9 +67,9 @@ def test_executors_find_the_driver_where_it_listens():
     """At its pod's address: Spark 4 tells executors where the driver is bound, whatever its host is called."""
     objects = rendered("spark-executors")
     conf, _ = conf_of(objects)
-    (source,) = [one for one in container_of(objects)["env"] if one["name"] == "POD_IP"]
+    source = named(container_of(objects)["env"], "POD_IP")
     assert source["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
-    submit = environment_of(container_of(objects))["PYSPARK_SUBMIT_ARGS"]
+    submit = variables(container_of(objects))["PYSPARK_SUBMIT_ARGS"]
     assert "--conf spark.driver.host=$(POD_IP) " in submit
     assert "--conf spark.driver.bindAddress=$(POD_IP) " in submit
     assert not {"spark.driver.host", "spark.driver.bindAddress"} & set(conf)
@@ -86,7 +84,7 @@ def test_executors_are_locked_down_and_belong_to_the_driver():
     assert conf["spark.kubernetes.container.image"] == container_of(objects)["image"]
     assert conf["spark.kubernetes.container.image"] == f"registry.example.org/{IMAGE}"
     assert conf["spark.sql.shuffle.partitions"] == "8"
-    submit = environment_of(container_of(objects))["PYSPARK_SUBMIT_ARGS"]
+    submit = variables(container_of(objects))["PYSPARK_SUBMIT_ARGS"]
     assert "spark.kubernetes.driver.pod.name=$(POD_NAME)" in submit
     spec = template["spec"]
     assert spec["automountServiceAccountToken"] is False
@@ -104,14 +102,14 @@ def test_executors_are_locked_down_and_belong_to_the_driver():
 
 def test_the_drivers_account_may_only_make_and_remove_pods():
     objects = rendered("spark-executors")
-    (role,) = of_kind(objects, "Role")
+    role = the(objects, "Role")
     granted = {
         resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]
     }
     assert granted.pop("pods") >= {"create", "get", "list", "watch", "delete"}
     assert set(granted) == {"services", "configmaps", "persistentvolumeclaims"}
     assert all(not verbs & {"create", "get", "update", "patch"} for verbs in granted.values())
-    (binding,) = of_kind(objects, "RoleBinding")
+    binding = the(objects, "RoleBinding")
     account = pod_of(driver_of(objects))[1]["serviceAccountName"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "prod"}]
     others = [one for one in with_pods(objects) if component(one) != "spark-driver"]
@@ -141,20 +139,20 @@ def test_a_program_of_ones_own_runs_without_the_demos_topics():
     container = container_of(objects)
     assert container["args"] == ["python", "/app/main.py"]
     assert {"name": "app", "mountPath": "/app", "readOnly": True} in container["volumeMounts"]
-    assert environment_of(container)["ONCELOG_CHECKPOINT"] == "s3a://bucket/ledger"
+    assert variables(container)["ONCELOG_CHECKPOINT"] == "s3a://bucket/ledger"
     assert of_kind(objects, "PersistentVolumeClaim") == []
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (["--set", "spark.mode=yarn"], "must be one of 'local', 'executors'"),
-        (["--set", "spark.executor.instances=0"], "instances"),
-        (["--set", "spark.driver.memory=1Gi"], "memory"),
-        (["--set", "spark.conf.shuffle=8"], "shuffle"),
-        (["--set", "spark.command={python,a.py}", "--set", "spark.payments.rows=5"], "set rows to 0"),
-        (["--set", "spark.checkpont.uri=x"], "checkpont"),
+        (["spark.mode=yarn"], "must be one of 'local', 'executors'"),
+        (["spark.executor.instances=0"], "instances"),
+        (["spark.driver.memory=1Gi"], "memory"),
+        (["spark.conf.shuffle=8"], "shuffle"),
+        (["spark.command={python,a.py}", "spark.payments.rows=5"], "set rows to 0"),
+        (["spark.checkpont.uri=x"], "checkpont"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_by_name(values, message):
-    assert message in refusal(*values)
+    assert message in refusal("spark.enabled=true", *values)

@@ -2,60 +2,41 @@
 
 import yaml
 from tests.deploy.conftest import (
-    CHART,
     ROLES,
     component,
-    helm,
-    of_kind,
+    container_of,
+    made_with,
     pod_of,
     rendered,
     role_of,
-    with_pods,
+    the,
+    variables,
 )
 
 
-def variables(profile):
-    """Of each role's container, by name."""
-    return {
-        component(one): {
-            each["name"]: each.get("value", "")
-            for container in pod_of(one)[1]["containers"]
-            for each in container.get("env", [])
-        }
-        for one in with_pods(rendered(profile))
-        if component(one) in ROLES
-    }
+def variables_of_roles(profile):
+    return [variables(container_of(rendered(profile), role)) for role in ROLES]
 
 
 def test_no_process_traces_by_default():
-    found = variables("default")
-    assert set(found) == set(ROLES)
-    assert not any(name.startswith("OTEL_") for one in found.values() for name in one)
+    found = variables_of_roles("default")
+    assert not any(name.startswith("OTEL_") for one in found for name in one)
 
 
 def test_every_process_is_told_where_spans_go_and_how_many():
-    for one in variables("traced").values():
+    for one in variables_of_roles("traced"):
         assert one["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector.observability:4317"
         assert one["OTEL_TRACES_SAMPLER"] == "parentbased_traceidratio"
         assert one["OTEL_TRACES_SAMPLER_ARG"] == "0.25"
         assert one["OTEL_RESOURCE_ATTRIBUTES"].startswith("k8s.namespace.name=prod,k8s.pod.name=$(")
 
 
-def of_the_collector(objects, kind):
-    (found,) = [one for one in of_kind(objects, kind) if component(one) == "collector"]
-    return found
-
-
 def config_of(objects):
-    return yaml.safe_load(of_the_collector(objects, "ConfigMap")["data"]["collector.yaml"])
+    return yaml.safe_load(the(objects, "ConfigMap", of="collector")["data"]["collector.yaml"])
 
 
 def collected_with(*values):
-    sets = [part for value in values for part in ("--set", value)]
-    on = ("--set", "tracing.collector.enabled=true")
-    made = helm(4, "template", "log", str(CHART), "--namespace", "prod", *on, *sets)
-    assert made.returncode == 0, made.stderr
-    return [one for one in yaml.safe_load_all(made.stdout) if one]
+    return made_with("tracing.collector.enabled=true", *values)
 
 
 def test_there_is_no_collector_unless_it_is_asked_for():
@@ -64,7 +45,7 @@ def test_there_is_no_collector_unless_it_is_asked_for():
 
 
 def test_processes_send_to_the_collector_and_it_sends_on():
-    for one in variables("collected").values():
+    for one in variables_of_roles("collected"):
         host = "log-oncelog-collector.prod.svc.cluster.local"
         assert one["OTEL_EXPORTER_OTLP_ENDPOINT"] == f"http://{host}:4317"
         assert one["OTEL_TRACES_SAMPLER_ARG"] == "0.1"
@@ -101,7 +82,7 @@ def test_ports_of_the_collector_are_those_it_listens_on():
         int(one["endpoint"].rpartition(":")[2])
         for one in (*receivers, *config["extensions"].values())
     }
-    (container,) = pod_of(role_of(objects, "collector"))[1]["containers"]
+    container = container_of(objects, "collector")
     assert {one["containerPort"] for one in container["ports"]} == listens
     assert container["livenessProbe"]["httpGet"]["port"] == "health"
 
@@ -124,6 +105,6 @@ def test_a_configuration_of_ones_own_replaces_the_charts():
 
 
 def test_only_pods_of_the_release_reach_the_collector():
-    policy = of_the_collector(rendered("collected"), "NetworkPolicy")["spec"]
+    policy = the(rendered("collected"), "NetworkPolicy", of="collector")["spec"]
     (rule,) = policy["ingress"]
     assert rule["from"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/instance": "log"}}}]
