@@ -172,6 +172,15 @@ class MadeHistory:
     def judged_by(self, check: Checker) -> Verdict:
         return check(self.history, self.observations)
 
+    def assert_ok(self, check: Checker, judged: int | None = None) -> None:
+        assert_ok(self.judged_by(check), judged)
+
+    def assert_broken(self, check: Checker, *words: str) -> None:
+        assert_broken(self.judged_by(check), *words)
+
+    def assert_unknown(self, check: Checker, *words: str) -> None:
+        assert_unknown(self.judged_by(check), *words)
+
 
 def assert_ok(verdict: Verdict, judged: int | None = None) -> None:
     assert verdict.answer is Answer.OK, verdict

@@ -3,13 +3,7 @@
 from oncelog_robustness.checkers.aborted_read import check
 from oncelog_robustness.history import Ending, Outcome
 from oncelog_robustness.workload_facts import KeyDeleted
-from tests.unit.robustness.checkers.made_history import (
-    RU,
-    MadeHistory,
-    assert_broken,
-    assert_ok,
-    assert_unknown,
-)
+from tests.unit.robustness.checkers.made_history import RU, MadeHistory, assert_broken
 
 
 def aborted_and_committed() -> MadeHistory:
@@ -23,7 +17,7 @@ def test_aborted_values_that_nobody_saw_are_fine():
     made = aborted_and_committed()
     made.poll("t-0@2 b")
     made.final("t-0", "2 b")
-    assert_ok(made.judged_by(check), judged=1)
+    made.assert_ok(check, judged=1)
 
 
 def test_a_read_uncommitted_reader_may_see_them():
@@ -31,39 +25,39 @@ def test_a_read_uncommitted_reader_may_see_them():
     made.poll("t-0@0 a", isolation=RU)
     made.final("t-0", "0 a", "2 b", isolation=RU)
     made.final("t-0", "2 b")
-    assert_ok(made.judged_by(check), judged=1)
+    made.assert_ok(check, judged=1)
 
 
 def test_a_poll_of_an_aborted_value_is_named():
     made = aborted_and_committed()
     made.poll("t-0@0 a", "t-0@2 b", client="c#4")
-    assert_broken(made.judged_by(check), "'a'", "t-0@0", "w#2", "c#4", "abort ok")
+    made.assert_broken(check, "'a'", "t-0@0", "w#2", "c#4", "abort ok")
 
 
 def test_a_final_read_of_an_aborted_value_is_named():
     made = aborted_and_committed()
     made.final("t-0", "0 a", "2 b")
-    assert_broken(made.judged_by(check), "'a'", "final read_committed read")
+    made.assert_broken(check, "'a'", "final read_committed read")
 
 
 def test_a_transaction_that_read_an_aborted_value_is_named():
     made = aborted_and_committed()
     made.txn("out-0@0 c", reads=("t-0@0 a",), client="m#1")
-    assert_broken(made.judged_by(check), "'a'", "m#1")
+    made.assert_broken(check, "'a'", "m#1")
 
 
 def test_a_refused_commit_is_an_abort(made):
     made.txn("t-0@0 a", outcome=Outcome.FAIL)
     made.final("t-0", "0 a")
-    assert_broken(made.judged_by(check), "commit fail")
+    made.assert_broken(check, "commit fail")
 
 
 def test_a_refused_plain_send_may_not_be_seen_at_any_level(made):
     made.plain("t-0@? a", outcome=Outcome.FAIL)
     made.final("t-0", end=1)
-    assert_ok(made.judged_by(check))
+    made.assert_ok(check)
     made.final("t-0", "0 a", isolation=RU)
-    assert_broken(made.judged_by(check), "'a'", "read_uncommitted")
+    made.assert_broken(check, "'a'", "read_uncommitted")
 
 
 def test_nobody_knows_of_info_and_of_a_client_that_died(made):
@@ -71,20 +65,20 @@ def test_nobody_knows_of_info_and_of_a_client_that_died(made):
     made.txn("t-0@1 b", outcome=Outcome.INFO)
     made.txn("t-0@2 c", ending=Ending.NONE, outcome=Outcome.INFO)
     made.final("t-0", "0 a", "1 b", "2 c")
-    assert_unknown(made.judged_by(check), "nothing refused or aborted")
+    made.assert_unknown(check, "nothing refused or aborted")
 
 
 def test_aborted_values_that_nobody_looked_for_are_not_judged():
-    assert_unknown(aborted_and_committed().judged_by(check))
+    aborted_and_committed().assert_unknown(check)
 
 
 def test_an_aborted_tombstone_is_named(made):
     made.txn("t-0@0 a k", ending=Ending.ABORT, client="w#8")
     made.note(KeyDeleted(topic="t", partition=0, key="k", offset=1, with_value="a"))
     made.final("t-0", "7 - k")
-    assert_ok(made.judged_by(check))
+    made.assert_ok(check)
     made.final("t-0", "1 - k")
-    assert_broken(made.judged_by(check), "w#8", "None at t-0@1")
+    made.assert_broken(check, "w#8", "None at t-0@1")
 
 
 def test_a_value_that_is_seen_often_is_told_once_and_counted():

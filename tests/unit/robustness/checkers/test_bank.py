@@ -3,12 +3,7 @@
 from oncelog_robustness.checkers.bank import check
 from oncelog_robustness.history import Outcome
 from oncelog_robustness.workload_facts import BankOpened, BankRead, booking_value
-from tests.unit.robustness.checkers.made_history import (
-    MadeHistory,
-    assert_broken,
-    assert_ok,
-    assert_unknown,
-)
+from tests.unit.robustness.checkers.made_history import MadeHistory, assert_broken
 
 
 def booking(account: str, amount: int, unique: str) -> str:
@@ -38,7 +33,7 @@ def read(alice: int, is_consistent: bool = True) -> BankRead:
 def test_whole_transfers_are_fine():
     made = bank()
     made.note(read(60))
-    assert_ok(made.judged_by(check), judged=2)
+    made.assert_ok(check, judged=2)
 
 
 def test_half_a_transfer_is_named():
@@ -49,21 +44,21 @@ def test_half_a_transfer_is_named():
 def test_a_consistent_read_with_another_sum_is_named():
     made = bank()
     made.note(read(55), client="auditor#1")
-    assert_broken(made.judged_by(check), "auditor#1", "95", "alice 55")
+    made.assert_broken(check, "auditor#1", "95", "alice 55")
 
 
 def test_a_read_that_may_have_seen_half_is_not_judged():
     made = bank()
     made.note(read(55, is_consistent=False))
-    assert_ok(made.judged_by(check), judged=1)
+    made.assert_ok(check, judged=1)
 
 
 def test_a_booking_from_nowhere_is_named():
     made = bank()
     made.final("b-1", f"0 {DEPOSITS[1]}", f"2 {TRANSFER[1]}", f"4 {booking('bob', 1, 'z')}")
-    assert_broken(made.judged_by(check), "101 instead of 100", "nobody is known")
+    made.assert_broken(check, "101 instead of 100", "nobody is known")
 
 
 def test_a_bank_that_was_not_read_as_a_whole_is_not_judged():
-    assert_unknown(bank(complete=False).judged_by(check), "b-0")
-    assert_unknown(MadeHistory().judged_by(check), "no bank")
+    bank(complete=False).assert_unknown(check, "b-0")
+    MadeHistory().assert_unknown(check, "no bank")

@@ -2,12 +2,7 @@
 
 from oncelog_robustness.checkers.copier import check
 from oncelog_robustness.workload_facts import Copier, copy_value
-from tests.unit.robustness.checkers.made_history import (
-    MadeHistory,
-    assert_broken,
-    assert_ok,
-    assert_unknown,
-)
+from tests.unit.robustness.checkers.made_history import MadeHistory
 
 
 def copied(*outputs: str, upto: int | None = 2, **final) -> MadeHistory:
@@ -23,36 +18,36 @@ def copied(*outputs: str, upto: int | None = 2, **final) -> MadeHistory:
 
 
 def test_one_copy_each_is_fine():
-    assert_ok(copied("a", "b").judged_by(check), judged=2)
+    copied("a", "b").assert_ok(check, judged=2)
 
 
 def test_two_copies_are_named():
-    assert_broken(copied("a", "b", "a").judged_by(check), "'a'", "2 times", "out-0@0", "out-0@2")
+    copied("a", "b", "a").assert_broken(check, "'a'", "2 times", "out-0@0", "out-0@2")
 
 
 def test_a_missing_copy_is_named():
-    assert_broken(copied("a").judged_by(check), "in-0@2", "'b' at in-0@1", "no copy")
+    copied("a").assert_broken(check, "in-0@2", "'b' at in-0@1", "no copy")
 
 
 def test_what_the_group_has_not_passed_need_not_be_copied():
-    assert_ok(copied("a", upto=1).judged_by(check))
+    copied("a", upto=1).assert_ok(check)
 
 
 def test_a_missing_copy_is_not_judged_without_the_groups_place():
-    assert_unknown(copied("a", upto=None).judged_by(check), "group g")
+    copied("a", upto=None).assert_unknown(check, "group g")
 
 
 def test_a_copy_of_what_is_not_there_is_named():
-    assert_broken(copied("a", "b", "aborted").judged_by(check), "'aborted'", "out-0@2")
+    copied("a", "b", "aborted").assert_broken(check, "'aborted'", "out-0@2")
 
 
 def test_logs_that_were_not_read_as_a_whole_are_not_judged():
-    assert_unknown(copied("a", "b", complete=False).judged_by(check), "out-0")
-    assert_unknown(copied("a", "b", start=1).judged_by(check), "out-0")
+    copied("a", "b", complete=False).assert_unknown(check, "out-0")
+    copied("a", "b", start=1).assert_unknown(check, "out-0")
     made = MadeHistory()
     made.note(Copier(input_topic="in", output_topic="out", group="g"))
-    assert_unknown(made.judged_by(check), "not read")
-    assert_unknown(MadeHistory().judged_by(check), "nothing was set up")
+    made.assert_unknown(check, "not read")
+    MadeHistory().assert_unknown(check, "nothing was set up")
 
 
 def placed(*copies: tuple[str, str, int]) -> MadeHistory:
@@ -74,14 +69,14 @@ def placed(*copies: tuple[str, str, int]) -> MadeHistory:
 
 
 def test_copies_in_their_places_and_order_are_fine():
-    assert_ok(placed(("0", "a", 0), ("0", "c", 1), ("1", "b", 0)).judged_by(check), judged=3)
+    placed(("0", "a", 0), ("0", "c", 1), ("1", "b", 0)).assert_ok(check, judged=3)
 
 
 def test_a_copy_in_a_wrong_partition_is_named():
     made = placed(("0", "a", 0), ("0", "b", 1), ("0", "c", 2))
-    assert_broken(made.judged_by(check), "'b' at in-0@1", "out-1", "out-0@1")
+    made.assert_broken(check, "'b' at in-0@1", "out-1", "out-0@1")
 
 
 def test_copies_in_another_order_than_their_originals_are_named():
     made = placed(("0", "c", 0), ("0", "a", 1), ("1", "b", 0))
-    assert_broken(made.judged_by(check), "'a' at in-0@0", "'c' at in-0@2", "out-0@1", "out-0@0")
+    made.assert_broken(check, "'a' at in-0@0", "'c' at in-0@2", "out-0@1", "out-0@0")

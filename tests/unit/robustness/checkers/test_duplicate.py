@@ -1,13 +1,7 @@
 """No log holds one value at two offsets."""
 
 from oncelog_robustness.checkers.duplicate import check
-from tests.unit.robustness.checkers.made_history import (
-    RU,
-    MadeHistory,
-    assert_broken,
-    assert_ok,
-    assert_unknown,
-)
+from tests.unit.robustness.checkers.made_history import RU, MadeHistory, assert_broken
 
 
 def test_values_at_one_offset_each_are_fine(made):
@@ -15,19 +9,19 @@ def test_values_at_one_offset_each_are_fine(made):
     made.poll("t-0@0 a")
     made.poll("t-0@0 a")
     made.finals("t-0", "0 a", "1 b", "2 - k", "3 - k")
-    assert_ok(made.judged_by(check), judged=10)
+    made.assert_ok(check, judged=10)
 
 
 def test_a_value_twice_in_a_final_read_is_named_with_its_sender(made):
     made.plain("t-0@0 a", client="p#9")
     made.final("t-0", "0 a", "4 a")
-    assert_broken(made.judged_by(check), "'a'", "t-0@0", "t-0@4", "p#9")
+    made.assert_broken(check, "'a'", "t-0@0", "t-0@4", "p#9")
 
 
 def test_a_value_twice_in_the_polls_of_one_consumer_is_named(made):
     made.poll("t-0@0 a", client="c#2", isolation=RU)
     made.poll("t-0@4 a", client="c#2", isolation=RU)
-    assert_broken(made.judged_by(check), "'a'", "t-0@4", "c#2")
+    made.assert_broken(check, "'a'", "t-0@4", "c#2")
 
 
 def test_the_same_duplicate_is_told_once_and_many_are_counted(made):
@@ -40,4 +34,4 @@ def test_the_same_duplicate_is_told_once_and_many_are_counted(made):
 
 
 def test_nothing_read_is_nothing_judged():
-    assert_unknown(MadeHistory().judged_by(check), "nothing was read")
+    MadeHistory().assert_unknown(check, "nothing was read")

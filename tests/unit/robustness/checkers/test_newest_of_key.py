@@ -3,12 +3,7 @@
 from oncelog_robustness.checkers.newest_of_key import check
 from oncelog_robustness.history import Ending, Outcome
 from oncelog_robustness.workload_facts import KeyDeleted
-from tests.unit.robustness.checkers.made_history import (
-    MadeHistory,
-    assert_broken,
-    assert_ok,
-    assert_unknown,
-)
+from tests.unit.robustness.checkers.made_history import MadeHistory
 
 
 def deleted(made: MadeHistory, with_value: str, offset: int = -1, key: str = "k") -> None:
@@ -25,7 +20,7 @@ def two_values() -> MadeHistory:
 def test_the_last_committed_value_is_there():
     made = two_values()
     made.final("t-0", "2 new k", end=4)
-    assert_ok(made.judged_by(check), judged=1)
+    made.assert_ok(check, judged=1)
 
 
 def test_an_older_value_is_named_also_where_no_offset_was_told():
@@ -34,13 +29,13 @@ def test_an_older_value_is_named_also_where_no_offset_was_told():
         made.txn("t-0@0 old k")
         made.txn(f"t-0@{offset} new k")
         made.final("t-0", "0 old k", end=4)
-        assert_broken(made.judged_by(check), "'k' in t-0", "'old' at t-0@0", "'new'")
+        made.assert_broken(check, "'k' in t-0", "'old' at t-0@0", "'new'")
 
 
 def test_a_key_that_is_gone_without_having_been_deleted_is_named():
     made = two_values()
     made.final("t-0", "3 other q", end=5)
-    assert_broken(made.judged_by(check), "'k' in t-0", "gone", "'new'")
+    made.assert_broken(check, "'k' in t-0", "gone", "'new'")
 
 
 def test_a_deleted_key_that_is_back_is_named(made):
@@ -48,7 +43,7 @@ def test_a_deleted_key_that_is_back_is_named(made):
     made.txn("t-0@3 last q")
     deleted(made, "last", offset=4)
     made.final("t-0", "0 old k", "3 last q", end=6)
-    assert_broken(made.judged_by(check), "'old' at t-0@0", "deleted it")
+    made.assert_broken(check, "'old' at t-0@0", "deleted it")
 
 
 def test_a_deleted_key_may_be_a_tombstone_or_gone():
@@ -58,7 +53,7 @@ def test_a_deleted_key_may_be_a_tombstone_or_gone():
         made.txn("t-0@3 last q")
         deleted(made, "last")
         made.final("t-0", *final, end=6)
-        assert_ok(made.judged_by(check), judged=2)
+        made.assert_ok(check, judged=2)
 
 
 def test_a_tombstone_below_the_last_value_is_named(made):
@@ -66,7 +61,7 @@ def test_a_tombstone_below_the_last_value_is_named(made):
     deleted(made, "first", offset=1)
     made.txn("t-0@3 new k")
     made.final("t-0", "0 first q", "1 - k", end=5)
-    assert_broken(made.judged_by(check), "t-0@1", "'new'")
+    made.assert_broken(check, "t-0@1", "'new'")
 
 
 def test_what_may_be_committed_later_may_be_the_newest_or_not():
@@ -75,7 +70,7 @@ def test_what_may_be_committed_later_may_be_the_newest_or_not():
         made.txn("t-0@0 sure k")
         made.txn("t-0@2 perhaps k", outcome=Outcome.INFO)
         made.final("t-0", final, end=4)
-        assert_ok(made.judged_by(check), judged=1)
+        made.assert_ok(check, judged=1)
 
 
 def test_what_was_aborted_counts_for_nothing(made):
@@ -83,19 +78,19 @@ def test_what_was_aborted_counts_for_nothing(made):
     made.txn("t-0@2 gone k", ending=Ending.ABORT)
     deleted(made, "gone", offset=3)
     made.final("t-0", "0 sure k", end=5)
-    assert_ok(made.judged_by(check), judged=1)
+    made.assert_ok(check, judged=1)
 
 
 def test_what_cannot_be_told_is_not_judged():
-    assert_unknown(MadeHistory().judged_by(check), "nothing with a key")
+    MadeHistory().assert_unknown(check, "nothing with a key")
     made = two_values()
     made.final("t-0", "0 old k", end=4, complete=False)
-    assert_unknown(made.judged_by(check), "not complete")
+    made.assert_unknown(check, "not complete")
     two_writers = MadeHistory()
     two_writers.txn("t-0@0 old k", client="a#1")
     two_writers.txn("t-0@2 new k", client="b#1")
     two_writers.final("t-0", "0 old k", end=4)
-    assert_unknown(two_writers.judged_by(check), "nothing with a key")
+    two_writers.assert_unknown(check, "nothing with a key")
     beyond = two_values()
     beyond.final("t-0", "0 old k", end=2)
-    assert_unknown(beyond.judged_by(check), "nothing with a key")
+    beyond.assert_unknown(check, "nothing with a key")

@@ -1,14 +1,7 @@
 """A consumer that nobody moved reads forward, and passes over nothing that is there."""
 
 from oncelog_robustness.checkers import poll_reversal, poll_skip
-from tests.unit.robustness.checkers.made_history import (
-    RC,
-    RU,
-    MadeHistory,
-    assert_broken,
-    assert_ok,
-    assert_unknown,
-)
+from tests.unit.robustness.checkers.made_history import RC, RU, MadeHistory
 
 
 def log_with_gaps() -> MadeHistory:
@@ -24,8 +17,8 @@ def test_reading_over_markers_and_aborted_records_is_fine():
     made.positioned("t-0@0")
     made.poll("t-0@0 a", "t-0@5 b")
     made.poll("t-0@6 c")
-    assert_ok(made.judged_by(poll_skip.check), judged=3)
-    assert_ok(made.judged_by(poll_reversal.check), judged=3)
+    made.assert_ok(poll_skip.check, judged=3)
+    made.assert_ok(poll_reversal.check, judged=3)
 
 
 def test_a_record_skipped_between_two_polls_is_named():
@@ -33,21 +26,21 @@ def test_a_record_skipped_between_two_polls_is_named():
     made.positioned("t-0@0")
     made.poll("t-0@0 a")
     made.poll("t-0@6 c")
-    assert_broken(made.judged_by(poll_skip.check), "'b' at t-0@5", "after 'a'", "c#1")
+    made.assert_broken(poll_skip.check, "'b' at t-0@5", "after 'a'", "c#1")
 
 
 def test_a_record_skipped_at_the_beginning_is_named():
     made = log_with_gaps()
     made.positioned("t-0@0")
     made.poll("t-0@5 b", "t-0@6 c")
-    assert_broken(made.judged_by(poll_skip.check), "'a'", "moved to t-0@0", "(1 in all)")
+    made.assert_broken(poll_skip.check, "'a'", "moved to t-0@0", "(1 in all)")
 
 
 def test_an_aborted_record_skipped_at_read_uncommitted_is_named():
     made = log_with_gaps()
     made.positioned("t-0@0")
     made.poll("t-0@0 a", "t-0@2 x", "t-0@5 b", isolation=RU)
-    assert_broken(made.judged_by(poll_skip.check), "'y'")
+    made.assert_broken(poll_skip.check, "'y'")
 
 
 def test_a_consumer_that_was_moved_skips_nothing():
@@ -58,8 +51,8 @@ def test_a_consumer_that_was_moved_skips_nothing():
     made.poll("t-0@6 c")
     made.positioned("t-0@0 t-1@0")
     made.poll("t-0@0 a")
-    assert_ok(made.judged_by(poll_skip.check))
-    assert_ok(made.judged_by(poll_reversal.check))
+    made.assert_ok(poll_skip.check)
+    made.assert_ok(poll_reversal.check)
 
 
 def test_a_partition_taken_away_and_given_again_begins_anew():
@@ -69,16 +62,16 @@ def test_a_partition_taken_away_and_given_again_begins_anew():
     made.positioned("t-1@0")
     made.positioned("t-0@6 t-1@0")
     made.poll("t-0@6 c")
-    assert_ok(made.judged_by(poll_skip.check))
+    made.assert_ok(poll_skip.check)
 
 
 def test_a_first_read_without_a_known_position_is_a_beginning():
     made = log_with_gaps()
     made.poll("t-0@5 b")
-    assert_unknown(made.judged_by(poll_skip.check))
-    assert_unknown(made.judged_by(poll_reversal.check))
+    made.assert_unknown(poll_skip.check)
+    made.assert_unknown(poll_reversal.check)
     made.poll("t-0@6 c")
-    assert_ok(made.judged_by(poll_skip.check), judged=1)
+    made.assert_ok(poll_skip.check, judged=1)
 
 
 def test_a_new_incarnation_has_no_position():
@@ -86,14 +79,14 @@ def test_a_new_incarnation_has_no_position():
     made.positioned("t-0@0")
     made.poll("t-0@0 a")
     made.poll("t-0@6 c", client="c#2")
-    assert_ok(made.judged_by(poll_skip.check), judged=1)
+    made.assert_ok(poll_skip.check, judged=1)
 
 
 def test_what_is_gone_at_the_end_was_not_skipped(made):
     made.positioned("t-0@0")
     made.poll("t-0@9 z k")
     made.final("t-0", "9 z k", start=4)
-    assert_ok(made.judged_by(poll_skip.check))
+    made.assert_ok(poll_skip.check)
 
 
 def compacted_by_some() -> MadeHistory:
@@ -110,14 +103,14 @@ def test_a_leader_that_has_compacted_more_skips_nothing():
     made = compacted_by_some()
     made.positioned("t-0@0", at=(190, 199))
     made.poll("t-0@1 c other", "t-0@2 b k", at=(200, 209))
-    assert_ok(made.judged_by(poll_skip.check), judged=2)
+    made.assert_ok(poll_skip.check, judged=2)
 
 
 def test_nobody_may_take_the_newest_of_a_key_away():
     made = compacted_by_some()
     made.positioned("t-0@0", at=(40, 49))
     made.poll("t-0@1 c other", at=(50, 59))
-    assert_broken(made.judged_by(poll_skip.check), "'a' at t-0@0", "(1 in all)")
+    made.assert_broken(poll_skip.check, "'a' at t-0@0", "(1 in all)")
 
 
 def test_the_newest_of_a_key_is_skipped_by_no_compaction():
@@ -125,29 +118,29 @@ def test_the_newest_of_a_key_is_skipped_by_no_compaction():
     made.final("t-0", "0 a k", "1 c other", "2 b k", "3 d third", at=(910, 919))
     made.positioned("t-0@1", at=(190, 199))
     made.poll("t-0@3 d third", at=(200, 209))
-    assert_broken(made.judged_by(poll_skip.check), "'c' at t-0@1", "(2 in all)")
+    made.assert_broken(poll_skip.check, "'c' at t-0@1", "(2 in all)")
 
 
 def test_without_a_final_read_a_skip_cannot_be_judged(made):
     made.final("t-0", "0 a", "1 b", isolation=RU)
     made.positioned("t-0@0")
     made.poll("t-0@1 b")
-    assert_unknown(made.judged_by(poll_skip.check))
+    made.assert_unknown(poll_skip.check)
 
 
 def test_going_back_is_named(made):
     made.positioned("t-0@4")
     made.poll("t-0@5 b", "t-0@6 c", client="c#1")
     made.poll("t-0@5 b", client="c#1")
-    assert_broken(made.judged_by(poll_reversal.check), "'b' at t-0@5", "after 'c'", "c#1")
+    made.assert_broken(poll_reversal.check, "'b' at t-0@5", "after 'c'", "c#1")
 
 
 def test_going_below_the_position_is_named(made):
     made.positioned("t-0@4")
     made.poll("t-0@3 a")
-    assert_broken(made.judged_by(poll_reversal.check), "'a'", "moved to t-0@4")
+    made.assert_broken(poll_reversal.check, "'a'", "moved to t-0@4")
 
 
 def test_the_same_record_again_is_named_even_in_one_poll(made):
     made.poll("t-0@3 a", "t-1@1 x", "t-0@3 a")
-    assert_broken(made.judged_by(poll_reversal.check), "after 'a' at t-0@3")
+    made.assert_broken(poll_reversal.check, "after 'a' at t-0@3")

@@ -3,12 +3,7 @@
 import pytest
 from oncelog_robustness.checkers.spark_batches import check
 from oncelog_robustness.workload_facts import SparkBatchEnded, SparkTask
-from tests.unit.robustness.checkers.made_history import (
-    MadeHistory,
-    assert_broken,
-    assert_ok,
-    assert_unknown,
-)
+from tests.unit.robustness.checkers.made_history import MadeHistory, assert_broken
 
 
 def tried(made: MadeHistory, attempt: str, task: int, branch: str, *values: str) -> None:
@@ -52,7 +47,7 @@ NAMED = pytest.mark.parametrize("named", [True, False])
 
 @NAMED
 def test_a_committed_batch_that_is_there_once_is_fine(named):
-    assert_ok(batch("ok", *WHOLE, named=named).judged_by(check), judged=1)
+    batch("ok", *WHOLE, named=named).assert_ok(check, judged=1)
 
 
 @NAMED
@@ -64,8 +59,8 @@ def test_a_committed_batch_that_is_not_there_is_named(named):
 @NAMED
 @pytest.mark.parametrize("outcome", ["info", None])
 def test_a_batch_of_which_nobody_knows_is_there_or_not(named, outcome):
-    assert_ok(batch(outcome, *WHOLE, named=named).judged_by(check))
-    assert_ok(batch(outcome, [], [], named=named).judged_by(check))
+    batch(outcome, *WHOLE, named=named).assert_ok(check)
+    batch(outcome, [], [], named=named).assert_ok(check)
 
 
 @NAMED
@@ -77,7 +72,7 @@ def test_a_batch_of_which_nobody_knows_is_there_or_not(named, outcome):
 def test_half_a_batch_is_named(outcome, zero, one, missing, named):
     if named and not zero:
         missing = "'A'"
-    assert_broken(batch(outcome, zero, one, named).judged_by(check), "missing", missing)
+    batch(outcome, zero, one, named).assert_broken(check, "missing", missing)
 
 
 def test_a_try_that_was_not_named_is_named():
@@ -91,15 +86,15 @@ def test_two_tries_of_one_task_are_named():
 
 
 def test_an_attempt_that_failed_is_not_there():
-    assert_ok(batch("fail", [], []).judged_by(check))
-    assert_broken(batch("fail", *WHOLE).judged_by(check), "failed", "'A' at t-0@0")
+    batch("fail", [], []).assert_ok(check)
+    batch("fail", *WHOLE).assert_broken(check, "failed", "'A' at t-0@0")
 
 
 def test_two_attempts_are_named():
     made = batch("ok", ["0 A", "1 B", "5 D"], ["0 C"])
     tried(made, "n2", 0, "0.0", "D")
     ended(made, "n2", "info", (0, "0.0"))
-    assert_broken(made.judged_by(check), "there 2 times", "n1", "n2", "'D' at t-0@5")
+    made.assert_broken(check, "there 2 times", "n1", "n2", "'D' at t-0@5")
 
 
 def test_a_second_attempt_that_lost_is_fine():
@@ -107,7 +102,7 @@ def test_a_second_attempt_that_lost_is_fine():
     tried(made, "n2", 0, "0.0", "D")
     ended(made, "n2", "ok", (0, "0.0"))
     made.final("t-0", "5 D")
-    assert_ok(made.judged_by(check), judged=1)
+    made.assert_ok(check, judged=1)
 
 
 def test_a_try_without_values_may_win(made):
@@ -115,13 +110,13 @@ def test_a_try_without_values_may_win(made):
     tried(made, "n1", 1, "1.0")
     ended(made, "n1", "ok", (0, "0.0"), (1, "1.0"))
     made.final("t-0", "0 A")
-    assert_ok(made.judged_by(check))
+    made.assert_ok(check)
 
 
 def test_what_was_told_last_but_unknown_does_not_hide_an_answer():
     made = batch("ok", [], [])
     ended(made, "n1", "info", (0, "0.1"), (1, "1.0"))
-    assert_broken(made.judged_by(check), "(ok)")
+    made.assert_broken(check, "(ok)")
 
 
 def test_a_partition_that_was_not_read_leaves_it_open():
@@ -130,5 +125,5 @@ def test_a_partition_that_was_not_read_leaves_it_open():
     tried(made, "n1", 1, "1.0", "B")
     ended(made, "n1", "ok", (0, "0.0"), (1, "1.0"))
     made.final("t-0", "0 A")
-    assert_unknown(made.judged_by(check), "'B' in t-1", "not read")
-    assert_unknown(MadeHistory().judged_by(check), "no task")
+    made.assert_unknown(check, "'B' in t-1", "not read")
+    MadeHistory().assert_unknown(check, "no task")

@@ -2,12 +2,7 @@
 
 from oncelog_robustness.checkers.token_ring import check
 from oncelog_robustness.workload_facts import TokenRing, token_value
-from tests.unit.robustness.checkers.made_history import (
-    MadeHistory,
-    assert_broken,
-    assert_ok,
-    assert_unknown,
-)
+from tests.unit.robustness.checkers.made_history import MadeHistory
 
 
 def ring(
@@ -26,56 +21,54 @@ def ring(
 
 def test_a_token_on_its_way_is_fine():
     made = ring([(0, 0, 0), (3, 0, 2)], [(0, 0, 1)], consumed="r-0@1 r-1@1")
-    assert_ok(made.judged_by(check), judged=1)
+    made.assert_ok(check, judged=1)
 
 
 def test_an_unmoved_token_is_fine_if_its_group_never_committed():
-    assert_ok(ring([(0, 0, 0)], [(0, 1, 0)], consumed="r-0@-1 r-1@-1", tokens=2).judged_by(check))
+    ring([(0, 0, 0)], [(0, 1, 0)], consumed="r-0@-1 r-1@-1", tokens=2).assert_ok(check)
 
 
 def test_a_token_of_a_group_nobody_asked_may_have_been_taken():
-    assert_unknown(ring([(0, 0, 0)], [], consumed=None).judged_by(check), "group g")
+    ring([(0, 0, 0)], [], consumed=None).assert_unknown(check, "group g")
 
 
 def test_a_doubled_token_is_named():
     made = ring([(0, 0, 0)], [(0, 0, 1), (5, 0, 1)], consumed="r-0@1 r-1@0")
-    assert_broken(made.judged_by(check), "token 0", "r-1@0", "r-1@5", "twice")
+    made.assert_broken(check, "token 0", "r-1@0", "r-1@5", "twice")
 
 
 def test_a_token_that_was_taken_but_not_put_is_lost():
     made = ring([(0, 0, 0)], [], consumed="r-0@1 r-1@-1")
-    assert_broken(made.judged_by(check), "token 0", "r-0@0", "put nowhere")
+    made.assert_broken(check, "token 0", "r-0@0", "put nowhere")
 
 
 def test_a_token_that_was_put_but_not_taken_is_doubled():
     made = ring([(0, 0, 0)], [(0, 0, 1)], consumed="r-0@0 r-1@-1")
-    assert_broken(made.judged_by(check), "token 0", "take it from hop 0 at r-0@0", "again")
+    made.assert_broken(check, "token 0", "take it from hop 0 at r-0@0", "again")
 
 
 def test_a_missing_hop_is_named():
     made = ring([(0, 0, 0), (3, 0, 2)], [], consumed=None)
-    assert_broken(made.judged_by(check), "token 0", "without a hop")
+    made.assert_broken(check, "token 0", "without a hop")
 
 
 def test_a_token_that_is_nowhere_is_lost():
-    assert_broken(
-        ring([(0, 0, 0)], [], consumed=None, tokens=2).judged_by(check), "token 1", "lost"
-    )
+    ring([(0, 0, 0)], [], consumed=None, tokens=2).assert_broken(check, "token 1", "lost")
 
 
 def test_a_token_that_jumped_is_named():
     made = ring([(0, 0, 0)], [], [(0, 0, 1)], consumed=None)
-    assert_broken(made.judged_by(check), "not next")
+    made.assert_broken(check, "not next")
 
 
 def test_a_stranger_is_named():
-    assert_broken(ring([(0, 0, 0), (1, 7, 0)], consumed=None).judged_by(check), "token 7")
+    ring([(0, 0, 0), (1, 7, 0)], consumed=None).assert_broken(check, "token 7")
 
 
 def test_a_ring_that_was_not_read_as_a_whole_is_not_judged():
-    assert_unknown(ring([(0, 0, 0)], [], consumed=None, complete=False).judged_by(check), "r-0")
-    assert_unknown(ring([(5, 0, 0)], [], consumed=None, start=5).judged_by(check), "r-0")
+    ring([(0, 0, 0)], [], consumed=None, complete=False).assert_unknown(check, "r-0")
+    ring([(5, 0, 0)], [], consumed=None, start=5).assert_unknown(check, "r-0")
     made = MadeHistory()
     made.note(TokenRing(topic="r", places=1, tokens=1, group="g"))
-    assert_unknown(made.judged_by(check), "r-0")
-    assert_unknown(MadeHistory().judged_by(check), "no ring")
+    made.assert_unknown(check, "r-0")
+    MadeHistory().assert_unknown(check, "no ring")

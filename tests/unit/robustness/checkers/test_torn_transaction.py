@@ -3,14 +3,7 @@
 import pytest
 from oncelog_robustness.checkers.torn_transaction import check
 from oncelog_robustness.history import Ending, Outcome
-from tests.unit.robustness.checkers.made_history import (
-    RC,
-    RU,
-    MadeHistory,
-    assert_broken,
-    assert_ok,
-    assert_unknown,
-)
+from tests.unit.robustness.checkers.made_history import RC, RU, MadeHistory, assert_broken
 
 
 def two_partitions(first: str | None, second: str | None, **how) -> MadeHistory:
@@ -23,8 +16,8 @@ def two_partitions(first: str | None, second: str | None, **how) -> MadeHistory:
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_all_and_nothing_are_both_whole(outcome):
-    assert_ok(two_partitions("0 a", "0 b", outcome=outcome).judged_by(check), judged=1)
-    assert_ok(two_partitions(None, None, outcome=outcome).judged_by(check), judged=1)
+    two_partitions("0 a", "0 b", outcome=outcome).assert_ok(check, judged=1)
+    two_partitions(None, None, outcome=outcome).assert_ok(check, judged=1)
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
@@ -37,21 +30,21 @@ def test_half_of_it_is_torn_whatever_the_client_heard(outcome, ending):
 def test_half_of_one_partition_is_torn(made):
     made.txn("t-0@0 a", "t-0@1 b", outcome=Outcome.INFO)
     made.finals("t-0", "1 b")
-    assert_broken(made.judged_by(check), "'b' to t-0@1 is")
+    made.assert_broken(check, "'b' to t-0@1 is")
 
 
 def test_an_unacknowledged_send_counts_if_a_commit_was_asked_for(made):
     made.txn("t-0@0 a", "t-1@? b", outcome=Outcome.INFO)
     made.finals("t-0", "0 a")
     made.finals("t-1", end=2)
-    assert_broken(made.judged_by(check), "'b'")
+    made.assert_broken(check, "'b'")
 
 
 def test_an_unacknowledged_send_of_a_dead_client_may_miss(made):
     made.txn("t-0@0 a", "t-1@? b", ending=Ending.NONE, outcome=Outcome.INFO)
     made.finals("t-0", "0 a")
     made.finals("t-1", end=0)
-    assert_unknown(made.judged_by(check), "no transaction")
+    made.assert_unknown(check, "no transaction")
 
 
 def test_compacted_and_deleted_values_are_not_missing(made):
@@ -60,7 +53,7 @@ def test_compacted_and_deleted_values_are_not_missing(made):
     made.finals("t-0", "2 d k")
     made.finals("t-1", start=1, end=2)
     made.finals("t-2", "0 c")
-    assert_unknown(made.judged_by(check))
+    made.assert_unknown(check)
 
 
 def test_an_undecided_half_is_not_torn(made):
@@ -69,18 +62,18 @@ def test_an_undecided_half_is_not_torn(made):
     for partition, value in (("t-1", "0 b"), ("t-2", "0 c")):
         made.final(partition, value, isolation=RU)
         made.final(partition, isolation=RC, end=0)
-    assert_unknown(made.judged_by(check))
+    made.assert_unknown(check)
 
 
 def test_an_incomplete_final_read_leaves_it_open(made):
     made.txn("t-0@0 a", "t-1@0 b")
     made.finals("t-0", "0 a")
     made.final("t-1", end=2, complete=False)
-    assert_unknown(made.judged_by(check), "not complete", "t-1")
+    made.assert_unknown(check, "not complete", "t-1")
 
 
 def test_a_transaction_amid_the_final_reads_is_not_judged(made):
     made.txn("t-0@0 a", "t-1@0 b", at=(1, 100))
     made.final("t-0", end=0, at=(50, 51))
     made.final("t-1", "0 b", at=(98, 99))
-    assert_unknown(made.judged_by(check))
+    made.assert_unknown(check)

@@ -14,6 +14,7 @@ from oncelog_robustness.checkers.verdict import Answer, Checker
 from oncelog_robustness.fault_plan import FaultKind
 from oncelog_robustness.history import Fault, History
 from oncelog_robustness.observations import BatchSeen, Observations, ReplicaLog, Synced
+from tests.unit.robustness.checkers.made_history import assert_broken, assert_unknown
 from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker, replica
 
 
@@ -68,9 +69,10 @@ class TestSequences:
         ],
     )
     def test_broken(self, batches: tuple[BatchSeen, ...]) -> None:
-        verdict = judged(cluster_sequences.check_sequences, Observations(logs=[log(*batches)]))
-        assert verdict.answer is Answer.BROKEN
-        assert f"at {batches[-1].base_offset};" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_sequences.check_sequences, Observations(logs=[log(*batches)])),
+            f"at {batches[-1].base_offset};",
+        )
 
     def test_what_retention_took_is_not_missed(self) -> None:
         seen = Observations(logs=[log(marker(9, 7, 3), data(10, 7, 3, 40), start=9)])
@@ -96,16 +98,18 @@ class TestHoles:
         assert answer(cluster_holes.check, Observations(logs=[seen])) is Answer.OK
 
     def test_a_hole(self) -> None:
-        verdict = judged(cluster_holes.check, Observations(logs=[log(data(0), data(2), node_id=3)]))
-        assert verdict.answer is Answer.BROKEN
-        assert "on node 3: behind the batch 0..0 stands one at 2" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_holes.check, Observations(logs=[log(data(0), data(2), node_id=3)])),
+            "on node 3: behind the batch 0..0 stands one at 2",
+        )
 
     def test_compaction_makes_holes_in_all_copies(self) -> None:
         copied = log(data(0), data(2), node_id=2)
         cleaned = log(data(0), data(2), node_id=1, compacted=True)
-        verdict = judged(cluster_holes.check, Observations(logs=[copied, cleaned]))
-        assert verdict.answer is Answer.UNKNOWN
-        assert "orders-0 is compacted" in verdict.proof[0]
+        assert_unknown(
+            judged(cluster_holes.check, Observations(logs=[copied, cleaned])),
+            "orders-0 is compacted",
+        )
 
 
 class TestProducerEpochs:
@@ -117,9 +121,10 @@ class TestProducerEpochs:
     @pytest.mark.parametrize("late", [data(2, 7, 0), marker(2, 7, 0)])
     def test_a_zombie(self, late: BatchSeen) -> None:
         seen = Observations(logs=[log(data(0, 7, 0), marker(1, 7, 1), late)])
-        verdict = judged(cluster_sequences.check_producer_epochs, seen)
-        assert verdict.answer is Answer.BROKEN
-        assert "epoch 0 at 2, behind epoch 1 at 1" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_sequences.check_producer_epochs, seen),
+            "epoch 0 at 2, behind epoch 1 at 1",
+        )
 
 
 class TestCoordinatorEpochs:
@@ -134,17 +139,18 @@ class TestCoordinatorEpochs:
 
     def test_a_marker_of_an_old_coordinator(self) -> None:
         seen = log(marker(0, 7, 0, coordinator_epoch=2), marker(1, 7, 0, coordinator_epoch=1))
-        verdict = judged(cluster_coordinator_epochs.check, Observations(logs=[seen]))
-        assert verdict.answer is Answer.BROKEN
-        assert "the one at 1 of 1" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_coordinator_epochs.check, Observations(logs=[seen])), "the one at 1 of 1"
+        )
 
     def test_an_old_coordinator_that_wrote_to_its_shard(self) -> None:
         seen = log(
             data(0, 901, 2, plain=True), data(1, 900, 1, plain=True), topic="__transaction_state"
         )
-        verdict = judged(cluster_coordinator_epochs.check, Observations(logs=[seen]))
-        assert verdict.answer is Answer.BROKEN
-        assert "a coordinator of epoch 1 wrote at 1" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_coordinator_epochs.check, Observations(logs=[seen])),
+            "a coordinator of epoch 1 wrote at 1",
+        )
 
     def test_clients_in_a_shard_of_groups_are_no_coordinators(self) -> None:
         seen = log(
@@ -184,9 +190,10 @@ class TestReplicas:
         behind = self.logs(log(BATCHES[0], node_id=2))
         checker = cluster_replicas.check_same_batches
         assert answer(checker, Observations(logs=behind)) is Answer.OK
-        verdict = judged(checker, Observations(logs=behind, is_healed=True))
-        assert verdict.answer is Answer.BROKEN
-        assert "the log of node 2 ends at 3" in verdict.proof[0]
+        assert_broken(
+            judged(checker, Observations(logs=behind, is_healed=True)),
+            "the log of node 2 ends at 3",
+        )
 
     @pytest.mark.parametrize(
         "other",
@@ -199,9 +206,10 @@ class TestReplicas:
         ids=["a batch is missing", "another marker", "another leader's batch", "other batches"],
     )
     def test_different(self, other: ReplicaLog) -> None:
-        verdict = judged(cluster_replicas.check_same_batches, Observations(logs=self.logs(other)))
-        assert verdict.answer is Answer.BROKEN
-        assert "node 2" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_replicas.check_same_batches, Observations(logs=self.logs(other))),
+            "node 2",
+        )
 
     def test_the_newest_log_of_a_node_counts(self) -> None:
         before = log(data(0, 9, 0), node_id=2, at_ms=1)
@@ -216,25 +224,25 @@ class TestReplicas:
         assert answer(cluster_replicas.check_same_batches, seen) is Answer.BROKEN
 
     def test_one_copy_alone_is_unknown(self) -> None:
-        verdict = judged(cluster_replicas.check_same_bytes, Observations(logs=self.logs()))
-        assert verdict.answer is Answer.UNKNOWN
-        assert "one node only" in verdict.proof[0]
+        assert_unknown(
+            judged(cluster_replicas.check_same_bytes, Observations(logs=self.logs())),
+            "one node only",
+        )
 
     def test_the_minority_is_named(self) -> None:
         flipped = (replace(BATCHES[0], checksum=9), *BATCHES[1:])
         logs = self.logs(log(*flipped, node_id=2), log(*BATCHES, node_id=3))
         seen = Observations(logs=logs)
-        verdict = judged(cluster_replicas.check_same_bytes, seen)
-        assert verdict.answer is Answer.BROKEN
-        assert "(node 2 against 2)" in verdict.proof[0]
+        assert_broken(judged(cluster_replicas.check_same_bytes, seen), "(node 2 against 2)")
         assert answer(cluster_replicas.check_same_batches, seen) is Answer.OK
 
     def test_a_copy_that_fails_its_crc_is_named_even_alone(self) -> None:
         damaged = replace(BATCHES[1], checksum=9, marker="", is_sound=False)
         seen = Observations(logs=[log(BATCHES[0], damaged, BATCHES[2], node_id=2)])
-        verdict = judged(cluster_replicas.check_same_bytes, seen)
-        assert verdict.answer is Answer.BROKEN
-        assert "on node 2: the batch at 3 fails its CRC" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_replicas.check_same_bytes, seen),
+            "on node 2: the batch at 3 fails its CRC",
+        )
         seen.logs += [log(*BATCHES, node_id=1), log(*BATCHES, node_id=3)]
         assert answer(cluster_replicas.check_same_batches, seen) is Answer.OK
 
@@ -259,9 +267,7 @@ class TestFsync:
             logs=[log(data(0), at_ms=9), log(data(0), data(1), at_ms=20)],
             synced=[Synced(3, 1, "orders", 0, 2)],
         )
-        verdict = judged(cluster_fsync.check, seen)
-        assert verdict.answer is Answer.BROKEN
-        assert "at 9 ms the log ends at 1" in verdict.proof[0]
+        assert_broken(judged(cluster_fsync.check, seen), "at 9 ms the log ends at 1")
 
     def test_what_is_gone_from_its_middle_is_gone(self) -> None:
         promise = Synced(9, 1, "orders", 0, 4)
@@ -270,9 +276,7 @@ class TestFsync:
         at_the_end = log(data(0), data(1), data(2), data(3), at_ms=20)
         for part, whole_until in ((torn.end_alone(), 2), (damaged.end_alone(), 1)):
             seen = Observations(logs=[part, at_the_end], synced=[promise])
-            verdict = judged(cluster_fsync.check, seen)
-            assert verdict.answer is Answer.BROKEN
-            assert f"missing or damaged at {whole_until}" in verdict.proof[0]
+            assert_broken(judged(cluster_fsync.check, seen), f"missing or damaged at {whole_until}")
 
     def test_a_whole_part_and_holes_of_a_compacted_log_are_fine(self) -> None:
         promise = Synced(9, 1, "orders", 0, 4)

@@ -4,6 +4,7 @@ import pytest
 from oncelog_robustness.checkers.cluster_metadata import check
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.observations import MetadataWritten, Observations
+from tests.unit.robustness.checkers.made_history import assert_broken
 from tests.unit.robustness.cluster.seen import answer, judged
 
 
@@ -44,6 +45,7 @@ def test_an_earlier_term_behind_a_newer_one_is_wrong() -> None:
 
 @pytest.mark.parametrize("late", [written(1, 2, at=90), written(2, 2, by=3, at=90)])
 def test_two_who_did_not_know_of_each_other_are_wrong(late: MetadataWritten) -> None:
-    verdict = judged(check, Observations(metadata=[written(1, 0), written(2, 1, 2, by=2), late]))
-    assert verdict.answer is Answer.BROKEN
-    assert "overlap" in verdict.proof[0]
+    assert_broken(
+        judged(check, Observations(metadata=[written(1, 0), written(2, 1, 2, by=2), late])),
+        "overlap",
+    )

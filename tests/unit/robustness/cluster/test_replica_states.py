@@ -10,6 +10,7 @@ from oncelog_robustness.checkers import (
 )
 from oncelog_robustness.checkers.verdict import Answer, Checker
 from oncelog_robustness.observations import Observations, ReplicaState, ShardOwned
+from tests.unit.robustness.checkers.made_history import assert_broken
 from tests.unit.robustness.cluster.seen import answer, judged, log, replica
 from tests.unit.robustness.cluster.seen import data as batch
 
@@ -54,9 +55,10 @@ class TestOffsetsOrder:
         ],
     )
     def test_out_of_order(self, state: ReplicaState) -> None:
-        verdict = judged(cluster_offsets_order.check, Observations([replica(), state]))
-        assert verdict.answer is Answer.BROKEN
-        assert "orders-0 on node 1" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_offsets_order.check, Observations([replica(), state])),
+            "orders-0 on node 1",
+        )
 
 
 class TestHighWatermark:
@@ -87,10 +89,11 @@ class TestHighWatermark:
         ids=["as leader", "in the next epoch", "as a follower"],
     )
     def test_it_went_back(self, later: ReplicaState) -> None:
-        verdict = judged(cluster_high_watermark.check, Observations([replica(high=3), later]))
-        assert verdict.answer is Answer.BROKEN
-        assert "was 3" in verdict.proof[0]
-        assert "2 at 9 ms" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_high_watermark.check, Observations([replica(high=3), later])),
+            "was 3",
+            "2 at 9 ms",
+        )
 
 
 class TestCommitted:
@@ -112,10 +115,11 @@ class TestCommitted:
 
     def test_a_new_leader_without_it(self) -> None:
         seen = [replica(1, high=5, end=5), replica(2, epoch=2, high=4, end=4)]
-        verdict = judged(cluster_committed.check, Observations(seen))
-        assert verdict.answer is Answer.BROKEN
-        assert "node 1, leader in epoch 0, had committed up to 5" in verdict.proof[0]
-        assert "node 2" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_committed.check, Observations(seen)),
+            "node 1, leader in epoch 0, had committed up to 5",
+            "node 2",
+        )
 
     def test_a_leader_that_is_cut_back_later(self) -> None:
         seen = [
@@ -135,10 +139,11 @@ class TestCommitted:
 
     def test_a_leader_begins_without_it_and_leads_on(self) -> None:
         seen = [replica(high=9, end=9), replica(high=4, end=4, incarnation=2, at_ms=8)]
-        verdict = judged(cluster_committed.check, Observations(seen))
-        assert verdict.answer is Answer.BROKEN
-        assert "committed up to 9" in verdict.proof[0]
-        assert "up to 4 at 8 ms" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_committed.check, Observations(seen)),
+            "committed up to 9",
+            "up to 4 at 8 ms",
+        )
 
 
 class TestLeaders:
@@ -149,15 +154,17 @@ class TestLeaders:
 
     def test_two_in_one(self) -> None:
         seen = [replica(1, epoch=3), replica(2, epoch=3, at_ms=8)]
-        verdict = judged(cluster_leaders.check_one_leader, Observations(seen))
-        assert verdict.answer is Answer.BROKEN
-        assert "leader epoch 3: node 1 led at 0 ms, node 2 at 8 ms" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_leaders.check_one_leader, Observations(seen)),
+            "leader epoch 3: node 1 led at 0 ms, node 2 at 8 ms",
+        )
 
     def test_two_processes_of_one_node_in_one(self) -> None:
         seen = [replica(epoch=3), replica(epoch=3, at_ms=8, incarnation=2)]
-        verdict = judged(cluster_leaders.check_one_leader, Observations(seen))
-        assert verdict.answer is Answer.BROKEN
-        assert "node 1 led at 0 ms, node 1 in its process 2 at 8 ms" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_leaders.check_one_leader, Observations(seen)),
+            "node 1 led at 0 ms, node 1 in its process 2 at 8 ms",
+        )
 
     def test_epochs_that_grow(self) -> None:
         seen = [replica(epoch=0), replica(epoch=2), replica(epoch=-1), replica(epoch=2)]
@@ -170,9 +177,10 @@ class TestLeaders:
 
     def test_a_log_that_goes_back(self) -> None:
         logs = [log(batch(0, leader_epoch=2), batch(1, leader_epoch=1))]
-        verdict = judged(cluster_leaders.check_epochs, Observations(logs=logs))
-        assert verdict.answer is Answer.BROKEN
-        assert "the one behind it at 1 of 1" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_leaders.check_epochs, Observations(logs=logs)),
+            "the one behind it at 1 of 1",
+        )
 
 
 class TestShardOwners:
@@ -191,12 +199,13 @@ class TestShardOwners:
 
     def test_two_in_one_epoch(self) -> None:
         seen = [self.owned(1, 4), self.owned(2, 4)]
-        verdict = judged(cluster_shard_owners.check, Observations(shards=seen))
-        assert verdict.answer is Answer.BROKEN
-        assert "coordinator epoch 4: node 1" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_shard_owners.check, Observations(shards=seen)),
+            "coordinator epoch 4: node 1",
+        )
 
     def test_two_processes_of_one_node_in_one_epoch(self) -> None:
         seen = [self.owned(1, 4), self.owned(1, 4, incarnation=2)]
-        verdict = judged(cluster_shard_owners.check, Observations(shards=seen))
-        assert verdict.answer is Answer.BROKEN
-        assert "node 1 in its process 2" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_shard_owners.check, Observations(shards=seen)), "node 1 in its process 2"
+        )

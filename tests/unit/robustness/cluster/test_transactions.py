@@ -17,6 +17,7 @@ from oncelog_robustness.observations import (
     ReplicaLog,
     StateRecorded,
 )
+from tests.unit.robustness.checkers.made_history import assert_broken, assert_unknown
 from tests.unit.robustness.cluster.seen import (
     answer,
     data,
@@ -103,9 +104,10 @@ class TestTransitions:
         ],
     )
     def test_illegal(self, given: tuple[tuple[str, int], ...]) -> None:
-        verdict = judged(cluster_transitions.check, self.seen(states(*given)))
-        assert verdict.answer is Answer.BROKEN
-        assert f"{given[-1][0]} of producer 7 epoch {given[-1][1]}" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_transitions.check, self.seen(states(*given))),
+            f"{given[-1][0]} of producer 7 epoch {given[-1][1]}",
+        )
 
     def test_a_decision_about_other_partitions(self) -> None:
         recorded = states(("Empty", 0), ("Ongoing", 0), ("PrepareCommit", 0))
@@ -220,9 +222,9 @@ class TestOutcomes:
     def test_two_outcomes(
         self, given: tuple[tuple[str, int], ...], batches: tuple[BatchSeen, ...], about: str
     ) -> None:
-        verdict = judged(cluster_outcomes.check, self.seen(states(*given), log(*batches)))
-        assert verdict.answer is Answer.BROKEN
-        assert about in verdict.proof[0]
+        assert_broken(
+            judged(cluster_outcomes.check, self.seen(states(*given), log(*batches))), about
+        )
 
     def test_partitions_that_disagree(self) -> None:
         both = (("orders", 0), ("orders", 1))
@@ -231,9 +233,9 @@ class TestOutcomes:
         bad = log(data(0, 7), marker(1, 7, 1, "abort"), partition=1)
         same = replace(good, partition=1)
         assert answer(cluster_outcomes.check, self.seen(recorded, good, same)) is Answer.OK
-        verdict = judged(cluster_outcomes.check, self.seen(recorded, good, bad))
-        assert verdict.answer is Answer.BROKEN
-        assert "orders-1 at 1" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_outcomes.check, self.seen(recorded, good, bad)), "orders-1 at 1"
+        )
 
     def test_a_log_without_its_beginning_may_lack_markers(self) -> None:
         rest = log(data(2, 7, 0, 1), marker(3, 7, 0, "abort"), start=2)
@@ -308,10 +310,11 @@ class TestOutcomes:
         assert answer(cluster_outcomes.check, self.seen(later, one, same, compacted=True)) is (
             Answer.OK
         )
-        verdict = judged(cluster_outcomes.check, self.seen(later, one, other, compacted=True))
-        assert verdict.answer is Answer.BROKEN
-        assert "producer 7 wrote in epoch 0 was ended twice" in verdict.proof[0]
-        assert "abort in orders-1 at 1, commit in orders-0 at 1" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_outcomes.check, self.seen(later, one, other, compacted=True)),
+            "producer 7 wrote in epoch 0 was ended twice",
+            "abort in orders-1 at 1, commit in orders-0 at 1",
+        )
 
     def test_transactions_of_one_epoch_may_end_differently(self) -> None:
         ended = (("Ongoing", 0), ("PrepareAbort", 0), ("CompleteAbort", 0))
@@ -326,9 +329,10 @@ class TestOutcomes:
         same = log(data(0, 50), marker(1, 50, 1), partition=1)
         other = log(data(0, 50), marker(1, 50, 1, "abort"), partition=1)
         assert answer(cluster_outcomes.check, self.seen(recorded, one, same)) is Answer.OK
-        verdict = judged(cluster_outcomes.check, self.seen(recorded, one, other))
-        assert verdict.answer is Answer.BROKEN
-        assert "abort in orders-1 at 1, commit in orders-0 at 1" in verdict.proof[0]
+        assert_broken(
+            judged(cluster_outcomes.check, self.seen(recorded, one, other)),
+            "abort in orders-1 at 1, commit in orders-0 at 1",
+        )
 
 
 class TestOpenTransactions:
@@ -343,9 +347,7 @@ class TestOpenTransactions:
 
     def test_before_healing_nobody_knows(self) -> None:
         seen = Observations(logs=[log(data(0, 7))], states=states(*TWO_OF_TV2[:4]))
-        verdict = judged(cluster_open_transactions.check, seen)
-        assert verdict.answer is Answer.UNKNOWN
-        assert "not healed" in verdict.proof[0]
+        assert_unknown(judged(cluster_open_transactions.check, seen), "not healed")
 
     @pytest.mark.parametrize(
         ("seen", "about"),
@@ -368,9 +370,7 @@ class TestOpenTransactions:
     )
     def test_stuck(self, seen: Observations, about: str) -> None:
         seen.is_healed = True
-        verdict = judged(cluster_open_transactions.check, seen)
-        assert verdict.answer is Answer.BROKEN
-        assert about in verdict.proof[0]
+        assert_broken(judged(cluster_open_transactions.check, seen), about)
 
     def test_an_old_leaders_last_words_do_not_count(self) -> None:
         seen = Observations(
@@ -403,19 +403,15 @@ class TestProducerIds:
 
     def test_blocks_that_overlap(self) -> None:
         seen = Observations(blocks=[self.block(0), self.block(9)])
-        verdict = judged(cluster_producer_ids.check, seen)
-        assert verdict.answer is Answer.BROKEN
-        assert "0..9" in verdict.proof[0]
-        assert "9..18" in verdict.proof[0]
+        assert_broken(judged(cluster_producer_ids.check, seen), "0..9", "9..18")
 
     def test_two_transactional_ids(self) -> None:
         other = replace(states(("Empty", 0))[0], transactional_id="refund", offset=1)
-        verdict = judged(
-            cluster_producer_ids.check, Observations(states=[*states(("Empty", 0)), other])
+        assert_broken(
+            judged(cluster_producer_ids.check, Observations(states=[*states(("Empty", 0)), other])),
+            "transactional id pay",
+            "transactional id refund",
         )
-        assert verdict.answer is Answer.BROKEN
-        assert "transactional id pay" in verdict.proof[0]
-        assert "transactional id refund" in verdict.proof[0]
 
     @pytest.mark.parametrize(
         "other",
@@ -428,6 +424,4 @@ class TestProducerIds:
 
     def test_an_id_from_no_block(self) -> None:
         seen = Observations(blocks=[self.block(0, 5), self.block(20)], states=states(("Empty", 0)))
-        verdict = judged(cluster_producer_ids.check, seen)
-        assert verdict.answer is Answer.BROKEN
-        assert "in no block" in verdict.proof[0]
+        assert_broken(judged(cluster_producer_ids.check, seen), "in no block")
