@@ -276,9 +276,3 @@ def test_a_second_cluster_in_the_same_folder_is_refused(cluster, capsys):
     assert "runs already" in capsys.readouterr().err
     with pytest.raises(OncelogError, match="has no postman"):
         cluster.member("postman")
-
-
-def test_commands_say_when_there_is_no_cluster(tmp_path, capsys):
-    for command in (["status"], ["down"], ["kill", "storage-1"], ["logs", "storage-1"]):
-        assert run(["cluster", *command, "--folder", str(tmp_path)]) == 1
-        assert "no cluster was started" in capsys.readouterr().err

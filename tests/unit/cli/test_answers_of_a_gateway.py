@@ -1,39 +1,8 @@
 """What commands make of a gateway's answers that are hard to bring about: a transaction that hangs or holds many."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
-import pytest
 
 from oncelog_server.cli import run
-
-
-@pytest.fixture
-def gateway():
-    """Answers each path, whatever its query, with what the test puts there."""
-    answers = {}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            body = json.dumps(answers[self.path.partition("?")[0]]).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_DELETE(self):
-            self.do_GET()
-
-        def log_message(self, *_):
-            """Not into the test's output."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield answers, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 def hanging(offset, idle_ms):
@@ -63,16 +32,15 @@ def found_hanging(*rows, hidden=0, total=None):
 
 
 def test_a_hanging_transaction_that_a_filter_hides_is_told_of(gateway, capsys):
-    answers, url = gateway
-    command = ["transactions", "find-hanging", "--gateway", url]
-    answers["/v1/hanging-transactions"] = found_hanging(hidden=1)
+    command = ["transactions", "find-hanging", "--gateway", gateway.url]
+    gateway.answers["/v1/hanging-transactions"] = found_hanging(hidden=1)
     assert run([*command, "--min-idle-ms", "60000"]) == 0
     said = capsys.readouterr().out
     assert "Nothing hangs" not in said
     assert "1 hangs but was hidden by --min-idle-ms 60000" in said
     assert run([*command, "--min-idle-ms", "60000", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["hidden_count"] == 1
-    answers["/v1/hanging-transactions"] = found_hanging(hanging(7, 9_000), hidden=2)
+    gateway.answers["/v1/hanging-transactions"] = found_hanging(hanging(7, 9_000), hidden=2)
     assert run([*command, "--min-idle-ms", "5", "--max-transaction-timeout", "15"]) == 0
     said = capsys.readouterr().out
     assert "2 more hang but were hidden by --min-idle-ms 5 --max-transaction-timeout 15" in said
@@ -81,11 +49,10 @@ def test_a_hanging_transaction_that_a_filter_hides_is_told_of(gateway, capsys):
 
 def test_the_table_has_the_columns_of_kafkas_find_hanging(gateway, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    answers, url = gateway
-    answers["/v1/hanging-transactions"] = found_hanging(
+    gateway.answers["/v1/hanging-transactions"] = found_hanging(
         hanging(7, 9_000), hanging(8, None), total=5
     )
-    assert run(["transactions", "find-hanging", "--gateway", url]) == 0
+    assert run(["transactions", "find-hanging", "--gateway", gateway.url]) == 0
     said = capsys.readouterr().out
     for title in ("start offset", "coord epoch", "last record", "duration"):
         assert title in said
@@ -97,25 +64,23 @@ def test_the_table_has_the_columns_of_kafkas_find_hanging(gateway, capsys, monke
 
 def test_the_transaction_behind_an_unstable_offset_is_named(gateway, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    answers, url = gateway
     held = {"transactional_id": "pay", "producer_id": 4, "coordinator_state": "Ongoing"}
     nobody = {"transactional_id": None, "producer_id": 5, "coordinator_state": None}
     behind = {"records": 4, "aborted": 1, "markers": 1, "is_whole": False}
     row = {"topic": "orders", "partition": 0, "offset": 3, "log_end_offset": 9, "lag": 6}
-    answers["/v1/groups/billing/offsets"] = {
+    gateway.answers["/v1/groups/billing/offsets"] = {
         "offsets": [{**row, "metadata": "m", "behind": behind, "unstable_by": [held, nobody]}],
         "total_lag": 6,
     }
-    assert run(["groups", "offsets", "billing", "--gateway", url]) == 0
+    assert run(["groups", "offsets", "billing", "--gateway", gateway.url]) == 0
     said = capsys.readouterr().out
     assert "4+" in said
     assert "unstable: pay, Ongoing; unstable: producer 5, unknown to every coordinator; m" in said
 
 
 def test_advice_is_given_once_for_a_transaction(gateway, capsys):
-    answers, url = gateway
     advice = "its producer will end it: oncelog transactions terminate pay"
-    answers["/v1/topics/orders/partitions"] = {
+    gateway.answers["/v1/topics/orders/partitions"] = {
         "partitions": [
             {
                 "topic": "orders",
@@ -140,7 +105,7 @@ def test_advice_is_given_once_for_a_transaction(gateway, capsys):
             for one in range(12)
         ]
     }
-    assert run(["partitions", "orders", "--gateway", url]) == 0
+    assert run(["partitions", "orders", "--gateway", gateway.url]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.count(advice) == 1
     assert "orders-0, orders-1, orders-2, orders-3, orders-4 and 7 more: its producer" in said
@@ -162,30 +127,28 @@ OFFLINE = {
 
 
 def test_the_way_out_of_an_offline_partition_is_named(gateway, capsys):
-    answers, url = gateway
-    answers["/v1/partitions"] = {"partitions": [OFFLINE]}
-    assert run(["partitions", "--gateway", url]) == 0
+    gateway.answers["/v1/partitions"] = {"partitions": [OFFLINE]}
+    assert run(["partitions", "--gateway", gateway.url]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "orders-0 is offline; the log of node 3 says why" in said
     assert "oncelog storage repair" in said
 
 
 def test_every_row_of_health_that_is_not_ok_names_a_command(gateway, capsys):
-    answers, url = gateway
     nodes = [{"node_id": 1, "fenced": False}, {"node_id": 2, "fenced": True}]
-    answers["/v1/cluster"] = {
+    gateway.answers["/v1/cluster"] = {
         "nodes": nodes,
         "unowned_shard_count": 2,
         "leaderless_partition_count": 1,
     }
-    answers["/v1/partitions"] = {"partitions": [OFFLINE]}
-    answers["/v1/hanging-transactions"] = {
+    gateway.answers["/v1/partitions"] = {"partitions": [OFFLINE]}
+    gateway.answers["/v1/hanging-transactions"] = {
         "hanging": [],
         "incomplete": [OFFLINE["failure"]],
         "open_transactions": 0,
     }
     command = ["health", "--bootstrap", "127.0.0.1:1", "-o", "json", "--gateway"]
-    assert run([*command, url]) == 1
+    assert run([*command, gateway.url]) == 1
     found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
     assert not any(one["ok"] for one in found.values())
     assert all("oncelog " in one["detail"] for one in found.values()), found
@@ -197,7 +160,6 @@ def test_every_row_of_health_that_is_not_ok_names_a_command(gateway, capsys):
 
 
 def test_a_node_comes_back_into_service(gateway, capsys):
-    answers, url = gateway
-    answers["/v1/nodes/4/drain"] = {"node": {"node_id": 4}}
-    assert run(["nodes", "undrain", "4", "--gateway", url]) == 0
+    gateway.answers["/v1/nodes/4/drain"] = {"node": {"node_id": 4}}
+    assert run(["nodes", "undrain", "4", "--gateway", gateway.url]) == 0
     assert "node 4 is in service again" in capsys.readouterr().out

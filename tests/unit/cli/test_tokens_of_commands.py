@@ -1,47 +1,10 @@
 """Which token a command shows to which gateway, and what it makes of a refusal."""
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
 import pytest
 import typer
 
 from oncelog_server.cli import run
 from oncelog_server.cli.tokens import lifetime_ms
-
-
-@pytest.fixture
-def gateway(tmp_path, monkeypatch):
-    """Keeps the headers of each request, and answers as the test says."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("GATEWAY", "PROFILE", "PROFILES", "TOKEN", "TOKEN_FILE"):
-        monkeypatch.delenv(f"ONCELOG_{name}", raising=False)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.server.seen.append(self.headers)
-            status, body, more = self.server.answer
-            self.send_response(status)
-            content = json.dumps(body).encode()
-            for name, value in {"Content-Length": str(len(content)), **more}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_POST = do_GET  # noqa: N815 (the base class names it so)
-
-        def log_message(self, *_):
-            """Not into the test's output."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.seen, server.answer = [], (200, {"features": []}, {})
-        server.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 def file_of(tmp_path, token):

@@ -9,25 +9,20 @@ from oncelog.process.metrics import ProcessMetrics
 from oncelog.process.role_metrics import counter, counters_by, gauge
 
 
-def test_role_metrics_are_shown_while_the_role_runs():
-    async def scenario():
-        shown = ProcessMetrics()
-        registry = CollectorRegistry()
-        registry.register(shown)
-        loop = asyncio.get_running_loop()
+async def test_role_metrics_are_shown_while_the_role_runs():
+    shown = ProcessMetrics()
+    registry = CollectorRegistry()
+    registry.register(shown)
+    loop = asyncio.get_running_loop()
 
-        def read():
-            assert asyncio.get_running_loop() is loop
-            yield gauge("a_depth", "how deep", 7)
-            yield counter("a_turns", "how often", 3)
-            yield counters_by("a_decisions", "which", "decision", {"no": 2, "aye": 1})
+    def read():
+        assert asyncio.get_running_loop() is loop
+        yield gauge("a_depth", "how deep", 7)
+        yield counter("a_turns", "how often", 3)
+        yield counters_by("a_decisions", "which", "decision", {"no": 2, "aye": 1})
 
-        with shown.showing(read, lambda: True):
-            text = (await asyncio.to_thread(generate_latest, registry)).decode()
-        after = await asyncio.to_thread(generate_latest, registry)
-        return text, after
-
-    text, after = asyncio.run(scenario())
+    with shown.showing(read, lambda: True):
+        text = (await asyncio.to_thread(generate_latest, registry)).decode()
     for line in (
         "a_depth 7.0",
         "a_turns_total 3.0",
@@ -35,7 +30,7 @@ def test_role_metrics_are_shown_while_the_role_runs():
         'a_decisions_total{decision="no"} 2.0',
     ):
         assert line in text.splitlines()
-    assert after == b"", "the role has stopped"
+    assert await asyncio.to_thread(generate_latest, registry) == b"", "the role has stopped"
 
 
 async def test_a_loop_that_does_not_come_to_it_leaves_the_metrics_out(monkeypatch):
@@ -47,19 +42,16 @@ async def test_a_loop_that_does_not_come_to_it_leaves_the_metrics_out(monkeypatc
         assert list(shown.collect()) == []
 
 
-def test_ready_is_what_the_role_says_while_it_runs():
-    async def scenario():
-        shown = ProcessMetrics()
+async def test_ready_is_what_the_role_says_while_it_runs():
+    shown = ProcessMetrics()
 
-        async def ask():
-            return (await asyncio.to_thread(asyncio.run, shown.ready_page(""))).status
+    async def status():
+        return (await asyncio.to_thread(asyncio.run, shown.ready_page(""))).status
 
-        found = [await ask()]
-        is_ready = True
-        with shown.showing(list, lambda: is_ready):
-            found.append(await ask())
-            is_ready = False
-            found.append(await ask())
-        return [*found, await ask()]
-
-    assert asyncio.run(scenario()) == [503, 200, 503, 503]
+    assert await status() == 503
+    is_ready = True
+    with shown.showing(list, lambda: is_ready):
+        assert await status() == 200
+        is_ready = False
+        assert await status() == 503
+    assert await status() == 503

@@ -19,32 +19,24 @@ def sleeps_in_turn(name, seconds, trace):
     return name
 
 
-def test_two_calls_sleep_side_by_side():
+async def test_two_calls_sleep_side_by_side():
     trace = []
-
-    async def main():
-        return await asyncio.gather(
-            blocking(sleeps_in_turn, "a", 0.01, trace), blocking(sleeps_in_turn, "b", 0.01, trace)
-        )
-
-    assert asyncio.run(main()) == ["a", "b"]
+    calls = (blocking(sleeps_in_turn, name, 0.01, trace) for name in "ab")
+    assert await asyncio.gather(*calls) == ["a", "b"]
     assert sorted(trace[:2]) == ["a0", "b0"]
     assert sorted(trace[2:]) == ["a1", "b1"]
 
 
-def test_what_a_call_raises_is_raised():
+async def test_what_a_call_raises_is_raised():
     def fails():
         produce_pipeline.time.sleep(0)
         raise LookupError("inside")
 
-    async def main():
+    with pytest.raises(LookupError, match="inside"):
         await blocking(fails)
 
-    with pytest.raises(LookupError, match="inside"):
-        asyncio.run(main())
 
-
-def test_a_cancelled_call_ends_where_it_waits():
+async def test_a_cancelled_call_ends_where_it_waits():
     trace = []
 
     def waits():
@@ -53,12 +45,9 @@ def test_a_cancelled_call_ends_where_it_waits():
         finally:
             trace.append("ended")
 
-    async def main():
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await blocking(waits)
-
-    asyncio.run(main())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await blocking(waits)
     assert trace == ["ended"]
 
 

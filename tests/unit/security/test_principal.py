@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.security.principal import ANONYMOUS, Principal
+from oncelog.security.principal import Principal
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,3 @@ def test_a_text_without_a_colon_is_refused_by_name(text):
     with pytest.raises(ValueError, match="User:alice") as refused:
         Principal.parse(text)
     assert repr(text) in str(refused.value)
-
-
-def test_types_are_case_sensitive_as_in_kafka():
-    assert Principal.parse("user:alice") != Principal.user("alice")
-
-
-def test_anonymous_is_a_user():
-    assert str(ANONYMOUS) == "User:ANONYMOUS"
