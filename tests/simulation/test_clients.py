@@ -2,27 +2,14 @@
 
 import asyncio
 import logging
-import shutil
 import struct
-import tempfile
-from pathlib import Path
 
 import pytest
 from oncelog_robustness.clients.libraries import LIBRARIES, SIMULATED
-from oncelog_robustness.scenario import Shape
-from oncelog_robustness.simulator import seams
-from oncelog_robustness.simulator.cluster import KAFKA_PORT, SimCluster
-from oncelog_robustness.simulator.database import SimDatabase
-from oncelog_robustness.simulator.disk import SimDisks
-from oncelog_robustness.simulator.grpc_network import install_grpc
-from oncelog_robustness.simulator.network import SimNetwork
-from oncelog_robustness.simulator.tcp import install_tcp
-from oncelog_robustness.simulator.world import World
+from oncelog_robustness.simulator.cluster import KAFKA_PORT
 from tests.contracts.robustness_clients import ClientContract, Place
-from tests.simulation.forked import run_forked
+from tests.simulation.small_cluster import SmallCluster, result_of
 
-SHARED_MEMORY = Path("/dev/shm")
-SHAPE = Shape(controllers=1, storage=1, coordinators=1, marker_senders=1, listeners=1)
 START_TIMEOUT_S = 60
 
 
@@ -71,56 +58,31 @@ async def _frame(reader):
     return head + await reader.readexactly(struct.unpack(">i", head)[0])
 
 
-def simulate(library, scenario):
-    """In a process of its own: a cluster, the proxy, and the scenario on a host of its own. Returns the digest."""
-    parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
-    root = Path(tempfile.mkdtemp(prefix="oncelog-test-", dir=parent))
-    try:
-        return run_forked(_simulate, root, library, scenario)
-    finally:
-        shutil.rmtree(root)
-
-
-def _simulate(root, library, scenario):
-    world = World(7)
-    asyncio.set_event_loop(world.loop)
-    seams.replace_clock_and_randomness(world)
-    network = SimNetwork(world)
-    world.loop.network = network
-    install_tcp(network)
-    install_grpc(network)
-    seams.replace_what_aiokafka_takes_from_c()
-    disks, database = SimDisks(world, root), SimDatabase(world, root)
-    disks.install()
-    database.install()
-    logging.disable(logging.ERROR)
-
-    def settings(member):
-        found = {
-            "ONCELOG_CONTROLLER_DATABASE_URL": database.url,
-            "ONCELOG_CONTROLLER_BOOTSTRAP_STORAGE_NODES": "1",
-        }
-        if member.role == "storage":
-            found["ONCELOG_STORAGE_DATA_DIR"] = str(disks.folder(member.name))
+class BehindAProxy(SmallCluster):
+    def settings_of(self, member):
+        settings = super().settings_of(member)
+        settings["ONCELOG_CONTROLLER_BOOTSTRAP_STORAGE_NODES"] = "1"
         if member.role == "listener":
-            found["ONCELOG_LISTENER_ADVERTISED_HOST"] = network.address_of("proxy")
-            found["ONCELOG_LISTENER_ADVERTISED_PORT"] = str(KAFKA_PORT)
-        return found
+            settings["ONCELOG_LISTENER_ADVERTISED_HOST"] = self.network.address_of("proxy")
+            settings["ONCELOG_LISTENER_ADVERTISED_PORT"] = str(KAFKA_PORT)
+        return settings
 
-    cluster = SimCluster(world, SHAPE, settings, network.address_of)
-
-    async def conduct():
+    async def conduct(self, library, scenario):
+        """The scenario on a host of its own."""
         async with asyncio.timeout(START_TIMEOUT_S):
-            await cluster.start()
-        clients = LIBRARIES[library]([f"{network.address_of('proxy')}:{KAFKA_PORT}"])
-        place = SimulatedPlace(clients, library, network.address_of("listener-1"))
-        proxy, client = world.new_process("proxy"), world.new_process("client")
+            await self.cluster.start()
+        address_of, world = self.network.address_of, self.world
+        clients = LIBRARIES[library]([f"{address_of('proxy')}:{KAFKA_PORT}"])
+        place = SimulatedPlace(clients, library, address_of("listener-1"))
         serving = asyncio.start_server(place.stand_between, "0.0.0.0", KAFKA_PORT)
-        await proxy.spawn(serving, "serve")
-        await client.spawn(scenario(place), "scenario")
+        await world.new_process("proxy").spawn(serving, "serve")
+        await world.new_process("client").spawn(scenario(place), "scenario")
 
-    world.loop.run_until_complete(conduct())
-    return world.trace_log.digest, world.loop.time()
+
+def simulate(root, library, scenario):
+    small = BehindAProxy(root, seed=7)
+    logging.disable(logging.ERROR)
+    small.world.loop.run_until_complete(small.conduct(library, scenario))
 
 
 @pytest.mark.parametrize("library", SIMULATED)
@@ -130,4 +92,4 @@ class TestClientsInTheSimulator(ClientContract):
         self.library = library
 
     def run(self, scenario):
-        simulate(self.library, scenario)
+        result_of(simulate, self.library, scenario)

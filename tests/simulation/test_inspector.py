@@ -2,63 +2,37 @@
 
 import asyncio
 import os
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from oncelog_robustness.checkers.cluster import CHECKERS
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.clients.aiokafka import AiokafkaClients
 from oncelog_robustness.history import History
-from oncelog_robustness.scenario import Shape
-from oncelog_robustness.simulator import grpc_network, seams
-from oncelog_robustness.simulator.cluster import SimCluster
-from oncelog_robustness.simulator.database import SimDatabase
-from oncelog_robustness.simulator.disk import SimDisks
+from oncelog_robustness.simulator import seams
 from oncelog_robustness.simulator.inspector import Inspector, InvariantBroken
-from oncelog_robustness.simulator.network import SimNetwork
-from oncelog_robustness.simulator.tcp import install_tcp
-from oncelog_robustness.simulator.world import World
-from tests.simulation.forked import run_forked
-from tests.simulation.small_world import SHARED_MEMORY
+from tests.simulation import small_cluster
 
 from oncelog_storage.core.producer_state import ProducerStates
 
 TOPIC = "orders"
-SHAPE = Shape(controllers=1, storage=3, coordinators=1, marker_senders=1, listeners=1)
 WAIT_S = 120
 TIMEOUT_MS = 5_000
 
 
-class SmallCluster:
+class SmallCluster(small_cluster.SmallCluster):
     """A cluster with an inspector, and a client that writes transactions."""
 
     def __init__(self, root, is_inspected=True):
-        self.world = world = World(4)
-        asyncio.set_event_loop(world.loop)
-        seams.replace_clock_and_randomness(world)
-        seams.replace_what_aiokafka_takes_from_c()
-        network = SimNetwork(world)
-        install_tcp(network)
-        grpc_network.install_grpc(network)
-        world.loop.network = network
-        self.disks = SimDisks(world, root)
-        self.disks.install()
-        self.database = SimDatabase(world, root)
-        self.database.install()
-        self.cluster = SimCluster(world, SHAPE, self.settings_of, network.address_of)
-        self.inspector = Inspector(world, self.cluster) if is_inspected else None
-        self.client = world.new_process("client")
+        super().__init__(root, seed=4, storage_count=3)
+        self.inspector = Inspector(self.world, self.cluster) if is_inspected else None
+        self.client = self.world.new_process("client")
         self.raised = []
-        world.loop.set_exception_handler(self.unhandled)
+        self.world.loop.set_exception_handler(self.unhandled)
 
     def settings_of(self, member):
-        settings = {"ONCELOG_CONTROLLER_DATABASE_URL": self.database.url}
-        if member.role == "storage":
-            settings["ONCELOG_STORAGE_DATA_DIR"] = str(self.disks.folder(member.name))
-            settings["ONCELOG_STORAGE_FLUSH_POLICY"] = "always"
-        return settings
+        is_storage = member.role == "storage"
+        flushes = {"ONCELOG_STORAGE_FLUSH_POLICY": "always"} if is_storage else {}
+        return super().settings_of(member) | flushes
 
     def unhandled(self, loop, context):
         self.raised.append(context.get("exception"))
@@ -102,17 +76,10 @@ class SmallCluster:
 
 def result_of(steps, is_inspected=True):
     """What `steps(small)`, a coroutine function, returns; in a child of its own."""
-    parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
-    # Nodes tell their folders to the controller: two runs are the same only if their folders are.
-    root = parent / f"oncelog-test-{os.getpid()}"
-    root.mkdir()
-    try:
-        return run_forked(_run_steps, steps, root, is_inspected)
-    finally:
-        shutil.rmtree(root)
+    return small_cluster.result_of(_run_steps, steps, is_inspected)
 
 
-def _run_steps(steps, root, is_inspected):
+def _run_steps(root, steps, is_inspected):
     small = SmallCluster(root, is_inspected)
     return small.world.loop.run_until_complete(steps(small))
 
@@ -219,18 +186,21 @@ def replicas_of(small):
     return leading, next(one for one in held if one is not leading)
 
 
+async def start_without_the_last_bytes(small, name):
+    """As if they had never reached the platter."""
+    small.cluster.kill(name)
+    newest = max(small.disks.folder(name).glob(f"{TOPIC}-0/*.log"))
+    os.truncate(newest, newest.stat().st_size - 100)
+    small.cluster.launch(name)
+    await small.settled()
+    await small.inspector.finish()
+
+
 def test_a_disk_that_lied_about_fsync_is_seen_at_the_next_start():
     async def steps(small):
         await small.started()
         (process, _), _ = replicas_of(small)
-        name = process.name
-        small.cluster.kill(name)
-        newest = max(small.disks.folder(name).glob(f"{TOPIC}-0/*.log"))
-        # As if the last bytes had never reached the platter.
-        os.truncate(newest, newest.stat().st_size - 100)
-        small.cluster.launch(name)
-        await small.settled()
-        await small.inspector.finish()
+        await start_without_the_last_bytes(small, process.name)
         return small.verdicts()
 
     verdicts = result_of(steps)
@@ -247,13 +217,7 @@ def test_a_follower_that_told_what_it_had_not_synced_is_seen():
         await small.client.spawn(small.write("more", 3), "more work")
         await small.settled()
         end_offset = replica.log.log_end_offset
-        name = process.name
-        small.cluster.kill(name)
-        newest = max(small.disks.folder(name).glob(f"{TOPIC}-0/*.log"))
-        os.truncate(newest, newest.stat().st_size - 100)
-        small.cluster.launch(name)
-        await small.settled()
-        await small.inspector.finish()
+        await start_without_the_last_bytes(small, process.name)
         return end_offset, small.verdicts()
 
     end_offset, verdicts = result_of(steps)
