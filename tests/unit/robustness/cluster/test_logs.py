@@ -10,30 +10,12 @@ from oncelog_robustness.checkers import (
     cluster_replicas,
     cluster_sequences,
 )
-from oncelog_robustness.checkers.verdict import Answer, Checker
+from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.fault_plan import FaultKind
 from oncelog_robustness.history import Fault, History
 from oncelog_robustness.observations import BatchSeen, Observations, ReplicaLog, Synced
 from tests.unit.robustness.checkers.made_history import assert_broken, assert_unknown
 from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker, replica
-
-
-@pytest.mark.parametrize(
-    "checker",
-    [
-        cluster_coordinator_epochs.check,
-        cluster_fsync.check,
-        cluster_holes.check,
-        cluster_replicas.check_same_batches,
-        cluster_replicas.check_same_bytes,
-        cluster_sequences.check_sequences,
-        cluster_sequences.check_producer_epochs,
-    ],
-)
-def test_nothing_seen_is_unknown(checker: Checker) -> None:
-    verdict = judged(checker, Observations())
-    assert verdict.answer is Answer.UNKNOWN
-    assert verdict.proof
 
 
 class TestSequences:

@@ -5,16 +5,11 @@ from oncelog_robustness.checkers.cluster_metadata import check
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.observations import MetadataWritten, Observations
 from tests.unit.robustness.checkers.made_history import assert_broken
-from tests.unit.robustness.cluster.seen import answer, judged
+from tests.unit.robustness.cluster.seen import judged
 
 
 def written(epoch: int, first: int, count: int = 1, *, by: int = 1, at: int = 0) -> MetadataWritten:
     return MetadataWritten(at, by, epoch, first, count)
-
-
-def test_nothing_seen_is_unknown() -> None:
-    assert answer(check, Observations()) is Answer.UNKNOWN
-    assert answer(check, Observations(metadata=[written(1, 0)])) is Answer.UNKNOWN
 
 
 @pytest.mark.parametrize(

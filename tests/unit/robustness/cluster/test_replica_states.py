@@ -8,28 +8,11 @@ from oncelog_robustness.checkers import (
     cluster_offsets_order,
     cluster_shard_owners,
 )
-from oncelog_robustness.checkers.verdict import Answer, Checker
+from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.observations import Observations, ReplicaState, ShardOwned
 from tests.unit.robustness.checkers.made_history import assert_broken
 from tests.unit.robustness.cluster.seen import answer, judged, log, replica
 from tests.unit.robustness.cluster.seen import data as batch
-
-
-@pytest.mark.parametrize(
-    "checker",
-    [
-        cluster_offsets_order.check,
-        cluster_high_watermark.check,
-        cluster_committed.check,
-        cluster_leaders.check_one_leader,
-        cluster_leaders.check_epochs,
-        cluster_shard_owners.check,
-    ],
-)
-def test_nothing_seen_is_unknown(checker: Checker) -> None:
-    verdict = judged(checker, Observations())
-    assert verdict.answer is Answer.UNKNOWN
-    assert verdict.proof
 
 
 class TestOffsetsOrder:

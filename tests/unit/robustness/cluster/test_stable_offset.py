@@ -11,11 +11,6 @@ CHECK = cluster_stable_offset.check
 LOG = log(data(0, 7), data(1), data(2, 8), marker(3, 8, 0, "abort"), marker(4, 7, 0))
 
 
-def test_nothing_seen_is_unknown() -> None:
-    assert answer(CHECK, Observations()) is Answer.UNKNOWN
-    assert answer(CHECK, Observations([replica(stable=0)], [LOG])) is Answer.UNKNOWN
-
-
 @pytest.mark.parametrize(("stable", "high"), [(1, 5), (3, 5), (5, 5)])
 def test_behind_a_committed_marker_is_right(stable: int, high: int) -> None:
     assert answer(CHECK, Observations([replica(stable=stable, high=high)], [LOG])) is Answer.OK

@@ -9,7 +9,7 @@ from oncelog_robustness.checkers import (
     cluster_producer_ids,
     cluster_transitions,
 )
-from oncelog_robustness.checkers.verdict import Answer, Checker
+from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.observations import (
     BatchSeen,
     Observations,
@@ -47,21 +47,6 @@ TWO_OF_TV2 = (
     ("PrepareAbort", 2),
     ("CompleteAbort", 2),
 )
-
-
-@pytest.mark.parametrize(
-    "checker",
-    [
-        cluster_open_transactions.check,
-        cluster_outcomes.check,
-        cluster_producer_ids.check,
-        cluster_transitions.check,
-    ],
-)
-def test_nothing_seen_is_unknown(checker: Checker) -> None:
-    verdict = judged(checker, Observations())
-    assert verdict.answer is Answer.UNKNOWN
-    assert verdict.proof
 
 
 class TestTransitions:
