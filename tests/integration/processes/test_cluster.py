@@ -3,14 +3,13 @@
 import json
 import signal
 import uuid
-from contextlib import closing
 from urllib.request import urlopen
 
 import grpc
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.integration.processes.deadlines import eventually
+from tests.integration.processes.payments import Payments
 
 from oncelog.errors import OncelogError
 from oncelog_server.cli import run
@@ -39,42 +38,9 @@ def whole(cluster):
     cluster.start_dead()
 
 
-def producer(cluster, transactional_id):
-    opened = Producer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "transactional.id": transactional_id,
-            "log_level": 0,
-        }
-    )
-    opened.init_transactions(WAIT_S)
-    return opened
-
-
-def commit(opened, topic, value):
-    opened.begin_transaction()
-    opened.produce(topic, value)
-    opened.commit_transaction(WAIT_S)
-
-
-def read_committed(cluster, topic, count):
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": uuid.uuid4().hex,
-            "isolation.level": "read_committed",
-            "log_level": 0,
-        }
-    )
-    with closing(consumer):
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found = []
-        while len(found) < count:
-            (message,) = consumer.consume(1, WAIT_S)
-            if message.error() is not None:
-                raise KafkaException(message.error())
-            found.append(message.value())
-        return found
+@pytest.fixture
+def payments(cluster):
+    return Payments({"bootstrap.servers": cluster.bootstrap})
 
 
 @pytest.fixture
@@ -82,17 +48,12 @@ def topic():
     return f"orders-{uuid.uuid4().hex[:8]}"
 
 
-def test_a_transaction_commits_and_is_read_and_described(cluster, topic):
-    transactional_id = f"pay-{topic}"
-    opened = producer(cluster, transactional_id)
-    commit(opened, topic, b"first")
-    opened.begin_transaction()
-    opened.produce(topic, b"aborted")
-    opened.flush(WAIT_S)
-    opened.abort_transaction(WAIT_S)
-    commit(opened, topic, b"second")
-    assert read_committed(cluster, topic, 2) == [b"first", b"second"]
-    rest = Rest(cluster.gateway)
+def test_a_transaction_commits_and_is_read_and_described(cluster, payments):
+    payments.commit()
+    payments.abort()
+    payments.commit()
+    payments.check()
+    rest, transactional_id = Rest(cluster.gateway), payments.transactional_id
     listed = rest.get("/v1/transactions")["transactions"]
     assert transactional_id in [one["transactional_id"] for one in listed]
     described = rest.get(f"/v1/transactions/{transactional_id}")
@@ -139,17 +100,16 @@ def test_every_process_tells_its_health_and_its_services(cluster):
     assert {"oncelog.api.v1.Controller", "grpc.health.v1.Health"} <= names
 
 
-def test_a_coordinator_drains_on_sigterm_and_its_shards_move(cluster, topic):
+def test_a_coordinator_drains_on_sigterm_and_its_shards_move(cluster, payments):
     leaving, staying = cluster.of_role(COORDINATOR)
-    opened = producer(cluster, f"pay-{topic}")
-    commit(opened, topic, b"before")
+    payments.commit()
     assert cluster.terminate(leaving.name), "it had to be killed"
     assert 'msg="stopped"' in tail_of(cluster.log_of(leaving.name))
-    commit(opened, topic, b"after")
+    payments.commit()
     nodes = {node["node_id"]: node for node in Rest(cluster.gateway).get("/v1/cluster")["nodes"]}
     assert nodes[leaving.node_id]["transaction_shard_count"] == 0
     assert nodes[staying.node_id]["transaction_shard_count"] > 0
-    assert read_committed(cluster, topic, 2) == [b"before", b"after"]
+    payments.check()
 
 
 def test_a_drained_storage_node_leads_nothing_when_it_ends(cluster):

@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
-from contextlib import closing
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from tests.integration.processes.deadlines import eventually
+from tests.integration.processes.payments import Payments
 from tests.targets import cluster_folder
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -116,38 +115,13 @@ def live(cluster):
     return sorted(n for n, one in given(cluster).items() if not one.fenced)
 
 
-class Payments:
-    """Commits in transactions, and reads back what is committed: that waits for the markers."""
-
-    def __init__(self, cluster):
-        self.topic = f"payments-{uuid.uuid4().hex[:8]}"
-        self.bootstrap = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
-        self.producer = Producer({**self.bootstrap, "transactional.id": self.topic})
-        self.producer.init_transactions(WAIT_S)
-        self.committed = []
-
-    def commit(self):
-        value = f"payment {len(self.committed)}".encode()
-        self.producer.begin_transaction()
-        self.producer.produce(self.topic, value)
-        self.producer.commit_transaction(WAIT_S)
-        self.committed.append(value)
-
-    def check(self):
-        group = {"group.id": uuid.uuid4().hex, "isolation.level": "read_committed"}
-        with closing(Consumer({**self.bootstrap, **group})) as consumer:
-            consumer.assign([TopicPartition(self.topic, 0, 0)])
-            found = consumer.consume(len(self.committed), WAIT_S)
-        assert [message.value() for message in found] == self.committed
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_processes_come_and_go_and_markers_arrive(cluster, start, number):
     running = [start("gateway"), start("gateway"), start("marker_sender")]
     seen = {one.node_id for one in running}
     assert len(seen) == 3
     assert min(seen) > 1000
-    payments = Payments(cluster)
+    payments = Payments({"bootstrap.servers": cluster.bootstrap})
     payments.commit()
     payments.check()
     for _ in range(2):
@@ -211,7 +185,7 @@ def test_a_frozen_process_takes_its_id_back_when_it_wakes(cluster, start):
     sender = start("marker_sender")
     node_id = sender.node_id
     node_epoch = image_of(cluster).nodes[node_id].node_epoch
-    payments = Payments(cluster)
+    payments = Payments({"bootstrap.servers": cluster.bootstrap})
     sender.tell(signal.SIGSTOP)
     eventually(lambda: not given(cluster))
     payments.commit()
@@ -230,7 +204,7 @@ def test_a_frozen_process_ends_when_another_has_its_id(cluster, start):
     eventually(lambda: not given(cluster))
     node_id = frozen.node_id
     assert start("marker_sender", node_id).node_id == node_id  # by hand: nobody is given it so soon
-    payments = Payments(cluster)
+    payments = Payments({"bootstrap.servers": cluster.bootstrap})
     payments.commit()
     assert frozen.end(signal.SIGCONT) == 1
     assert f"a newer process has taken node id {node_id}; this one must end" in frozen.lines()[-1]

@@ -4,15 +4,14 @@ import json
 import socket
 import ssl
 import stat
-import uuid
-from contextlib import closing
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from tests.integration.processes.deadlines import eventually
+from tests.integration.processes.payments import Payments
 from tests.secure_clients import confluent_of, password_of
 from tests.targets import cluster_folder
 
@@ -34,29 +33,6 @@ def cluster():
         yield running
 
 
-@pytest.fixture
-def topic():
-    return f"orders-{uuid.uuid4().hex[:8]}"
-
-
-def commit(cluster, topic, value):
-    opened = Producer(confluent_of(cluster, transactional_id=f"pay-{topic}"))
-    opened.init_transactions(WAIT_S)
-    opened.begin_transaction()
-    opened.produce(topic, value)
-    opened.commit_transaction(WAIT_S)
-
-
-def read_committed(cluster, topic, count):
-    group = uuid.uuid4().hex
-    settings = confluent_of(cluster, group_id=group, isolation_level="read_committed")
-    with closing(Consumer(settings)) as consumer:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        messages = consumer.consume(count, WAIT_S)
-        consumer.commit(asynchronous=False)
-        return [message.value() for message in messages]
-
-
 def refusals(cluster):
     """Lines of logs in which a process was refused by another: there must be none."""
     logs = (cluster.folder / "logs").glob("*.log")
@@ -64,11 +40,12 @@ def refusals(cluster):
     return [line for line in lines if "PERMISSION_DENIED" in line or "may not be called" in line]
 
 
-def test_a_transaction_goes_through_every_process(cluster, topic):
-    commit(cluster, topic, b"once")
-    assert read_committed(cluster, topic, 1) == [b"once"]
+def test_a_transaction_goes_through_every_process(cluster):
+    payments = Payments(confluent_of(cluster))
+    payments.commit()
+    payments.check()
     listed = Rest(cluster.gateway).get("/v1/transactions")["transactions"]
-    assert f"pay-{topic}" in [one["transactional_id"] for one in listed]
+    assert payments.transactional_id in [one["transactional_id"] for one in listed]
     assert refusals(cluster) == []
 
 
@@ -127,7 +104,7 @@ def takes(member, context):
             return False
 
 
-def test_commands_see_it_as_they_see_a_plain_one(cluster, topic, capsys):
+def test_commands_see_it_as_they_see_a_plain_one(cluster, capsys):
     folder = ("--folder", str(cluster.folder))
     assert run(["cluster", "kill", "coordinator-1", *folder]) == 0
     assert run(["cluster", "restart", "coordinator-1", *folder]) == 0
@@ -139,7 +116,7 @@ def test_commands_see_it_as_they_see_a_plain_one(cluster, topic, capsys):
         return {row["state"] for row in rows} == {"ready"}
 
     eventually(all_are_ready)
-    commit(cluster, topic, b"after a kill")
+    Payments(confluent_of(cluster)).commit()
 
 
 def test_keys_and_the_password_are_its_users_alone(cluster):
@@ -149,14 +126,15 @@ def test_keys_and_the_password_are_its_users_alone(cluster):
     assert stat.S_IMODE(security.stat().st_mode) == 0o700
 
 
-def test_another_start_keeps_it_secured(cluster, topic):
-    commit(cluster, topic, b"before")
+def test_another_start_keeps_it_secured(cluster):
+    payments = Payments(confluent_of(cluster))
+    payments.commit()
     password = password_of(cluster)
     cluster.stop()
     again = Cluster(cluster.folder)
     again.start()
     cluster.reload()
     assert password_of(again) == password
-    assert read_committed(again, topic, 1) == [b"before"]
+    payments.check()
     with pytest.raises(KafkaException):
         AdminClient(confluent_of(again, security_protocol="PLAINTEXT")).list_topics(timeout=1)
