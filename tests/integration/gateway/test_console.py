@@ -71,7 +71,8 @@ PAGES = {
 }
 
 
-def check(addresses):
+def pages_checked(addresses):
+    """How many."""
     gateway = addresses.gateway
     producer = prepare(addresses.bootstrap)
     body = Request(
@@ -94,9 +95,10 @@ def check(addresses):
     assert headers["Content-Type"].startswith("text/javascript")
     assert "EventSource" in script
     producer.abort_transaction(WAIT_S)
+    return len(PAGES)
 
 
 async def test_every_page_shows_its_subject_and_asks_nobody_elsewhere(tmp_path):
     settings = EmbeddedSettings(port=0, gateway_port=0, data=tmp_path)
     async with embedded_roles(settings, tmp_path, Sources()) as addresses:
-        await asyncio.to_thread(check, addresses)
+        assert await asyncio.to_thread(pages_checked, addresses) == len(PAGES)
