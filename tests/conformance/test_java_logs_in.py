@@ -8,9 +8,14 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from tests.certificates import Authority
 from tests.conformance.clients.face import ClientFailed
 from tests.conformance.clients.java import Java, JavaProcess
-from tests.integration.listener.test_listener_logins import PASSWORD, against_secured
-from tests.integration.listener.test_listener_tls import tls
-from tests.integration.listener.test_listener_tokens import settings_of, token_of
+from tests.integration.listener.secured_log import (
+    NAME_OF_CERTIFICATE,
+    PASSWORD,
+    secured_log,
+    settings_of,
+    tls,
+    token_of,
+)
 
 from oncelog.client.cluster import Cluster
 from oncelog.client.core.addresses import parse_addresses
@@ -78,19 +83,16 @@ def with_tls(authority, protocol):
 
 
 def test_by_certificate_of_the_server_alone(logged_in, authority, tmp_path):
-    def client(secured):
+    with secured_log(tmp_path, **tls(authority)) as secured:
         prepare(secured, "ANONYMOUS")
         with logged_in(with_tls(authority, "SSL")) as java:
             assert has_transactions(java, secured.outside, "ssl")
 
-    against_secured(tmp_path, client, **tls(authority))
-
 
 def test_by_a_certificate_of_its_own(logged_in, authority, tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-
-    def client(secured):
+    with secured_log(
+        tmp_path, **tls(authority, ssl_client_auth="required", **NAME_OF_CERTIFICATE)
+    ) as secured:
         prepare(secured, "carol")
         files = authority.issue("carol")
         keystore = tmp_path / "carol.pem"
@@ -99,14 +101,10 @@ def test_by_a_certificate_of_its_own(logged_in, authority, tmp_path):
         with logged_in(with_tls(authority, "SSL") | own) as java:
             assert has_transactions(java, secured.outside, "mtls")
 
-    rules = {"ssl_principal_mapping_rules": "RULE:^CN=([^,]+).*$/$1/L,DEFAULT"}
-    against_secured(data, client, **tls(authority, ssl_client_auth="required", **rules))
-
 
 def test_by_each_mechanism_with_a_password(logged_in, authority, tmp_path):
-    users, data = tmp_path / "users", tmp_path / "data"
+    users = tmp_path / "users"
     users.write_text(f"alice:{hash_password(PASSWORD)}\n")
-    data.mkdir()
 
     def login(mechanism, password=PASSWORD):
         return with_tls(authority, "SASL_SSL") | {
@@ -114,7 +112,11 @@ def test_by_each_mechanism_with_a_password(logged_in, authority, tmp_path):
             "sasl.jaas.config": f'{MODULES[mechanism]} required username="alice" password="{password}";',
         }
 
-    def client(secured):
+    passwords = {
+        "sasl_enabled_mechanisms": ",".join(MODULES),
+        "sasl_plain_users_file": str(users),
+    }
+    with secured_log(tmp_path, **tls(authority, "SASL_SSL", **passwords)) as secured:
         secured.add_user("alice")
         prepare(secured, "alice")
         for mechanism in MODULES:
@@ -124,18 +126,9 @@ def test_by_each_mechanism_with_a_password(logged_in, authority, tmp_path):
                 java.producer(secured.outside, "guessed").init()
             assert re.search("authentication", str(no.value), re.IGNORECASE), mechanism
 
-    against_secured(
-        data,
-        client,
-        **tls(authority, "SASL_SSL"),
-        sasl_enabled_mechanisms=",".join(MODULES),
-        sasl_plain_users_file=str(users),
-    )
-
 
 def test_by_a_token(logged_in, authority, tmp_path):
-    data, file = tmp_path / "data", tmp_path / "token"
-    data.mkdir()
+    file = tmp_path / "token"
     place = f"file://{file}"
     login = with_tls(authority, "SASL_SSL") | {
         "sasl.mechanism": "OAUTHBEARER",
@@ -147,8 +140,7 @@ def test_by_a_token(logged_in, authority, tmp_path):
         f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={place}",
         f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={file}",
     )
-
-    def client(secured):
+    with secured_log(tmp_path, **tls(authority, "SASL_SSL") | settings_of(tmp_path)) as secured:
         prepare(secured, "alice")
         file.write_text(token_of())
         with logged_in(login, *allowed) as java:
@@ -156,5 +148,3 @@ def test_by_a_token(logged_in, authority, tmp_path):
         file.write_text(token_of(aud="other"))
         with logged_in(login, *allowed) as java, pytest.raises(ClientFailed, match="invalid_token"):
             java.producer(secured.outside, "other").init()
-
-    against_secured(data, client, **tls(authority, "SASL_SSL") | settings_of(tmp_path))

@@ -11,9 +11,14 @@ from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonsTokenProvider
 from tests.certificates import Authority
 from tests.conformance.test_java_logs_in import prepare
-from tests.integration.listener.test_listener_logins import PASSWORD, against_secured
-from tests.integration.listener.test_listener_tls import tls
-from tests.integration.listener.test_listener_tokens import settings_of, token_of
+from tests.integration.listener.secured_log import (
+    NAME_OF_CERTIFICATE,
+    PASSWORD,
+    secured_log,
+    settings_of,
+    tls,
+    token_of,
+)
 
 from oncelog.client.core.login import ClientLogin
 from oncelog.client.login import tls_context
@@ -114,33 +119,26 @@ def authority(tmp_path_factory):
 
 
 def test_by_each_mechanism(authority, tmp_path):
-    users, data = tmp_path / "users", tmp_path / "data"
+    users = tmp_path / "users"
     users.write_text(f"alice:{hash_password(PASSWORD)}\n")
-    data.mkdir()
-
-    def client(secured):
+    settings = tls(authority, "SASL_SSL") | settings_of(tmp_path)
+    settings |= {
+        "sasl_enabled_mechanisms": ",".join(MECHANISMS),
+        "sasl_plain_users_file": str(users),
+    }
+    with secured_log(tmp_path, **settings) as secured:
         secured.add_user("alice")
         prepare(secured, "alice")
         for commit in CLIENTS:
             for mechanism in MECHANISMS:
                 commit(secured.outside, authority, mechanism, None)
 
-    settings = tls(authority, "SASL_SSL") | settings_of(tmp_path)
-    settings |= {
-        "sasl_enabled_mechanisms": ",".join(MECHANISMS),
-        "sasl_plain_users_file": str(users),
-    }
-    against_secured(data, client, **settings)
-
 
 @pytest.mark.parametrize("user", ["", "carol"], ids=["SSL", "mTLS"])
 def test_by_certificates(authority, tmp_path, user):
-    def client(secured):
+    settings = {"ssl_client_auth": "required"} if user else {}
+    with secured_log(tmp_path, **tls(authority, **settings, **NAME_OF_CERTIFICATE)) as secured:
         prepare(secured, user or "ANONYMOUS")
         files = authority.issue(user) if user else None
         for commit in CLIENTS:
             commit(secured.outside, authority, "", files)
-
-    rules = {"ssl_principal_mapping_rules": "RULE:^CN=([^,]+).*$/$1/L,DEFAULT"}
-    settings = {"ssl_client_auth": "required"} if user else {}
-    against_secured(tmp_path, client, **tls(authority, **settings, **rules))

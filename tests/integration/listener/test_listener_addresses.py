@@ -1,9 +1,8 @@
 """Where a listener listens, what it says when it cannot, and which address its clients are told."""
 
-import socket
-
 import pytest
 from pydantic import ValidationError
+from tests.integration.listener.secured_log import free_port
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_world import World
 from tests.unit.listener.wire_client import WireClient
@@ -57,8 +56,7 @@ async def test_clients_are_told_an_address_that_works_for_them(settings, connect
 
 async def test_an_advertised_port_is_told():
     world = World(topic("orders", 1), advertised_port=19_092)
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    async with world.connected() as (_, client):
         assert (
             await client.call(
                 METADATA,
@@ -68,11 +66,6 @@ async def test_an_advertised_port_is_told():
                 include_topic_authorized_operations=False,
             )
         ).brokers[0].port == 19_092
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 def _node(node_id, port, outside=None):

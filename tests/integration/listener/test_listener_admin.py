@@ -3,7 +3,6 @@
 from datetime import timedelta
 from uuid import UUID
 
-import pytest
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_requests import ask, batch, produce
 from tests.unit.listener.listener_world import World
@@ -275,18 +274,3 @@ def test_records_are_deleted_to_the_end_at_the_time_of_asking():
     assert [one.partitions[0].error_code for one in found] == [0, 5]
     (request,) = world.storage.received("DeleteRecords")
     assert [(one.topic, one.before_offset) for one in request.partitions] == [("orders", 1)]
-
-
-@pytest.mark.parametrize("version", range(1, 10))
-def test_no_group_has_committed_anything(version):
-    types = schema_of(9, version).request_types
-    if version >= 8:
-        topics = (types.OffsetFetchRequestTopics(name="orders", partition_indexes=(0, 1)),)
-        group = types.OffsetFetchRequestGroup(group_id="g", topics=topics)
-        (answer,) = ask(World(), 9, version, groups=(group,), require_stable=False).groups
-    else:
-        fields = {"require_stable": False} if version >= 7 else {}
-        topics = (types.OffsetFetchRequestTopic(name="orders", partition_indexes=(0, 1)),)
-        answer = ask(World(), 9, version, group_id="g", topics=topics, **fields)
-    (found,) = answer.topics
-    assert [(one.committed_offset, one.error_code) for one in found.partitions] == [(-1, 0)] * 2

@@ -1,13 +1,19 @@
 """What clients are told of the cluster, and how records come in and out: facts 2, 2.1 and 3."""
 
 import struct
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
 from tests.unit.listener.fake_roles import FakeStorage
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask, batch, fetch, produce
+from tests.unit.listener.listener_image import NODE_ID, topic
+from tests.unit.listener.listener_requests import (
+    ask,
+    batch,
+    fetch,
+    fetch_request,
+    produce,
+    produce_request,
+)
 from tests.unit.listener.listener_world import World, eventually
 from tests.unit.listener.wire_client import WireClient
 
@@ -18,7 +24,9 @@ from oncelog.protocol.messages import schema_of
 from oncelog.protocol.private_api import PRIVATE_CALLS
 from oncelog.protocol.versions import APIS
 from oncelog.record.batch import HEADER_BYTES
+from oncelog.rpc.metadata import GROUP, TRANSACTION
 
+NOT_LEADER, UNKNOWN_TOPIC_OR_PARTITION = 6, 3
 TRANSACTIONAL = 0x10
 INTERNAL = topic("__transaction_state", 50, internal=True)
 
@@ -48,8 +56,7 @@ def test_a_malformed_software_name_is_an_invalid_request(name):
 
 
 async def test_an_unknown_api_versions_is_answered_in_version_0():
-    async with World().listening() as role:
-        client = await WireClient.connect(role.port)
+    async with World().connected() as (_, client):
         client.writer.write(framed([struct.pack(">hhi", 18, 77, 5) + b"\xff\xff\0junk"]))
         _, answer = await client.receive(schema_of(18, 0))
         assert answer.error_code == 35
@@ -165,14 +172,6 @@ def test_topic_partitions_come_in_pages():
     assert pages == 3
 
 
-def test_described_partitions_have_replica_lists_and_never_null():
-    """The Java Admin client copies these lists without a look: null ends describeTopics, and with it Kafka Streams."""
-    answer = ask(World(topic("a", 1)), 75, 0, topics=(), response_partition_limit=9, cursor=None)
-    ((found,),) = (one.partitions for one in answer.topics)
-    assert (found.eligible_leader_replicas, found.last_known_elr) == ((), ())
-    assert found.offline_replicas == ()
-
-
 @pytest.mark.parametrize(("cursor_topic", "index"), [("a", -1), ("b", 0)])
 def test_a_cursor_outside_the_topics_asked_for_is_refused(cursor_topic, index):
     types = schema_of(75, 0).request_types
@@ -238,12 +237,6 @@ def test_a_request_that_may_not_be_written_reaches_no_leader():
     two = [batch(TRANSACTIONAL, 7), batch(TRANSACTIONAL, 8)]
     assert produce(world, records=two, transactional_id="pay") == [49, 49]
     assert world.storage.calls == []
-
-
-def test_a_batch_lost_with_its_leader_has_a_repeatable_code():
-    world = World(topic("orders", 1))
-    world.storage.canned["Produce"] = ConnectionResetError("gone")
-    assert produce(world, records=[batch()]) == [7]
 
 
 @pytest.mark.parametrize("version", [4, 7, 11, 12])
@@ -321,42 +314,67 @@ def test_a_client_with_room_for_nothing_is_not_sent_everything():
 
 async def test_a_long_poll_over_two_leaders_ends_with_the_first():
     world = TwoLeaders()
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
-        types = schema_of(1, 11).request_types
-        schema = client.send(
-            1,
-            11,
-            replica_id=-1,
-            max_wait=timedelta(seconds=60),
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            forgotten_topics_data=(),
-            rack_id="",
-            topics=(
-                types.FetchTopic(
-                    topic="orders",
-                    partitions=tuple(
-                        types.FetchPartition(
-                            partition=one, fetch_offset=0, partition_max_bytes=1 << 20
-                        )
-                        for one in (0, 1)
-                    ),
-                ),
-            ),
-        )
+    async with world.connected() as (_, client):
+        schema = client.send(1, 11, request=fetch_request(partitions=(0, 1)))
         await eventually(lambda: world.storage.fetches_waiting and world.other.fetches_waiting)
-        await world.other.Produce(
-            storage_pb2.ProduceRequest(
-                partitions=[
-                    storage_pb2.PartitionRecords(topic="orders", partition=1, records=batch())
-                ]
-            ),
-            None,
-        )
+        written = storage_pb2.ProduceRequest()
+        written.partitions.add(topic="orders", partition=1, records=batch())
+        await world.other.Produce(written, None)
         _, answer = await client.receive(schema)
         assert [len(one.records) for one in answer.responses[0].partitions] == [0, HEADER_BYTES]
         assert world.storage.fetches_waiting == 0
+
+
+async def hinted(version, error_code):
+    """The answer to a batch, what it says of the partition, and the listener's port."""
+    world = World(topic("orders", 1))
+    response = storage_pb2.ProduceResponse()
+    response.partitions.add(topic="orders", partition=0, error_code=error_code, base_offset=-1)
+    world.storage.canned["Produce"] = response
+    async with world.connected() as (role, client):
+        answer = await client.call(0, version, request=produce_request(version))
+        return answer, answer.responses[0].partition_responses[0], role.port
+
+
+@pytest.mark.parametrize("version", [10, 11, 12])
+async def test_the_listener_of_metadata_is_told_with_the_newest_epoch(version):
+    """KIP-951: a batch that met no leader is told where to go next; Fetch does so from version 16."""
+    answer, partition, port = await hinted(version, NOT_LEADER)
+    assert partition.error_code == NOT_LEADER
+    (leader,) = topic("orders", 1).partitions
+    hint = partition.current_leader
+    assert (hint.leader_id, hint.leader_epoch) == (NODE_ID, leader.leader_epoch)
+    (endpoint,) = answer.node_endpoints
+    assert (endpoint.node_id, endpoint.host, endpoint.port) == (NODE_ID, "127.0.0.1", port)
+
+
+@pytest.mark.parametrize("error_code", [0, UNKNOWN_TOPIC_OR_PARTITION])
+async def test_nothing_is_told_with_any_other_answer(error_code):
+    answer, partition, _ = await hinted(10, error_code)
+    assert partition.current_leader.leader_id == -1
+    assert answer.node_endpoints == ()
+
+
+async def test_older_versions_have_no_room_for_it():
+    _, partition, _ = await hinted(9, NOT_LEADER)
+    assert partition.error_code == NOT_LEADER
+    assert not hasattr(partition, "current_leader")
+
+
+@pytest.mark.parametrize(("key_type", "kind"), [(0, GROUP), (1, TRANSACTION)])
+async def test_the_asked_one_coordinates_while_the_shard_has_no_owner(key_type, kind):
+    """librdkafka's send_offsets_to_transaction hung for ten minutes after three refusals."""
+    world = World()
+
+    async with world.listening() as role:
+        nobody = [
+            controller_pb2.Shard(kind=kind, shard=n, coordinator=-1, coordinator_epoch=1)
+            for n in range(50)
+        ]
+        await world.metadata.wait_until(world.controller.change(shards=nobody))
+        client = await WireClient.connect(role.port)
+        for version in (1, 4):
+            key = {"coordinator_keys": ("pay",)} if version >= 4 else {"key": "pay"}
+            found = await client.call(10, version, key_type=key_type, **key)
+            place = found.coordinators[0] if version >= 4 else found
+            assert (place.error_code, place.node_id, place.port) == (0, NODE_ID, role.port)

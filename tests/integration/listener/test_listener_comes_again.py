@@ -1,6 +1,5 @@
 """Of a client that was refused for its connection and comes again, a listener says so (ADR 0018)."""
 
-import uvloop
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_world import World
 from tests.unit.listener.wire_client import WireClient
@@ -28,7 +27,7 @@ REFUSALS = [
 ]
 
 
-def test_a_listener_says_for_which_request_it_refused_a_client():
+async def test_a_listener_says_for_which_request_it_refused_a_client():
     """Until it has read that, a request may be a late copy, of which nobody reads the answer (ADR 0018)."""
     world = World(topic("orders", 1))
     types = schema_of(24, 3).request_types
@@ -78,12 +77,12 @@ def test_a_listener_says_for_which_request_it_refused_a_client():
     for method, answer in REFUSALS:
         result = answer.results[0] if method == "AddPartitionsToTxn" else answer
         delayed_by = NEWEST if result.HasField("delayed_by") else None
-        assert uvloop.run(asked_after(method, answer)) == [delayed_by, None, None, None], method
+        assert await asked_after(method, answer) == [delayed_by, None, None, None], method
         if method != "EndTxn":
             assert told_with_the_end(delayed_by), method
 
 
-def test_what_was_here_before_the_refusal_is_no_repetition():
+async def test_what_was_here_before_the_refusal_is_no_repetition():
     """Two copies on a connection that its client has left come in together, and nobody reads the first one's answer."""
     world = World(topic("orders", 1))
     world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(
@@ -96,13 +95,10 @@ def test_what_was_here_before_the_refusal_is_no_repetition():
     head = write_request_head(26, 3, 1, "late", is_flexible=True)
     frame = framed([head, *schema.write_request(request)])
 
-    async def origins():
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
-            for copies in (2, 1):
-                client.writer.write(frame * copies)
-                for _ in range(copies):
-                    await client.receive(schema)
-            return [one.origin for one in world.coordinator.received("EndTxn")]
-
-    assert [one.HasField("delayed_by") for one in uvloop.run(origins())] == [False, False, True]
+    async with world.connected() as (_, client):
+        for copies in (2, 1):
+            client.writer.write(frame * copies)
+            for _ in range(copies):
+                await client.receive(schema)
+    origins = [one.origin for one in world.coordinator.received("EndTxn")]
+    assert [one.HasField("delayed_by") for one in origins] == [False, False, True]

@@ -2,10 +2,11 @@
 
 import asyncio
 import warnings
-from contextlib import contextmanager
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
@@ -17,7 +18,7 @@ from confluent_kafka.admin import (
 from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as PythonResource
-from tests.integration.listener.embedded_log import against_oncelog
+from tests.integration.listener.secured_log import running_log
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.protocol.messages import schema_of
@@ -41,13 +42,9 @@ SEED_KEYS = [
 ]
 
 
-@contextmanager
-def python_admin(bootstrap):
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    try:
-        yield admin
-    finally:
-        admin.close()
+@pytest.fixture
+def admin(bootstrap):
+    return AdminClient({"bootstrap.servers": bootstrap})
 
 
 async def set_for_all(bootstrap, configs):
@@ -129,27 +126,24 @@ def refusal(admin, *arguments):
     return None
 
 
-def test_every_key_of_the_transaction_reference_is_described(tmp_path):
-    def client(bootstrap):
-        configs = described(AdminClient({"bootstrap.servers": bootstrap}), BROKER, "1")
-        assert [key for key in SEED_KEYS if key not in configs] == []
-        assert configs["advertised.listeners"].value == f"PLAINTEXT://{bootstrap}"
-        assert configs["transaction.state.log.num.partitions"].value == "50"
-        assert configs["transaction.state.log.replication.factor"].value == "1"
-        assert configs["transaction.max.timeout.ms"].source == ConfigSource.DEFAULT_CONFIG.value
-        assert configs["transaction.max.timeout.ms"].is_read_only
-        assert not configs[VERIFICATION].is_read_only
-        assert not any(entry.is_sensitive for entry in configs.values())
-        # What differs from Kafka's default is told as it is.
-        delay = configs["group.initial.rebalance.delay.ms"]
-        assert (delay.value, delay.source) == ("200", ConfigSource.STATIC_BROKER_CONFIG.value)
-        assert Path(configs["log.dirs"].value) == tmp_path / "logs"
-
-    against_oncelog(tmp_path, client)
+def test_every_key_of_the_transaction_reference_is_described(bootstrap, admin, tmp_path):
+    configs = described(admin, BROKER, "1")
+    assert [key for key in SEED_KEYS if key not in configs] == []
+    assert configs["advertised.listeners"].value == f"PLAINTEXT://{bootstrap}"
+    assert configs["transaction.state.log.num.partitions"].value == "50"
+    assert configs["transaction.state.log.replication.factor"].value == "1"
+    assert configs["transaction.max.timeout.ms"].source == ConfigSource.DEFAULT_CONFIG.value
+    assert configs["transaction.max.timeout.ms"].is_read_only
+    assert not configs[VERIFICATION].is_read_only
+    assert not any(entry.is_sensitive for entry in configs.values())
+    # What differs from Kafka's default is told as it is.
+    delay = configs["group.initial.rebalance.delay.ms"]
+    assert (delay.value, delay.source) == ("200", ConfigSource.STATIC_BROKER_CONFIG.value)
+    assert Path(configs["log.dirs"].value) == tmp_path / "logs"
 
 
 def test_changes_count_in_order_of_precedence(tmp_path):
-    def first(bootstrap):
+    with running_log(tmp_path) as bootstrap:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for_all = {"producer.id.expiration.ms": "3600000", "log.retention.ms": "1234567"}
         assert asyncio.run(set_for_all(bootstrap, for_all)) == for_all
@@ -162,8 +156,7 @@ def test_changes_count_in_order_of_precedence(tmp_path):
         # 42 is INVALID_REQUEST.
         for stranger in ("01", "\u0661", "9" * 5000):
             assert asyncio.run(error_of_describing(bootstrap, stranger)) == 42
-
-    def second(bootstrap):
+    with running_log(tmp_path) as bootstrap:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         entry = described(admin, BROKER, "1")["producer.id.expiration.ms"]
         assert (entry.value, entry.source) == (
@@ -185,100 +178,76 @@ def test_changes_count_in_order_of_precedence(tmp_path):
             throttle = "follower.replication.throttled.rate"
             change(admin, kind, name, throttle, None, AlterConfigOpType.DELETE)
 
-    against_oncelog(tmp_path, first)
-    against_oncelog(tmp_path, second)
 
-
-def test_alter_configs_replaces_all_that_was_set(tmp_path):
+def test_alter_configs_replaces_all_that_was_set(admin):
     """API 33, which clients sent before IncrementalAlterConfigs: what is not named goes back to its default."""
-
-    def client(bootstrap):
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        topic = NewTopic("orders", 1, config={"retention.ms": "1000", "segment.ms": "2000"})
-        (future,) = admin.create_topics([topic]).values()
+    topic = NewTopic("orders", 1, config={"retention.ms": "1000", "segment.ms": "2000"})
+    (future,) = admin.create_topics([topic]).values()
+    future.result(10)
+    resource = ConfigResource(TOPIC, "orders", set_config={"segment.ms": "3000"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        (future,) = admin.alter_configs([resource]).values()
         future.result(10)
-        resource = ConfigResource(TOPIC, "orders", set_config={"segment.ms": "3000"})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            (future,) = admin.alter_configs([resource]).values()
-            future.result(10)
-        configs = described(admin, TOPIC, "orders")
-        assert configs["segment.ms"].value == "3000"
-        assert configs["retention.ms"].value == "604800000"
-
-    against_oncelog(tmp_path, client)
+    configs = described(admin, TOPIC, "orders")
+    assert configs["segment.ms"].value == "3000"
+    assert configs["retention.ms"].value == "604800000"
 
 
-def test_configs_without_effect_are_kept_and_told(tmp_path):
+def test_configs_without_effect_are_kept_and_told(admin):
     """librdkafka's suite sets this key, which Kafka's brokers take though nobody logs in."""
     relogin = "sasl.kerberos.min.time.before.relogin"
-
-    def client(bootstrap):
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        change(admin, BROKER, "1", relogin, "58000")
-        assert described(admin, BROKER, "1")[relogin].value == "58000"
-        resource = ConfigResource(BROKER, "1", set_config={relogin: "59000"})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            (future,) = admin.alter_configs([resource]).values()
-            future.result(10)
-        entry = described(admin, BROKER, "1")[relogin]
-        assert (entry.value, entry.source) == ("59000", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
-        assert refusal(admin, BROKER, "1", "ssl.client.auth", "required") == "INVALID_REQUEST"
-        change(admin, BROKER, "1", relogin, None, AlterConfigOpType.DELETE)
-        assert described(admin, BROKER, "1")[relogin].value == "60000"
-
-    against_oncelog(tmp_path, client)
+    change(admin, BROKER, "1", relogin, "58000")
+    assert described(admin, BROKER, "1")[relogin].value == "58000"
+    resource = ConfigResource(BROKER, "1", set_config={relogin: "59000"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        (future,) = admin.alter_configs([resource]).values()
+        future.result(10)
+    entry = described(admin, BROKER, "1")[relogin]
+    assert (entry.value, entry.source) == ("59000", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
+    assert refusal(admin, BROKER, "1", "ssl.client.auth", "required") == "INVALID_REQUEST"
+    change(admin, BROKER, "1", relogin, None, AlterConfigOpType.DELETE)
+    assert described(admin, BROKER, "1")[relogin].value == "60000"
 
 
-def test_what_is_set_for_the_topics_of_one_node_counts_there(tmp_path):
+def test_what_is_set_for_the_topics_of_one_node_counts_there(bootstrap, admin):
     """librdkafka's suite appends to a broker's log.cleanup.policy, and takes it back."""
     policy = "log.cleanup.policy"
-
-    def client(bootstrap):
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        (future,) = admin.create_topics([NewTopic("orders", 1)]).values()
-        future.result(10)
-        change(admin, BROKER, "1", policy, "compact", AlterConfigOpType.APPEND)
-        assert described(admin, BROKER, "1")[policy].value == "delete,compact"
-        entry = described(admin, TOPIC, "orders")["cleanup.policy"]
-        assert (entry.value, entry.source) == (
-            "delete,compact",
-            ConfigSource.DYNAMIC_BROKER_CONFIG.value,
-        )
-        producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
-        failures = []
-        producer.produce("orders", b"no key", on_delivery=lambda error, _: failures.append(error))
-        assert producer.flush(10) == 0
-        assert failures[0].name() == "INVALID_RECORD", "the storage node compacts its topics now"
-        change(admin, BROKER, "1", policy, "compact", AlterConfigOpType.SUBTRACT)
-        assert described(admin, TOPIC, "orders")["cleanup.policy"].value == "delete"
-        producer.produce("orders", b"no key", on_delivery=lambda error, _: failures.append(error))
-        assert producer.flush(10) == 0
-        assert failures[1] is None
-
-    against_oncelog(tmp_path, client)
+    (future,) = admin.create_topics([NewTopic("orders", 1)]).values()
+    future.result(10)
+    change(admin, BROKER, "1", policy, "compact", AlterConfigOpType.APPEND)
+    assert described(admin, BROKER, "1")[policy].value == "delete,compact"
+    entry = described(admin, TOPIC, "orders")["cleanup.policy"]
+    assert (entry.value, entry.source) == (
+        "delete,compact",
+        ConfigSource.DYNAMIC_BROKER_CONFIG.value,
+    )
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    failures = []
+    producer.produce("orders", b"no key", on_delivery=lambda error, _: failures.append(error))
+    assert producer.flush(10) == 0
+    assert failures[0].name() == "INVALID_RECORD", "the storage node compacts its topics now"
+    change(admin, BROKER, "1", policy, "compact", AlterConfigOpType.SUBTRACT)
+    assert described(admin, TOPIC, "orders")["cleanup.policy"].value == "delete"
+    producer.produce("orders", b"no key", on_delivery=lambda error, _: failures.append(error))
+    assert producer.flush(10) == 0
+    assert failures[1] is None
 
 
-def test_group_configs_and_the_list_of_resources(tmp_path):
+def test_group_configs_and_the_list_of_resources(bootstrap):
     """KIP-848's group configs and KIP-1142's list, by kafka-python."""
-
-    def client(bootstrap):
-        with python_admin(bootstrap) as admin:
-            admin.create_topics(["orders"])
-            wanted = {"consumer.session.timeout.ms": "30000"}
-            admin.alter_configs([PythonResource("GROUP", "readers", wanted)])
-            found = admin.describe_configs(
-                [PythonResource("GROUP", "readers")], config_filter="all"
-            )
-            group = found["group"]["readers"]
-            assert group["consumer.session.timeout.ms"]["value"] == "30000"
-            assert group["consumer.heartbeat.interval.ms"]["value"] == "5000"
-            interval = {"consumer.heartbeat.interval.ms": "1234"}
-            assert asyncio.run(told_interval_ms(bootstrap)) == 5000
-            admin.alter_configs([PythonResource("GROUP", "readers", interval)])
-            assert asyncio.run(told_interval_ms(bootstrap)) == 1234
-            listed = str(admin.list_config_resources())
-            assert all(name in listed for name in ("readers", "orders", "__consumer_offsets"))
-
-    against_oncelog(tmp_path, client)
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+        admin.create_topics(["orders"])
+        wanted = {"consumer.session.timeout.ms": "30000"}
+        admin.alter_configs([PythonResource("GROUP", "readers", wanted)])
+        found = admin.describe_configs([PythonResource("GROUP", "readers")], config_filter="all")
+        group = found["group"]["readers"]
+        assert group["consumer.session.timeout.ms"]["value"] == "30000"
+        assert group["consumer.heartbeat.interval.ms"]["value"] == "5000"
+        interval = {"consumer.heartbeat.interval.ms": "1234"}
+        assert asyncio.run(told_interval_ms(bootstrap)) == 5000
+        admin.alter_configs([PythonResource("GROUP", "readers", interval)])
+        assert asyncio.run(told_interval_ms(bootstrap)) == 1234
+        listed = str(admin.list_config_resources())
+        assert all(name in listed for name in ("readers", "orders", "__consumer_offsets"))

@@ -1,22 +1,22 @@
-"""What happens on one connection: order, long polls, clients that leave, and a listener that stops."""
+"""What happens on one connection: order, long polls, clients that leave, a stop; and bounds of time and bytes."""
 
 import asyncio
+import struct
 
 import pytest
 from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import fetch_request, produce_request
+from tests.unit.listener.listener_requests import batch, fetch_request, produce_request
 from tests.unit.listener.listener_world import World, eventually
 from tests.unit.listener.wire_client import WireClient, is_alive
 
 from oncelog.record.batch import HEADER_BYTES
 
-FETCH, PRODUCE, METADATA, API_VERSIONS, END_TXN = 1, 0, 3, 18, 26
+FETCH, PRODUCE, METADATA, API_VERSIONS = 1, 0, 3, 18
 
 
 async def test_pipelined_requests_happen_and_are_answered_in_order():
     world = World(topic("orders", 1))
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    async with world.connected() as (_, client):
         schemas = [client.send(PRODUCE, 7, request=produce_request()) for _ in range(20)]
         schemas.append(client.send(METADATA, 1, topics=()))
         answers = [await client.receive(schema) for schema in schemas]
@@ -29,8 +29,7 @@ async def test_pipelined_requests_happen_and_are_answered_in_order():
 
 async def test_a_long_poll_holds_up_what_comes_behind_it():
     world = World(topic("orders", 1))
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    async with world.connected() as (role, client):
         fetch = client.send(FETCH, 11, request=fetch_request())
         versions = client.send(API_VERSIONS, 0)
         await eventually(lambda: world.storage.fetches_waiting == 1)
@@ -60,8 +59,7 @@ async def test_a_client_that_leaves_cancels_its_long_poll():
 async def test_a_produce_goes_on_when_its_client_leaves():
     world = World(topic("orders", 1))
     world.storage.gate = asyncio.Event()
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    async with world.connected() as (role, client):
         client.send(PRODUCE, 7, request=produce_request())
         await eventually(lambda: world.storage.received("Produce"))
         client.writer.transport.abort()
@@ -72,8 +70,7 @@ async def test_a_produce_goes_on_when_its_client_leaves():
 
 async def test_acks_0_has_no_answer_and_closes_on_an_error():
     world = World(topic("orders", 1))
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    async with world.connected() as (role, client):
         client.send(PRODUCE, 7, request=produce_request(acks=0))
         schema = client.send(API_VERSIONS, 0)
         assert (await client.receive(schema))[0] == 2
@@ -109,10 +106,104 @@ async def test_stopping_does_not_wait_forever():
     world = World(topic("orders", 1), stop_grace_ms=100)
     world.storage.gate = asyncio.Event()
     before = asyncio.all_tasks()
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    async with world.connected() as (role, client):
         client.send(PRODUCE, 7, request=produce_request())
         await eventually(lambda: world.storage.received("Produce"))
         await asyncio.wait_for(role.stop(), 5)
         assert await client.is_closed_by_peer()
         assert asyncio.all_tasks() == before
+
+
+async def test_half_a_frame_byte_by_byte_does_not_keep_a_connection():
+    world = World(topic("orders", 1), connection_idle_max_ms=200)
+    async with world.connected() as (role, client):
+        client.writer.write(struct.pack(">i", 1_000))
+        closing = asyncio.ensure_future(client.is_closed_by_peer())
+        while not closing.done():
+            client.writer.write(b"x")
+            await asyncio.wait([closing], timeout=0.02)
+        assert closing.result()
+        assert role.counters.connections_idle_closed == 1
+        await eventually(lambda: role.queued_bytes == 0)
+
+
+async def test_a_long_poll_is_not_idle():
+    world = World(topic("orders", 1), connection_idle_max_ms=100)
+    async with world.connected() as (role, client):
+        await client.call(FETCH, 11, request=fetch_request(max_wait_ms=400))
+        assert role.counters.connections_idle_closed == 0
+
+
+async def test_one_connection_too_many_is_closed_at_once():
+    world = World(topic("orders", 1), connections_max=2)
+    async with world.listening() as role:
+        clients = [await WireClient.connect(role.port) for _ in range(2)]
+        for client in clients:
+            await client.call(API_VERSIONS, 0)
+        third = await WireClient.connect(role.port)
+        assert await third.is_closed_by_peer()
+        assert role.counters.connections_refused == 1
+        clients[0].close()
+        await eventually(lambda: role.counters.connections_open == 1)
+        assert await is_alive(role)
+
+
+async def test_a_connection_with_too_much_waiting_is_not_read_from():
+    world = World(
+        topic("orders", 1), connection_queue_bytes_max=100_000, connection_queue_requests_max=5
+    )
+    world.storage.gate = asyncio.Event()
+    async with world.connected() as (role, client):
+        schemas = []
+        for _ in range(200):
+            schemas.append(
+                client.send(PRODUCE, 7, request=produce_request(records=[batch(extra=50_000)]))
+            )
+        await eventually(lambda: role.queued_bytes > 100_000)
+        other = await WireClient.connect(role.port)
+        for _ in range(50):
+            await other.call(API_VERSIONS, 0)
+        assert role.queued_bytes < 1_000_000, "one piece of a stream may come after the pause"
+        world.storage.gate.set()
+        for schema in schemas:
+            await client.receive(schema)
+        assert world.storage.end_offset("orders", 0) == 200
+        assert role.queued_bytes == 0
+
+
+async def test_halves_of_frames_that_take_all_memory_are_refused():
+    world = World(topic("orders", 1), queued_bytes_max=200_000)
+    async with world.listening() as role:
+        clients = [await WireClient.connect(role.port) for _ in range(10)]
+        for client in clients:
+            client.writer.write(struct.pack(">i", 100_000) + bytes(60_000))
+        await eventually(lambda: role.counters.connections_refused >= 6)
+        await eventually(lambda: role.queued_bytes <= 200_000)
+        assert await is_alive(role)
+
+
+async def test_a_client_that_does_not_read_holds_one_answer():
+    world = World(topic("orders", 1), connection_idle_max_ms=1_000)
+    async with world.connected() as (role, client):
+        await client.call(PRODUCE, 7, request=produce_request(records=[batch(extra=4_000_000)]))
+        client.reader._transport.pause_reading()
+        for _ in range(20):
+            client.send(FETCH, 11, request=fetch_request(max_bytes=1 << 30))
+        await eventually(lambda: role.counters.connections_idle_closed == 1)
+        assert len(world.storage.received("Fetch")) < 6
+
+
+async def test_answers_that_nobody_takes_make_later_fetches_smaller():
+    world = World(topic("orders", 1), unsent_bytes_max=5_000_000)
+    async with world.connected() as (role, client):
+        await client.call(PRODUCE, 7, request=produce_request(records=[batch(extra=4_000_000)]))
+        client.reader._transport.pause_reading()
+        client.send(FETCH, 11, request=fetch_request(max_bytes=1 << 30))
+        await eventually(lambda: role.unsent.held_bytes > 4_000_000)
+        reader = await WireClient.connect(role.port)
+        await reader.call(FETCH, 11, request=fetch_request(max_bytes=1 << 30))
+        first, second = world.storage.received("Fetch")
+        assert first.max_bytes == 5_000_000
+        assert second.max_bytes == 5_000_000 - role.unsent.held_bytes
+        client.close()
+        await eventually(lambda: role.unsent.held_bytes == 0)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask
+from tests.unit.listener.listener_requests import ask, known_fields
 from tests.unit.listener.listener_world import World
 
 from oncelog.api.v1 import groups_pb2
@@ -30,8 +30,7 @@ def beat(world, version=1, **fields):
         "server_assignor": None,
         "topic_partitions": None,
     } | fields
-    known = schema_of(HEARTBEAT, version).request.__dataclass_fields__
-    return ask(world, HEARTBEAT, version, **{k: v for k, v in values.items() if k in known})
+    return ask(world, HEARTBEAT, version, **known_fields(HEARTBEAT, version, values))
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -1,10 +1,10 @@
-"""Members of classic groups through the listener: what is translated, what is refused, and who waits for whom."""
+"""Groups through the listener: what is translated and refused, and which member waits for which."""
 
 import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.unit.listener.listener_requests import ask
+from tests.unit.listener.listener_requests import ask, known_fields
 from tests.unit.listener.listener_world import World, eventually
 from tests.unit.listener.wire_client import WireClient
 
@@ -26,8 +26,7 @@ def join_fields(version, group_id="billing", member_id="", metadata=b"topics", *
         "protocols": (types.JoinGroupRequestProtocol(name="range", metadata=metadata),),
         **fields,
     }
-    known = schema_of(JOIN, version).request.__dataclass_fields__
-    return {name: value for name, value in values.items() if name in known}
+    return known_fields(JOIN, version, values)
 
 
 def join(world, version, **fields):
@@ -93,8 +92,7 @@ def sync_fields(version, **fields):
         "assignments": (types.SyncGroupRequestAssignment(member_id="m-1", assignment=b"mine"),),
         **fields,
     }
-    known = schema_of(SYNC, version).request.__dataclass_fields__
-    return {name: value for name, value in values.items() if name in known}
+    return known_fields(SYNC, version, values)
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -179,8 +177,7 @@ async def test_a_waiting_join_holds_up_its_connection_and_no_other():
 async def test_a_join_goes_on_when_its_client_leaves():
     world = World()
     world.groups.gate = asyncio.Event()
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    async with world.connected() as (role, client):
         client.send(JOIN, 5, **join_fields(5, metadata=bytes(5_000)))
         await eventually(lambda: world.groups.joins_waiting)
         client.close()
@@ -209,3 +206,64 @@ async def test_clients_that_leave_waiting_joins_behind_cannot_add_up():
         accepted = await WireClient.connect(role.port)
         fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-2"}
         assert (await accepted.call(BEAT, 3, **fields)).error_code == 0
+
+
+DESCRIBE, LIST, DELETE = 15, 16, 42
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_group_is_described_in_every_version(version):
+    fields = {"include_authorized_operations": False} if version >= 3 else {}
+    world = World()
+    (group,) = ask(world, DESCRIBE, version, groups=("billing", "billing"), **fields).groups
+    assert (group.group_state, group.protocol_data) == ("Stable", "range")
+    assert [(one.client_id, one.member_assignment) for one in group.members] == [("app", b"mine")]
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 0), (6, 69)])
+@pytest.mark.parametrize("answer", [{"error_code": 69}, {"state": "Dead"}])
+def test_a_group_that_does_not_exist_is_dead_or_not_found(version, code, answer):
+    world = World()
+    described = groups_pb2.DescribeGroupsResponse()
+    described.groups.add(group_id="billing", **answer)
+    world.groups.canned["DescribeGroups"] = described
+    fields = {"groups": ("billing",), "include_authorized_operations": False}
+    (group,) = ask(world, DESCRIBE, version, **fields).groups
+    assert (group.error_code, group.group_state) == (code, "Dead")
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_groups_are_listed_in_every_version(version):
+    world = World()
+    fields = {}
+    if version >= 4:
+        fields["states_filter"] = ("Stable",)
+    if version >= 5:
+        fields["types_filter"] = ("classic",)
+    (group,) = ask(world, LIST, version, **fields).groups
+    assert (group.group_id, group.protocol_type) == ("billing", "consumer")
+    (request,) = world.groups.received("ListGroups")
+    assert list(request.state_filters) == list(fields.get("states_filter", ()))
+    assert list(request.type_filters) == list(fields.get("types_filter", ()))
+
+
+def test_a_list_without_every_coordinator_is_no_list():
+    world = World()
+    world.groups.canned["ListGroups"] = OncelogError("gone")
+    assert ask(world, LIST, 2).error_code == 15
+    assert ask(World(shards=0), LIST, 2).error_code == 15
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_groups_are_deleted_each_with_its_code(version):
+    world = World()
+    refused = groups_pb2.DeleteGroupsResponse()
+    refused.results.add(group_id="billing", error_code=68)
+    refused.results.add(group_id="old")
+    world.groups.canned["DeleteGroups"] = refused
+    answer = ask(world, DELETE, version, groups_names=("billing", "old"))
+    assert [(one.group_id, one.error_code) for one in answer.results] == [
+        ("billing", 68),
+        ("old", 0),
+    ]
+    assert ask(World(shards=0), DELETE, version, groups_names=("old",)).results[0].error_code == 15

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask
+from tests.unit.listener.listener_requests import ask, known_fields
 from tests.unit.listener.listener_world import World
 
 from oncelog.api.v1 import coordinator_pb2, groups_pb2
@@ -42,13 +42,7 @@ def commit(world, version, *partitions, name="orders", topic_id=None, **fields):
         ),
         **fields,
     }
-    known = schema_of(COMMIT, version).request.__dataclass_fields__
-    answer = ask(
-        world,
-        COMMIT,
-        version,
-        **{field: value for field, value in values.items() if field in known},
-    )
+    answer = ask(world, COMMIT, version, **known_fields(COMMIT, version, values))
     return [one.error_code for one in answer.topics[0].partitions]
 
 
@@ -211,13 +205,7 @@ def txn_commit(world, version, *partitions, **fields):
         ),
         **fields,
     }
-    known = schema_of(TXN_COMMIT, version).request.__dataclass_fields__
-    answer = ask(
-        world,
-        TXN_COMMIT,
-        version,
-        **{field: value for field, value in values.items() if field in known},
-    )
+    answer = ask(world, TXN_COMMIT, version, **known_fields(TXN_COMMIT, version, values))
     return [one.error_code for one in answer.topics[0].partitions]
 
 

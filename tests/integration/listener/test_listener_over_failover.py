@@ -5,15 +5,20 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-import uvloop
 from tests.unit.listener.fake_roles import FakeCoordinator, FakeStorage
 from tests.unit.listener.listener_image import NODE_ID, topic
-from tests.unit.listener.listener_requests import ask, batch, fetch, produce
+from tests.unit.listener.listener_requests import (
+    ask,
+    batch,
+    fetch,
+    fetch_request,
+    produce,
+    produce_request,
+)
 from tests.unit.listener.listener_world import World, eventually
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.api.v1 import controller_pb2, coordinator_pb2, groups_pb2, storage_pb2
-from oncelog.protocol.messages import schema_of
 from oncelog.record.records import Record, encode_batch
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
@@ -54,12 +59,15 @@ def move(world, name="orders", partitions=1):
     )
 
 
-async def during_failover(world, api_key, version, was_called, **fields):
+METHODS = {0: "Produce", 1: "Fetch", 22: "InitProducerId", 26: "EndTxn"}
+
+
+async def during_failover(world, api_key, version, **fields):
     """The answer to a request during which its node turns out to be gone, and then is replaced."""
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    asked, method = world.storage if api_key < 2 else world.coordinator, METHODS[api_key]
+    async with world.connected() as (_, client):
         schema = client.send(api_key, version, **fields)
-        await eventually(was_called)
+        await eventually(lambda: asked.received(method))
         move(world)
         _, answer = await asyncio.wait_for(client.receive(schema), 15)
         return answer
@@ -76,32 +84,30 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=repr)
-@pytest.mark.parametrize(
+of_either_request = pytest.mark.parametrize(
     ("api_key", "method", "fields"), [(26, "EndTxn", END), (22, "InitProducerId", INIT)]
 )
-def test_a_request_to_a_lost_coordinator_is_answered_by_the_next(failure, api_key, method, fields):
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=repr)
+@of_either_request
+async def test_a_request_to_a_lost_coordinator_is_answered_by_the_next(
+    failure, api_key, method, fields
+):
     world = two_nodes()
     world.coordinator.canned[method] = failure
-
-    def was_called():
-        return world.coordinator.received(method)
-
-    answer = uvloop.run(during_failover(world, api_key, 1, was_called, **fields))
+    answer = await during_failover(world, api_key, 1, **fields)
     assert answer.error_code == 0
     assert len(world.directory.coordinators[OTHER].received(method)) == 1
 
 
-@pytest.mark.parametrize(
-    ("api_key", "method", "fields"), [(26, "EndTxn", END), (22, "InitProducerId", INIT)]
-)
+@of_either_request
 async def test_nothing_is_repeated_for_a_client_that_is_gone(api_key, method, fields):
     """It asks another listener, is answered there, and is in its next transaction when the repetition would arrive."""
     world = two_nodes()
     world.coordinator.canned[method] = PeerUnavailable("gone")
 
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    async with world.connected() as (role, client):
         client.send(api_key, 1, **fields)
         await eventually(lambda: world.coordinator.received(method))
         client.close()
@@ -113,7 +119,7 @@ async def test_nothing_is_repeated_for_a_client_that_is_gone(api_key, method, fi
     assert [one.transactional_id for one in requests] == ["other"]
 
 
-def test_a_frozen_coordinator_is_left_when_its_shard_moves():
+async def test_a_frozen_coordinator_is_left_when_its_shard_moves():
     world = two_nodes()
 
     async def frozen(request, context):
@@ -121,9 +127,7 @@ def test_a_frozen_coordinator_is_left_when_its_shard_moves():
         await asyncio.Event().wait()
 
     world.coordinator.EndTxn = frozen
-    answer = uvloop.run(
-        during_failover(world, 26, 1, lambda: world.coordinator.received("EndTxn"), **END)
-    )
+    answer = await during_failover(world, 26, 1, **END)
     assert answer.error_code == 0
 
 
@@ -146,7 +150,7 @@ async def test_a_refused_repetition_of_an_end_is_no_answer(first):
     world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
 
     with pytest.raises(asyncio.IncompleteReadError):
-        await during_failover(world, 26, 1, lambda: world.coordinator.received("EndTxn"), **END)
+        await during_failover(world, 26, 1, **END)
     assert len(world.directory.coordinators[OTHER].received("EndTxn")) == 1
 
 
@@ -158,13 +162,11 @@ async def test_a_refused_repetition_of_an_end_is_no_answer(first):
     ],
     ids=repr,
 )
-def test_a_refused_end_that_nobody_took_before_is_an_answer(first):
+async def test_a_refused_end_that_nobody_took_before_is_an_answer(first):
     world = two_nodes()
     world.coordinator.canned["EndTxn"] = first
     world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
-    answer = uvloop.run(
-        during_failover(world, 26, 2, lambda: world.coordinator.received("EndTxn"), **END)
-    )
+    answer = await during_failover(world, 26, 2, **END)
     assert answer.error_code == 90
 
 
@@ -186,8 +188,7 @@ async def test_a_listener_that_stops_answers_what_waits():
     world = two_nodes(repeat_max_ms=600_000)
     world.coordinator.canned["EndTxn"] = PeerUnavailable("gone")
 
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    async with world.connected() as (role, client):
         schema = client.send(26, 1, **END)
         await eventually(lambda: world.coordinator.received("EndTxn"))
         stopping = asyncio.create_task(role.stop())
@@ -212,31 +213,16 @@ IN_TRANSACTION = bytes(
 )
 
 
-def produce_fields(records, transactional_id=None):
-    types = schema_of(0, 7).request_types
-    data = types.PartitionProduceData(index=0, records=records)
-    return {
-        "transactional_id": transactional_id,
-        "acks": -1,
-        "timeout": timedelta(seconds=1),
-        "topic_data": (types.TopicProduceData(name="orders", partition_data=(data,)),),
-    }
-
-
 NOT_LEADER = storage_pb2.ProduceResponse(
     partitions=[storage_pb2.PartitionProduced(topic="orders", error_code=6, base_offset=-1)]
 )
 
 
 @pytest.mark.parametrize("failure", [PeerUnavailable("gone"), NOT_LEADER], ids=repr)
-def test_an_idempotent_batch_goes_to_the_next_leader(failure):
+async def test_an_idempotent_batch_goes_to_the_next_leader(failure):
     world = two_nodes(topic("orders", 1))
     world.storage.canned["Produce"] = failure
-    answer = uvloop.run(
-        during_failover(
-            world, 0, 7, lambda: world.storage.received("Produce"), **produce_fields(IDEMPOTENT)
-        )
-    )
+    answer = await during_failover(world, 0, 7, request=produce_request(records=[IDEMPOTENT]))
     assert answer.responses[0].partition_responses[0].error_code == 0
     assert world.directory.storages[OTHER].log("orders", 0)
 
@@ -249,7 +235,8 @@ async def test_a_batch_of_a_gone_transactional_client_is_not_repeated():
     async with world.listening() as role:
         before = len(asyncio.all_tasks())
         client = await WireClient.connect(role.port)
-        client.send(0, 7, **produce_fields(IN_TRANSACTION, "pay"))
+        request = produce_request(records=[IN_TRANSACTION], transactional_id="pay")
+        client.send(0, 7, request=request)
         await eventually(lambda: world.storage.received("Produce"))
         client.close()
         await eventually(lambda: len(asyncio.all_tasks()) == before)
@@ -263,14 +250,10 @@ def test_a_batch_that_could_be_doubled_is_left_to_its_client(failure, expected):
     assert len(world.storage.received("Produce")) == 1
 
 
-def test_a_batch_surely_not_sent_goes_to_the_next_leader():
+async def test_a_batch_surely_not_sent_goes_to_the_next_leader():
     world = two_nodes(topic("orders", 1))
     world.storage.canned["Produce"] = PeerUnavailable("gone", was_sent=False)
-    answer = uvloop.run(
-        during_failover(
-            world, 0, 7, lambda: world.storage.received("Produce"), **produce_fields(batch())
-        )
-    )
+    answer = await during_failover(world, 0, 7, request=produce_request())
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
@@ -278,30 +261,9 @@ async def test_a_consumer_that_waits_for_data_waits_for_its_new_leader():
     world = two_nodes(topic("orders", 1))
     world.storage.canned["Fetch"] = PeerUnavailable("gone")
     world.directory.storages[OTHER].log("orders", 0).append(IDEMPOTENT)
-
-    async with asyncio.TaskGroup() as group:
-
-        async def move_when_called():
-            await eventually(lambda: world.storage.received("Fetch"))
-            move(world)
-
-        group.create_task(move_when_called())
-        async with world.listening() as role:
-            types = schema_of(1, 4).request_types
-            wanted = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-            client = await WireClient.connect(role.port)
-            answer = await client.call(
-                1,
-                4,
-                replica_id=-1,
-                max_wait=timedelta(seconds=20),
-                min_bytes=1,
-                max_bytes=1000,
-                isolation_level=0,
-                topics=(types.FetchTopic(topic="orders", partitions=(wanted,)),),
-            )
-            (data,) = answer.responses[0].partitions
-            assert (data.error_code, bytes(data.records)) == (0, IDEMPOTENT)
+    answer = await during_failover(world, 1, 4, request=fetch_request(4, max_wait_ms=20_000))
+    (data,) = answer.responses[0].partitions
+    assert (data.error_code, bytes(data.records)) == (0, IDEMPOTENT)
 
 
 def test_a_consumer_that_does_not_wait_is_told_at_once():
@@ -324,31 +286,11 @@ def listener(node_id, port, **fields):
     )
 
 
-LIST_TRANSACTIONS, LIST_GROUPS = 66, 16
 NAMES = [f"name-{number}" for number in range(40)]
 
 
-def listed(world, node_id, address, nodes):
+async def lists_of(node_id, address="127.0.0.1", **fields):
     """(transactions, groups) that the listener of this node lists to a client that came in by this address."""
-
-    async def scenario():
-        async with world.listening(node_id) as role:
-            nodes[node_id].kafka_port = role.port
-            await world.metadata.wait_until(world.controller.change(nodes=[*nodes.values()]))
-            client = await WireClient.connect(role.port, address)
-            transactions = await client.call(
-                LIST_TRANSACTIONS, 0, state_filters=(), producer_id_filters=()
-            )
-            groups = await client.call(LIST_GROUPS, 0)
-            return (
-                [one.transactional_id for one in transactions.transaction_states],
-                [one.group_id for one in groups.groups],
-            )
-
-    return uvloop.run(scenario())
-
-
-def lists_of(node_id, address="127.0.0.1", **fields):
     world = World(host="0.0.0.0")
     transactions = coordinator_pb2.ListTransactionsResponse()
     groups = groups_pb2.ListGroupsResponse()
@@ -357,54 +299,60 @@ def lists_of(node_id, address="127.0.0.1", **fields):
         groups.groups.add(group_id=name)
     world.coordinator.canned["ListTransactions"] = transactions
     world.groups.canned["ListGroups"] = groups
-    nodes = {one: listener(one, 9, **(fields if one == node_id else {})) for one in (1, 2, 3)}
-    return listed(world, node_id, address, nodes)
+    async with world.listening(node_id) as role:
+        nodes = [
+            listener(node_id, role.port, **fields),
+            *(listener(one, 9) for one in (1, 2, 3) if one != node_id),
+        ]
+        await world.metadata.wait_until(world.controller.change(nodes=nodes))
+        client = await WireClient.connect(role.port, address)
+        listed = await client.call(66, 0, state_filters=(), producer_id_filters=())
+        groups = await client.call(16, 0)
+        return (
+            [one.transactional_id for one in listed.transaction_states],
+            [one.group_id for one in groups.groups],
+        )
 
 
-def test_one_listener_lists_each_transaction_and_each_group():
+async def test_one_listener_lists_each_transaction_and_each_group():
     """Clients ask every broker and put the lists together; a list of the whole cluster from each would come thrice."""
-    lists = [lists_of(node_id) for node_id in (1, 2, 3)]
+    lists = [await lists_of(node_id) for node_id in (1, 2, 3)]
     for kind in (0, 1):
         together = [name for one in lists for name in one[kind]]
         assert sorted(together) == sorted(NAMES)
         assert sum(bool(one[kind]) for one in lists) > 1
 
 
-def test_a_listener_whose_client_knows_no_other_lists_everything():
+async def test_a_listener_whose_client_knows_no_other_lists_everything():
     """The client came in through a tunnel, by an address that is not the registered one."""
-    assert lists_of(1, "127.0.0.2") == (NAMES, NAMES)
+    assert await lists_of(1, "127.0.0.2") == (NAMES, NAMES)
 
 
-def test_a_listener_that_drains_leaves_the_lists_to_the_others():
-    assert lists_of(1, draining=True) == ([], [])
+async def test_a_listener_that_drains_leaves_the_lists_to_the_others():
+    assert await lists_of(1, draining=True) == ([], [])
 
 
-def metadata_of(world, *others, registered_host="127.0.0.1", **me):
+async def metadata_of(world, *others, registered_host="127.0.0.1", **me):
     """(node ids, leader of each partition, who coordinates) as a client of the first listener is told."""
-
-    async def scenario():
-        async with world.listening() as role:
-            itself = listener(NODE_ID, role.port, **me)
-            itself.kafka_host = registered_host
-            offset = world.controller.change(nodes=[itself, *others])
-            await world.metadata.wait_until(offset)
-            client = await WireClient.connect(role.port)
-            metadata = await client.call(3, 1, topics=None)
-            found = await client.call(10, 1, key="pay", key_type=1)
-            cluster = await client.call(60, 0, include_cluster_authorized_operations=False)
-            brokers = [one.node_id for one in metadata.brokers]
-            assert [one.broker_id for one in cluster.brokers] == brokers
-            assert metadata.controller_id in brokers
-            leaders = [one.leader_id for one in metadata.topics[0].partitions]
-            assert set(leaders) <= set(brokers)
-            return brokers, leaders, found.node_id
-
-    return uvloop.run(scenario())
+    async with world.listening() as role:
+        itself = listener(NODE_ID, role.port, **me)
+        itself.kafka_host = registered_host
+        await world.metadata.wait_until(world.controller.change(nodes=[itself, *others]))
+        client = await WireClient.connect(role.port)
+        metadata = await client.call(3, 1, topics=None)
+        found = await client.call(10, 1, key="pay", key_type=1)
+        cluster = await client.call(60, 0, include_cluster_authorized_operations=False)
+        brokers = [one.node_id for one in metadata.brokers]
+        assert [one.broker_id for one in cluster.brokers] == brokers
+        assert metadata.controller_id in brokers
+        leaders = [one.leader_id for one in metadata.topics[0].partitions]
+        assert set(leaders) <= set(brokers)
+        return brokers, leaders, found.node_id
 
 
-def test_partitions_are_spread_over_live_listeners():
+async def test_partitions_are_spread_over_live_listeners():
     world = World(topic("orders", 60))
-    brokers, leaders, coordinator = metadata_of(
+    brokers, leaders, coordinator = await metadata_of(
         world,
         listener(8, 9, fenced=True),
         listener(9, 9, draining=True),
@@ -416,28 +364,23 @@ def test_partitions_are_spread_over_live_listeners():
     assert coordinator == NODE_ID
 
 
-def test_a_listener_that_goes_takes_only_its_own_partitions():
-    before = metadata_of(World(topic("orders", 60)), listener(5, 9), listener(3, 9))[1]
-    after = metadata_of(World(topic("orders", 60)), listener(5, 9))[1]
-    assert all(new == old for new, old in zip(after, before, strict=True) if old != 3)
-
-
-def test_a_draining_listener_sends_its_clients_to_the_others():
+async def test_a_draining_listener_sends_its_clients_to_the_others():
     world = World(topic("orders", 6))
-    assert metadata_of(world, listener(5, 9), draining=True) == ([5], [5] * 6, 5)
+    assert await metadata_of(world, listener(5, 9), draining=True) == ([5], [5] * 6, 5)
 
 
-def test_the_last_listener_keeps_its_clients_even_when_it_drains():
-    assert metadata_of(World(topic("orders", 2)), draining=True) == (
+async def test_the_last_listener_keeps_its_clients_even_when_it_drains():
+    assert await metadata_of(World(topic("orders", 2)), draining=True) == (
         [NODE_ID],
         [NODE_ID] * 2,
         NODE_ID,
     )
 
 
-def test_a_client_of_a_port_forward_is_told_of_this_one_only():
+async def test_a_client_of_a_port_forward_is_told_of_this_one_only():
     world = World(topic("orders", 2))
-    assert metadata_of(world, listener(5, 9), registered_host="pod-1.oncelog")[0] == [NODE_ID]
+    brokers, _, _ = await metadata_of(world, listener(5, 9), registered_host="pod-1.oncelog")
+    assert brokers == [NODE_ID]
 
 
 async def test_a_dead_listener_leads_nothing_before_metadata_knows():

@@ -4,11 +4,12 @@ import asyncio
 import socket
 import struct
 import time
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-import uvloop
+from tests.loops import LoopOfATest, UvLoopOfATest
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_requests import produce_request
 from tests.unit.listener.listener_world import World, eventually
@@ -16,6 +17,7 @@ from tests.unit.listener.wire_client import WireClient
 
 from oncelog.protocol.frames import read_correlation_id
 from oncelog.protocol.messages import schema_of
+from oncelog.protocol.versions import APIS
 from oncelog.rpc.sessions import PeerUnavailable
 
 PRODUCE, HEARTBEAT, API_VERSIONS, INIT_PRODUCER_ID, END_TXN, TXN_OFFSET_COMMIT = (
@@ -35,7 +37,11 @@ INIT = {
     "producer_epoch": -1,
 }
 
-both_loops = pytest.mark.parametrize("run", [uvloop.run, asyncio.run])
+both_loops = pytest.mark.parametrize(
+    "anyio_backend",
+    [("asyncio", {"loop_factory": loop}) for loop in (UvLoopOfATest, LoopOfATest)],
+    ids=["uvloop", "asyncio"],
+)
 
 
 class BlockingClient:
@@ -53,11 +59,8 @@ class BlockingClient:
         return self.send(INIT_PRODUCER_ID, 3, **INIT)
 
     async def receive(self, schema):
-        """Of a version whose response header has tags."""
-        return schema.read_response(await asyncio.to_thread(self._frame), 5)
-
-    async def receive_plain(self, schema):
-        return schema.read_response(await asyncio.to_thread(self._frame), 4)
+        position = 5 if APIS[schema.api_key].response_has_tags(schema.version) else 4
+        return schema.read_response(await asyncio.to_thread(self._frame), position)
 
     def _frame(self):
         (size,) = struct.unpack(">i", self._bytes(4))
@@ -77,11 +80,21 @@ class BlockingClient:
         self.socket.close()
 
 
-async def connected(role, count=1):
+@asynccontextmanager
+async def connected(role):
     before = role.counters.connections_open
-    clients = [BlockingClient(role.port) for _ in range(count)]
-    await eventually(lambda: role.counters.connections_open == before + count)
-    return clients
+    client = BlockingClient(role.port)
+    await eventually(lambda: role.counters.connections_open == before + 1)
+    yield client
+    client.close()
+
+
+@asynccontextmanager
+async def standing(**settings):
+    """A listener's world, the listener, and a client that is connected to it."""
+    world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS, **settings)
+    async with world.listening() as role, connected(role) as client:
+        yield world, role, client
 
 
 def stand_still():
@@ -89,106 +102,74 @@ def stand_still():
 
 
 @both_loops
-def test_a_client_that_waited_is_answered_on_its_connection(run):
-    async def scenario():
-        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
-        async with world.listening() as role:
-            client, silent = await connected(role, 2)
-            schema = client.send(PRODUCE, 7, request=produce_request())
-            stand_still()
-            produced = await client.receive_plain(schema)
-            assert produced.responses[0].partition_responses[0].base_offset == 0
-            answered = await silent.receive_plain(silent.send(API_VERSIONS, 0))
-            assert answered.error_code == 0
-            for one in (client, silent):
-                one.close()
-
-    run(scenario())
+async def test_a_client_that_waited_is_answered_on_its_connection():
+    async with standing() as (_, role, client), connected(role) as silent:
+        schema = client.send(PRODUCE, 7, request=produce_request())
+        stand_still()
+        produced = await client.receive(schema)
+        assert produced.responses[0].partition_responses[0].base_offset == 0
+        answered = await silent.receive(silent.send(API_VERSIONS, 0))
+        assert answered.error_code == 0
 
 
 @both_loops
-def test_what_a_client_left_behind_is_not_begun(run):
+async def test_what_a_client_left_behind_is_not_begun():
     """It may have gone to another listener with it, and be in its next transaction by now."""
-
-    async def scenario():
-        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
-        async with world.listening() as role:
-            (client,) = await connected(role)
-            client.send(PRODUCE, 7, request=produce_request())
-            client.send_init()
-            client.close()
-            late = BlockingClient(role.port)
-            late.send_init()
-            late.close()
-            stand_still()
-            await eventually(lambda: role.counters.connections_accepted == 2)
-            await eventually(lambda: role.counters.connections_open == 0)
-            (probe,) = await connected(role)
-            await probe.receive_plain(probe.send(API_VERSIONS, 0))
-            probe.close()
-        assert not world.storage.received("Produce")
-        assert not world.coordinator.received("InitProducerId")
-
-    run(scenario())
+    async with standing() as (world, role, client):
+        client.send(PRODUCE, 7, request=produce_request())
+        client.send_init()
+        client.close()
+        late = BlockingClient(role.port)
+        late.send_init()
+        late.close()
+        stand_still()
+        await eventually(lambda: role.counters.connections_accepted == 2)
+        await eventually(lambda: role.counters.connections_open == 0)
+        async with connected(role) as probe:
+            await probe.receive(probe.send(API_VERSIONS, 0))
+    assert not world.storage.received("Produce")
+    assert not world.coordinator.received("InitProducerId")
 
 
 @both_loops
-def test_what_a_late_copy_would_spoil_is_repeated_by_its_client(run):
+async def test_what_a_late_copy_would_spoil_is_repeated_by_its_client():
     """The end of a connection may be lost, or come late. A request that nobody repeats is not done."""
-
-    async def scenario():
-        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
-        async with world.listening() as role:
-            (client,) = await connected(role)
-            schemas = [client.send_init(), client.send_init()]
-            stand_still()
-            for schema in schemas:
-                assert (await client.receive(schema)).error_code == NOT_AVAILABLE
-            assert not world.coordinator.received("InitProducerId")
-            assert (await client.receive(client.send_init())).error_code == 0
-            client.close()
-
-    run(scenario())
+    async with standing() as (world, _, client):
+        schemas = [client.send_init(), client.send_init()]
+        stand_still()
+        for schema in schemas:
+            assert (await client.receive(schema)).error_code == NOT_AVAILABLE
+        assert not world.coordinator.received("InitProducerId")
+        assert (await client.receive(client.send_init())).error_code == 0
 
 
 @both_loops
-def test_a_connection_right_behind_a_pause_is_let_in(run):
-    async def scenario():
-        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
-        async with world.listening() as role:
-            stand_still()
-            (client,) = await connected(role)
-            versions = await client.receive_plain(client.send(API_VERSIONS, 0))
+async def test_a_connection_right_behind_a_pause_is_let_in():
+    async with standing() as (_, role, _):
+        stand_still()
+        async with connected(role) as client:
+            versions = await client.receive(client.send(API_VERSIONS, 0))
             assert versions.error_code == 0
             assert (await client.receive(client.send_init())).error_code == 0
             assert role.counters.connections_refused == 0
-            client.close()
-
-    run(scenario())
 
 
 async def test_what_has_an_origin_or_changes_nothing_is_not_refused():
     """KafkaJS repeats no EndTxn, whatever the code; clients take an error for the loss of their coordinator."""
-    world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
-    async with world.listening() as role:
-        (client,) = await connected(role)
+    async with standing() as (world, _, client):
         beat = client.send(HEARTBEAT, 1, group_id="g", generation_id=1, member_id="m")
         ended = client.send(
             END_TXN, 3, transactional_id="pay", producer_id=4, producer_epoch=0, committed=True
         )
         stand_still()
-        await client.receive_plain(beat)
+        await client.receive(beat)
         assert (await client.receive(ended)).error_code == 0
         assert world.groups.received("GroupHeartbeat")
         assert world.coordinator.received("EndTxn")
-        client.close()
 
 
 @pytest.mark.parametrize("version", [3, 5])
-async def test_a_refused_transactional_commit_has_a_repeatable_code(
-    version,
-):
-    world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
+async def test_a_refused_transactional_commit_has_a_repeatable_code(version):
     types = schema_of(TXN_OFFSET_COMMIT, version).request_types
     offset = types.TxnOffsetCommitRequestPartition(
         partition_index=0, committed_offset=7, committed_leader_epoch=-1, committed_metadata=""
@@ -196,8 +177,7 @@ async def test_a_refused_transactional_commit_has_a_repeatable_code(
     orders = types.TxnOffsetCommitRequestTopic(name="orders", partitions=(offset,))
     fields = {"producer_id": 4, "producer_epoch": 0, "generation_id": -1, "member_id": ""}
     fields |= {"transactional_id": "pay", "group_id": "g", "group_instance_id": None}
-    async with world.listening() as role:
-        (client,) = await connected(role)
+    async with standing() as (world, _, client):
         schema = client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
         stand_still()
         refused = await client.receive(schema)
@@ -207,25 +187,21 @@ async def test_a_refused_transactional_commit_has_a_repeatable_code(
             client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
         )
         assert done.topics[0].partitions[0].error_code == 0
-        client.close()
 
 
 async def test_what_was_under_way_is_not_repeated():
-    world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS, repeat_max_ms=5_000)
-    fails = asyncio.Event()
+    async with standing(repeat_max_ms=5_000) as (world, _, client):
+        fails = asyncio.Event()
 
-    async def lost(request, context):
-        world.coordinator.take("InitProducerId", request)
-        await fails.wait()
-        raise PeerUnavailable("the coordinator is gone", was_sent=True)
+        async def lost(request, context):
+            world.coordinator.take("InitProducerId", request)
+            await fails.wait()
+            raise PeerUnavailable("the coordinator is gone", was_sent=True)
 
-    world.coordinator.InitProducerId = lost
-    async with world.listening() as role:
-        (client,) = await connected(role)
+        world.coordinator.InitProducerId = lost
         schema = client.send_init()
         await eventually(lambda: world.coordinator.received("InitProducerId"))
         stand_still()
         fails.set()
         assert (await client.receive(schema)).error_code == NOT_AVAILABLE
         assert len(world.coordinator.received("InitProducerId")) == 1
-        client.close()

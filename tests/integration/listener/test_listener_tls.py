@@ -6,27 +6,11 @@ import ssl
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from tests.certificates import Authority
-from tests.integration.listener.test_listener_logins import against_secured, produced
+from tests.integration.listener.secured_log import NAME_OF_CERTIFICATE, produced, secured_log, tls
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.protocol.versions import METADATA
 from oncelog.security.pki import make_client_certificate, make_development_pki
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-def tls(authority, protocol="SSL", **settings):
-    files = authority.issue("listener")
-    return {
-        "listener_security_protocol_map": f"OUTSIDE:{protocol}",
-        "ssl_certificate_file": str(files.certificate_chain),
-        "ssl_key_file": str(files.key),
-        "ssl_ca_file": str(authority.pem),
-        **settings,
-    }
 
 
 def over_tls(secured, authority, user=None):
@@ -43,37 +27,31 @@ def over_tls(secured, authority, user=None):
 
 
 def test_a_certificate_says_who_a_client_is(tmp_path, authority):
-    def client(secured):
+    with secured_log(
+        tmp_path, **tls(authority, ssl_client_auth="required", **NAME_OF_CERTIFICATE)
+    ) as secured:
         secured.allow("alice", ResourceType.TOPIC, "*", AclOperation.ALL)
         assert produced(over_tls(secured, authority, "alice")) is None
         assert produced(over_tls(secured, authority), timeout_s=2) is not None  # shows none
 
-    rules = {"ssl_principal_mapping_rules": "RULE:^CN=([^,]+).*$/$1/L,DEFAULT"}
-    against_secured(tmp_path, client, **tls(authority, ssl_client_auth="required", **rules))
 
-
-def test_a_foreign_certificate_is_refused(tmp_path, authority, tmp_path_factory):
+async def test_a_foreign_certificate_is_refused(tmp_path, authority, tmp_path_factory):
     foreign = Authority(tmp_path_factory.mktemp("foreign"))
     files = foreign.issue("mallory")
-
-    async def client(secured):
+    settings = tls(authority, ssl_client_auth="required")
+    with secured_log(tmp_path, **settings) as secured:
         context = ssl.create_default_context(cafile=authority.pem)
         context.check_hostname = False
         context.load_cert_chain(files.certificate_chain, files.key)
         with pytest.raises((OSError, asyncio.IncompleteReadError)):
             await answered_over(secured, context)
 
-    settings = tls(authority, ssl_client_auth="required")
-    against_secured(tmp_path, client, is_async=True, **settings)
 
-
-def test_a_process_of_the_cluster_is_no_client(tmp_path, caplog):
+async def test_a_process_of_the_cluster_is_no_client(tmp_path, caplog):
     """Its certificate is of the same CA, and opens the private calls of its role alone."""
     pki = tmp_path / "pki"
     make_development_pki(pki)
     client_of_pki = make_client_certificate(pki, "alice")
-    data = tmp_path / "data"
-    data.mkdir()
     settings = {
         "listener_security_protocol_map": "OUTSIDE:SSL",
         "ssl_certificate_file": str(pki / "listener.pem"),
@@ -81,8 +59,8 @@ def test_a_process_of_the_cluster_is_no_client(tmp_path, caplog):
         "ssl_ca_file": str(pki / "ca.pem"),
         "ssl_client_auth": "required",
     }
-
-    async def client(secured):
+    caplog.set_level("INFO", "oncelog.listener")
+    with secured_log(tmp_path, **settings) as secured:
         for name in ("gateway", "storage", "listener"):
             context = ssl.create_default_context(cafile=pki / "ca.pem")
             context.load_cert_chain(pki / f"{name}.pem", pki / f"{name}.key")
@@ -91,24 +69,19 @@ def test_a_process_of_the_cluster_is_no_client(tmp_path, caplog):
         context = ssl.create_default_context(cafile=pki / "ca.pem")
         context.load_cert_chain(client_of_pki.certificate, client_of_pki.key)
         assert await answered_over(secured, context)
-
-    with caplog.at_level("INFO", "oncelog.listener"):
-        against_secured(data, client, is_async=True, **settings)
     refused = [text for text in caplog.messages if "it is a process's and no client's" in text]
     assert len(refused) == 3
     assert "storage.oncelog.internal" in refused[1]
 
 
-def test_tls_1_2_can_be_turned_off(tmp_path, authority):
-    async def client(secured):
+async def test_tls_1_2_can_be_turned_off(tmp_path, authority):
+    settings = tls(authority, ssl_enabled_protocols="TLSv1.3")
+    with secured_log(tmp_path, **settings) as secured:
         context = ssl.create_default_context(cafile=authority.pem)
         assert await answered_over(secured, context)
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         with pytest.raises(OSError):
             await answered_over(secured, context)
-
-    settings = tls(authority, ssl_enabled_protocols="TLSv1.3")
-    against_secured(tmp_path, client, is_async=True, **settings)
 
 
 async def answered_over(secured, context):
@@ -120,10 +93,9 @@ def opened(secured, context):
     return asyncio.open_connection(host, int(port), ssl=context, server_hostname="localhost")
 
 
-def test_a_new_certificate_is_shown_to_new_connections(tmp_path, authority):
+async def test_a_new_certificate_is_shown_to_new_connections(tmp_path, authority):
     settings = tls(authority)
-
-    async def client(secured):
+    with secured_log(tmp_path, **settings) as secured:
         context = ssl.create_default_context(cafile=authority.pem)
         context.check_hostname = False
         old = WireClient(*await opened(secured, context))
@@ -135,12 +107,10 @@ def test_a_new_certificate_is_shown_to_new_connections(tmp_path, authority):
         for wire in (old, new):
             assert (await wire.call(METADATA, 1, topics=())).brokers
 
-    against_secured(tmp_path, client, is_async=True, **settings)
 
-
-def test_plain_bytes_on_a_tls_port_end_the_connection(tmp_path, authority):
-    async def client(secured):
-        wire = await WireClient.connect(int(secured.outside.rpartition(":")[2]))
+async def test_plain_bytes_on_a_tls_port_end_the_connection(tmp_path, authority):
+    with secured_log(tmp_path, **tls(authority)) as secured:
+        wire = await secured.wire()
         wire.send(METADATA, 1, topics=())
         while await asyncio.wait_for(wire.reader.read(100), 5):
             pass  # a TLS alert, and then the end
@@ -149,14 +119,13 @@ def test_plain_bytes_on_a_tls_port_end_the_connection(tmp_path, authority):
         again = WireClient(*await opened(secured, good))
         assert (await again.call(METADATA, 1, topics=())).brokers
 
-    against_secured(tmp_path, client, is_async=True, **tls(authority))
 
-
-def test_failed_handshakes_leave_no_connection_behind(tmp_path, authority):
+async def test_failed_handshakes_leave_no_connection_behind(tmp_path, authority):
     """Ten places, and thirty who never get through the door."""
     files = authority.issue("nobody")
-
-    async def client(secured):
+    rules = {"ssl_principal_mapping_rules": "RULE:^CN=alice.*$/alice/"}
+    settings = tls(authority, ssl_client_auth="requested", connections_max=10, **rules)
+    with secured_log(tmp_path, **settings) as secured:
         host, _, port = secured.outside.rpartition(":")
         refused = ssl.create_default_context(cafile=authority.pem)
         refused.load_cert_chain(files.certificate_chain, files.key)
@@ -170,16 +139,10 @@ def test_failed_handshakes_leave_no_connection_behind(tmp_path, authority):
         good = ssl.create_default_context(cafile=authority.pem)
         assert await answered_over(secured, good)
 
-    rules = {"ssl_principal_mapping_rules": "RULE:^CN=alice.*$/alice/"}
-    settings = tls(authority, ssl_client_auth="requested", connections_max=10, **rules)
-    against_secured(tmp_path, client, is_async=True, **settings)
 
-
-def test_half_a_handshake_ends_in_time(tmp_path, authority):
-    async def client(secured):
-        wire = await WireClient.connect(int(secured.outside.rpartition(":")[2]))
+async def test_half_a_handshake_ends_in_time(tmp_path, authority):
+    settings = tls(authority, authentication_timeout_ms="500")
+    with secured_log(tmp_path, **settings) as secured:
+        wire = await secured.wire()
         wire.writer.write(b"\x16\x03\x01")
         assert await wire.is_closed_by_peer()
-
-    settings = tls(authority, authentication_timeout_ms="500")
-    against_secured(tmp_path, client, is_async=True, **settings)

@@ -1,66 +1,41 @@
-"""Clients that log in with access tokens: real clients, and keys that change while the listener runs."""
+"""Clients that log in with access tokens, from a provider or a file, and keys that change while the listener runs."""
 
 import asyncio
 import re
 import time
 
 import pytest
-from tests.access_tokens import AUDIENCE, ISSUER, jwk_of, key_set, make_key, sign
-from tests.integration.listener.test_listener_logins import (
+from confluent_kafka.admin import AclOperation, ResourceType
+from tests.access_tokens import jwk_of, key_set, make_key
+from tests.integration.listener.secured_log import (
+    KEY,
     SASL_AUTHENTICATION_FAILED,
-    against_secured,
+    logged_in,
+    secured_log,
+    settings_of,
+    token_of,
 )
-from tests.unit.listener.wire_client import WireClient
+from tests.token_provider import token_provider
 
+from oncelog.client.cluster import ClientSettings, Cluster
+from oncelog.client.core.addresses import parse_addresses
+from oncelog.client.core.login import login_of
 from oncelog.errors import OncelogError
-from oncelog.protocol.versions import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from oncelog.security.oauth_bearer import OAuthBearerClient
-
-KEY = make_key("ES256")
+from oncelog.protocol.versions import METADATA
+from oncelog_server.cli import run
 
 
-def token_of(user="alice", key=KEY, kid="first", **changed):
-    return sign(key, kid=kid, now_s=int(time.time()), sub=user, **changed)
-
-
-def settings_of(tmp_path, **changed):
-    keys = tmp_path / "keys.json"
-    keys.write_text(key_set(jwk_of(KEY, "first")))
-    return {
-        "sasl_enabled_mechanisms": "OAUTHBEARER",
-        "sasl_oauthbearer_jwks": str(keys),
-        "sasl_oauthbearer_issuer": ISSUER,
-        "sasl_oauthbearer_audience": AUDIENCE,
-        **changed,
-    }
-
-
-async def logged_in(secured, token):
-    """The wire, and the answers to its messages, until the exchange ends."""
-    wire = await WireClient.connect(int(secured.outside.rpartition(":")[2]))
-    client = OAuthBearerClient(token)
-    shaken = await wire.call(SASL_HANDSHAKE, 1, mechanism="OAUTHBEARER")
-    assert shaken.error_code == 0
-    answers = [await wire.call(SASL_AUTHENTICATE, 2, auth_bytes=client.evaluate(b""))]
-    if answers[0].auth_bytes:
-        confirmed = client.evaluate(answers[0].auth_bytes)
-        answers.append(await wire.call(SASL_AUTHENTICATE, 2, auth_bytes=confirmed))
-    return wire, answers
-
-
-def test_a_refused_token_says_only_that_it_is_invalid(tmp_path):
-    async def client(secured):
+async def test_a_refused_token_says_only_that_it_is_invalid(tmp_path):
+    with secured_log(tmp_path, **settings_of(tmp_path)) as secured:
         wire, answers = await logged_in(secured, token_of(aud="other"))
         assert [one.error_code for one in answers] == [0, SASL_AUTHENTICATION_FAILED]
         assert answers[0].auth_bytes == b'{"status":"invalid_token"}'
         assert answers[1].error_message == '{"status":"invalid_token"}'
         assert await wire.is_closed_by_peer()
 
-    against_secured(tmp_path, client, is_async=True, **settings_of(tmp_path))
 
-
-def test_a_session_ends_with_its_token(tmp_path):
-    async def client(secured):
+async def test_a_session_ends_with_its_token(tmp_path):
+    with secured_log(tmp_path, **settings_of(tmp_path)) as secured:
         token = token_of(exp=int(time.time()) + 2)
         wire, (answer,) = await logged_in(secured, token)
         assert 0 < answer.session_lifetime.total_seconds() <= 2
@@ -69,13 +44,9 @@ def test_a_session_ends_with_its_token(tmp_path):
         with pytest.raises(asyncio.IncompleteReadError):
             await wire.call(METADATA, 1, topics=())
 
-    against_secured(tmp_path, client, is_async=True, **settings_of(tmp_path))
 
-
-def test_a_new_key_of_the_provider_is_found(tmp_path):
-    settings = settings_of(tmp_path)
-
-    async def client(secured):
+async def test_a_new_key_of_the_provider_is_found(tmp_path):
+    with secured_log(tmp_path, **settings_of(tmp_path)) as secured:
         _, answers = await logged_in(secured, token_of())
         assert answers[-1].error_code == 0
         new = make_key("ES256")
@@ -85,8 +56,6 @@ def test_a_new_key_of_the_provider_is_found(tmp_path):
         assert answers[-1].error_code == 0
         _, answers = await logged_in(secured, token_of())
         assert answers[-1].error_code == SASL_AUTHENTICATION_FAILED
-
-    against_secured(tmp_path, client, is_async=True, **settings)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +68,73 @@ def test_a_new_key_of_the_provider_is_found(tmp_path):
     ],
 )
 def test_settings_that_check_too_little_are_refused(tmp_path, changed, said):
-    with pytest.raises((OncelogError, BaseExceptionGroup)) as refused:
-        against_secured(tmp_path, lambda _: None, **settings_of(tmp_path, **changed))
+    settings = settings_of(tmp_path, **changed)
+    with pytest.raises(OncelogError) as refused, secured_log(tmp_path, **settings):
+        pass
     text = str(refused.value)
     assert re.search(rf"{said}.*ONCELOG_LISTENER_SASL_OAUTHBEARER_JWKS", text), text
+
+
+SECRET = "hidden: 100% +/="
+TOKEN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+
+
+def of_provider(endpoint, secret=SECRET):
+    return TOKEN | {
+        "sasl.oauthbearer.token.endpoint.url": endpoint,
+        "sasl.oauthbearer.client.id": "alice",
+        "sasl.oauthbearer.client.secret": secret,
+        "sasl.oauthbearer.scope": "kafka",
+    }
+
+
+def topics_seen(secured, properties):
+    settings = ClientSettings(login=login_of(properties), call_timeout_ms=10_000)
+    with Cluster(parse_addresses(secured.outside), settings) as cluster:
+        return cluster.partition_counts(["orders"])
+
+
+def prepare(secured):
+    for operation in (AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.READ):
+        secured.allow("alice", ResourceType.TOPIC, "orders", operation)
+    secured.allow("alice", ResourceType.GROUP, "*", AclOperation.READ)
+    with Cluster(parse_addresses(secured.inside)) as inside:
+        inside.create_topic("orders", 1)
+
+
+def test_a_token_comes_from_its_provider_or_from_a_file(tmp_path):
+    file = tmp_path / "token"
+    with secured_log(tmp_path, **settings_of(tmp_path)) as secured:
+        prepare(secured)
+        with token_provider(KEY, "first", {"alice": SECRET}) as (endpoint, calls):
+            assert topics_seen(secured, of_provider(endpoint)) == {"orders": 1}
+            form = {"grant_type": ["client_credentials"], "scope": ["kafka"]}
+            assert calls == [("alice", form)]
+            with pytest.raises(OncelogError, match="answered 401") as refused:
+                topics_seen(secured, of_provider(endpoint, secret="guessed"))
+            assert "guessed" not in str(refused.value)
+        with pytest.raises(OncelogError, match="no token from"):
+            topics_seen(secured, of_provider(endpoint))
+        in_file = TOKEN | {"sasl.oauthbearer.token.endpoint.url": f"file://{file}"}
+        with pytest.raises(OncelogError, match="cannot read the token"):
+            topics_seen(secured, in_file)
+        file.write_text(token_of())
+        assert topics_seen(secured, in_file) == {"orders": 1}
+        file.write_text(token_of(aud="other"))
+        with pytest.raises(OncelogError, match="refused the login of this token"):
+            topics_seen(secured, in_file)
+
+
+def test_commands_and_librdkafka_log_in_with_a_token(tmp_path, capsys):
+    config = tmp_path / "client.properties"
+    with secured_log(tmp_path, **settings_of(tmp_path)) as secured:
+        prepare(secured)
+        with token_provider(KEY, "first", {"alice": SECRET}) as (endpoint, _):
+            lines = [f"{name}={value}" for name, value in of_provider(endpoint).items()]
+            config.write_text("\n".join(lines))
+            there = ["--config", str(config), "--bootstrap", secured.outside]
+            assert run(["topics", "list", *there]) == 0
+            assert "orders" in capsys.readouterr().out
+            assert run(["consume", "orders", *there]) == 0
+        assert run(["topics", "list", *there]) == 1
+        assert "no token from" in capsys.readouterr().err

@@ -5,17 +5,14 @@ import struct
 from datetime import timedelta
 
 import pytest
-import uvloop
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_requests import ask
 from tests.unit.listener.listener_world import World
-from tests.unit.listener.wire_client import WireClient
 
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.protocol.frames import framed, write_request_head
 from oncelog.protocol.messages import schema_of
 
-TRANSACTIONAL = 0x10
 INTERNAL = topic("__transaction_state", 50, internal=True)
 
 
@@ -232,28 +229,27 @@ async def test_an_unknown_transaction_has_kafkas_zeros_on_the_wire():
     answer = coordinator_pb2.DescribeTransactionsResponse()
     answer.transactions.add(transactional_id="x", error_code=105)
     world.coordinator.canned["DescribeTransactions"] = answer
-    async with world.listening() as role:
-        client = await WireClient.connect(role.port)
+    async with world.connected() as (_, client):
         client.send(65, 0, transactional_ids=("x",))
         frame = await client.frame()
         state = b"\x00\x69\x02x\x01" + struct.pack(">iqqh", 0, 0, 0, 0)
         assert state in frame
 
 
-def test_a_private_call_reaches_the_sinks_coordinator():
-    async def scenario(world, sink):
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
-            request = coordinator_pb2.OpenAttemptRequest(sink=sink, nonce=b"n" * 16)
-            head = write_request_head(20_000, 0, 77, "spark", True)
-            client.writer.write(framed([head, request.SerializeToString()]))
-            frame = await asyncio.wait_for(client.frame(), 5)
-            assert frame[:5] == struct.pack(">i", 77) + b"\0"
-            return coordinator_pb2.OpenAttemptResponse.FromString(frame[5:])
+async def opened(world, sink):
+    async with world.connected() as (_, client):
+        request = coordinator_pb2.OpenAttemptRequest(sink=sink, nonce=b"n" * 16)
+        head = write_request_head(20_000, 0, 77, "spark", True)
+        client.writer.write(framed([head, request.SerializeToString()]))
+        frame = await asyncio.wait_for(client.frame(), 5)
+        assert frame[:5] == struct.pack(">i", 77) + b"\0"
+        return coordinator_pb2.OpenAttemptResponse.FromString(frame[5:])
 
+
+async def test_a_private_call_reaches_the_sinks_coordinator():
     world = World()
-    assert uvloop.run(scenario(world, "sink")).sink_epoch == 9
+    assert (await opened(world, "sink")).sink_epoch == 9
     (request,) = world.coordinator.received("OpenAttempt")
     assert request.nonce == b"n" * 16
-    assert uvloop.run(scenario(World(), "")).error_code == 42
-    assert uvloop.run(scenario(World(shards=0), "sink")).error_code == 15
+    assert (await opened(World(), "")).error_code == 42
+    assert (await opened(World(shards=0), "sink")).error_code == 15

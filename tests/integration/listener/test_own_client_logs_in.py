@@ -5,9 +5,7 @@ import time
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
-from tests.certificates import Authority
-from tests.integration.listener.test_listener_logins import PASSWORD, against_secured
-from tests.integration.listener.test_listener_tls import tls
+from tests.integration.listener.secured_log import NAME_OF_CERTIFICATE, PASSWORD, secured_log, tls
 
 from oncelog.client.cluster import ClientSettings, Cluster
 from oncelog.client.connection import Connection, Deadline
@@ -19,11 +17,6 @@ from oncelog.security.plain import hash_password
 TIMEOUT_MS = 10_000
 WITH_PASSWORD = [one for one in MECHANISMS if one != OAUTHBEARER]
 USER = ClientLogin("SASL_SSL", "SCRAM-SHA-512", "alice", PASSWORD)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 def connected(secured, login):
@@ -40,10 +33,11 @@ def topics_seen(secured, login):
 def test_a_user_logs_in_by_each_mechanism_and_acls_count(tmp_path, authority):
     users = tmp_path / "users"
     users.write_text(f"alice:{hash_password(PASSWORD)}\n")
-    data = tmp_path / "data"
-    data.mkdir()
-
-    def client(secured):
+    mechanisms = {
+        "sasl_enabled_mechanisms": ",".join(WITH_PASSWORD),
+        "sasl_plain_users_file": str(users),
+    }
+    with secured_log(tmp_path, **tls(authority, "SASL_SSL", **mechanisms)) as secured:
         secured.add_user("alice")
         secured.allow("alice", ResourceType.TOPIC, "orders", AclOperation.DESCRIBE)
         with Cluster(parse_addresses(secured.inside)) as inside:
@@ -65,31 +59,21 @@ def test_a_user_logs_in_by_each_mechanism_and_acls_count(tmp_path, authority):
             assert PASSWORD not in str(refused.value)
             assert "guessed" not in str(refused.value)
 
-    mechanisms = ",".join(WITH_PASSWORD)
-    against_secured(
-        data,
-        client,
-        **tls(authority, "SASL_SSL"),
-        sasl_enabled_mechanisms=mechanisms,
-        sasl_plain_users_file=str(users),
-    )
-
 
 def test_a_mechanism_that_is_not_enabled_is_named(tmp_path, authority):
-    def client(secured):
+    with secured_log(tmp_path, **tls(authority, "SASL_SSL")) as secured:
         login = dataclasses.replace(USER, mechanism=PLAIN, ca=str(authority.pem))
         with pytest.raises(
             OncelogError, match="does not take SASL mechanism PLAIN; it takes SCRAM"
         ):
             connected(secured, login)
 
-    against_secured(tmp_path, client, **tls(authority, "SASL_SSL"))
-
 
 def test_a_client_certificate_is_shown_with_its_password(tmp_path, authority):
     files = authority.issue("carol", password="of the key")
-
-    def client(secured):
+    with secured_log(
+        tmp_path, **tls(authority, ssl_client_auth="required", **NAME_OF_CERTIFICATE)
+    ) as secured:
         secured.allow(
             "carol", ResourceType.TOPIC, "o", AclOperation.ALL, ResourcePatternType.PREFIXED
         )
@@ -106,12 +90,11 @@ def test_a_client_certificate_is_shown_with_its_password(tmp_path, authority):
         with pytest.raises(OncelogError, match="is its password right"):
             connected(secured, dataclasses.replace(login, key_password="another"))
 
-    rules = {"ssl_principal_mapping_rules": "RULE:^CN=([^,]+).*$/$1/L,DEFAULT"}
-    against_secured(tmp_path, client, **tls(authority, ssl_client_auth="required", **rules))
-
 
 def test_a_session_is_prolonged_on_the_same_connection(tmp_path, authority):
-    def client(secured):
+    with secured_log(
+        tmp_path, **tls(authority, "SASL_SSL"), connections_max_reauth_ms="500"
+    ) as secured:
         secured.add_user("alice")
         login = dataclasses.replace(USER, ca=str(authority.pem))
         settings = ClientSettings(login=login)
@@ -129,5 +112,3 @@ def test_a_session_is_prolonged_on_the_same_connection(tmp_path, authority):
                 while time.monotonic() < ends_at:
                     connection.call(schema, request, Deadline(TIMEOUT_MS))
                     time.sleep(0.02)
-
-    against_secured(tmp_path, client, **tls(authority, "SASL_SSL"), connections_max_reauth_ms="500")

@@ -12,8 +12,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from tests.integration.listener.test_listener_logins import PASSWORD, against_secured, produced
-from tests.unit.listener.wire_client import WireClient
+from tests.integration.listener.secured_log import PASSWORD, produced, secured_log
 
 from oncelog.protocol.versions import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from oncelog.security.scram_salts import form_of, unknown_salt
@@ -33,7 +32,7 @@ def add_user(secured, name, iterations):
 
 async def challenge(secured, name):
     """Salt and iterations."""
-    wire = await WireClient.connect(int(secured.outside.rpartition(":")[2]))
+    wire = await secured.wire()
     assert (await wire.call(SASL_HANDSHAKE, 1, mechanism=MECHANISM)).error_code == 0
     first = f"n,,n={name},r=nonce".encode()
     answer = await wire.call(SASL_AUTHENTICATE, 2, auth_bytes=first)
@@ -43,38 +42,32 @@ async def challenge(secured, name):
     return base64.b64decode(salt), int(iterations)
 
 
-async def challenges(secured):
-    return {name: await challenge(secured, name) for name in NAMES}
+async def asked(secured):
+    """What strangers see, twice, and the two users' forms."""
+    twice = [{name: await challenge(secured, name) for name in NAMES} for _ in range(2)]
+    return twice, [form_of(*await challenge(secured, name)) for name in ("alice", "bob")]
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """What strangers saw while two users of two forms were there, and their forms."""
-    found, folder = {}, tmp_path_factory.mktemp("log")
-
-    def make_users(secured):
+    """What strangers saw before and after a restart while two users of two forms were there, and their forms."""
+    folder, found = tmp_path_factory.mktemp("log"), {"strangers": []}
+    with secured_log(folder) as secured:
         add_user(secured, "alice", 4_096)
         add_user(secured, "bob", 10_000)
         assert produced(secured.login("alice")) == "TOPIC_AUTHORIZATION_FAILED"
-
-    async def ask(secured):
-        found["first"] = await challenges(secured)
-        found["again"] = await challenges(secured)
-        found["users"] = [form_of(*await challenge(secured, name)) for name in ("alice", "bob")]
-        cluster = await asyncio.to_thread(secured.admin.list_topics, timeout=10)
-        found["cluster"] = cluster.cluster_id
-
-    against_secured(folder, make_users)
-    against_secured(folder, ask, is_async=True)
-    first = found["first"]
-    against_secured(folder, ask, is_async=True)
-    found["before the restart"] = first
+    for _ in range(2):
+        with secured_log(folder) as secured:
+            strangers, found["users"] = asyncio.run(asked(secured))
+            found["strangers"] += strangers
+            found["cluster"] = secured.admin.list_topics(timeout=10).cluster_id
     return found
 
 
 def test_strangers_salts_stay_and_look_like_those_of_users(seen):
-    assert seen["first"] == seen["again"] == seen["before the restart"]
-    found = Counter(form_of(*one) for one in seen["first"].values())
+    first, *later = seen["strangers"]
+    assert later == [first] * 3
+    found = Counter(form_of(*one) for one in first.values())
     assert set(found) == set(seen["users"])
     assert {form.iterations for form in found} == {4_096, 10_000}
 
@@ -88,4 +81,4 @@ def test_who_knows_the_cluster_id_computes_no_salt(seen):
         hashlib.sha256(b"unknown user " + id_bytes).digest(),
     ):
         guessed = {unknown_salt(key, MECHANISM, name, seen["users"]) for name in NAMES}
-        assert guessed.isdisjoint(seen["first"].values())
+        assert guessed.isdisjoint(seen["strangers"][0].values())

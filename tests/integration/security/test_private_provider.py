@@ -9,11 +9,11 @@ from tests.access_tokens import AUDIENCE, ISSUER, sign
 from tests.certificates import Authority
 from tests.integration.gateway.test_gateway_access import bearer
 from tests.integration.gateway.test_gateway_access import secured as secured_gateway
-from tests.integration.listener.test_listener_logins import (
+from tests.integration.listener.secured_log import (
     SASL_AUTHENTICATION_FAILED,
-    against_secured,
+    logged_in,
+    secured_log,
 )
-from tests.integration.listener.test_listener_tokens import logged_in
 from tests.integration.security.test_keys_over_https import KEY, Provider
 
 from oncelog.errors import OncelogError
@@ -59,40 +59,32 @@ def of_gateway(provider, ca_file):
     }
 
 
-def test_a_listener_takes_tokens_of_a_private_ca(tmp_path, provider, authority):
-    async def client(secured):
+async def test_a_listener_takes_tokens_of_a_private_ca(tmp_path, provider, authority):
+    settings = of_listener(provider, str(authority.pem))
+    with secured_log(tmp_path, **settings) as secured:
         _, answers = await logged_in(secured, token())
         assert [one.error_code for one in answers] == [0]
 
-    settings = of_listener(provider, str(authority.pem))
-    against_secured(tmp_path, client, is_async=True, **settings)
-
 
 @pytest.mark.parametrize("ca_file", [None, "other"])
-def test_a_listener_believes_no_other_ca(tmp_path, provider, ca_file):
+async def test_a_listener_believes_no_other_ca(tmp_path, provider, ca_file):
     other = Authority(tmp_path / "other")
-
-    async def client(secured):
+    settings = of_listener(provider, ca_file and str(other.pem))
+    with secured_log(tmp_path, **settings) as secured:
         _, answers = await logged_in(secured, token())
         assert answers[-1].error_code == SASL_AUTHENTICATION_FAILED
 
-    settings = of_listener(provider, ca_file and str(other.pem))
-    against_secured(tmp_path, client, is_async=True, **settings)
 
-
-def test_a_renewed_ca_file_counts_for_the_next_look(tmp_path, provider, authority):
+async def test_a_renewed_ca_file_counts_for_the_next_look(tmp_path, provider, authority):
     """The first look fails by the wrong CA; a new one stands in the same file at the next."""
     ca_file = tmp_path / "ca-of-provider.pem"
     ca_file.write_bytes(Authority(tmp_path / "other").pem.read_bytes())
-
-    async def client(secured):
+    settings = of_listener(provider, str(ca_file))
+    with secured_log(tmp_path, **settings) as secured:
         assert (await logged_in(secured, token()))[1][-1].error_code == SASL_AUTHENTICATION_FAILED
         ca_file.write_bytes(authority.pem.read_bytes())
         while (await logged_in(secured, token()))[1][-1].error_code:
             pass
-
-    settings = of_listener(provider, str(ca_file))
-    against_secured(tmp_path, client, is_async=True, **settings)
 
 
 async def test_a_gateway_takes_tokens_of_a_private_ca(tmp_path, provider, authority):
@@ -115,8 +107,12 @@ def bad_file(request, tmp_path):
 
 def test_a_listener_names_a_ca_file_that_is_none(tmp_path, provider, bad_file):
     path, said = bad_file
-    with pytest.raises(OncelogError, match=rf"private-ca.pem.*{said}.*SSL_CA_FILE"):
-        against_secured(tmp_path, lambda _: None, **of_listener(provider, str(path)))
+    settings = of_listener(provider, str(path))
+    with (
+        pytest.raises(OncelogError, match=rf"private-ca.pem.*{said}.*SSL_CA_FILE"),
+        secured_log(tmp_path, **settings),
+    ):
+        pass
 
 
 async def test_a_gateway_names_a_ca_file_that_is_none(tmp_path, provider, bad_file):
@@ -129,5 +125,8 @@ async def test_a_gateway_names_a_ca_file_that_is_none(tmp_path, provider, bad_fi
 def test_a_ca_file_beside_a_file_of_keys_is_refused(tmp_path, provider, authority):
     settings = of_listener(provider, str(authority.pem))
     settings["sasl_oauthbearer_jwks"] = "keys.json"
-    with pytest.raises(OncelogError, match=r"'keys.json' is a file; leave them out"):
-        against_secured(tmp_path, lambda _: None, **settings)
+    with (
+        pytest.raises(OncelogError, match=r"'keys.json' is a file; leave them out"),
+        secured_log(tmp_path, **settings),
+    ):
+        pass

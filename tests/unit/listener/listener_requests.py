@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import uvloop
-from tests.unit.listener.wire_client import WireClient
 
 from oncelog.protocol.messages import schema_of
 from oncelog.record.batch import HEADER, HEADER_BYTES
@@ -15,11 +14,16 @@ def ask(world, api_key, version, **fields):
     """One request over a socket, and its answer."""
 
     async def scenario():
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
+        async with world.connected() as (_, client):
             return await client.call(api_key, version, **fields)
 
     return uvloop.run(scenario())
+
+
+def known_fields(api_key, version, values):
+    """Those that requests of this version have."""
+    known = schema_of(api_key, version).request.__dataclass_fields__
+    return {name: value for name, value in values.items() if name in known}
 
 
 def batch(attributes=0, producer_id=-1, extra=0):
@@ -80,8 +84,7 @@ def fetch_request(version=11, partitions=(0,), max_wait_ms=60_000, **fields):
         "rack_id": "",
         **fields,
     }
-    known = schema.request.__dataclass_fields__
-    return schema.request(**{name: value for name, value in values.items() if name in known})
+    return schema.request(**known_fields(FETCH, version, values))
 
 
 def fetch(world, version, max_wait_ms=0, **fields):

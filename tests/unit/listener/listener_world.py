@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from tests.unit.listener.fake_group_coordinator import FakeGroupCoordinator
 from tests.unit.listener.fake_roles import FakeController, FakeCoordinator, FakeStorage
 from tests.unit.listener.listener_image import NODE_ID, follower
+from tests.unit.listener.wire_client import WireClient
 
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
@@ -45,6 +46,12 @@ class World:
             yield role
         finally:
             await role.stop()
+
+    @asynccontextmanager
+    async def connected(self):
+        """The listener, and a client of it."""
+        async with self.listening() as role:
+            yield role, await WireClient.connect(role.port)
 
 
 async def eventually(condition, timeout_s=5.0):

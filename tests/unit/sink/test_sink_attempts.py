@@ -48,13 +48,6 @@ def test_opening_aborts_the_open_attempt_of_the_sink_only():
     assert [a.state for a in shell.describe("other").attempts] == ["Open"]
 
 
-def test_opening_leaves_a_committing_attempt_alone():
-    shell = SinkShell()
-    shell.committed(1, 0)
-    shell.open(2)
-    assert [a.state for a in shell.describe().attempts] == ["Committing", "Open"]
-
-
 @pytest.mark.parametrize("delivered", [False, True])
 def test_committed_nonce_cannot_be_opened_again(delivered):
     shell = SinkShell()
@@ -95,16 +88,6 @@ def test_attempt_that_wrote_nothing_leaves_nothing():
     shell.abort(1)
     assert shell.outbox == {}
     assert shell.describe().attempts == ()
-
-
-def test_silent_attempt_is_aborted_at_its_deadline():
-    shell = opened()
-    shell.task(1, 0)
-    shell.advance(TIMEOUT_MS - 1)
-    assert shell.outbox == {}
-    shell.advance(1)
-    assert len(shell.outbox) == 1
-    assert shell.join(1, 0, 1).answer is SinkAnswer.FENCED
 
 
 @pytest.mark.parametrize("restarted", [False, True])

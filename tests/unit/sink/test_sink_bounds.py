@@ -68,14 +68,6 @@ def test_timeout_out_of_bounds_is_refused(timeout_ms):
     assert str(timeout_ms) in answer.error_message
 
 
-def test_sinks_of_a_shard_are_bounded():
-    shell = SinkShell(replace(DEFAULT_LIMITS, sinks_max=2))
-    shell.open(1, sink="a")
-    shell.open(1, sink="b")
-    assert shell.open(1, sink="c").error_code is ErrorCode.POLICY_VIOLATION
-    assert shell.open(2, sink="a").answer is SinkAnswer.OK
-
-
 def test_undelivered_attempts_of_a_sink_are_bounded():
     shell = SinkShell(replace(DEFAULT_LIMITS, attempts_max=3))
     for number in range(3):

@@ -69,12 +69,6 @@ def test_repeated_join_of_a_task_attempt_gets_the_same_id():
     assert len(shell.log) == before
 
 
-def test_retried_task_gets_a_branch_of_its_own():
-    shell = opened()
-    ids = {shell.join(1, 0, 0, task_attempt_id=number).producer_id for number in (0, 5, 9)}
-    assert len(ids) == 3
-
-
 def test_producer_id_is_wanted_only_where_a_branch_would_be_made():
     shell = SinkShell()
     shell.committed(1, 0)
@@ -108,14 +102,6 @@ def test_join_of_an_unknown_sink_or_nonce_is_fenced():
     assert shell.join(1, 0).answer is SinkAnswer.FENCED
     shell.open(1)
     assert shell.join(2, 0).answer is SinkAnswer.FENCED
-
-
-def test_join_of_a_committed_batch_is_skipped():
-    shell = SinkShell()
-    shell.committed(1, 0)
-    shell.open(2)
-    assert shell.join(2, 0).answer is SinkAnswer.SKIP
-    assert shell.join(1, 0, 9).answer is SinkAnswer.SKIP
 
 
 def test_one_nonce_is_one_batch():
@@ -252,15 +238,6 @@ def test_seal_of_an_unknown_branch_or_epoch_is_fenced():
     assert shell.seal(1, producer_id, epoch_sealed=1).answer is SinkAnswer.FENCED
 
 
-def test_seal_after_the_decision_is_fenced():
-    shell = opened()
-    won = shell.task(1, 0, 0)
-    late = shell.join(1, 0, 0, task_attempt_id=7).producer_id
-    shell.commit(0, won)
-    assert shell.seal(1, late).answer is SinkAnswer.FENCED
-    assert shell.seal(1, won.producer_id).answer is SinkAnswer.FENCED
-
-
 def test_partition_that_only_the_seal_knows_gets_its_marker():
     shell = opened()
     producer_id = shell.join(1, 0).producer_id
@@ -310,8 +287,3 @@ def test_description_shows_attempts_branches_and_decisions():
     assert [a.deadline_ms for a in described.attempts] == [-1, shell.now + TIMEOUT_MS]
     (branch,) = described.attempts[1].branches
     assert (branch.sealed, branch.row_count, branch.task_partition) == (True, 10, 0)
-
-
-def test_unknown_sink_is_not_found():
-    described = SinkShell().describe("nowhere")
-    assert described.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

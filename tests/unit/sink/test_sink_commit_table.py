@@ -7,7 +7,7 @@ from tests.unit.sink.sink_shell import SinkShell, message, nonce, partition, ski
 
 from oncelog.errors import ErrorCode
 from oncelog.sink_answer import SinkAnswer
-from oncelog_coordinator.core.sink_records import UNKNOWN, Decide, decode_sink_record
+from oncelog_coordinator.core.sink_records import Decide, decode_sink_record
 
 
 def decides(shell):
@@ -75,40 +75,6 @@ def test_a_sink_that_nobody_joined_fences():
     assert shell.commit(0, message(1, 100)).answer is SinkAnswer.FENCED
 
 
-@pytest.mark.parametrize("delivered", [False, True])
-def test_repeated_commit_is_already(delivered):
-    shell = SinkShell()
-    messages = shell.committed(1, 0)
-    if delivered:
-        shell.deliver()
-    before = len(shell.log)
-    assert shell.commit(0, *messages).answer is SinkAnswer.ALREADY
-    assert len(shell.log) == before
-
-
-def test_all_skips_of_a_committed_batch_is_already():
-    shell = SinkShell()
-    shell.committed(1, 0)
-    shell.open(2)
-    assert shell.join(2, 0).answer is SinkAnswer.SKIP
-    assert shell.commit(0, skip(2), skip(2)).answer is SinkAnswer.ALREADY
-
-
-def two_drivers_with_batch_0_decided_by_the_second():
-    shell = SinkShell()
-    shell.open(1)
-    first = shell.task(1, 0)
-    shell.committed(2, 0)
-    return shell, first
-
-
-def test_batch_decided_by_another_nonce_is_already_other():
-    shell, first = two_drivers_with_batch_0_decided_by_the_second()
-    assert shell.commit(0, first).answer is SinkAnswer.ALREADY_OTHER
-    assert shell.commit(0, first, skip(1)).answer is SinkAnswer.ALREADY_OTHER
-    assert len([d for d in decides(shell) if d.outcome == 1]) == 1
-
-
 def test_already_other_aborts_the_nonce_that_asked():
     shell = SinkShell()
     shell.committed(1, 0)
@@ -117,17 +83,6 @@ def test_already_other_aborts_the_nonce_that_asked():
     assert shell.commit(0, won).answer is SinkAnswer.ALREADY_OTHER
     assert shell.join(2, 1, 1).answer is SinkAnswer.FENCED
     assert [d.nonce for d in decides(shell) if d.outcome == 0] == [nonce(2)]
-
-
-def test_batch_older_than_the_window_is_other_unless_accepted():
-    shell = SinkShell()
-    first = shell.committed(1, 0)
-    for batch_id in range(1, 30):
-        shell.committed(batch_id + 1, batch_id)
-        shell.deliver()
-    assert shell.commit(0, *first).answer is SinkAnswer.ALREADY_OTHER
-    assert shell.commit(0, skip(99)).answer is SinkAnswer.REPLAY_REFUSED
-    assert shell.commit(0, skip(99, row_checksum=UNKNOWN)).answer is SinkAnswer.ALREADY
 
 
 def test_messages_of_two_nonces_are_fenced():
@@ -214,15 +169,6 @@ def test_attempt_of_another_batch_is_fenced():
     assert shell.commit(5, won).answer is SinkAnswer.FENCED
     assert shell.labels[-1] == "other_batch"
     assert shell.commit(4, won).answer is SinkAnswer.OK
-
-
-def test_batch_ids_may_leave_gaps_but_never_go_back():
-    shell = SinkShell()
-    shell.committed(1, 7)
-    assert shell.describe().last_committed_batch_id == 7
-    shell.open(2)
-    assert shell.join(2, 3).answer is SinkAnswer.SKIP
-    assert shell.join(2, 8).answer is SinkAnswer.OK
 
 
 def test_negative_batch_id_is_refused_by_name():

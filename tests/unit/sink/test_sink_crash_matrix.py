@@ -71,9 +71,11 @@ def test_05_zombie_task_is_refused_after_the_decision():
     shell = SinkShell()
     shell.open(1)
     zombie = shell.join(1, 0, 1).producer_id
-    shell.commit(0, shell.task(1, 0, 0))
+    won = shell.task(1, 0, 0)
+    shell.commit(0, won)
     assert shell.add(zombie, "orders-0").error_code is ErrorCode.PRODUCER_FENCED
-    assert shell.seal(1, zombie).answer is SinkAnswer.FENCED
+    for producer_id in (zombie, won.producer_id):
+        assert shell.seal(1, producer_id).answer is SinkAnswer.FENCED
     assert shell.join(1, 0, 1, task_attempt_id=8).answer is SinkAnswer.SKIP
     assert shell.join(1, 1, 1, task_attempt_id=8).answer is SinkAnswer.FENCED
 
@@ -126,6 +128,9 @@ def test_09_abort_after_the_decision_changes_nothing():
 def test_10_driver_dies_between_the_commit_and_its_checkpoint():
     shell = SinkShell()
     messages = shell.committed(1, 0)
+    before = len(shell.log)
+    assert shell.commit(0, *messages).answer is SinkAnswer.ALREADY
+    assert len(shell.log) == before
     settle(shell)
     assert shell.commit(0, *messages).answer is SinkAnswer.ALREADY
     shell.open(2)
@@ -197,6 +202,7 @@ def test_15_of_two_drivers_one_decides_and_the_other_is_told():
     assert shell.commit(0, zombie).answer is SinkAnswer.FENCED
     assert shell.commit(0, won).answer is SinkAnswer.OK
     assert shell.commit(0, zombie).answer is SinkAnswer.ALREADY_OTHER
+    assert shell.commit(0, zombie, skip(1)).answer is SinkAnswer.ALREADY_OTHER
     assert outcomes(shell) == {zombie.producer_id: False, won.producer_id: True}
 
 
@@ -259,9 +265,11 @@ def test_17_batch_that_is_run_again_with_other_rows_is_refused(rows, words, is_s
 
 def test_18_batch_older_than_what_is_remembered_is_refused():
     shell = SinkShell()
-    for batch_id in range(21):
+    first = shell.committed(1, 0)
+    for batch_id in range(1, 21):
         shell.committed(batch_id + 1, batch_id)
         settle(shell)
+    assert shell.commit(0, *first).answer is SinkAnswer.ALREADY_OTHER
     answer = rerun(shell, 0, skip(900), skip(900))
     assert answer.answer is SinkAnswer.REPLAY_REFUSED
     assert "older than the batches 1 to 20" in answer.error_message

@@ -1,14 +1,25 @@
-"""Sinks are listed, deleted and, those of batch jobs, forgotten; what is forgotten is forgotten for good."""
+"""Sinks are listed, deleted and, those of batch jobs, forgotten for good. One query owns a sink; another adopts it."""
 
 from dataclasses import replace
 
 import pytest
-from tests.unit.sink.sink_shell import SINK, TIMEOUT_MS, SinkShell, compacted, snapshot
+from tests.unit.sink.sink_shell import (
+    QUERY,
+    SINK,
+    TIMEOUT_MS,
+    SinkShell,
+    compacted,
+    nonce,
+    opened,
+    snapshot,
+)
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import job_sink_name
 from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core import sink_registry
+from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
+from oncelog_coordinator.core.sink_events import DeleteSink
 from oncelog_coordinator.core.sink_limits import DEFAULT_LIMITS
 
 JOB = job_sink_name("audit", "2026-11-21")
@@ -93,8 +104,6 @@ def test_deleted_sink_begins_anew_whatever_was_under_way():
     assert shell.sinks() == ()
     assert shell.describe().error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     (again, _) = shell.committed(2, 0)
-    from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
-
     shell.submit(MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
     assert shell.labels[-1] == "delivery_ignored"
     assert shell.machine.owns_producer(again.producer_id)
@@ -124,8 +133,6 @@ def test_sink_that_is_unknown_is_not_deleted():
 
 @pytest.mark.parametrize("kept", [1, 2])
 def test_deletion_cut_short_is_repeated(kept):
-    from oncelog_coordinator.core.sink_events import DeleteSink
-
     shell = settled(SinkShell(), 1, 0)
     shell.submit(DeleteSink(1, SINK), records_kept=kept)
     shell.restart()
@@ -141,6 +148,80 @@ def test_full_shard_names_the_commands_that_make_room():
     assert refused.error_code is ErrorCode.POLICY_VIOLATION
     for message in ("oncelog sinks list", "oncelog sinks delete NAME", "batchId"):
         assert message in refused.error_message
-    shell.abort(1, sink="a")
+    assert shell.open(2, sink="a").answer is SinkAnswer.OK
+    shell.abort(2, sink="a")
     shell.delete("a")
     assert shell.open(1, sink="b").error_code is ErrorCode.NONE
+
+
+# ------------------------------------------------------------------------------------------------ one query owns a sink
+
+
+def test_another_query_is_refused_and_told_the_way_out():
+    shell = SinkShell()
+    shell.committed(1, 40)
+    shell.open(2)
+    answer = shell.join(2, 0, query_id="query-2")
+    assert answer.answer is SinkAnswer.QUERY_CHANGED
+    assert "onNewQuery=adopt" in answer.error_message
+    assert shell.join(2, 41).answer is SinkAnswer.OK
+
+
+@pytest.mark.parametrize("adopt", [False, True])
+def test_query_that_lost_its_sink_cannot_take_it_back(adopt):
+    shell = SinkShell()
+    shell.committed(1, 40)
+    shell.open(2)
+    shell.join(2, 0, query_id="query-2", adopt_query=True)
+    shell.restart()
+    shell.open(3)
+    answer = shell.join(3, 41, query_id=QUERY, adopt_query=adopt)
+    assert answer.answer is SinkAnswer.QUERY_CHANGED
+    assert shell.join(3, 0, 1, query_id="query-2").answer is SinkAnswer.OK
+
+
+def test_adopt_needs_an_open_attempt():
+    shell = SinkShell()
+    shell.committed(1, 40)
+    assert shell.join(1, 0, query_id="query-2", adopt_query=True).answer is SinkAnswer.FENCED
+    assert shell.describe().query_id == QUERY
+
+
+def test_attempt_that_one_query_joined_is_adopted_by_no_other():
+    shell = opened(1)
+    shell.join(1, 0)
+    assert shell.join(1, 0, 1, query_id="q2", adopt_query=True).answer is SinkAnswer.FENCED
+
+
+def test_decision_of_the_old_query_does_not_count():
+    shell = SinkShell()
+    shell.committed(1, 40)
+    shell.open(2)
+    shell.join(2, 0, query_id="query-2", adopt_query=True)
+    (wanted,) = shell.deliver()
+    assert all(marker.commit for marker in wanted.markers)
+    assert shell.describe().last_committed_batch_id == -1
+    assert [a.nonce for a in shell.describe().attempts] == [nonce(2)]
+
+
+def test_window_of_the_old_query_does_not_leak_into_the_new_ones():
+    shell = SinkShell()
+    shell.committed(1, 40)
+    shell.deliver()
+    shell.open(2)
+    won = shell.task(2, 0, query_id="query-2", adopt_query=True)
+    shell.commit(0, replace(won, query_id="query-2"))
+    shell.deliver()
+    shell.restart()
+    described = shell.describe()
+    assert (described.query_id, described.last_committed_batch_id) == ("query-2", 0)
+    assert [d.batch_id for d in described.decisions] == [0]
+    shell.open(3)
+    assert shell.join(3, 1, query_id="query-2").answer is SinkAnswer.OK
+
+
+def test_flag_to_adopt_does_nothing_for_the_owner():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    shell.open(2)
+    assert shell.join(2, 0, adopt_query=True).answer is SinkAnswer.SKIP
