@@ -7,7 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from sqlalchemy import text
 from tests.contracts.journal import JournalContract
-from tests.integration.controller.sql_databases import database_url, postgres_server, postgres_url
+from tests.integration.controller.sql_databases import (
+    database_url,
+    postgres_server,
+    postgres_url,
+    sqlite_url,
+)
 
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.journal import AppendFailed

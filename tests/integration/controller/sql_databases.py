@@ -47,12 +47,25 @@ def postgres_url(postgres_server):
     engine.dispose()
 
 
+@pytest.fixture
+def sqlite_url(tmp_path):
+    return f"sqlite:///{tmp_path / 'controller.db'}"
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def database_url(request, tmp_path):
+def database_url(request):
     """Every test that takes it runs on both."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'controller.db'}"
-    return request.getfixturevalue("postgres_url")
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+def execute(url, *statements):
+    """In one transaction of their own; the rows of the last one."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        results = [connection.execute(text(one)) for one in statements]
+        rows = results[-1].all() if results[-1].returns_rows else None
+    engine.dispose()
+    return rows
 
 
 @contextlib.contextmanager

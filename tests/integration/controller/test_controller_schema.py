@@ -1,8 +1,6 @@
 """One schema, whichever way it came to be; and no migration tool on the way to a start that needs none."""
 
 import asyncio
-import contextlib
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +11,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
 from tests.integration.controller.controller_at import allocate, controller_at, register
+from tests.integration.controller.sql_databases import execute
 
 import oncelog_controller
 from oncelog.errors import OncelogError
@@ -44,48 +43,43 @@ async def opened(url):
     await database.close()
 
 
+TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+OTHERS = "SELECT tbl_name, type, name FROM sqlite_master WHERE type <> 'table' ORDER BY 1"
+COLUMNS = (
+    "SELECT table_name, column_name, data_type, is_nullable, column_default, "
+    "character_maximum_length FROM information_schema.columns "
+    "WHERE table_schema = 'public' ORDER BY 1, ordinal_position"
+)
+
+
 def described(url):
     """Every table and column of a database, and its revision."""
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        if engine.dialect.name == "sqlite":
-            columns = [
-                (name, *row)
-                for (name,) in connection.execute(
-                    text("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-                ).all()
-                for row in connection.execute(text(f"PRAGMA table_info({name})")).all()
-            ]
-            columns += connection.execute(
-                text(
-                    "SELECT tbl_name, type, name FROM sqlite_master WHERE type <> 'table' ORDER BY 1"
-                )
-            ).all()
-        else:
-            columns = connection.execute(
-                text(
-                    "SELECT table_name, column_name, data_type, is_nullable, column_default, "
-                    "character_maximum_length FROM information_schema.columns "
-                    "WHERE table_schema = 'public' ORDER BY 1, ordinal_position"
-                )
-            ).all()
-        revision = (
-            connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
-        )
-    engine.dispose()
-    return [tuple(column) for column in columns], revision
+    if url.startswith("sqlite"):
+        columns = [
+            (name, *row)
+            for (name,) in execute(url, TABLES)
+            for row in execute(url, f"PRAGMA table_info({name})")
+        ]
+        columns += execute(url, OTHERS)
+    else:
+        columns = execute(url, COLUMNS)
+    return [tuple(column) for column in columns], revision_of(url)
 
 
-def test_the_fast_path_and_the_migrations_give_one_schema(tmp_path):
+def revision_of(url):
+    return [revision for (revision,) in execute(url, "SELECT version_num FROM alembic_version")]
+
+
+async def test_the_fast_path_and_the_migrations_give_one_schema(tmp_path):
     migrated, fast = (f"sqlite:///{tmp_path / name}" for name in ("migrated.db", "fast.db"))
     migrate(migrated)
-    asyncio.run(opened(fast))
+    await opened(fast)
     assert described(fast) == described(migrated)
     assert described(fast)[1] == [SCHEMA_REVISION]
 
 
-def test_the_tables_in_code_are_those_of_the_migrations(postgres_url):
-    asyncio.run(opened(postgres_url))
+async def test_the_tables_in_code_are_those_of_the_migrations(postgres_url):
+    await opened(postgres_url)
     migrated, revision = described(postgres_url)
     assert revision == [SCHEMA_REVISION]
     engine = create_engine(postgres_url)
@@ -105,25 +99,21 @@ async def test_a_journal_of_the_first_revision_goes_on_where_it_was(database_url
     async with controller_at(database_url) as stub:
         node_epoch = (await register(stub)).node_epoch
         await allocate(stub, node_epoch)
-    engine = create_engine(database_url)
-    with engine.begin() as connection:
-        connection.execute(text("DROP TABLE controller_state"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-    engine.dispose()
+    execute(
+        database_url,
+        "DROP TABLE controller_state",
+        "UPDATE alembic_version SET version_num = '0001'",
+    )
     async with controller_at(database_url) as stub:
         assert (await allocate(stub, node_epoch)).first_producer_id == 1000
     async with controller_at(database_url) as stub:
         assert (await allocate(stub, node_epoch)).first_producer_id == 2000
 
 
-def test_a_database_without_our_tables_is_migrated(tmp_path):
-    url = f"sqlite:///{tmp_path / 'c.db'}"
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(text("CREATE TABLE somebody_elses (x INTEGER)"))
-    engine.dispose()
-    asyncio.run(opened(url))
-    columns, revision = described(url)
+async def test_a_database_without_our_tables_is_migrated(sqlite_url):
+    execute(sqlite_url, "CREATE TABLE somebody_elses (x INTEGER)")
+    await opened(sqlite_url)
+    columns, revision = described(sqlite_url)
     assert revision == [SCHEMA_REVISION]
     assert {"somebody_elses", "metadata_journal"} <= {column[0] for column in columns}
 
@@ -136,38 +126,33 @@ async def test_two_controllers_may_open_a_new_database_at_once(database_url):
 
 async def test_a_database_one_revision_newer_is_used_and_left_alone(database_url):
     await opened(database_url)
-    engine = create_engine(database_url)
-    with engine.begin() as connection:
-        connection.execute(text("ALTER TABLE controller_state ADD COLUMN remark VARCHAR(10)"))
-        connection.execute(text(f"UPDATE alembic_version SET version_num = '{NEXT_REVISION}'"))
+    execute(
+        database_url,
+        "ALTER TABLE controller_state ADD COLUMN remark VARCHAR(10)",
+        f"UPDATE alembic_version SET version_num = '{NEXT_REVISION}'",
+    )
     async with controller_at(database_url) as stub:
         assert (await register(stub)).status.error_code == 0
-    with engine.begin() as connection:
-        stored = connection.execute(text("SELECT version_num FROM alembic_version")).scalars()
-        assert list(stored) == [NEXT_REVISION]
-    engine.dispose()
+    assert revision_of(database_url) == [NEXT_REVISION]
 
 
 async def test_a_database_of_a_newer_version_is_refused(database_url):
     await opened(database_url)
-    engine = create_engine(database_url)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    engine.dispose()
+    execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(OncelogError, match="newer oncelog") as caught:
         await opened(database_url)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path):
+async def test_a_file_that_is_no_database_is_refused(tmp_path):
     path = tmp_path / "c.db"
     path.write_bytes(b"this is not a database, but it is long enough to be looked at" * 40)
     with pytest.raises(OncelogError, match="not a database"):
-        asyncio.run(opened(f"sqlite:///{path}"))
+        await opened(f"sqlite:///{path}")
 
 
-async def test_commits_reach_the_disk_on_sqlite(tmp_path):
-    database = Database(f"sqlite:///{tmp_path / 'c.db'}", timeout_ms=5000)
+async def test_commits_reach_the_disk_on_sqlite(sqlite_url):
+    database = Database(sqlite_url, timeout_ms=5000)
     await database.open()
     for pragma, expected in (("journal_mode", "wal"), ("synchronous", 2)):
         found = await database.run(
@@ -179,7 +164,7 @@ async def test_commits_reach_the_disk_on_sqlite(tmp_path):
     await database.close()
 
 
-def test_no_start_imports_the_migration_tool(tmp_path):
+def test_no_start_imports_the_migration_tool(sqlite_url):
     program = """
 import asyncio, sys
 from oncelog_controller.settings import ControllerSettings
@@ -193,9 +178,8 @@ heavy = {"alembic", "psycopg", "grpc", "pandas", "numpy", "pyarrow", "openteleme
 print(sorted(heavy & set(sys.modules)))
 """
     for _ in range(2):
-        url = f"sqlite:///{tmp_path / 'c.db'}"
         found = subprocess.run(
-            [sys.executable, "-c", program, url], capture_output=True, text=True, check=True
+            [sys.executable, "-c", program, sqlite_url], capture_output=True, text=True, check=True
         )
         assert found.stdout.strip() == "[]"
 
@@ -203,8 +187,7 @@ print(sorted(heavy & set(sys.modules)))
 def test_the_migration_tool_is_not_imported_in_a_transaction(tmp_path):
     """It takes long, on a busy machine longer than a lease, and others wait for the end of the transaction."""
     path = tmp_path / "c.db"
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE somebody_elses (x INTEGER)")
+    execute(f"sqlite:///{path}", "CREATE TABLE somebody_elses (x INTEGER)")
     program = """
 import asyncio, sqlite3, sys
 from oncelog_controller.database import Database

@@ -5,7 +5,6 @@ import re
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import text
 from tests.integration.controller.controller_at import (
     allocate,
     controller_at,
@@ -13,6 +12,7 @@ from tests.integration.controller.controller_at import (
     followed,
     register,
 )
+from tests.integration.controller.sql_databases import execute
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -21,7 +21,6 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partiti
 from oncelog.rpc.callers import CALLER_ROLE
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
-from oncelog_controller.database import Database
 from oncelog_controller.election import Standing
 from oncelog_controller.settings import ControllerSettings
 from oncelog_controller.wiring import ControllerRole, build_controller
@@ -178,20 +177,17 @@ async def test_a_journal_that_disagrees_with_the_blocks_is_refused(database_url)
     async with controller_at(database_url) as stub:
         node_epoch = (await register(stub)).node_epoch
         await allocate(stub, node_epoch)
-    database = Database(database_url, timeout_ms=5000)
-    await database.open()
-    await run_sql(database, "UPDATE controller_state SET next_producer_id = 9000")
+    execute(database_url, "UPDATE controller_state SET next_producer_id = 9000")
     with pytest.raises(OncelogError, match="1000 by metadata_journal and 9000") as caught:
         async with controller_at(database_url):
             pass
     assert "Restore both" in str(caught.value)
-    await run_sql(database, "UPDATE controller_state SET next_producer_id = 1000")
+    execute(database_url, "UPDATE controller_state SET next_producer_id = 1000")
     async with controller_at(database_url) as stub:
         assert (await allocate(stub, node_epoch)).first_producer_id == 1000
-    await database.close()
 
 
-def test_two_racing_controllers_never_hand_out_one_block_twice(database_url):
+async def test_two_racing_controllers_never_hand_out_one_block_twice(database_url):
     async def take_blocks(stub, node_epoch, firsts):
         taken = 0
         while taken < 10:
@@ -207,21 +203,15 @@ def test_two_racing_controllers_never_hand_out_one_block_twice(database_url):
                 )
                 await asyncio.sleep(0)
 
-    async def scenario():
-        firsts = []
-        settings = {"snapshot_interval_records": 7}
-        async with (
-            asyncio.timeout(60),
-            controller_at(database_url, **settings) as one,
-        ):
-            node_epoch = (await register(one)).node_epoch
-            async with controller_at(database_url, **settings) as other:
-                await asyncio.gather(
-                    *(take_blocks(stub, node_epoch, firsts) for stub in (one, other, one, other))
-                )
-        assert len(firsts) == len(set(firsts)) == 40
-
-    asyncio.run(scenario())
+    firsts = []
+    settings = {"snapshot_interval_records": 7}
+    async with asyncio.timeout(60), controller_at(database_url, **settings) as one:
+        node_epoch = (await register(one)).node_epoch
+        async with controller_at(database_url, **settings) as other:
+            await asyncio.gather(
+                *(take_blocks(stub, node_epoch, firsts) for stub in (one, other, one, other))
+            )
+    assert len(firsts) == len(set(firsts)) == 40
 
 
 async def test_a_watcher_gets_a_snapshot_then_every_delta_in_order(database_url):
@@ -254,9 +244,8 @@ async def test_a_watcher_gets_a_snapshot_then_every_delta_in_order(database_url)
 
 
 @pytest.mark.parametrize(("delta_history", "snapshots"), [(3, 2), (100, 1)])
-async def test_a_slow_watcher_loses_nothing(tmp_path, delta_history, snapshots):
-    url = f"sqlite:///{tmp_path / 'c.db'}"
-    async with controller_at(url, delta_history=delta_history) as stub:
+async def test_a_slow_watcher_loses_nothing(sqlite_url, delta_history, snapshots):
+    async with controller_at(sqlite_url, delta_history=delta_history) as stub:
         await register(stub)
         stream = stub.WatchMetadata(pb.WatchMetadataRequest(node_id=1, from_metadata_offset=-1))
         image = MetadataImage().updated(await anext(stream))
@@ -272,8 +261,8 @@ async def test_a_slow_watcher_loses_nothing(tmp_path, delta_history, snapshots):
         await stream.aclose()
 
 
-async def test_a_returning_watcher_continues_where_it_was(tmp_path):
-    async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
+async def test_a_returning_watcher_continues_where_it_was(sqlite_url):
+    async with controller_at(sqlite_url) as stub:
         await register(stub)
         seen = (await create(stub, "a")).metadata_offset
         await create(stub, "b")
@@ -287,12 +276,10 @@ async def test_a_returning_watcher_continues_where_it_was(tmp_path):
 
 
 async def test_a_lost_table_is_a_retriable_code_and_heals(database_url):
-    database = Database(database_url, timeout_ms=5000)
     async with controller_at(database_url) as stub, followed(stub) as follower:
-        await database.open()
         node_epoch = (await register(stub)).node_epoch
         assert (await allocate(stub, node_epoch)).first_producer_id == 0
-        await run_sql(database, "ALTER TABLE metadata_journal RENAME TO away")
+        execute(database_url, "ALTER TABLE metadata_journal RENAME TO away")
         lost = await allocate(stub, node_epoch)
         assert lost.status.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert ErrorCode(lost.status.error_code).is_retriable
@@ -300,7 +287,7 @@ async def test_a_lost_table_is_a_retriable_code_and_heals(database_url):
         refused = await create(stub, "a", "a", "b")
         assert [result.name for result in refused.results] == ["a", "b"]
         assert all(ErrorCode(result.error_code).is_retriable for result in refused.results)
-        await run_sql(database, "ALTER TABLE away RENAME TO metadata_journal")
+        execute(database_url, "ALTER TABLE away RENAME TO metadata_journal")
         async with asyncio.timeout(DEADLINE_S):
             while (block := await allocate(stub, node_epoch)).status.error_code:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -308,11 +295,6 @@ async def test_a_lost_table_is_a_retriable_code_and_heals(database_url):
         made = await create(stub, "after")
         await follower.wait_until(made.metadata_offset)
         assert "after" in follower.image.topics
-    await database.close()
-
-
-async def run_sql(database, statement):
-    await database.run(lambda connection: connection.execute(text(statement)))
 
 
 @pytest.mark.parametrize(
@@ -328,25 +310,18 @@ async def run_sql(database, statement):
         "",
     ],
 )
-def test_an_unusable_database_is_told_in_one_line(url):
-    async def scenario():
-        settings = ControllerSettings(
-            database_url=url, database_timeout_ms=1000, database_start_timeout_ms=1000
-        )
-        role = build_controller(settings)
-        await role.start()
-
+async def test_an_unusable_database_is_told_in_one_line(url):
     with pytest.raises(OncelogError) as caught:
-        asyncio.run(scenario())
+        async with controller_at(url, database_timeout_ms=1000, database_start_timeout_ms=1000):
+            pass
     message = str(caught.value)
     assert "\n" not in message
     assert "ONCELOG_CONTROLLER_DATABASE_URL" in message
     assert "secret" not in message
 
 
-async def test_requests_after_the_stop_are_refused(tmp_path):
-    settings = ControllerSettings(database_url=f"sqlite:///{tmp_path / 'c.db'}")
-    role = build_controller(settings)
+async def test_requests_after_the_stop_are_refused(sqlite_url):
+    role = build_controller(ControllerSettings(database_url=sqlite_url))
     await role.start()
     stub = DirectStub(role.servicer)
     await register(stub)
@@ -358,10 +333,10 @@ async def test_requests_after_the_stop_are_refused(tmp_path):
 
 @pytest.mark.parametrize("stale_node", [True, False])
 async def test_a_controller_whose_lease_is_over_refuses_no_proposal(
-    tmp_path, monkeypatch, stale_node
+    sqlite_url, monkeypatch, stale_node
 ):
     """Another one may have taken it. The leader that drops it would leave the new member out of the high watermark."""
-    async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
+    async with controller_at(sqlite_url) as stub:
         node_epoch = (await register(stub)).node_epoch
         await create(stub, "orders", partitions=1, replication_factor=1)
         proposal = pb.ProposedIsr(
@@ -376,7 +351,7 @@ async def test_a_controller_whose_lease_is_over_refuses_no_proposal(
         monkeypatch.setattr(
             ControllerRole, "_standing", lambda self: Standing(True, 1, "", 5, remaining_ms=0)
         )
-    async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
+    async with controller_at(sqlite_url) as stub:
         request.node_epoch = (await register(stub, "second")).node_epoch - stale_node
         response = await stub.AlterPartition(request)
         assert response.status.error_code == ErrorCode.NOT_CONTROLLER

@@ -8,6 +8,7 @@ from sqlalchemy import create_engine, make_url, text
 from tests.integration.controller.controller_at import controller_at, register
 from tests.integration.controller.sql_databases import (
     asking_for_a_password,
+    execute,
     refusing_connections,
 )
 from tests.integration.controller.test_controller_takeover import Controller, active_of, until
@@ -44,46 +45,33 @@ async def one_is_active(started):
             await one.stop()
 
 
-def test_two_controllers_wait_for_a_database_not_there_yet(postgres_server, postgres_url, caplog):
-    async def scenario():
-        with refusing_connections(postgres_server, postgres_url):
-            starts = [
-                asyncio.create_task(Controller(number, postgres_url).start()) for number in (1, 2)
-            ]
-            await until_told(caplog, 2)
-            assert not any(start.done() for start in starts)
-        await one_is_active(await asyncio.gather(*starts))
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+async def test_two_controllers_wait_for_a_database_not_there_yet(
+    postgres_server, postgres_url, caplog
+):
+    with refusing_connections(postgres_server, postgres_url):
+        starts = [
+            asyncio.create_task(Controller(number, postgres_url).start()) for number in (1, 2)
+        ]
+        await until_told(caplog, 2)
+        assert not any(start.done() for start in starts)
+    await one_is_active(await asyncio.gather(*starts))
     assert "not currently accepting connections" in lines_of(caplog)[0]
     assert "it is tried again for up to 60 s" in lines_of(caplog)[0]
     assert "\n" not in lines_of(caplog)[0]
 
 
-def test_migrations_may_take_longer_than_a_statement(postgres_url):
+async def test_migrations_may_take_longer_than_a_statement(postgres_url):
     """Two controllers start on an empty database: one makes the tables, the other one waits for that."""
-    engine = create_engine(postgres_url)
-    with engine.begin() as connection:
-        connection.execute(
-            text(
-                "CREATE FUNCTION dawdle() RETURNS event_trigger LANGUAGE plpgsql "
-                "AS 'BEGIN PERFORM pg_sleep(1.2); END'"
-            )
-        )
-        connection.execute(
-            text(
-                "CREATE EVENT TRIGGER dawdles ON ddl_command_start WHEN TAG IN ('CREATE TABLE') "
-                "EXECUTE FUNCTION dawdle()"
-            )
-        )
-    engine.dispose()
-
-    async def scenario():
-        settings = {"database_timeout_ms": 1000, "database_start_timeout_ms": 15_000}
-        starts = [Controller(number, postgres_url, **settings).start() for number in (1, 2)]
-        await one_is_active(await asyncio.gather(*starts))
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    execute(
+        postgres_url,
+        "CREATE FUNCTION dawdle() RETURNS event_trigger LANGUAGE plpgsql "
+        "AS 'BEGIN PERFORM pg_sleep(1.2); END'",
+        "CREATE EVENT TRIGGER dawdles ON ddl_command_start WHEN TAG IN ('CREATE TABLE') "
+        "EXECUTE FUNCTION dawdle()",
+    )
+    settings = {"database_timeout_ms": 1000, "database_start_timeout_ms": 15_000}
+    starts = [Controller(number, postgres_url, **settings).start() for number in (1, 2)]
+    await one_is_active(await asyncio.gather(*starts))
 
 
 @pytest.mark.parametrize(
@@ -104,23 +92,17 @@ async def test_a_database_slow_later_in_a_start_is_waited_for(postgres_url, capl
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 400])
-def test_retries_end(caplog, timeout_ms):
-    async def scenario():
-        with pytest.raises(OncelogError, match=r"Connection refused.*given up after") as caught:
-            await Controller(1, NOBODY_LISTENS, database_start_timeout_ms=timeout_ms).start()
-        assert "\n" not in str(caught.value)
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+async def test_retries_end(caplog, timeout_ms):
+    with pytest.raises(OncelogError, match=r"Connection refused.*given up after") as caught:
+        await Controller(1, NOBODY_LISTENS, database_start_timeout_ms=timeout_ms).start()
+    assert "\n" not in str(caught.value)
     assert len(lines_of(caplog)) == (1 if timeout_ms else 0)
 
 
-def test_a_file_that_cannot_be_made_is_not_waited_for(tmp_path, caplog):
-    async def scenario():
+async def test_a_file_that_cannot_be_made_is_not_waited_for(tmp_path, caplog):
+    with pytest.raises(OncelogError, match="unable to open database file"):
         async with controller_at(f"sqlite:///{tmp_path}/no-folder/c.db"):
             pass
-
-    with pytest.raises(OncelogError, match="unable to open database file"):
-        asyncio.run(asyncio.wait_for(scenario(), 60))
     assert lines_of(caplog) == []
 
 
@@ -142,47 +124,38 @@ async def refused(url):
         ({"username": "pg_monitor"}, 'role "pg_monitor" is not permitted to log in'),
     ],
 )
-def test_who_is_not_let_in_does_not_ask_again(postgres_server, caplog, wrong, words):
+async def test_who_is_not_let_in_does_not_ask_again(postgres_server, caplog, wrong, words):
     url = make_url(postgres_server).set(**wrong).render_as_string(hide_password=False)
-    assert words in asyncio.run(asyncio.wait_for(refused(url), 60))
+    assert words in await refused(url)
     assert lines_of(caplog) == []
 
 
-def test_a_wrong_password_is_not_tried_again(postgres_server, postgres_url, caplog):
-    async def scenario():
-        url = make_url(postgres_url).set(username="owner")
+async def test_a_wrong_password_is_not_tried_again(postgres_server, postgres_url, caplog):
+    url = make_url(postgres_url).set(username="owner")
+    with asking_for_a_password(postgres_server, "owner", "right"):
         for password, words in (("wrong", "authentication failed"), ("", "no password supplied")):
-            text_url = url.set(password=password).render_as_string(hide_password=False)
-            said = await refused(text_url)
+            said = await refused(url.set(password=password).render_as_string(hide_password=False))
             assert words in said
             assert "wrong" not in said
-
-    with asking_for_a_password(postgres_server, "owner", "right"):
-        asyncio.run(asyncio.wait_for(scenario(), 60))
     assert lines_of(caplog) == []
 
 
-def test_a_server_with_too_many_sessions_is_waited_for(postgres_url, caplog):
+async def test_a_server_with_too_many_sessions_is_waited_for(postgres_url, caplog):
     """It lets nobody in either, but that passes."""
     url = make_url(postgres_url).set(username="many").render_as_string(hide_password=False)
-    engine = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
-
-    async def scenario(connection):
+    execute(
+        postgres_url,
+        "CREATE ROLE many LOGIN CONNECTION LIMIT 0",
+        "GRANT ALL ON SCHEMA public TO many",
+    )
+    try:
         start = asyncio.create_task(Controller(1, url).start())
         await until_told(caplog, 1, "too many connections")
         assert not start.done()
-        connection.execute(text("ALTER ROLE many CONNECTION LIMIT -1"))
+        execute(postgres_url, "ALTER ROLE many CONNECTION LIMIT -1")
         await one_is_active([await start])
-
-    with engine.connect() as connection:
-        connection.execute(text("CREATE ROLE many LOGIN CONNECTION LIMIT 0"))
-        connection.execute(text("GRANT ALL ON SCHEMA public TO many"))
-        try:
-            asyncio.run(asyncio.wait_for(scenario(connection), 60))
-        finally:
-            connection.execute(text("DROP OWNED BY many"))
-            connection.execute(text("DROP ROLE many"))
-    engine.dispose()
+    finally:
+        execute(postgres_url, "DROP OWNED BY many", "DROP ROLE many")
 
 
 async def test_a_controller_that_waits_can_be_told_to_stop(caplog):

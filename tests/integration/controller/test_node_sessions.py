@@ -87,8 +87,8 @@ def owners(image):
     return {shard.coordinator for shard in image.shards.values()}
 
 
-async def test_a_node_is_fenced_until_its_first_heartbeat(tmp_path):
-    async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (stub, follower, _):
+async def test_a_node_is_fenced_until_its_first_heartbeat(sqlite_url):
+    async with cluster(sqlite_url) as (stub, follower, _):
         image = await image_with(follower, lambda image: owners(image) == {4, 5})
         topic = image.topics[TRANSACTION_STATE_TOPIC]
         assert topic.configs["min.insync.replicas"] == "2"
@@ -103,8 +103,8 @@ async def test_a_node_is_fenced_until_its_first_heartbeat(tmp_path):
         assert not image.nodes[6].fenced
 
 
-async def test_a_broken_stream_fences_and_moves_what_the_node_had(tmp_path):
-    async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (stub, follower, nodes):
+async def test_a_broken_stream_fences_and_moves_what_the_node_had(sqlite_url):
+    async with cluster(sqlite_url) as (stub, follower, nodes):
         made = await create(stub, "orders", partitions=3, replication_factor=3)
         await follower.wait_until(made.metadata_offset)
         before = follower.image
@@ -125,9 +125,8 @@ async def test_a_broken_stream_fences_and_moves_what_the_node_had(tmp_path):
         assert sorted(image.topics["orders"].partitions[0].isr) == [2, 3]
 
 
-async def test_a_stream_opened_again_within_the_grace_keeps_the_node(tmp_path):
-    url = f"sqlite:///{tmp_path / 'c.db'}"
-    async with cluster(url, session_grace_ms=60_000) as (stub, follower, nodes):
+async def test_a_stream_opened_again_within_the_grace_keeps_the_node(sqlite_url):
+    async with cluster(sqlite_url, session_grace_ms=60_000) as (stub, follower, nodes):
         await nodes[1].die()
         nodes[1].answers = stub.NodeSession(nodes[1]._requests())
         answer = await nodes[1].beat()
@@ -135,25 +134,23 @@ async def test_a_stream_opened_again_within_the_grace_keeps_the_node(tmp_path):
         assert not follower.image.nodes[1].fenced
 
 
-async def test_a_node_whose_port_is_closed_is_not_waited_for(tmp_path):
-    url = f"sqlite:///{tmp_path / 'c.db'}"
-    async with cluster(url, session_grace_ms=60_000) as (stub, follower, _):
+async def test_a_node_whose_port_is_closed_is_not_waited_for(sqlite_url):
+    async with cluster(sqlite_url, session_grace_ms=60_000) as (stub, follower, _):
         gone = await Node(stub, 6, COORDINATOR, address="127.0.0.1:1").join()
         await gone.die()
         await image_with(follower, lambda image: 6 in image.nodes and image.nodes[6].fenced)
 
 
-async def test_a_silent_node_is_fenced_after_its_session(tmp_path):
-    url = f"sqlite:///{tmp_path / 'c.db'}"
-    async with cluster(url, session_timeout_ms=400) as (_, follower, nodes):
+async def test_a_silent_node_is_fenced_after_its_session(sqlite_url):
+    async with cluster(sqlite_url, session_timeout_ms=400) as (_, follower, nodes):
         await image_with(follower, lambda image: image.nodes[2].fenced)
         # It was only slow: its next heartbeat brings it back.
         assert not (await nodes[2].beat()).fenced
         await image_with(follower, lambda image: not image.nodes[2].fenced)
 
 
-async def test_a_second_process_is_refused_while_the_first_lives(tmp_path):
-    async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (stub, follower, nodes):
+async def test_a_second_process_is_refused_while_the_first_lives(sqlite_url):
+    async with cluster(sqlite_url) as (stub, follower, nodes):
         twin = await Node(stub, 1, incarnation_id="twin").register()
         assert twin.status.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
         old_epoch = nodes[1].node_epoch
@@ -165,8 +162,8 @@ async def test_a_second_process_is_refused_while_the_first_lives(tmp_path):
         await image_with(follower, lambda image: not image.nodes[1].fenced)
 
 
-async def test_a_draining_node_is_told_when_it_may_stop(tmp_path):
-    async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (_, follower, nodes):
+async def test_a_draining_node_is_told_when_it_may_stop(sqlite_url):
+    async with cluster(sqlite_url) as (_, follower, nodes):
         for node_id in (1, 4):
             assert (await nodes[node_id].beat(want_drain=True)).drained
         image = await image_with(follower, lambda image: image.nodes[4].draining)
@@ -187,20 +184,24 @@ async def given(stub, incarnation_id, **fields):
 
 
 async def test_an_id_that_was_given_and_never_used_is_forgotten(
-    tmp_path,
+    sqlite_url,
 ):
-    url = f"sqlite:///{tmp_path / 'c.db'}"
-    async with controller_at(url, session_timeout_ms=400) as stub, followed(stub) as follower:
+    async with (
+        controller_at(sqlite_url, session_timeout_ms=400) as stub,
+        followed(stub) as follower,
+    ):
         answer = await given(stub, "first")
         await image_with(follower, lambda image: answer.node_id in image.nodes)
         assert follower.image.nodes[answer.node_id].given
         await image_with(follower, lambda image: answer.node_id not in image.nodes)
 
 
-async def test_a_given_id_is_freed_by_the_next_controller(tmp_path):
-    url = f"sqlite:///{tmp_path / 'c.db'}"
-    async with controller_at(url, session_timeout_ms=60_000) as stub:
+async def test_a_given_id_is_freed_by_the_next_controller(sqlite_url):
+    async with controller_at(sqlite_url, session_timeout_ms=60_000) as stub:
         first = await given(stub, "first")
-    async with controller_at(url, session_timeout_ms=400) as stub, followed(stub) as follower:
+    async with (
+        controller_at(sqlite_url, session_timeout_ms=400) as stub,
+        followed(stub) as follower,
+    ):
         assert (await given(stub, "second")).node_id != first.node_id
         await image_with(follower, lambda image: not image.nodes)

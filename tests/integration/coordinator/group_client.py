@@ -1,11 +1,22 @@
 """What consumers and producers ask of a group's coordinator, as a listener would call it."""
 
+from contextlib import asynccontextmanager
+
+from tests.integration.coordinator.whole_log import whole_log
+
 from oncelog.api.v1 import coordinator_pb2, storage_pb2, types_pb2
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.ids import shard_of
 
 SHARD_COUNT = 50
 TOPIC = "orders"
+
+
+@asynccontextmanager
+async def group_on(folder, group_id="readers", **settings):
+    """Every role on this folder, and a client of the group."""
+    async with whole_log(folder, **{"group_initial_rebalance_delay_ms": 0} | settings) as log:
+        yield log, GroupClient(log, group_id)
 
 
 class GroupClient:

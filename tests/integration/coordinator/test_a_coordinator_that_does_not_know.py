@@ -40,8 +40,7 @@ async def test_it_takes_the_end_of_the_next_one_for_no_repetition(tmp_path, comm
         await other.start()
         name = next(name for name in map(str, range(1_000)) if owner_of(follower, name) == OTHER)
         succeeding, log.coordinator = log.coordinator, other.servicer
-        started = await log.init(name)
-        identity = started.producer_id, started.producer_epoch
+        identity = await log.identity(name)
         assert (await log.add(name, identity, ORDERS)).error_code == 0
         assert (await log.end(name, identity, commit)).error_code == 0
         await log.until_state(name, "CompleteCommit" if commit else "CompleteAbort")

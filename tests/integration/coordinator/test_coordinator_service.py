@@ -31,9 +31,7 @@ async def test_a_transaction_from_start_to_completion(version):
 async def test_markers_never_leave_before_the_decision_is_written():
     cluster = Cluster()
     async with started(cluster) as client:
-        identity = identity_of(await client.init())
-        await client.add(identity)
-        await client.end(identity)
+        await client.ended()
         await client.until_state("CompleteCommit")
     assert cluster.storage.order == ["append"] * 3 + ["markers", "append"]
 
@@ -42,9 +40,7 @@ async def test_endtxn_is_answered_while_markers_are_still_under_way():
     cluster = Cluster()
     cluster.marker_sender.gate = asyncio.Event()
     async with started(cluster) as client:
-        identity = identity_of(await client.init())
-        await client.add(identity)
-        assert (await client.end(identity)).error_code == 0
+        identity = await client.ended()
         assert await client.state() == "PrepareCommit"
         assert (await client.add(identity)).error_code == 51
         cluster.marker_sender.gate.set()
@@ -55,9 +51,7 @@ async def test_concurrent_transactions_waits_for_the_completion():
     cluster = Cluster()
     cluster.marker_sender.gate = asyncio.Event()
     async with started(cluster, concurrent_wait_ms=10_000) as client:
-        identity = identity_of(await client.init())
-        await client.add(identity)
-        await client.end(identity)
+        identity = await client.ended()
         waiting = asyncio.ensure_future(client.add(identity, ("orders", 2)))
         fresh = asyncio.ensure_future(client.init("other"))
         assert (await fresh).error_code == 0
@@ -125,8 +119,7 @@ async def test_offsets_are_added_as_the_partition_of_the_group():
 
 async def test_verification_answers_per_partition():
     async with started(Cluster()) as client:
-        identity = identity_of(await client.init())
-        await client.add(identity)
+        identity = await client.begun()
         verified = await client.add(identity, ("orders", 0), ("orders", 1), verify_only=True)
         assert [row.error_code for row in verified.partitions] == [0, 120]
 
@@ -178,19 +171,9 @@ class TestViews:
 
 
 class TestTimeoutsAndOperators:
-    async def test_a_transaction_is_aborted_soon_after_its_timeout(self):
-        cluster = Cluster()
-        async with started(cluster) as client:
-            identity = identity_of(await client.init(timeout_ms=50))
-            await client.add(identity)
-            await client.until_state("CompleteAbort")
-            assert (await client.end(identity)).error_code == 90
-            assert client.role.shards.labels["timed_out"] == 1
-
     async def test_an_operator_ends_a_transaction(self):
         async with started(Cluster()) as client:
-            identity = identity_of(await client.init())
-            await client.add(identity)
+            await client.begun()
             terminate = client.servicer.ForceTerminateTransaction
             request = coordinator_pb2.ForceTerminateTransactionRequest(transactional_id="pay")
             assert (await terminate(request, None)).error_code == 0

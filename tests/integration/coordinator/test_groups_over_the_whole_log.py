@@ -3,27 +3,23 @@
 import asyncio
 
 import pytest
-from tests.integration.coordinator.group_client import GroupClient
-from tests.integration.coordinator.whole_log import whole_log
+from tests.integration.coordinator.group_client import GroupClient, group_on
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 
-QUICK = {"group_initial_rebalance_delay_ms": 0}
 SHARDS = "__consumer_offsets"
 
 
 async def test_a_restart_keeps_members_assignments_and_offsets(tmp_path):
-    async with whole_log(tmp_path, **QUICK) as log:
-        client = GroupClient(log)
+    async with group_on(tmp_path) as (_, client):
         joined = await client.join()
         assert (joined.generation_id, joined.leader) == (1, joined.member_id)
         synced = await client.sync(joined, {joined.member_id: b"all of it"})
         assert (synced.error_code, synced.assignment) == (0, b"all of it")
         assert await client.heartbeat(joined) == 0
         assert await client.commit(joined, 42) == [0]
-    async with whole_log(tmp_path, **QUICK) as log:
-        client = GroupClient(log)
+    async with group_on(tmp_path) as (_, client):
         described = await client.describe()
         assert (described.state, len(described.members)) == ("Stable", 1)
         assert described.members[0].assignment == b"all of it"
@@ -36,15 +32,13 @@ async def test_a_restart_keeps_members_assignments_and_offsets(tmp_path):
         assert (await client.describe()).state == "Empty"
         assert await client.delete() == 0
         assert await client.fetch() == [(-1, 0)]
-    async with whole_log(tmp_path, **QUICK) as log:
-        client = GroupClient(log)
+    async with group_on(tmp_path) as (_, client):
         assert (await client.describe()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert await client.fetch() == [(-1, 0)]
 
 
 async def test_names_that_no_record_can_hold_are_refused(tmp_path):
-    async with whole_log(tmp_path, **QUICK) as log:
-        client = GroupClient(log)
+    async with group_on(tmp_path) as (_, client):
         joined = await client.join()
         servicer = client.groups
         long_id = "g" * 32_768
@@ -66,8 +60,7 @@ async def test_names_that_no_record_can_hold_are_refused(tmp_path):
 
 
 async def test_two_members_share_a_generation_and_one_leads_it(tmp_path):
-    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=50) as log:
-        client = GroupClient(log)
+    async with group_on(tmp_path, group_initial_rebalance_delay_ms=50) as (_, client):
         first, second = await asyncio.gather(client.join(), client.join())
         assert first.generation_id == second.generation_id
         assert first.leader == second.leader
@@ -87,19 +80,16 @@ async def test_two_members_share_a_generation_and_one_leads_it(tmp_path):
 async def test_pending_offsets_survive_a_restart_until_their_marker(tmp_path):
     for commit, expected in ((True, 7), (False, 5)):
         name = f"pay-{commit}"
-        async with whole_log(tmp_path, **QUICK) as log:
-            client = GroupClient(log, name)
+        async with group_on(tmp_path, name) as (log, client):
             assert await client.commit_alone(5) == [0]
-            started = await log.init(name)
-            identity = (started.producer_id, started.producer_epoch)
+            identity = await log.identity(name)
             assert await client.add_offsets(name, identity) == 0
             assert await client.commit_in_transaction(name, identity, 7) == [0]
             assert await client.fetch(require_stable=True) == [
                 (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             ]
             assert await client.fetch() == [(5, 0)]
-        async with whole_log(tmp_path, **QUICK) as log:
-            client = GroupClient(log, name)
+        async with group_on(tmp_path, name) as (log, client):
             assert await client.fetch(require_stable=True) == [
                 (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             ]
@@ -108,14 +98,13 @@ async def test_pending_offsets_survive_a_restart_until_their_marker(tmp_path):
             assert await client.fetch(require_stable=True) == [(expected, 0)]
             stable, high, _ = await log.offsets((SHARDS, client.shard))
             assert stable == high
-        async with whole_log(tmp_path, **QUICK) as log:
-            assert await GroupClient(log, name).fetch(require_stable=True) == [(expected, 0)]
+        async with group_on(tmp_path, name) as (_, client):
+            assert await client.fetch(require_stable=True) == [(expected, 0)]
 
 
 async def test_a_late_copy_of_a_commit_does_not_set_a_group_back(tmp_path):
     """A listener asked again, and the first copy came when its client had gone on (ADR 0018)."""
-    async with whole_log(tmp_path, **QUICK) as log:
-        client = GroupClient(log, "plain")
+    async with group_on(tmp_path, "plain") as (_, client):
         assert await client.commit_alone(5, request=3) == [0]
         assert await client.commit_alone(7, request=4) == [0]
         assert await client.commit_alone(5, request=3) == [ErrorCode.REQUEST_TIMED_OUT]
@@ -126,10 +115,8 @@ async def test_a_late_copy_of_a_commit_does_not_set_a_group_back(tmp_path):
 
 @pytest.mark.parametrize("version", [0, 2])
 async def test_nor_within_a_transaction_or_in_the_next_one(tmp_path, version):
-    async with whole_log(tmp_path, **QUICK) as log:
-        client = GroupClient(log, "readers")
-        started = await log.init("pay")
-        identity = (started.producer_id, started.producer_epoch)
+    async with group_on(tmp_path) as (log, client):
+        identity = await log.identity("pay")
         number = 0
         for first, last in ((5, 7), (9, 11)):
             if version == 0:
@@ -158,10 +145,8 @@ async def test_nor_within_a_transaction_or_in_the_next_one(tmp_path, version):
 
 async def test_offsets_outside_the_transaction_are_refused(tmp_path):
     """KIP-890: offsets that came too late would be pending for ever."""
-    async with whole_log(tmp_path, **QUICK) as log:
-        client = GroupClient(log)
-        started = await log.init("pay")
-        identity = (started.producer_id, started.producer_epoch)
+    async with group_on(tmp_path) as (log, client):
+        identity = await log.identity("pay")
         late = await client.commit_in_transaction("pay", identity, 7)
         assert late == [ErrorCode.INVALID_TXN_STATE] or late == [ErrorCode.TRANSACTION_ABORTABLE]
         assert await client.fetch(require_stable=True) == [(-1, 0)]
@@ -174,10 +159,8 @@ async def test_offsets_outside_the_transaction_are_refused(tmp_path):
 
 
 async def test_a_tv2_producer_adds_the_groups_partition_by_committing(tmp_path):
-    async with whole_log(tmp_path, **QUICK) as log:
-        client = GroupClient(log)
-        started = await log.init("pay")
-        identity = (started.producer_id, started.producer_epoch)
+    async with group_on(tmp_path) as (log, client):
+        identity = await log.identity("pay")
         assert await client.commit_in_transaction("pay", identity, 7, version=2) == [0]
         described = await log.describe("pay")
         assert [(p.topic, p.partition) for p in described.partitions] == [(SHARDS, client.shard)]
@@ -189,12 +172,10 @@ async def test_a_tv2_producer_adds_the_groups_partition_by_committing(tmp_path):
 
 async def test_generations_fence_offsets_in_transactions_too(tmp_path):
     """KIP-447: a member of an earlier generation must not commit for partitions that others have now."""
-    async with whole_log(tmp_path, **QUICK) as log:
-        client = GroupClient(log)
+    async with group_on(tmp_path) as (log, client):
         joined = await client.join()
         await client.sync(joined, {joined.member_id: b"all"})
-        started = await log.init("pay")
-        identity = (started.producer_id, started.producer_epoch)
+        identity = await log.identity("pay")
         assert await client.add_offsets("pay", identity) == 0
         good = await client.commit_in_transaction("pay", identity, 1, member=joined)
         assert good == [0]
@@ -208,9 +189,8 @@ async def test_generations_fence_offsets_in_transactions_too(tmp_path):
 
 
 async def test_groups_are_listed_by_state(tmp_path):
-    async with whole_log(tmp_path, **QUICK) as log:
+    async with group_on(tmp_path, "together") as (log, client):
         await GroupClient(log, "alone").commit_alone(1)
-        client = GroupClient(log, "together")
         joined = await client.join()
         await client.sync(joined, {})
         listed = await client.list()
@@ -223,7 +203,6 @@ async def test_groups_are_listed_by_state(tmp_path):
 
 async def test_markers_of_group_shards_go_through_the_coordinator(tmp_path):
     """ADR 0015: the partition's leader refuses what did not come through the shard's coordinator."""
-    async with whole_log(tmp_path, **QUICK) as log:
-        client = GroupClient(log)
+    async with group_on(tmp_path) as (_, client):
         answer = await client.marker_to_storage()
         assert answer == ErrorCode.NOT_LEADER_OR_FOLLOWER

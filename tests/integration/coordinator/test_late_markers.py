@@ -7,7 +7,7 @@ began.
 import asyncio
 
 import pytest
-from tests.integration.coordinator.group_client import GroupClient
+from tests.integration.coordinator.group_client import group_on
 from tests.integration.coordinator.whole_log import whole_log
 
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -38,6 +38,26 @@ def marker_of(described, partition, *, commit):
     )
 
 
+async def in_the_second(log, client):
+    """A producer's first transaction committed offset 5, its second one runs: the producer, and the first one."""
+    identity = await log.identity("pay")
+    assert await client.add_offsets("pay", identity) == 0
+    assert await client.commit_in_transaction("pay", identity, 5) == [0]
+    first = await log.describe("pay")
+    assert (await log.end("pay", identity, True)).error_code == 0
+    await log.until_state("pay", "CompleteCommit")
+    await until_the_clock_ticks()
+    assert await client.add_offsets("pay", identity) == 0
+    return identity, first
+
+
+async def aborted(log, client, identity):
+    """This transaction changed no offset: what is committed is the first one's."""
+    assert (await log.end("pay", identity, False)).error_code == 0
+    await log.until_state("pay", "CompleteAbort")
+    assert await client.fetch(require_stable=True) == [(5, 0)]
+
+
 def code_of(answer):
     return answer.results[0].partitions[0].error_code
 
@@ -50,8 +70,7 @@ async def until_the_clock_ticks():
 @pytest.mark.parametrize("late_commit", [True, False])
 async def test_a_restarted_leader_tells_a_late_marker_from_its_own(tmp_path, late_commit):
     async with whole_log(tmp_path) as log:
-        started = await log.init("pay")
-        identity = started.producer_id, started.producer_epoch
+        identity = await log.identity("pay")
         assert (await log.add("pay", identity, ORDERS)).error_code == 0
         assert await log.produce("pay", identity, 0, b"first") == 0
         first = await log.describe("pay")
@@ -75,41 +94,20 @@ async def test_a_restarted_leader_tells_a_late_marker_from_its_own(tmp_path, lat
 
 
 async def test_a_restarted_coordinator_of_groups_does_so_too(tmp_path):
-    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-        client = GroupClient(log, "readers")
-        started = await log.init("pay")
-        identity = started.producer_id, started.producer_epoch
-        assert await client.add_offsets("pay", identity) == 0
-        assert await client.commit_in_transaction("pay", identity, 5) == [0]
-        first = await log.describe("pay")
-        assert (await log.end("pay", identity, True)).error_code == 0
-        await log.until_state("pay", "CompleteCommit")
-        await until_the_clock_ticks()
-        assert await client.add_offsets("pay", identity) == 0
+    async with group_on(tmp_path) as (log, client):
+        identity, first = await in_the_second(log, client)
         assert await client.commit_in_transaction("pay", identity, 7) == [0]
-    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-        client = GroupClient(log, "readers")
+    async with group_on(tmp_path) as (log, client):
         late = marker_of(first, (OFFSETS, client.shard), commit=True)
         assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
         assert await client.fetch() == [(5, 0)]
-        assert (await log.end("pay", identity, False)).error_code == 0
-        await log.until_state("pay", "CompleteAbort")
-        assert await client.fetch(require_stable=True) == [(5, 0)]
+        await aborted(log, client, identity)
 
 
 async def test_a_late_marker_while_offsets_are_verified_refuses_nobody(tmp_path, monkeypatch):
     """It takes the word of the coordinator away that was on its way. So that is asked once more."""
-    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-        client = GroupClient(log, "readers")
-        started = await log.init("pay")
-        identity = started.producer_id, started.producer_epoch
-        assert await client.add_offsets("pay", identity) == 0
-        assert await client.commit_in_transaction("pay", identity, 5) == [0]
-        first = await log.describe("pay")
-        assert (await log.end("pay", identity, True)).error_code == 0
-        await log.until_state("pay", "CompleteCommit")
-        await until_the_clock_ticks()
-        assert await client.add_offsets("pay", identity) == 0
+    async with group_on(tmp_path) as (log, client):
+        identity, first = await in_the_second(log, client)
         verify, verified = TransactionCheck.ask, []
 
         async def verify_while_a_marker_comes(*asked):
@@ -122,19 +120,15 @@ async def test_a_late_marker_while_offsets_are_verified_refuses_nobody(tmp_path,
         monkeypatch.setattr(TransactionCheck, "ask", verify_while_a_marker_comes)
         assert await client.commit_in_transaction("pay", identity, 7) == [0]
         assert len(verified) == 2
-        assert (await log.end("pay", identity, False)).error_code == 0
-        await log.until_state("pay", "CompleteAbort")
-        assert await client.fetch(require_stable=True) == [(5, 0)]
+        await aborted(log, client, identity)
 
 
 async def test_offsets_of_one_transaction_are_not_let_into_the_next(tmp_path, monkeypatch):
     """While they are verified their transaction is aborted and the next one begins, with the same epoch and group. The
     guard is gone, and asking once more would find that next one."""
 
-    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-        client = GroupClient(log, "readers")
-        started = await log.init("pay")
-        identity = started.producer_id, started.producer_epoch
+    async with group_on(tmp_path) as (log, client):
+        identity = await log.identity("pay")
         assert await client.add_offsets("pay", identity) == 0
         verify, verified = TransactionCheck.ask, []
 
@@ -160,14 +154,11 @@ async def test_what_a_coordinator_asked_does_not_outlive_its_load(tmp_path, monk
     """While it waits for the answer the transaction ends, the next one commits offsets, and the shard is loaded again:
     then nobody here knows when that one began, and the answer is about the one before."""
 
-    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-        client = GroupClient(log, "readers")
-        started = await log.init("pay")
-        identity = started.producer_id, started.producer_epoch
+    async with group_on(tmp_path) as (log, client):
+        identity = await log.identity("pay")
         assert await client.add_offsets("pay", identity) == 0
         assert await client.commit_in_transaction("pay", identity, 5) == [0]
-    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-        client = GroupClient(log, "readers")
+    async with group_on(tmp_path) as (log, client):
         first = await log.describe("pay")
         ask, calls = TransactionStarts.ask, []
 
@@ -188,9 +179,7 @@ async def test_what_a_coordinator_asked_does_not_outlive_its_load(tmp_path, monk
         code = code_of(await client.groups.WriteTxnMarkers(late, None))
         assert code == ErrorCode.REQUEST_TIMED_OUT
         assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
-        assert (await log.end("pay", identity, False)).error_code == 0
-        await log.until_state("pay", "CompleteAbort")
-        assert await client.fetch(require_stable=True) == [(5, 0)]
+        await aborted(log, client, identity)
 
 
 async def loaded_again(shards, number):

@@ -17,9 +17,7 @@ class TestShardsComeAndGo:
         cluster = Cluster()
         cluster.marker_sender.gate = asyncio.Event()
         async with started(cluster) as client:
-            identity = identity_of(await client.init())
-            await client.add(identity)
-            await client.end(identity)
+            await client.ended()
         cluster.marker_sender.gate.set()
         cluster.change(shards=shards(coordinator_epoch=1))
         async with started(cluster) as client:
@@ -33,9 +31,7 @@ class TestShardsComeAndGo:
         cluster = Cluster()
         cluster.marker_sender.gate = asyncio.Event()
         async with started(cluster) as client:
-            identity = identity_of(await client.init())
-            await client.add(identity)
-            await client.end(identity)
+            identity = await client.ended()
             cluster.change(shards=shards(coordinator=2, coordinator_epoch=1))
             assert (await client.end(identity)).error_code == 16
             await until(lambda: (SHARD_OF_PAY, 0) in cluster.marker_sender.cancelled)
@@ -85,8 +81,7 @@ class TestFaults:
     async def test_a_failed_append_refuses_and_the_replayed_shard_serves(self):
         cluster = Cluster()
         async with started(cluster, append_timeout_ms=20) as client:
-            identity = identity_of(await client.init())
-            await client.add(identity)
+            identity = await client.begun()
             cluster.storage.faults.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 500)
             assert (await client.end(identity)).error_code == 15
             cluster.storage.faults.clear()
@@ -97,8 +92,7 @@ class TestFaults:
     async def test_an_append_whose_fate_is_unknown_is_settled_by_replay(self):
         cluster = Cluster()
         async with started(cluster, append_timeout_ms=20) as client:
-            identity = identity_of(await client.init())
-            await client.add(identity)
+            identity = await client.begun()
             cluster.storage.faults.extend(["lost"] + ["cut"] * 500)
             assert (await client.end(identity)).error_code == 15
             cluster.storage.faults.clear()
@@ -122,9 +116,7 @@ class TestFaults:
         cluster = Cluster()
         cluster.marker_sender.outcomes.extend([ConnectionError("gone"), ConnectionError("gone")])
         async with started(cluster) as client:
-            identity = identity_of(await client.init())
-            await client.add(identity)
-            await client.end(identity)
+            await client.ended()
             await client.until_state("CompleteCommit")
             assert len(cluster.marker_sender.requests) == 3
 
@@ -132,9 +124,7 @@ class TestFaults:
         cluster = Cluster()
         cluster.marker_sender.outcomes.append(marker_sender_pb2.FENCED)
         async with started(cluster) as client:
-            identity = identity_of(await client.init())
-            await client.add(identity)
-            await client.end(identity)
+            await client.ended()
             label = f"markers_{DeliveryOutcome.FENCED.value}"
             await until(lambda: client.role.shards.labels[label] == 1)
             assert await client.state() == "PrepareCommit"

@@ -19,16 +19,11 @@ class StuckMarkerSender:
         return marker_sender_pb2.CancelShardResponse()
 
 
-def identity_of(answer):
-    assert answer.error_code == 0, answer
-    return answer.producer_id, answer.producer_epoch
-
-
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("commit", [True, False])
 async def test_the_lso_waits_for_the_decision_and_passes_the_marker(tmp_path, version, commit):
     async with whole_log(tmp_path) as log:
-        identity = identity_of(await log.init("pay"))
+        identity = await log.identity("pay")
         if version == 0:
             assert (await log.add("pay", identity, ("orders", 0))).error_code == 0
         assert await log.produce("pay", identity, 0, b"one", version) == 0
@@ -43,17 +38,17 @@ async def test_the_lso_waits_for_the_decision_and_passes_the_marker(tmp_path, ve
 
 async def test_a_tv1_producer_must_add_its_partition(tmp_path):
     async with whole_log(tmp_path) as log:
-        identity = identity_of(await log.init("pay"))
+        identity = await log.identity("pay")
         assert await log.produce("pay", identity, 0, b"one") == 48
         assert await log.offsets() == (0, 0, [])
 
 
 async def test_a_zombie_is_refused_by_coordinator_and_leader(tmp_path):
     async with whole_log(tmp_path) as log:
-        zombie = identity_of(await log.init("pay"))
+        zombie = await log.identity("pay")
         await log.add("pay", zombie, ("orders", 0))
         assert await log.produce("pay", zombie, 0, b"old") == 0
-        fresh = identity_of(await log.init("pay"))
+        fresh = await log.identity("pay")
         assert fresh == (zombie[0], zombie[1] + 2)
         assert await log.produce("pay", zombie, 1, b"late") == 47
         assert (await log.end("pay", zombie, True)).error_code == 90
@@ -62,7 +57,7 @@ async def test_a_zombie_is_refused_by_coordinator_and_leader(tmp_path):
 
 async def test_an_abandoned_transaction_frees_its_readers(tmp_path):
     async with whole_log(tmp_path) as log:
-        identity = identity_of(await log.init("pay", timeout_ms=100))
+        identity = await log.identity("pay", timeout_ms=100)
         assert await log.produce("pay", identity, 0, b"one", 2) == 0
         await log.until_state("pay", "CompleteAbort")
         assert await log.offsets() == (2, 2, [identity[0]])
@@ -71,7 +66,7 @@ async def test_an_abandoned_transaction_frees_its_readers(tmp_path):
 @pytest.mark.parametrize("version", [0, 2])
 async def test_a_decision_survives_a_restart_and_its_markers_follow(tmp_path, version):
     async with whole_log(tmp_path, marker_sender=StuckMarkerSender()) as log:
-        identity = identity_of(await log.init("pay"))
+        identity = await log.identity("pay")
         await log.add("pay", identity, ("orders", 0), version=version)
         assert await log.produce("pay", identity, 0, b"one", version) == 0
         assert (await log.end("pay", identity, True, version)).error_code == 0
@@ -84,7 +79,7 @@ async def test_a_decision_survives_a_restart_and_its_markers_follow(tmp_path, ve
 
 async def test_an_open_transaction_survives_a_restart(tmp_path):
     async with whole_log(tmp_path) as log:
-        identity = identity_of(await log.init("pay"))
+        identity = await log.identity("pay")
         await log.add("pay", identity, ("orders", 0))
         assert await log.produce("pay", identity, 0, b"one") == 0
     async with whole_log(tmp_path) as log:
@@ -100,7 +95,7 @@ async def test_every_shard_is_loaded_and_idle_ones_write_nothing(tmp_path):
         terms = log.role.shards._terms
         assert len(terms) == 50
         assert all(term.driver is not None for term in terms.values())
-        used = identity_of(await log.init("pay"))
+        used = await log.identity("pay")
         assert used == (0, 0)
         end_of = {}
         for shard in range(50):
@@ -113,12 +108,12 @@ async def test_many_producers_at_once(tmp_path):
 
         async def producer(number):
             name = f"pay-{number}"
-            identity = identity_of(await log.init(name))
+            identity = await log.identity(name)
             for round_number in range(5):
                 partition = ("orders", number % 3)
                 assert await log.produce(name, identity, 0, b"x", 2, partition) == 0
                 ended = await log.end(name, identity, round_number % 2 == 0, 2)
-                identity = identity_of(ended)
+                identity = ended.producer_id, ended.producer_epoch
 
         await asyncio.gather(*(producer(number) for number in range(30)))
         for number in range(30):

@@ -78,6 +78,18 @@ class Client:
             None,
         )
 
+    async def begun(self):
+        """Who has just begun a transaction with one partition."""
+        identity = identity_of(await self.init())
+        await self.add(identity)
+        return identity
+
+    async def ended(self, commit=True):
+        """Who has just ended such a transaction; its markers may be under way."""
+        identity = await self.begun()
+        assert (await self.end(identity, commit)).error_code == 0
+        return identity
+
     async def describe(self, *names):
         answer = await self.servicer.DescribeTransactions(
             coordinator_pb2.DescribeTransactionsRequest(transactional_ids=names), None
@@ -98,10 +110,6 @@ class Client:
         async with asyncio.timeout(5):
             while await self.state(name) != state:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
-
-
-def run(scenario):
-    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 def identity_of(answer):

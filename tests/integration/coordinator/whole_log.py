@@ -57,6 +57,12 @@ class Log:
                 return answer
             await asyncio.sleep(0.001)
 
+    async def identity(self, name, **fields):
+        """Of a producer that has just begun."""
+        answer = await self.init(name, **fields)
+        assert answer.error_code == 0, answer
+        return answer.producer_id, answer.producer_epoch
+
     async def add(self, name, identity, *partitions, version=0, verify_only=False):
         request = coordinator_pb2.AddPartitionsToTxnRequest(
             transactions=[

@@ -1,5 +1,6 @@
 """A machine driven by hand: decide, apply, answer. Shared by this room's tests."""
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -21,14 +22,12 @@ from oncelog_controller.core.events import (
 )
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.machine import MetadataMachine, MetadataRules
-from oncelog_controller.core.records import decode_record, encode_record
+from oncelog_controller.core.records import Snapshot, decode_record, encode_record
 from oncelog_controller.messages import delta_message, snapshot_message
 
 ALL_ROLES = ("controller", "coordinator", "storage", "marker_sender", "listener", "gateway")
 RULES = MetadataRules(controller=1, incarnation_id="controller-a")
-SMALL = MetadataRules(
-    controller=1, incarnation_id="controller-a", transaction_shard_count=3, group_shard_count=2
-)
+SMALL = replace(RULES, transaction_shard_count=3, group_shard_count=2)
 
 
 class Bench:
@@ -157,8 +156,17 @@ def registration(node_id=1, incarnation_id="first", roles=ALL_ROLES, *, request_
     return RegisterNode(request_id, node_id, incarnation_id, roles, **values)
 
 
+def restored(image):
+    """What a controller has that reads a snapshot of this image."""
+    found = ClusterImage()
+    found.apply(Offset(99), Snapshot(image.to_state()))
+    return found
+
+
 def security_everywhere(bench):
-    """What followers of the stream have after all deltas, and after one snapshot: it must be the same."""
+    """What followers of the stream have after all deltas, and after one snapshot, and controllers after a start: it
+    must be the same."""
+    assert restored(bench.image).security == bench.image.security
     image, follower = ClusterImage(), MetadataImage()
     for offset, record in enumerate(bench.records):
         delta = delta_message(image, [image.apply(offset, record)])

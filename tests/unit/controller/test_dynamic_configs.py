@@ -1,36 +1,23 @@
 """Configs of brokers and groups in the journal: what may be set, for whom, and that it stays."""
 
 import pytest
-from tests.unit.controller.metadata_cases import SMALL, Bench
+from tests.unit.controller.metadata_cases import Bench, restored
 
 from oncelog.errors import ErrorCode
-from oncelog_controller.core.events import AlterConfigs, RegisterNode
+from oncelog_controller.core.events import AlterConfigs
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.records import Snapshot
 
 VERIFICATION = "transaction.partition.verification.enable"
 
 
-def bench_of_two():
+@pytest.fixture
+def bench():
     """Node 1 is a listener, node 2 everything else."""
-    bench = Bench(SMALL)
-    for node_id, roles in ((1, ("listener",)), (2, ("controller", "coordinator", "storage"))):
-        bench.ask(
-            lambda rid, node_id=node_id, roles=roles: RegisterNode(
-                request_id=rid,
-                node_id=node_id,
-                incarnation_id=f"incarnation-{node_id}",
-                roles=roles,
-                rpc_address="",
-                kafka_host="",
-                kafka_port=0,
-                rack="",
-                cluster_id="c",
-                transaction_topic_id="a" * 32,
-                group_topic_id="b" * 32,
-                configs={"group.consumer.heartbeat.interval.ms": "20000"} if node_id == 2 else {},
-            )
-        )
+    bench = Bench()
+    bench.register(1, roles=("listener",))
+    configs = {"group.consumer.heartbeat.interval.ms": "20000"}
+    bench.register(2, roles=("controller", "coordinator", "storage"), configs=configs)
     return bench
 
 
@@ -97,8 +84,7 @@ def alter(bench, kind, name, to_set=(), remove=(), validate_only=False):
         ("7", "g", {}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_can_be_set_while_the_cluster_runs(kind, name, to_set, error_code):
-    bench = bench_of_two()
+def test_what_can_be_set_while_the_cluster_runs(bench, kind, name, to_set, error_code):
     count = len(bench.records)
     trial = alter(bench, kind, name, to_set, validate_only=True)
     assert trial.error_code is error_code, trial.message
@@ -114,8 +100,7 @@ def test_what_can_be_set_while_the_cluster_runs(kind, name, to_set, error_code):
         assert not bench.image.configs
 
 
-def test_what_is_removed_leaves_nothing_behind():
-    bench = bench_of_two()
+def test_what_is_removed_leaves_nothing_behind(bench):
     alter(bench, "broker", "", {VERIFICATION: "false", "max.connections": "7"})
     alter(bench, "broker", "", remove=[VERIFICATION])
     assert dict(bench.image.configs["broker", ""]) == {"max.connections": "7"}
@@ -123,12 +108,10 @@ def test_what_is_removed_leaves_nothing_behind():
     assert not bench.image.configs
 
 
-def test_a_snapshot_carries_them_and_an_older_one_needs_none():
-    bench = bench_of_two()
+def test_a_snapshot_carries_them_and_an_older_one_needs_none(bench):
     alter(bench, "group", "g", {"consumer.session.timeout.ms": "30000"})
     state = bench.image.to_state()
-    again = ClusterImage()
-    again.apply(0, Snapshot(state))
+    again = restored(bench.image)
     assert again.configs == bench.image.configs
     assert again.nodes == bench.image.nodes
     older = ClusterImage()

@@ -5,7 +5,7 @@ from tests.unit.controller.metadata_cases import Bench, registration
 
 from oncelog.errors import ErrorCode
 from oncelog_controller.core import given_ids
-from oncelog_controller.core.events import BeginTerm, DrainNode, SessionsEnded
+from oncelog_controller.core.events import DrainNode, SessionsEnded
 from oncelog_controller.core.given_ids import FIRST_GIVEN_ID, GIVEN_IDS
 from oncelog_controller.core.records import (
     NodeFenced,
@@ -70,32 +70,6 @@ def test_when_every_id_is_taken_that_is_said(bench, monkeypatch):
     answer = ask_id(bench, "d")
     assert answer.error_code is ErrorCode.INVALID_REGISTRATION
     assert "all 3 node ids from 1001 on are taken" in answer.message
-
-
-def test_the_same_incarnation_gets_the_same_id_again(bench):
-    first, _ = given(bench, "a"), given(bench, "b")
-    for _ in range(2):
-        again = ask_id(bench, "a")
-        assert (again.node_id, again.node_epoch) == (first, bench.image.nodes[first].node_epoch)
-        assert bench.labels[-1] == "registration_repeated"
-    bench.beat(first)
-    assert given(bench, "a") == first
-    assert not bench.image.nodes[first].fenced
-
-
-def test_a_session_that_is_over_forgets_the_node_and_its_id(bench):
-    """Who was only cut off finds its id free when it comes back."""
-    first, second = given_and_live(bench, "a"), given_and_live(bench, "b")
-    assert bench.fence(first) == "forgotten"
-    assert first not in bench.image.nodes
-    assert bench.records[-1] == NodeRemoved(first)
-    assert given(bench, "c") not in (first, second)
-
-
-def test_a_process_that_never_began_is_forgotten_too(bench):
-    node_id = given(bench, "a")
-    assert bench.fence(node_id) == "forgotten"
-    assert node_id not in bench.image.nodes
 
 
 def test_a_drained_process_that_stops_is_forgotten(bench):
@@ -179,16 +153,6 @@ def test_a_listener_that_is_forgotten_takes_nothing_along(bench):
     assert bench.image.topics == before.topics
     assert bench.image.shards == before.shards
     assert bench.image.nodes == before.nodes
-
-
-def test_given_ids_outlive_the_controller(bench):
-    first, second = given_and_live(bench, "a"), given(bench, "b")
-    bench.fence(first)
-    bench.machine = bench.replayed()
-    bench.tell(BeginTerm())
-    assert bench.image.nodes[second].given
-    assert given(bench, "b") == second
-    assert given(bench, "c") not in (first, second)
 
 
 def test_an_older_versions_registration_has_an_id_of_its_own():

@@ -1,5 +1,7 @@
 """Nodes, shards, producer ids and features: state and event to decision."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.controller.metadata_cases import RULES, SMALL, Bench
 
@@ -12,7 +14,6 @@ from oncelog_controller.core.events import (
     NodeHeartbeat,
     UpdateFeatures,
 )
-from oncelog_controller.core.machine import MetadataRules
 from oncelog_controller.core.records import (
     ClusterCreated,
     ControllerClaimed,
@@ -59,8 +60,7 @@ def test_first_registration_creates_the_whole_cluster():
     assert {(s.coordinator, s.coordinator_epoch) for s in image.shards.values()} == {(1, 0)}
 
 
-def test_new_incarnation_fences_all_that_the_old_one_had():
-    bench = Bench()
+def test_new_incarnation_fences_all_that_the_old_one_had(bench):
     bench.register()
     bench.register(2, "other")
     bench.ask(lambda rid: CreateTopics(rid, (NewTopic("t", "c" * 32, 4, 2),)))
@@ -76,8 +76,7 @@ def test_new_incarnation_fences_all_that_the_old_one_had():
         assert shard.coordinator_epoch == was.coordinator_epoch + (1 if was.coordinator == 1 else 0)
 
 
-def test_restart_is_one_record_however_many_partitions():
-    bench = Bench()
+def test_restart_is_one_record_however_many_partitions(bench):
     bench.register()
     bench.ask(lambda rid: CreateTopics(rid, (NewTopic("t", "c" * 32, 500, 1),)))
     count = len(bench.records)
@@ -85,8 +84,7 @@ def test_restart_is_one_record_however_many_partitions():
     assert len(bench.records) == count + 1
 
 
-def test_repeated_registration_changes_nothing():
-    bench = Bench()
+def test_repeated_registration_changes_nothing(bench):
     first = bench.register()
     count = len(bench.records)
     again = bench.register()
@@ -107,16 +105,14 @@ def test_repeated_registration_changes_nothing():
         ({"kafka_port": -1}, "-1"),
     ],
 )
-def test_faulty_registration_is_refused_and_named(fields, named):
-    bench = Bench()
+def test_faulty_registration_is_refused_and_named(bench, fields, named):
     answer = bench.register(**fields)
     assert answer.error_code is ErrorCode.INVALID_REGISTRATION
     assert named in answer.message
     assert bench.records == []
 
 
-def test_internal_topics_wait_for_storage_and_a_coordinator():
-    bench = Bench()
+def test_internal_topics_wait_for_storage_and_a_coordinator(bench):
     bench.register(1, roles=("listener",))
     assert bench.image.topics == {}
     bench.register(2, roles=("storage",))
@@ -128,14 +124,9 @@ def test_internal_topics_wait_for_storage_and_a_coordinator():
 
 
 def test_internal_topics_wait_for_their_storage_nodes():
-    rules = MetadataRules(
-        controller=1,
-        incarnation_id="a",
-        transaction_shard_count=6,
-        group_shard_count=6,
-        bootstrap_storage_nodes=3,
+    bench = Bench(
+        replace(SMALL, transaction_shard_count=6, group_shard_count=6, bootstrap_storage_nodes=3)
     )
-    bench = Bench(rules)
     bench.register(9, roles=("coordinator",))
     for node_id in (1, 2):
         bench.register(node_id, roles=("storage",))
@@ -147,14 +138,8 @@ def test_internal_topics_wait_for_their_storage_nodes():
 
 
 def test_internal_topics_are_made_as_the_settings_say():
-    rules = MetadataRules(
-        controller=1,
-        incarnation_id="a",
-        transaction_shard_count=2,
-        group_shard_count=2,
-        transaction_topic=InternalTopicRules(replication_factor=2, min_isr=2, segment_bytes=4096),
-    )
-    bench = Bench(rules)
+    two = InternalTopicRules(replication_factor=2, min_isr=2, segment_bytes=4096)
+    bench = Bench(replace(SMALL, transaction_shard_count=2, transaction_topic=two))
     bench.register(9, roles=("coordinator",))
     bench.register(1, roles=("storage",))
     assert list(bench.image.topics) == [CONSUMER_OFFSETS_TOPIC], "one replica will do for this one"
@@ -167,8 +152,7 @@ def test_internal_topics_are_made_as_the_settings_say():
     assert (len(other.partitions[0].replicas), "min.insync.replicas" in other.configs) == (1, False)
 
 
-def test_shards_of_who_is_no_coordinator_any_more_move():
-    bench = Bench()
+def test_shards_of_who_is_no_coordinator_any_more_move(bench):
     bench.register(1)
     bench.register(2, roles=("coordinator",))
     before = dict(bench.image.shards)
@@ -180,8 +164,7 @@ def test_shards_of_who_is_no_coordinator_any_more_move():
         assert shard.coordinator_epoch == before[key].coordinator_epoch + (2 if moved else 0)
 
 
-def test_shards_without_a_coordinator_are_recorded_once():
-    bench = Bench()
+def test_shards_without_a_coordinator_are_recorded_once(bench):
     bench.register(1)
     bench.register(1, "second", roles=("storage",))
     assert {s.coordinator for s in bench.image.shards.values()} == {-1}
@@ -192,8 +175,7 @@ def test_shards_without_a_coordinator_are_recorded_once():
     assert {s.coordinator for s in bench.image.shards.values()} == {4}
 
 
-def test_heartbeat_and_blocks_check_the_node_epoch():
-    bench = Bench()
+def test_heartbeat_and_blocks_check_the_node_epoch(bench):
     epoch = bench.register().node_epoch
     assert bench.ask(lambda rid: NodeHeartbeat(rid, 1, epoch)).error_code is ErrorCode.NONE
     block = bench.ask(lambda rid: AllocateProducerIds(rid, 1, epoch))
@@ -209,17 +191,15 @@ def test_heartbeat_and_blocks_check_the_node_epoch():
     assert block.first_producer_id == 1000
 
 
-def test_a_controller_without_the_news_calls_nobody_replaced():
+def test_a_controller_without_the_news_calls_nobody_replaced(bench):
     """A deposed one that does not know it yet: a node it told to end would be the one that lives."""
-    bench = Bench()
     epoch = bench.register().node_epoch
     answer = bench.ask(lambda rid: NodeHeartbeat(rid, 1, epoch + 10))
     assert answer.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
     assert f"node epoch {epoch + 10}" in answer.message
 
 
-def test_producer_ids_end_with_an_error_not_a_second_use():
-    bench = Bench()
+def test_producer_ids_end_with_an_error_not_a_second_use(bench):
     epoch = bench.register().node_epoch
     bench.image.next_producer_id = 2**63 - 1000
     answer = bench.ask(lambda rid: AllocateProducerIds(rid, 1, epoch))
@@ -238,8 +218,7 @@ def test_producer_ids_end_with_an_error_not_a_second_use():
         ({"share.version": 1}, ErrorCode.FEATURE_UPDATE_FAILED, "share.version"),
     ],
 )
-def test_feature_levels(levels, error_code, named):
-    bench = Bench()
+def test_feature_levels(bench, levels, error_code, named):
     bench.register()
     before = bench.image.features_epoch
     trial = bench.ask(lambda rid: UpdateFeatures(rid, levels, validate_only=True))
@@ -259,13 +238,9 @@ def test_features_cannot_change_before_there_is_a_cluster():
     assert answer.error_code is ErrorCode.FEATURE_UPDATE_FAILED
 
 
-def test_each_controller_claims_a_higher_controller_epoch():
-    bench = Bench()
+def test_each_controller_claims_a_higher_controller_epoch(bench):
     bench.register()
-    successor = MetadataRules(
-        controller=2, incarnation_id="controller-b", transaction_shard_count=3, group_shard_count=2
-    )
-    bench.machine = bench.replayed(successor)
+    bench.machine = bench.replayed(replace(SMALL, controller=2, incarnation_id="controller-b"))
     assert bench.image.controller_epoch == 1
     bench.ask(lambda rid: AllocateProducerIds(rid, 1, 0))
     assert (bench.image.controller, bench.image.controller_epoch) == (2, 2)
@@ -274,27 +249,19 @@ def test_each_controller_claims_a_higher_controller_epoch():
 
 
 def test_a_snapshot_replaces_a_long_journal_before_it():
-    rules = MetadataRules(
-        controller=1,
-        incarnation_id="a",
-        transaction_shard_count=3,
-        group_shard_count=2,
-        snapshot_interval_records=20,
-    )
-    bench = Bench(rules)
+    bench = Bench(replace(SMALL, snapshot_interval_records=20))
     epoch = bench.register().node_epoch
     for _ in range(50):
         bench.ask(lambda rid: AllocateProducerIds(rid, 1, epoch))
     positions = [n for n, record in enumerate(bench.records) if isinstance(record, Snapshot)]
     assert len(positions) == 2
-    machine = type(bench.machine)(rules)
+    machine = type(bench.machine)(SMALL)
     for offset in range(positions[-1], len(bench.records)):
         machine.apply(offset, bench.records[offset])
     assert machine.image == bench.image
 
 
-def test_a_record_that_does_not_fit_stops_the_machine():
-    bench = Bench(SMALL)
+def test_a_record_that_does_not_fit_stops_the_machine(bench):
     bench.register()
     with pytest.raises(AssertionError):
         bench.machine.apply(len(bench.records), bench.records[1])

@@ -6,7 +6,6 @@ import pytest
 
 from oncelog.errors import OncelogError
 from oncelog_controller.core.records import (
-    RECORD_TYPES,
     NodeRegistered,
     TopicCreated,
     decode_record,
@@ -41,31 +40,3 @@ def test_unknown_or_damaged_records_are_refused_in_one_line(record_type, body):
     with pytest.raises(OncelogError, match=record_type) as caught:
         decode_record(record_type, body)
     assert "\n" not in str(caught.value)
-
-
-def test_type_names_on_disk_never_change():
-    assert sorted(RECORD_TYPES) == [
-        "AclsChanged",
-        "ApiTokensChanged",
-        "ClientQuotasChanged",
-        "ClusterCreated",
-        "ConfigsChanged",
-        "ConsoleSessionsEnded",
-        "ControllerClaimed",
-        "FeaturesChanged",
-        "MetadataRestored",
-        "NodeDrainChanged",
-        "NodeFenced",
-        "NodeRegistered",
-        "NodeRemoved",
-        "NodeUnfenced",
-        "PartitionsAdded",
-        "PartitionsChanged",
-        "ProducerIdsAllocated",
-        "ScramCredentialsChanged",
-        "ShardsAssigned",
-        "Snapshot",
-        "TopicConfigsChanged",
-        "TopicCreated",
-        "TopicDeleted",
-    ]

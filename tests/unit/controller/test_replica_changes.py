@@ -93,9 +93,7 @@ def test_a_leader_with_a_damaged_log_leaves_itself_out(bench):
     assert bench.partition("t").isr == (2, 3)
 
 
-def test_a_damaged_leader_hands_over_to_a_draining_replica(
-    bench,
-):
+def test_a_damaged_leader_hands_over_to_a_draining_replica(bench):
     """It has every acknowledged record. Refused, the partition was unreadable until somebody ended the drain."""
     for node_id in (2, 3, 4):
         bench.beat(node_id, want_drain=True)
@@ -106,12 +104,6 @@ def test_a_damaged_leader_hands_over_to_a_draining_replica(
     # Copied again it is the one that stays.
     assert bench.propose("t", (1, 2, 3)) is ErrorCode.NONE
     assert bench.partition("t").leader == 1
-
-
-def test_the_last_in_sync_replica_cannot_leave(bench):
-    bench.propose("t", (1,))
-    assert bench.propose("t", ()) is ErrorCode.INVALID_REQUEST
-    assert bench.partition("t").isr == (1,)
 
 
 def test_a_reassignment_adds_waits_for_the_isr_and_then_removes(bench):

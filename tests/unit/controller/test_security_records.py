@@ -1,7 +1,7 @@
 """ACLs, SCRAM credentials and client quotas in the journal: what is taken, what is refused, and that it stays."""
 
 import pytest
-from tests.unit.controller.metadata_cases import SMALL, Bench, codes, security_everywhere
+from tests.unit.controller.metadata_cases import codes, security_everywhere
 
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
@@ -11,8 +11,6 @@ from oncelog_controller.core.events import (
     CreateAcls,
     DeleteAcls,
 )
-from oncelog_controller.core.image import ClusterImage
-from oncelog_controller.core.records import Snapshot
 
 READ_ORDERS = Acl(
     ResourceType.TOPIC,
@@ -25,11 +23,6 @@ READ_ORDERS = Acl(
 )
 WRITE_ORDERS = READ_ORDERS._replace(operation=Operation.WRITE)
 QUOTA = "producer_byte_rate"
-
-
-@pytest.fixture
-def bench():
-    return Bench(SMALL)
 
 
 def create(bench, *acls):
@@ -153,9 +146,6 @@ def test_the_first_user_brings_a_secret_that_stays(bench):
     scram(bench, row("bob", 1, 0))
     assert security_everywhere(bench).credentials == {}
     assert security_everywhere(bench).unknown_user_key == b"key one"
-    image = ClusterImage()
-    image.apply(7, Snapshot(bench.image.to_state()))
-    assert image.security.unknown_user_key == "a2V5IG9uZQ=="
     shown = f"{bench.records} {bench.image.security} {security_everywhere(bench)}"
     assert "a2V5IG9uZQ==" not in shown
     assert "key one" not in shown
@@ -186,17 +176,6 @@ def test_a_quota_that_cannot_be_is_refused(bench):
     assert codes(quotas(bench, (alice, ((QUOTA, -1.0),)))) == [ErrorCode.INVALID_REQUEST]
     assert codes(quotas(bench, (alice, ((QUOTA, 1.0), (QUOTA, 2.0))))) == [42]
     assert security_everywhere(bench).quotas == {}
-
-
-def test_a_snapshot_keeps_all_of_it(bench):
-    create(bench, READ_ORDERS)
-    scram(bench, row("alice", 2))
-    quotas(bench, ((("client-id", "c"), ("user", None)), ((QUOTA, 5.0),)))
-    before = security_everywhere(bench)
-    restored = ClusterImage()
-    restored.apply(0, Snapshot(bench.image.to_state()))
-    assert restored.security == bench.image.security
-    assert before.acls == {READ_ORDERS}
 
 
 def test_an_older_version_reads_a_snapshot_without_security(bench):

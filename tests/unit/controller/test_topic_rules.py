@@ -1,7 +1,9 @@
 """Topics: which requests are refused, with which of Kafka's codes, and what the good ones record."""
 
+from dataclasses import replace
+
 import pytest
-from tests.unit.controller.metadata_cases import Bench
+from tests.unit.controller.metadata_cases import SMALL, Bench
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -13,21 +15,12 @@ from oncelog_controller.core.events import (
     NewPartitions,
     NewTopic,
 )
-from oncelog_controller.core.machine import MetadataRules
 
 ID = "0123456789abcdef" * 2
 
 
 def bench_of(storage_nodes=3, **rules):
-    bench = Bench(
-        MetadataRules(
-            controller=1,
-            incarnation_id="a",
-            transaction_shard_count=3,
-            group_shard_count=2,
-            **rules,
-        )
-    )
+    bench = Bench(replace(SMALL, **rules))
     for node_id in range(1, storage_nodes + 1):
         bench.register(node_id)
     return bench

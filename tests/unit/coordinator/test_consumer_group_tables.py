@@ -16,16 +16,8 @@ from oncelog_coordinator.core.consumer_group import (
     ConsumerGroup,
     ConsumerGroupState,
     ConsumerMember,
-    Current,
-    GroupEpoch,
-    MemberAssigned,
     MemberState,
-    MemberSubscribed,
-    PatternResolved,
-    PatternTopics,
     Subscription,
-    TargetAssigned,
-    TargetEpoch,
     TopicShape,
 )
 from oncelog_coordinator.core.group_events import (
@@ -38,8 +30,6 @@ from oncelog_coordinator.core.group_events import (
     TopicsDeleted,
 )
 from oncelog_coordinator.core.group_records import (
-    MalformedGroupRecord,
-    decode_group_record,
     encode_group_record,
 )
 
@@ -356,82 +346,3 @@ def test_uniform_gives_each_only_its_own_subscriptions():
     topics = {"x": TopicShape(b"x" * 16, 4), "y": TopicShape(b"y" * 16, 4)}
     found = target_assignment(group_of({"a": ("x", "y"), "b": ("y",)}), topics)
     assert found == {"a": slots(topics, "x"), "b": slots(topics, "y")}
-
-
-# ------------------------------------------------------------------------------------------------ bytes
-
-SLOTS = frozenset({(b"t" * 16, 1), (b"t" * 16, 2)})
-SLOT_BYTES = "02" + "74" * 16 + "03" + "00000001" + "00000002" + "00"
-RECORDS = [
-    (GroupEpoch("g", 7, 9), "0003000167", "0000" + "00000007" + "0100080000000000000009"),
-    (
-        MemberSubscribed("g", "m", Subscription(None, "r", "c", "/h", ("t",), 5, "range")),
-        "0005000167" + "00016d",
-        "0000"
-        + "00"
-        + "0272"
-        + "0263"
-        + "032f68"
-        + "020274"
-        + "00"
-        + "00000005"
-        + "0672616e6765"
-        + "00",
-    ),
-    (TargetEpoch("g", 7), "0006000167", "0000" + "00000007" + "00"),
-    (TargetAssigned("g", "m", SLOTS), "0007000167" + "00016d", "0000" + SLOT_BYTES + "00"),
-    (
-        MemberAssigned(
-            "g", "m", Current(7, 6, MemberState.UNREVOKED_PARTITIONS, frozenset(), SLOTS)
-        ),
-        "0008000167" + "00016d",
-        "0000" + "00000007" + "00000006" + "01" + "01" + SLOT_BYTES + "00",
-    ),
-    (
-        MemberSubscribed("g", "m", Subscription(None, None, "c", "/h", (), 5, None, "t.*")),
-        "0005000167" + "00016d",
-        "0000" + "0000" + "0263" + "032f68" + "01" + "04742e2a" + "00000005" + "00" + "00",
-    ),
-    (
-        PatternResolved("g", "t.*", PatternTopics(("t1", "t2"), 7, 1_000)),
-        "0010000167" + "0003742e2a",
-        "0000" + "03" + "037431" + "037432" + "0000000000000007" + "00000000000003e8" + "00",
-    ),
-]
-GONE = [
-    GroupEpoch("g", None),
-    MemberSubscribed("g", "m", None),
-    TargetEpoch("g", None),
-    TargetAssigned("g", "m", None),
-    MemberAssigned("g", "m", None),
-    PatternResolved("g", "t.*", None),
-]
-
-
-@pytest.mark.parametrize(("record", "key", "value"), RECORDS, ids=lambda each: type(each).__name__)
-def test_records_are_written_as_kafka_writes_them(record, key, value):
-    written = encode_group_record(record)
-    assert (written[0].hex(), written[1].hex()) == (key, value)
-    assert decode_group_record(*written) == record
-
-
-@pytest.mark.parametrize("record", GONE, ids=lambda each: type(each).__name__)
-def test_tombstones_are_read_again(record):
-    written = encode_group_record(record)
-    assert written[1] is None
-    assert decode_group_record(*written) == record
-
-
-@pytest.mark.parametrize(("record", "key", "value"), RECORDS, ids=lambda each: type(each).__name__)
-def test_a_cut_record_is_damage(record, key, value):
-    data = bytes.fromhex(value)
-    for cut in range(2, len(data) - 1):
-        with pytest.raises(MalformedGroupRecord):
-            decode_group_record(bytes.fromhex(key), data[:cut])
-
-
-def test_assignment_epochs_that_kafka_writes_are_skipped():
-    tagged = SLOT_BYTES[:-2] + "01" + "00" + "09" + "03" + "00000001" + "00000002"
-    value = "0000" + "00000007" + "00000006" + "00" + tagged + "01" + "00"
-    read = decode_group_record(bytes.fromhex("0008000167" + "00016d"), bytes.fromhex(value))
-    assert read.current.assigned == SLOTS

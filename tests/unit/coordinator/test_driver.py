@@ -131,6 +131,16 @@ class World:
         return asyncio.ensure_future(self.driver.ask(event(request_id, *arguments), request_id))
 
 
+@pytest.fixture
+async def world():
+    """It has started, and nothing was sent yet."""
+    world = World()
+    await world.driver.start()
+    world.sent.clear()
+    yield world
+    await world.driver.stop()
+
+
 async def turns(count=20):
     for _ in range(count):
         await asyncio.sleep(0)
@@ -150,10 +160,7 @@ async def test_before_start_events_are_refused():
         World().driver.submit(Ring(1))
 
 
-async def test_no_reply_and_no_send_leaves_before_its_append():
-    world = World()
-    await world.driver.start()
-    world.sent.clear()
+async def test_no_reply_and_no_send_leaves_before_its_append(world):
     world.journal.gate.clear()
     reply = world.ask(Add, 5)
     await turns()
@@ -161,24 +168,18 @@ async def test_no_reply_and_no_send_leaves_before_its_append():
     world.journal.gate.set()
     assert await reply == 5
     assert world.sent == [("w", 5)]
-    await world.driver.stop()
 
 
-async def test_a_read_waits_for_what_it_saw():
-    world = World()
-    await world.driver.start()
+async def test_a_read_waits_for_what_it_saw(world):
     world.journal.gate.clear()
     added, read = world.ask(Add, 5), world.ask(Read)
     await turns()
     assert not read.done()
     world.journal.gate.set()
     assert (await added, await read) == (5, 5)
-    await world.driver.stop()
 
 
-async def test_what_queues_during_an_append_goes_into_the_next_one():
-    world = World()
-    await world.driver.start()
+async def test_what_queues_during_an_append_goes_into_the_next_one(world):
     world.journal.gate.clear()
     first = world.ask(Add, 1)
     await turns()
@@ -187,7 +188,6 @@ async def test_what_queues_during_an_append_goes_into_the_next_one():
     world.journal.gate.set()
     assert [await reply for reply in (first, *rest)] == [1, 3, 6, 10]
     assert world.journal.appends == [[1], [2, 3, 4]]
-    await world.driver.stop()
 
 
 async def test_a_failed_append_refuses_all_that_waits():
@@ -212,20 +212,15 @@ async def test_a_failed_append_refuses_all_that_waits():
     await again.driver.stop()
 
 
-async def test_an_event_that_breaks_decide_is_lost_alone():
-    world = World()
-    await world.driver.start()
+async def test_an_event_that_breaks_decide_is_lost_alone(world):
     with pytest.raises(DriverStopped) as refused:
         await world.ask(Add, 13)
     assert refused.value.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert await world.ask(Add, 1) == 1
     assert world.failures == []
-    await world.driver.stop()
 
 
-async def test_a_record_that_does_not_fit_stops_the_machine():
-    world = World()
-    await world.driver.start()
+async def test_a_record_that_does_not_fit_stops_the_machine(world):
     with pytest.raises(DriverStopped):
         await world.ask(Add, 99)
     assert len(world.failures) == 1
@@ -234,9 +229,7 @@ async def test_a_record_that_does_not_fit_stops_the_machine():
         await world.ask(Read)
 
 
-async def test_a_machine_that_stopped_by_itself_leaves_no_task_behind():
-    world = World()
-    await world.driver.start()
+async def test_a_machine_that_stopped_by_itself_leaves_no_task_behind(world):
     await world.ask(Add, 1)
     with pytest.raises(DriverStopped):
         await world.ask(Add, 99)
@@ -244,30 +237,23 @@ async def test_a_machine_that_stopped_by_itself_leaves_no_task_behind():
     assert "test journal" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
-async def test_a_journal_that_breaks_its_contract_stops_the_machine():
-    world = World()
-    await world.driver.start()
+async def test_a_journal_that_breaks_its_contract_stops_the_machine(world):
     world.journal.failure = RuntimeError("not an AppendFailed")
     with pytest.raises(DriverStopped):
         await world.ask(Add, 1)
     assert len(world.failures) == 1
 
 
-async def test_a_caller_that_goes_away_takes_nothing_with_it():
-    world = World()
-    await world.driver.start()
+async def test_a_caller_that_goes_away_takes_nothing_with_it(world):
     world.journal.gate.clear()
     reply = world.ask(Add, 5)
     await turns()
     reply.cancel()
     world.journal.gate.set()
     assert await world.ask(Read) == 5
-    await world.driver.stop()
 
 
-async def test_timers_fire_are_replaced_and_are_cancelled():
-    world = World()
-    await world.driver.start()
+async def test_timers_fire_are_replaced_and_are_cancelled(world):
     world.driver.submit(Ring(60_000))
     world.driver.submit(Ring(1))
     await until(lambda: "fired" in world.labels)
@@ -275,18 +261,13 @@ async def test_timers_fire_are_replaced_and_are_cancelled():
     world.driver.submit(Mute())
     await asyncio.sleep(0.02)
     assert world.labels.count("fired") == 1
-    await world.driver.stop()
 
 
-async def test_a_timer_whose_event_breaks_decide_goes_off_again(monkeypatch):
+async def test_a_timer_whose_event_breaks_decide_goes_off_again(world, monkeypatch):
     monkeypatch.setattr(driver_module, "TIMER_RETRY_MS", Millis(1))
-
-    world = World()
-    await world.driver.start()
     world.driver.submit(Spring(2))
     await until(lambda: "sprung" in world.labels)
     assert world.failures == []
-    await world.driver.stop()
 
 
 async def test_events_are_enriched_right_before_they_are_decided():
@@ -304,10 +285,7 @@ async def test_events_are_enriched_right_before_they_are_decided():
     await world.driver.stop()
 
 
-async def test_stop_refuses_what_waits_and_lets_the_append_end():
-    world = World()
-    await world.driver.start()
-    world.sent.clear()
+async def test_stop_refuses_what_waits_and_lets_the_append_end(world):
     world.journal.gate.clear()
     reply = world.ask(Add, 5)
     await turns()

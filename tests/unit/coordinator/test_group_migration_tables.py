@@ -16,10 +16,7 @@ from tests.unit.coordinator.migration_world import (
 
 from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.consumer_group import (
-    ClassicMember,
     ConsumerGroup,
-    MemberSubscribed,
-    Subscription,
 )
 from oncelog_coordinator.core.consumer_protocol import write_assignment
 from oncelog_coordinator.core.group_events import (
@@ -27,8 +24,6 @@ from oncelog_coordinator.core.group_events import (
 )
 from oncelog_coordinator.core.group_records import (
     GroupTombstone,
-    decode_group_record,
-    encode_group_record,
 )
 from oncelog_coordinator.core.group_state import Group, GroupState
 
@@ -287,22 +282,3 @@ def test_a_restart_keeps_members_of_both_protocols(world):
     world.advance(SESSION_MS)
     assert old.member_id not in world.consumers.members
     assert "new" in world.consumers.members
-
-
-def test_the_bytes_of_a_classic_member(world):
-    """As Kafka's ConsumerGroupMemberMetadataValue has it: tag 0, a nullable structure."""
-    said = Subscription(
-        client_id="c",
-        client_host="/h",
-        topics=("t",),
-        rebalance_timeout_ms=300_000,
-        classic=ClassicMember(45_000, (("range", b"\1\2"),)),
-    )
-    key, value = encode_group_record(MemberSubscribed("g", "m", said))
-    assert key.hex() == "0005" + "000167" + "00016d"
-    classic = "01" + "0000afc8" + "02" + "06" + b"range".hex() + "03" + "0102" + "00" + "00"
-    head = "0000" + "00" + "00" + "0263" + "032f68" + "02" + "0274" + "00" + "000493e0" + "00"
-    assert value.hex() == head + "01" + "00" + f"{len(classic) // 2:02x}" + classic
-    assert decode_group_record(key, value) == MemberSubscribed("g", "m", said)
-    null = bytes.fromhex(head + "01" + "00" + "01" + "00")
-    assert decode_group_record(key, null).subscription.classic is None

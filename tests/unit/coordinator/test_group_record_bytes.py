@@ -1,8 +1,21 @@
-"""The bytes of `__consumer_offsets` (facts 5.2), written and read."""
+"""The bytes of `__consumer_offsets` (facts 5.2; KIP-848), written and read."""
 
 import pytest
 
 from oncelog.ids import Partition
+from oncelog_coordinator.core.consumer_group import (
+    ClassicMember,
+    Current,
+    GroupEpoch,
+    MemberAssigned,
+    MemberState,
+    MemberSubscribed,
+    PatternResolved,
+    PatternTopics,
+    Subscription,
+    TargetAssigned,
+    TargetEpoch,
+)
 from oncelog_coordinator.core.group_records import (
     GroupChanged,
     GroupTombstone,
@@ -34,23 +47,86 @@ GROUP_VALUE = (
 )
 
 
-def test_an_offset_is_written_as_kafka_writes_version_3():
-    key, value = encode_group_record(OFFSET)
-    assert (key.hex(), value.hex()) == (OFFSET_KEY, OFFSET_VALUE)
-    assert decode_group_record(key, value) == OFFSET
+SLOTS = frozenset({(b"t" * 16, 1), (b"t" * 16, 2)})
+SLOT_BYTES = "02" + "74" * 16 + "03" + "00000001" + "00000002" + "00"
+RECORDS = [
+    (OFFSET, OFFSET_KEY, OFFSET_VALUE),
+    (GroupChanged(GROUP), "0002000167", GROUP_VALUE),
+    (GroupEpoch("g", 7, 9), "0003000167", "0000" + "00000007" + "0100080000000000000009"),
+    (
+        MemberSubscribed("g", "m", Subscription(None, "r", "c", "/h", ("t",), 5, "range")),
+        "0005000167" + "00016d",
+        "0000"
+        + "00"
+        + "0272"
+        + "0263"
+        + "032f68"
+        + "020274"
+        + "00"
+        + "00000005"
+        + "0672616e6765"
+        + "00",
+    ),
+    (TargetEpoch("g", 7), "0006000167", "0000" + "00000007" + "00"),
+    (TargetAssigned("g", "m", SLOTS), "0007000167" + "00016d", "0000" + SLOT_BYTES + "00"),
+    (
+        MemberAssigned(
+            "g", "m", Current(7, 6, MemberState.UNREVOKED_PARTITIONS, frozenset(), SLOTS)
+        ),
+        "0008000167" + "00016d",
+        "0000" + "00000007" + "00000006" + "01" + "01" + SLOT_BYTES + "00",
+    ),
+    (
+        MemberSubscribed("g", "m", Subscription(None, None, "c", "/h", (), 5, None, "t.*")),
+        "0005000167" + "00016d",
+        "0000" + "0000" + "0263" + "032f68" + "01" + "04742e2a" + "00000005" + "00" + "00",
+    ),
+    (
+        PatternResolved("g", "t.*", PatternTopics(("t1", "t2"), 7, 1_000)),
+        "0010000167" + "0003742e2a",
+        "0000" + "03" + "037431" + "037432" + "0000000000000007" + "00000000000003e8" + "00",
+    ),
+]
+GONE = [
+    OffsetTombstone("g", Partition("t", 7)),
+    GroupTombstone("g"),
+    GroupEpoch("g", None),
+    MemberSubscribed("g", "m", None),
+    TargetEpoch("g", None),
+    TargetAssigned("g", "m", None),
+    MemberAssigned("g", "m", None),
+    PatternResolved("g", "t.*", None),
+]
 
 
-def test_a_group_is_written_as_kafka_writes_version_3():
-    key, value = encode_group_record(GroupChanged(GROUP))
-    assert (key.hex(), value.hex()) == ("0002000167", GROUP_VALUE)
-    assert decode_group_record(key, value) == GroupChanged(GROUP)
+@pytest.mark.parametrize(("record", "key", "value"), RECORDS, ids=lambda each: type(each).__name__)
+def test_records_are_written_as_kafka_writes_them(record, key, value):
+    written = encode_group_record(record)
+    assert (written[0].hex(), written[1].hex()) == (key, value)
+    assert decode_group_record(*written) == record
 
 
-@pytest.mark.parametrize("record", [OffsetTombstone("g", Partition("t", 7)), GroupTombstone("g")])
-def test_tombstones_have_a_key_only(record):
-    key, value = encode_group_record(record)
-    assert value is None
-    assert decode_group_record(key, None) == record
+@pytest.mark.parametrize("record", GONE, ids=lambda each: type(each).__name__)
+def test_tombstones_are_read_again(record):
+    written = encode_group_record(record)
+    assert written[1] is None
+    assert decode_group_record(*written) == record
+
+
+@pytest.mark.parametrize(("record", "key", "value"), RECORDS, ids=lambda each: type(each).__name__)
+def test_a_cut_record_is_damage(record, key, value):
+    data = bytes.fromhex(value)
+    may_lack_tags = data.startswith(b"\0\0")
+    for cut in range(2, len(data) - may_lack_tags):
+        with pytest.raises(MalformedGroupRecord):
+            decode_group_record(bytes.fromhex(key), data[:cut])
+
+
+def test_assignment_epochs_that_kafka_writes_are_skipped():
+    tagged = SLOT_BYTES[:-2] + "01" + "00" + "09" + "03" + "00000001" + "00000002"
+    value = "0000" + "00000007" + "00000006" + "00" + tagged + "01" + "00"
+    read = decode_group_record(bytes.fromhex("0008000167" + "00016d"), bytes.fromhex(value))
+    assert read.current.assigned == SLOTS
 
 
 @pytest.mark.parametrize(
@@ -75,7 +151,20 @@ def test_keys_and_values_of_the_future_are_skipped():
     assert decode_group_record(bytes.fromhex("0002000167"), b"\0\x09") is None
 
 
-@pytest.mark.parametrize("cut", range(2, len(GROUP_VALUE) // 2))
-def test_a_cut_group_is_damage(cut):
-    with pytest.raises(MalformedGroupRecord):
-        decode_group_record(bytes.fromhex("0002000167"), bytes.fromhex(GROUP_VALUE)[:cut])
+def test_the_bytes_of_a_classic_member():
+    """As Kafka's ConsumerGroupMemberMetadataValue has it: tag 0, a nullable structure."""
+    said = Subscription(
+        client_id="c",
+        client_host="/h",
+        topics=("t",),
+        rebalance_timeout_ms=300_000,
+        classic=ClassicMember(45_000, (("range", b"\1\2"),)),
+    )
+    key, value = encode_group_record(MemberSubscribed("g", "m", said))
+    assert key.hex() == "0005" + "000167" + "00016d"
+    classic = "01" + "0000afc8" + "02" + "06" + b"range".hex() + "03" + "0102" + "00" + "00"
+    head = "0000" + "00" + "00" + "0263" + "032f68" + "02" + "0274" + "00" + "000493e0" + "00"
+    assert value.hex() == head + "01" + "00" + f"{len(classic) // 2:02x}" + classic
+    assert decode_group_record(key, value) == MemberSubscribed("g", "m", said)
+    null = bytes.fromhex(head + "01" + "00" + "01" + "00")
+    assert decode_group_record(key, null).subscription.classic is None
