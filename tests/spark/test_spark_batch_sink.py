@@ -11,13 +11,7 @@ def write(lab, rows, schema="value string", mode="append", partitions=2, **optio
     frame = lab.spark.createDataFrame(
         [(row,) if isinstance(row, str) else row for row in rows], schema
     )
-    writer = frame.repartition(partitions).write.format("oncelog").mode(mode)
-    writer = writer.option("bootstrap.servers", lab.bootstrap)
-    if "topic" not in options and "topic" not in frame.columns:
-        writer = writer.option("topic", lab.sink)
-    if "transactionalId" not in options:
-        writer = writer.option("transactionalId", lab.sink_id)
-    writer.options(**options).save()
+    lab.write(frame.repartition(partitions), mode, **options)
 
 
 def test_job_with_an_id_is_written_once_however_often_it_runs(lab):
@@ -74,8 +68,7 @@ def test_topic_column_and_partition_column_choose_the_place(lab):
     write(lab, rows, "value string, topic string, partition int")
     lab.wait_decided(lab.sink)
     lab.wait_decided(lab.source)
-    frame = lab.spark.read.format("oncelog").option("bootstrap.servers", lab.bootstrap)
-    found = frame.option("subscribe", f"{lab.sink},{lab.source}").load().collect()
+    found = lab.reader(subscribe=f"{lab.sink},{lab.source}").load().collect()
     assert sorted((row.value.decode(), row.topic, row.partition) for row in found) == rows
 
 

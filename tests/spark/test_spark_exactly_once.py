@@ -111,9 +111,7 @@ def test_f4_commit_that_fails_is_repeated_by_the_restart(lab):
     assert lab.visible_settled() == ROWS
 
 
-def test_f5_abort_and_replay_after_a_commit_change_nothing(
-    lab,
-):
+def test_f5_abort_and_replay_after_a_commit_change_nothing(lab):
     lab.fill(ROWS)
     lab.proxy.plan("CommitBatch", Fault.REFUSE_AFTER)
     with pytest.raises(StreamingQueryException, match="a fault of the test"):
@@ -206,11 +204,7 @@ def test_cluster_killed_in_the_middle_of_a_query_is_waited_for(lab, server):
 
 def test_task_outside_a_micro_batch_is_refused(lab):
     """The batch's number comes from local properties that Spark does not promise; their absence must not pass."""
-    options = {
-        "bootstrap.servers": lab.bootstrap,
-        "topic": lab.sink,
-        "transactionalId": lab.sink_id,
-    }
+    options = lab.to_sink
 
     def write(_):
         from oncelog.spark.options import parse_sink_options

@@ -10,33 +10,17 @@ ROWS = [f"row-{number:04}" for number in range(40)]
 
 def counted_by_last_digit(lab):
     """A stream of (last digit, how often): only outputMode update or complete can show it as it grows."""
-    return (
-        lab.spark.readStream.format("oncelog")
-        .option("bootstrap.servers", lab.bootstrap)
-        .option("subscribe", lab.source)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", str(len(ROWS) + 2))  # two markers
-        .load()
-        .groupBy(expr("right(cast(value AS string), 1)").alias("digit"))
-        .count()
-    )
+    limit = str(len(ROWS) + 2)  # two markers
+    frame = lab.stream(startingOffsets="earliest", maxOffsetsPerTrigger=limit)
+    return frame.groupBy(expr("right(cast(value AS string), 1)").alias("digit")).count()
 
 
 def run(lab, **options):
     """The recipe of docs/spark.md, to its end."""
 
     def write(frame, batch_id):
-        (
-            frame.selectExpr("digit AS key", "concat(digit, ':', count) AS value")
-            .write.format("oncelog")
-            .mode("append")
-            .option("bootstrap.servers", lab.bootstrap)
-            .option("topic", lab.sink)
-            .option("transactionalId", lab.sink_id)
-            .option("batchId", batch_id)
-            .options(**options)
-            .save()
-        )
+        rows = frame.selectExpr("digit AS key", "concat(digit, ':', count) AS value")
+        lab.write(rows, batchId=batch_id, **options)
 
     query = (
         counted_by_last_digit(lab)
@@ -72,9 +56,7 @@ def test_foreach_batch_is_exactly_once_in_update_mode(lab):
 def test_update_mode_of_the_stream_itself_is_refused_by_spark(lab):
     """When Spark's Python data sources learn it, this fails, and docs/spark.md can forget the recipe."""
     frame = counted_by_last_digit(lab).selectExpr("digit AS key", "string(count) AS value")
-    query = frame.writeStream.format("oncelog").outputMode("update")
-    query = query.option("bootstrap.servers", lab.bootstrap).option("topic", lab.sink)
-    query = query.option("transactionalId", lab.sink_id)
+    query = frame.writeStream.format("oncelog").outputMode("update").options(**lab.to_sink)
     with pytest.raises(Exception, match=r"(?i)update"):
         query.option("checkpointLocation", lab.checkpoint).trigger(
             availableNow=True

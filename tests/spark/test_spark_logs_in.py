@@ -1,7 +1,5 @@
 """A stream that reads and writes over SASL_SSL as a user with ACLs, and shows its password to nobody."""
 
-import socket
-
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
@@ -16,16 +14,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from tests.certificates import Authority
+from tests.integration.listener.secured_log import free_port
 from tests.spark.oncelog_process import OncelogProcess
 
 PASSWORD = "a-password-that-nobody-shows"
 ROWS = [f"row-{number:03}" for number in range(40)]
 TIMEOUT_S = 20
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 class SecuredLog:

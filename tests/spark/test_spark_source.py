@@ -67,8 +67,7 @@ def test_batch_read_of_an_empty_topic_is_empty(lab):
 
 def test_assigned_partition_is_read_alone(lab):
     lab.fill(ROWS)
-    frame = lab.spark.read.format("oncelog").option("bootstrap.servers", lab.bootstrap)
-    found = frame.option("assign", json.dumps({lab.source: [1]})).load().collect()
+    found = lab.reader(assign=json.dumps({lab.source: [1]})).load().collect()
     assert {row.partition for row in found} == {1}
     assert len(found) == 20
 
@@ -91,16 +90,7 @@ def test_pushed_filters_fetch_less_and_give_the_same_rows(lab):
 def test_headers_come_when_asked_for_and_go_through_the_sink(lab):
     rows = [(b"k", b"v", [("h", b"x"), ("n", None)]), (None, b"w", None)]
     schema = "key binary, value binary, headers array<struct<key:string,value:binary>>"
-    (
-        lab.spark.createDataFrame(rows, schema)
-        .write.format("oncelog")
-        .mode("append")
-        .option("bootstrap.servers", lab.bootstrap)
-        .option("topic", lab.source)
-        .option("transactionalId", lab.sink_id)
-        .option("jobId", "headers")
-        .save()
-    )
+    lab.write(lab.spark.createDataFrame(rows, schema), topic=lab.source, jobId="headers")
     lab.wait_decided(lab.source)
     found = lab.reader(includeHeaders="true").load().select("key", "value", "headers").collect()
     shown = {
@@ -115,9 +105,8 @@ def test_unknown_topic_and_bad_options_say_what_to_do(lab):
         lab.reader(startingOffset="earliest").load()
     with pytest.raises(AnalysisException, match=r"leave out \.schema"):
         lab.reader().schema("id int").load().collect()
-    missing = lab.spark.read.format("oncelog").option("bootstrap.servers", lab.bootstrap)
     with pytest.raises(Exception, match=r"topic 'nowhere' does not exist.*topics create"):
-        missing.option("subscribe", "nowhere").load().collect()
+        lab.reader(subscribe="nowhere").load().collect()
 
 
 @pytest.mark.slow
@@ -138,10 +127,7 @@ def test_deleted_records_stop_the_query_unless_it_may_go_on(lab):
 def test_stream_starts_at_the_latest_offset_by_default(lab):
     lab.fill(ROWS)
     query = (
-        lab.spark.readStream.format("oncelog")
-        .option("bootstrap.servers", lab.bootstrap)
-        .option("subscribe", lab.source)
-        .load()
+        lab.stream()
         .writeStream.format("memory")
         .queryName(lab.source.replace("-", "_"))
         .trigger(availableNow=True)
@@ -157,15 +143,7 @@ def test_partition_added_meanwhile_is_read_from_its_beginning(lab):
     create_partitions(lab, SOURCE_PARTITIONS + 1)
     schema = "value string, partition int"
     frame = lab.spark.createDataFrame([("new", SOURCE_PARTITIONS)], schema)
-    (
-        frame.write.format("oncelog")
-        .mode("append")
-        .option("bootstrap.servers", lab.bootstrap)
-        .option("topic", lab.source)
-        .option("transactionalId", f"{lab.sink_id}-more")
-        .option("jobId", "more")
-        .save()
-    )
+    lab.write(frame, topic=lab.source, transactionalId=f"{lab.sink_id}-more", jobId="more")
     lab.wait_decided(lab.source)
     lab.copy()
     assert lab.visible_settled() == ["new", *ROWS]

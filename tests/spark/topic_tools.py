@@ -1,5 +1,6 @@
 """What a test of the connector does with topics: fill one, copy it with a query, see what a consumer would see."""
 
+import os
 import subprocess
 import sys
 import time
@@ -133,8 +134,31 @@ class Lab:
         return self.visible()
 
     def reader(self, **options):
-        frame = self.spark.read.format("oncelog").option("bootstrap.servers", self.bootstrap)
-        return frame.option("subscribe", self.source).options(**options)
+        """Of the source topic, unless the options name others."""
+        topics = {} if "assign" in options else {"subscribe": self.source}
+        options = {"bootstrap.servers": self.bootstrap} | topics | options
+        return self.spark.read.format("oncelog").options(**options)
+
+    def stream(self, **options):
+        """The source topic, as a stream."""
+        frame = self.spark.readStream.format("oncelog").option("subscribe", self.source)
+        return frame.option("bootstrap.servers", self.bootstrap).options(**options).load()
+
+    @property
+    def to_sink(self) -> dict[str, str]:
+        """The options of who writes into the sink topic."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "topic": self.sink,
+            "transactionalId": self.sink_id,
+        }
+
+    def write(self, frame, mode="append", **options) -> None:
+        """A batch job; into the sink topic, unless the options name another."""
+        given = self.to_sink | options
+        if "topic" in frame.columns and "topic" not in options:
+            del given["topic"]
+        frame.write.format("oncelog").mode(mode).options(**given).save()
 
     def start_copy(
         self,
@@ -144,23 +168,13 @@ class Lab:
         **options,
     ):
         """A query that copies the source topic into the sink topic, up to what is there now."""
-        frame = (
-            self.spark.readStream.format("oncelog")
-            .option("bootstrap.servers", self.bootstrap)
-            .option("subscribe", self.source)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", str(limit))
-            .options(**(source or {}))
-            .load()
-            .select("key", "value")
-        )
+        options_of_source = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(limit)}
+        frame = self.stream(**options_of_source | (source or {})).select("key", "value")
         if transform is not None:
             frame = frame.mapInArrow(transform, "key binary, value binary")
         return (
             frame.writeStream.format("oncelog")
-            .option("bootstrap.servers", self.bootstrap)
-            .option("topic", self.sink)
-            .option("transactionalId", self.sink_id)
+            .options(**self.to_sink)
             .option("checkpointLocation", self.checkpoint)
             .options(**options)
             .trigger(availableNow=True)
@@ -178,13 +192,12 @@ class Lab:
         command += [self.source, self.sink, self.checkpoint, self.sink_id, str(limit)]
         log = (self.folder / f"driver{len(self._drivers)}.log").open("wb")
         driver = subprocess.Popen(
-            command, stdout=log, stderr=log, cwd=ROOT, env=_environment(), start_new_session=True
+            command,
+            stdout=log,
+            stderr=log,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            start_new_session=True,
         )
         self._drivers.append(driver)
         return driver
-
-
-def _environment() -> dict[str, str]:
-    import os
-
-    return os.environ | {"PYTHONPATH": str(ROOT)}

@@ -162,17 +162,6 @@ async def test_features_and_heartbeats(database_url):
             assert beat.status.error_code == expected
 
 
-async def test_producer_id_blocks_never_repeat_over_restarts(database_url):
-    firsts = []
-    for process in range(4):
-        async with controller_at(database_url, snapshot_interval_records=5) as stub:
-            node_epoch = (await register(stub, f"incarnation-{process}")).node_epoch
-            answers = await asyncio.gather(*(allocate(stub, node_epoch) for _ in range(5)))
-            assert {answer.producer_id_count for answer in answers} == {1000}
-            firsts += [answer.first_producer_id for answer in answers]
-    assert firsts == [1000 * number for number in range(20)]
-
-
 async def test_a_journal_that_disagrees_with_the_blocks_is_refused(database_url):
     async with controller_at(database_url) as stub:
         node_epoch = (await register(stub)).node_epoch

@@ -126,7 +126,7 @@ class GroupClient:
         return [(each.offset, each.error_code) for each in group.offsets]
 
     async def add_offsets(self, name, identity):
-        answer = await self.log.coordinator.AddOffsetsToTxn(
+        answer = await self.log.client.servicer.AddOffsetsToTxn(
             coordinator_pb2.AddOffsetsToTxnRequest(
                 transactional_id=name,
                 producer_id=identity[0],

@@ -101,22 +101,3 @@ async def test_every_shard_is_loaded_and_idle_ones_write_nothing(tmp_path):
         for shard in range(50):
             end_of[shard] = (await log.offsets((TRANSACTION_STATE_TOPIC, shard)))[1]
         assert sum(end_of.values()) == 1
-
-
-async def test_many_producers_at_once(tmp_path):
-    async with whole_log(tmp_path) as log:
-
-        async def producer(number):
-            name = f"pay-{number}"
-            identity = await log.identity(name)
-            for round_number in range(5):
-                partition = ("orders", number % 3)
-                assert await log.produce(name, identity, 0, b"x", 2, partition) == 0
-                ended = await log.end(name, identity, round_number % 2 == 0, 2)
-                identity = ended.producer_id, ended.producer_epoch
-
-        await asyncio.gather(*(producer(number) for number in range(30)))
-        for number in range(30):
-            await log.until_state(f"pay-{number}", "CompleteCommit")
-        ends = [await log.offsets(("orders", partition)) for partition in range(3)]
-        assert [(lso, high) for lso, high, _ in ends] == [(100, 100)] * 3

@@ -5,7 +5,9 @@ import contextlib
 import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2, types_pb2
+from tests.integration.coordinator.transaction_client import Client, identity_of
+
+from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.record.records import Record, encode_batch
 from oncelog.rpc.direct import DirectStub
@@ -23,66 +25,56 @@ from oncelog_storage.wiring import build_storage
 NODE = 1
 
 
+async def repeated(call, *codes):
+    """As a client does while it receives one of these codes."""
+    while True:
+        answer = await call()
+        if answer.error_code not in codes:
+            return answer
+        await asyncio.sleep(0.001)
+
+
 class Log:
     """What a client and an operator do, as the doors would call it."""
 
     def __init__(self, directory, controller, coordinator, follower):
         self.storage = directory.storage(NODE)
-        self.coordinator = coordinator.servicer
+        self.client = Client(coordinator)
         self.controller = controller
         self.role = coordinator
         self.follower = follower
 
     async def create_topic(self, name, partitions=1):
-        answer = await self.controller.CreateTopics(
-            controller_pb2.CreateTopicsRequest(
-                topics=[
-                    controller_pb2.NewTopic(name=name, partitions=partitions, replication_factor=1)
-                ]
-            )
-        )
+        topic = controller_pb2.NewTopic(name=name, partitions=partitions, replication_factor=1)
+        request = controller_pb2.CreateTopicsRequest(topics=[topic])
+        answer = await self.controller.CreateTopics(request)
         assert answer.results[0].error_code in (0, 36), answer
         await self.follower.wait_until(answer.metadata_offset)
 
-    async def init(self, name, timeout_ms=60_000, producer_id=-1, producer_epoch=-1):
-        request = coordinator_pb2.InitProducerIdRequest(
-            transactional_id=name,
-            transaction_timeout_ms=timeout_ms,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-        )
-        while True:
-            answer = await self.coordinator.InitProducerId(request, None)
-            if answer.error_code not in (14, 51):
-                return answer
-            await asyncio.sleep(0.001)
+    async def init(self, name, timeout_ms=60_000, **fields):
+        return await repeated(lambda: self.client.init(name, timeout_ms, **fields), 14, 51)
 
     async def identity(self, name, **fields):
         """Of a producer that has just begun."""
-        answer = await self.init(name, **fields)
-        assert answer.error_code == 0, answer
-        return answer.producer_id, answer.producer_epoch
+        return identity_of(await self.init(name, **fields))
 
-    async def add(self, name, identity, *partitions, version=0, verify_only=False):
-        request = coordinator_pb2.AddPartitionsToTxnRequest(
-            transactions=[
-                coordinator_pb2.AddPartitionsToTxnRequest.Transaction(
-                    transactional_id=name,
-                    producer_id=identity[0],
-                    producer_epoch=identity[1],
-                    verify_only=verify_only,
-                    client_transaction_version=version,
-                    partitions=[
-                        types_pb2.TopicPartition(topic=t, partition=p) for t, p in partitions
-                    ],
-                )
-            ]
+    async def add(self, name, identity, *partitions, **fields):
+        return await repeated(
+            lambda: self.client.add(identity, *partitions, name=name, **fields), 51
         )
-        while True:
-            (result,) = (await self.coordinator.AddPartitionsToTxn(request, None)).results
-            if result.error_code != 51:
-                return result
-            await asyncio.sleep(0.001)
+
+    async def end(self, name, identity, commit, version=0):
+        return await repeated(lambda: self.client.end(identity, commit, name, version), 51)
+
+    async def describe(self, name):
+        (described,) = await self.client.describe(name)
+        return described
+
+    async def state(self, name):
+        return await self.client.state(name)
+
+    async def until_state(self, name, state):
+        await self.client.until_state(state, name)
 
     async def produce(self, name, identity, sequence, value, version=0, partition=("orders", 0)):
         batch = encode_batch(
@@ -110,34 +102,6 @@ class Log:
             if code != 51 or version != 2:
                 return code
             await asyncio.sleep(0.02)
-
-    async def end(self, name, identity, commit, version=0):
-        request = coordinator_pb2.EndTxnRequest(
-            transactional_id=name,
-            producer_id=identity[0],
-            producer_epoch=identity[1],
-            committed=commit,
-            client_transaction_version=version,
-        )
-        while True:
-            answer = await self.coordinator.EndTxn(request, None)
-            if answer.error_code != 51:
-                return answer
-            await asyncio.sleep(0.001)
-
-    async def describe(self, name):
-        answer = await self.coordinator.DescribeTransactions(
-            coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[name]), None
-        )
-        return answer.transactions[0]
-
-    async def state(self, name):
-        return (await self.describe(name)).state
-
-    async def until_state(self, name, state, timeout_s=5.0):
-        async with asyncio.timeout(timeout_s):
-            while await self.state(name) != state:  # noqa: ASYNC110
-                await asyncio.sleep(0.002)
 
     async def offsets(self, partition=("orders", 0), fetch_offset=0):
         """(last stable offset, high watermark, producers aborted in the segment of `fetch_offset`)."""

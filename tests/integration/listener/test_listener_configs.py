@@ -184,31 +184,22 @@ def test_alter_configs_replaces_all_that_was_set(admin):
     topic = NewTopic("orders", 1, config={"retention.ms": "1000", "segment.ms": "2000"})
     (future,) = admin.create_topics([topic]).values()
     future.result(10)
-    resource = ConfigResource(TOPIC, "orders", set_config={"segment.ms": "3000"})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        (future,) = admin.alter_configs([resource]).values()
-        future.result(10)
+    relogin, expiration = "sasl.kerberos.min.time.before.relogin", "producer.id.expiration.ms"
+    for key, value in ((relogin, "58000"), (expiration, "7200000")):
+        change(admin, BROKER, "1", key, value)
+    for kind, name, config in (
+        (TOPIC, "orders", {"segment.ms": "3000"}),
+        (BROKER, "1", {relogin: "59000"}),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            resource = ConfigResource(kind, name, set_config=config)
+            (future,) = admin.alter_configs([resource]).values()
+            future.result(10)
     configs = described(admin, TOPIC, "orders")
-    assert configs["segment.ms"].value == "3000"
-    assert configs["retention.ms"].value == "604800000"
-
-
-def test_configs_without_effect_are_kept_and_told(admin):
-    """librdkafka's suite sets this key, which Kafka's brokers take though nobody logs in."""
-    relogin = "sasl.kerberos.min.time.before.relogin"
-    change(admin, BROKER, "1", relogin, "58000")
-    assert described(admin, BROKER, "1")[relogin].value == "58000"
-    resource = ConfigResource(BROKER, "1", set_config={relogin: "59000"})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        (future,) = admin.alter_configs([resource]).values()
-        future.result(10)
-    entry = described(admin, BROKER, "1")[relogin]
-    assert (entry.value, entry.source) == ("59000", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
-    assert refusal(admin, BROKER, "1", "ssl.client.auth", "required") == "INVALID_REQUEST"
-    change(admin, BROKER, "1", relogin, None, AlterConfigOpType.DELETE)
-    assert described(admin, BROKER, "1")[relogin].value == "60000"
+    assert (configs["segment.ms"].value, configs["retention.ms"].value) == ("3000", "604800000")
+    configs = described(admin, BROKER, "1")
+    assert (configs[relogin].value, configs[expiration].value) == ("59000", "86400000")
 
 
 def test_what_is_set_for_the_topics_of_one_node_counts_there(bootstrap, admin):

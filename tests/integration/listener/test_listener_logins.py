@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
@@ -183,3 +183,75 @@ def test_scram_users_are_listed_and_deleted(secured):
     again = secured.admin.alter_user_scram_credentials([gone])["alice"]
     with pytest.raises(KafkaException, match="no such credential"):
         again.result(10)
+
+
+TXN = ResourceType.TRANSACTIONAL_ID
+SOON_S = 20
+
+
+def prepared(secured):
+    """A topic with one record that alice may read."""
+    secured.admin.create_topics([NewTopic("orders", 1)])["orders"].result(10)
+    secured.add_user("alice")
+    secured.allow("alice", ResourceType.TOPIC, "orders", AclOperation.READ)
+    assert produced({"bootstrap.servers": secured.inside}) is None
+
+
+def polled(config):
+    """The first record or error, and the consumer."""
+    consumer = Consumer(
+        {**config, "group.id": "billing", "auto.offset.reset": "earliest"}, logger=None
+    )
+    consumer.subscribe(["orders"])
+    message = consumer.poll(SOON_S)
+    assert message is not None, "neither a record nor an error"
+    return message, consumer
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_needs_its_group(secured, protocol):
+    prepared(secured)
+    config = {**secured.login("alice"), "group.protocol": protocol}
+    message, consumer = polled(config)
+    assert "Group authorization failed" in str(message.error())
+    consumer.close()
+    secured.allow("alice", ResourceType.GROUP, "billing", AclOperation.READ)
+    message, consumer = polled(config)
+    assert (message.error(), message.value()) == (None, b"value")
+    (committed,) = consumer.commit(asynchronous=False)
+    assert (committed.offset, committed.error) == (1, None)
+    consumer.close()
+
+
+def test_a_transaction_needs_its_id_and_its_group(secured):
+    prepared(secured)
+    secured.allow("alice", ResourceType.TOPIC, "orders", AclOperation.WRITE)
+    config = {**secured.login("alice"), "transactional.id": "pay"}
+    with pytest.raises(KafkaException) as refused:
+        Producer(config, logger=None).init_transactions(SOON_S)
+    code = refused.value.args[0].code()
+    assert code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    secured.allow("alice", TXN, "pay", AclOperation.WRITE)
+    assert committed(config, secured) == KafkaError.GROUP_AUTHORIZATION_FAILED
+    secured.allow("alice", ResourceType.GROUP, "billing", AclOperation.READ)
+    assert committed(config, secured) is None
+
+
+def committed(config, secured):
+    """The code with which a transaction failed that writes, and commits offsets; None: it is committed."""
+    producer = Producer(config, logger=None)
+    producer.init_transactions(SOON_S)
+    producer.begin_transaction()
+    producer.produce("orders", b"paid")
+    # The metadata of the group come from a consumer that is allowed everything.
+    consumer = Consumer({"bootstrap.servers": secured.inside, "group.id": "billing"})
+    metadata = consumer.consumer_group_metadata()
+    try:
+        offsets = [TopicPartition("orders", 0, 1)]
+        producer.send_offsets_to_transaction(offsets, metadata, SOON_S)
+        producer.commit_transaction(SOON_S)
+    except KafkaException as failed:
+        return failed.args[0].code()
+    finally:
+        consumer.close()
+    return None

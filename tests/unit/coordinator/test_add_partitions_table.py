@@ -1,5 +1,7 @@
 """AddPartitionsToTxn, every row of facts 8.4 (write) and 8.5 (verify)."""
 
+from dataclasses import fields, replace
+
 import pytest
 from tests.unit.coordinator.txn_rows import (
     COMPLETE_ABORT,
@@ -20,6 +22,7 @@ from tests.unit.coordinator.txn_rows import (
 )
 
 from oncelog.ids import Partition
+from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.txn import TxnConfig
 from oncelog_coordinator.core.txn_events import AddPartitions, TxnTimedOut, VerifyPartitions
 
@@ -114,3 +117,10 @@ def test_verification_names_missing_partitions_and_writes_none():
 def test_an_idle_transaction_contains_no_partition(state):
     step = verify(machine_with(stored(state)))
     assert (step.code, step.answer.missing) == (0, (ORDERS_0,))
+
+
+def test_an_addition_with_a_trace_keeps_every_field():
+    """`with_trace` is `dataclasses.replace` by hand: a field that it forgot would be lost with tracing on."""
+    values = {one.name: object() for one in fields(AddPartitions)}
+    event, trace = AddPartitions(**values), TransactionTrace(7, 8, 9)
+    assert event.with_trace(trace) == replace(event, trace=trace)

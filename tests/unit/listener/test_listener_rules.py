@@ -3,6 +3,7 @@ import pytest
 from oncelog.broker_config import BROKER_CONFIGS, checked_broker_configs
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.idle_broker_config import STATIC_NAMES
+from oncelog.ids import acl_name_of, branch_transactional_id, job_sink_name
 from oncelog.record.batch import HEADER, HEADER_BYTES
 from oncelog.topic_config import TOPIC_CONFIGS, TopicConfig, checked_overrides
 from oncelog_listener.core.config_entries import (
@@ -15,9 +16,12 @@ from oncelog_listener.core.config_entries import (
     topic_entries,
 )
 from oncelog_listener.core.error_versions import error_for_version
+from oncelog_listener.core.feature_rules import FeatureUpdate, wanted_levels
 from oncelog_listener.core.produce_rules import refused_records, refused_request
 from oncelog_listener.core.topic_names import is_legal_topic_name
+from oncelog_listener.counters import ListenerCounters, api_name
 from oncelog_listener.memory_budget import MemoryBudget
+from oncelog_listener.role_metrics import listener_metrics
 
 TRANSACTIONAL, CONTROL, ZSTD = 0x10, 0x20, 4
 
@@ -285,3 +289,73 @@ def test_a_connection_that_is_gone_is_not_resumed():
     budget.forget(waiter)
     budget.change(-20, -20)
     assert waiter.resumed == 0
+
+
+@pytest.mark.parametrize("name", ["pay", "a/b", "50%2F", "%25/x", "", "ünï"])
+def test_a_branch_and_a_job_have_the_name_people_chose(name):
+    job = job_sink_name(name, "2024/01")
+    assert acl_name_of(name) == name
+    assert acl_name_of(branch_transactional_id(name, 7, 3)) == name
+    assert acl_name_of(job_sink_name(name, None)) == name
+    assert acl_name_of(job) == name
+    assert acl_name_of(branch_transactional_id(job, 7, 3)) == name
+
+
+KNOWN = {"transaction.version": 1}
+
+
+@pytest.mark.parametrize(
+    ("level", "upgrade_type", "is_taken"),
+    [
+        *((2, 1, True), (1, 1, True), (0, 1, False), (0, 2, True), (0, 3, True), (1, 2, True)),
+        *((2, 2, False), (2, 3, False), (2, 0, False), (2, 4, False), (-1, 3, False)),
+    ],
+)
+def test_a_level_goes_the_way_that_its_upgrade_type_says(level, upgrade_type, is_taken):
+    updates = [FeatureUpdate("transaction.version", level, upgrade_type)]
+    if is_taken:
+        assert wanted_levels(KNOWN, updates) == {"transaction.version": level}
+        return
+    with pytest.raises(KafkaError) as caught:
+        wanted_levels(KNOWN, updates)
+    assert caught.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
+    assert "transaction.version" in caught.value.message
+
+
+def test_a_feature_may_stand_once():
+    updates = [FeatureUpdate("transaction.version", 2, 1)] * 2
+    with pytest.raises(KafkaError) as caught:
+        wanted_levels(KNOWN, updates)
+    assert caught.value.error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_requests_have_kafkas_names():
+    assert [api_name(key) for key in (0, 1, 26, 20003)] == [
+        "Produce",
+        "Fetch",
+        "EndTxn",
+        "CommitBatch",
+    ]
+
+
+def test_a_client_that_makes_up_api_keys_makes_no_series():
+    counters = ListenerCounters()
+    for key in range(-1, 30_000, 7):
+        counters.count_failure(key)
+    assert counters.request_failures["unknown"] > 4_000
+    assert len(counters.request_failures) < 40
+
+
+def test_requests_and_their_latency_are_shown_by_name():
+    counters = ListenerCounters()
+    counters.count_request(0, 0.004)
+    counters.count_request(0, 0.04)
+    counters.count_request(1, 0.5)
+    shown = {metric.name: metric for metric in listener_metrics(counters)}
+    requests = shown["oncelog_listener_requests"]
+    assert (requests.labels, dict(requests.samples)) == (
+        ("api",),
+        {("Produce",): 2, ("Fetch",): 1},
+    )
+    latencies = shown["oncelog_listener_request_seconds"].histograms
+    assert round(latencies[("Produce",)].sum_s, 3) == 0.044

@@ -71,18 +71,6 @@ BOTH = [
     for version in range(api.served_min, api.max_version + 1)
 ]
 
-LIBRDKAFKA_NEEDS = [
-    # (key, version librdkafka looks for): MsgVer2, ApiVersion, GroupCoordinator, OffsetTime, idempotence, zstd
-    *((0, 3), (1, 4), (18, 0), (10, 0), (2, 1), (22, 0), (0, 7), (1, 10)),
-    # and what it sends: facts 2.2
-    *((24, 0), (26, 1), (22, 4), (0, 10), (10, 2), (9, 9), (2, 7), (32, 1)),
-    *((8, 9), (11, 5), (12, 3), (13, 1), (14, 3), (15, 4), (16, 4), (42, 1), (47, 0)),
-    *((25, 0), (28, 3)),
-]
-AIOKAFKA_NEEDS = [(0, 8), (1, 11), (10, 1), (18, 2), (22, 0), (24, 0), (26, 0), (3, 1), (2, 1)]
-AIOKAFKA_NEEDS += [(11, 5), (12, 1), (13, 1), (14, 3), (8, 3), (9, 3), (25, 0), (28, 0)]
-KAFKA_PYTHON_NEEDS = [(22, 4), (24, 3), (26, 3), (0, 9), (25, 3), (28, 3), (11, 5), (14, 3)]
-
 
 @pytest.mark.parametrize("key", APIS, ids=lambda key: APIS[key].name)
 def test_served_ranges_lie_within_kafkas(key):
@@ -97,11 +85,6 @@ def test_only_produce_is_told_from_a_version_that_is_not_served():
     told_lower = {key for key, api in APIS.items() if api.min_version != api.served_min}
     assert told_lower == {PRODUCE}
     assert APIS[PRODUCE].min_version == 0
-
-
-@pytest.mark.parametrize(("key", "version"), LIBRDKAFKA_NEEDS + AIOKAFKA_NEEDS + KAFKA_PYTHON_NEEDS)
-def test_what_the_python_clients_speak_is_served(key, version):
-    assert APIS[key].serves(version)
 
 
 def test_every_api_that_is_told_has_a_handler_and_no_other_has():
