@@ -2,7 +2,7 @@
 
 import shutil
 
-from tests.integration.storage.storage_node import NOW, txn_batch
+from tests.integration.storage.storage_node import NOW, batch, txn_batch
 
 from oncelog.ids import Partition
 from oncelog.record.batch import read_single_batch
@@ -15,10 +15,19 @@ from oncelog_storage.files import OpenFiles
 from oncelog_storage.log import PartitionLog
 
 PARTITION = Partition("orders", 0)
+LOG = "00000000000000000000.log"
 
 
 def new_log(directory, **config):
     return PartitionLog(directory, PARTITION, b"i" * 16, TopicConfig(**config), OpenFiles(16))
+
+
+def filled(directory, count, *, records=None, **config):
+    """A new log of so many batches of one record."""
+    log = new_log(directory, **config)
+    for _ in range(count):
+        append(log, records or batch())
+    return log
 
 
 def opened(directory, recovery_point=0, log_start_offset=0, *, lost_power=False, **config):
@@ -99,3 +108,9 @@ def everything(log):
 def copied(source, target):
     shutil.copytree(source, target)
     return target
+
+
+def flip(path, position, mask=0x40):
+    data = bytearray(path.read_bytes())
+    data[position] ^= mask
+    path.write_bytes(data)

@@ -6,11 +6,16 @@ A node that is killed leaves its files as the operating system has them: no chec
 import asyncio
 import contextlib
 
-from tests.integration.storage.storage_node import NOW, FakeCoordinator, ManualClock, batch
+from tests.integration.storage.storage_node import (
+    NOW,
+    Calls,
+    FakeCoordinator,
+    ManualClock,
+    batch,
+    topic,
+)
 
 from oncelog.api.v1 import controller_pb2 as cpb
-from oncelog.api.v1 import storage_pb2 as pb
-from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 from oncelog.rpc.direct import DirectStub
@@ -48,21 +53,10 @@ class HandController:
             self.followers[node_id].take(update)
 
     def topic(self, name=TOPIC, replicas=(1, 2, 3), partitions=1, **configs):
-        self.topics[name] = cpb.Topic(
-            name=name,
-            topic_id=name.encode().ljust(16, b"\0")[:16],
-            configs={key.replace("_", "."): str(value) for key, value in configs.items()},
-            partitions=[
-                cpb.Partition(
-                    partition=index,
-                    leader=replicas[index % len(replicas)],
-                    leader_epoch=0,
-                    replicas=replicas,
-                    isr=replicas,
-                )
-                for index in range(partitions)
-            ],
-        )
+        made = topic(name, partitions, replicas=replicas, isr=replicas, **configs)
+        for index, found in enumerate(made.partitions):
+            found.leader = replicas[index % len(replicas)]
+        self.topics[name] = made
         self.publish(topics=[self.topics[name]])
 
     def register(self, node_id):
@@ -93,8 +87,8 @@ class HandController:
     def fence(self, node_id):
         """Out of every ISR but one it is alone in; leaders elsewhere."""
         self.fenced.add(node_id)
-        for name, topic in self.topics.items():
-            for index, found in enumerate(topic.partitions):
+        for name, known in self.topics.items():
+            for index, found in enumerate(known.partitions):
                 isr = [node for node in found.isr if node != node_id] or list(found.isr)
                 leader = found.leader
                 if leader == node_id:
@@ -104,8 +98,8 @@ class HandController:
 
     def elect_lost(self, node_id):
         """A node is back: partitions without a leader whose ISR it is take it."""
-        for name, topic in self.topics.items():
-            for index, found in enumerate(topic.partitions):
+        for name, known in self.topics.items():
+            for index, found in enumerate(known.partitions):
                 if found.leader == -1 and node_id in found.isr:
                     self.change(name, index, leader=node_id)
 
@@ -197,7 +191,7 @@ class _Link:
         return answer
 
 
-class ClusterNode:
+class ClusterNode(Calls):
     def __init__(self, cluster, node_id):
         self.node_id = node_id
         self.metadata = MetadataFollower(node_id, None)
@@ -209,7 +203,7 @@ class ClusterNode:
             _Directory(cluster, node_id),
             cluster.clock,
         )
-        self.storage = self.role.servicer
+        super().__init__(self.role.servicer)
         self.stub = DirectStub(self.storage)
 
     def held(self, name=TOPIC, index=0):
@@ -257,38 +251,25 @@ class Cluster:
     def leader(self, name=TOPIC, index=0):
         return self.nodes.get(self.controller.partition(name, index).leader)
 
-    async def produce(self, records, name=TOPIC, index=0, acks=-1, timeout_ms=5000, **fields):
-        answer = await self.leader(name, index).storage.Produce(
-            pb.ProduceRequest(
-                acks=acks,
-                timeout_ms=timeout_ms,
-                partitions=[pb.PartitionRecords(topic=name, partition=index, records=records)],
-                **fields,
-            ),
-            None,
-        )
-        return answer.partitions[0]
+    def isr(self, name=TOPIC):
+        return list(self.controller.partition(name).isr)
 
-    async def mark(
-        self, producer_id, producer_epoch, commit, name=TOPIC, index=0, start_ms=0, name_of=""
-    ):
+    async def produce(self, records, name=TOPIC, **fields):
+        return await self.leader(name).produce(name, records, **{"timeout_ms": 5000, **fields})
+
+    async def fill(self, count, records, **fields):
+        """The same batch so many times."""
+        for _ in range(count):
+            assert (await self.produce(records, **fields)).error_code == 0
+
+    async def mark(self, producer_id, producer_epoch, commit, start_ms=0, name_of=""):
         """`start_ms` and `name_of`: of its transaction, as our own marker sender tells them."""
-        answer = await self.leader(name, index).storage.WriteTxnMarkers(
-            pb.WriteTxnMarkersRequest(
-                markers=[
-                    pb.TxnMarker(
-                        producer_id=producer_id,
-                        producer_epoch=producer_epoch,
-                        commit=commit,
-                        transaction_start_ms=start_ms,
-                        transactional_id=name_of,
-                        partitions=[types_pb2.TopicPartition(topic=name, partition=index)],
-                    )
-                ]
-            ),
-            None,
-        )
-        return answer.results[0].partitions[0].error_code
+        marker = (producer_id, producer_epoch, commit, 0, 0, start_ms, name_of)
+        (code,) = await self.leader().mark(TOPIC, marker)
+        return code
+
+    async def delete_records(self, before_offset, timeout_ms=10_000):
+        return await self.leader().delete_records(TOPIC, before_offset, timeout_ms=timeout_ms)
 
     async def caught_up(self, name=TOPIC, index=0, timeout_s=20.0):
         """Every running replica has the leader's log and its high watermark."""

@@ -15,6 +15,15 @@ from oncelog_storage.wiring import build_storage
 NODE = 1
 NOW = 1_700_000_000_000
 SHARDS = 4
+MARKER_FIELDS = (
+    "producer_id",
+    "producer_epoch",
+    "commit",
+    "coordinator_epoch",
+    "transaction_version",
+    "transaction_start_ms",
+    "transactional_id",
+)
 
 
 class ManualClock:
@@ -90,8 +99,93 @@ def topic(
     )
 
 
-class Node:
-    """`storage` is the servicer; `metadata` takes updates; `coordinator` is the fake."""
+class Calls:
+    """Calls of the servicer `storage`, each for one partition."""
+
+    def __init__(self, storage):
+        self.storage = storage
+
+    async def produce(
+        self, name, records, partition=0, acks=-1, transactional_id="", mode=2, timeout_ms=1000
+    ):
+        part = storage_pb2.PartitionRecords(topic=name, partition=partition, records=bytes(records))
+        request = storage_pb2.ProduceRequest(
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            verification_mode=mode,
+            partitions=[part],
+        )
+        return (await self.storage.Produce(request, None)).partitions[0]
+
+    async def fill(self, name, count, records, **fields):
+        """The same batch so many times."""
+        for _ in range(count):
+            assert (await self.produce(name, records, **fields)).error_code == 0
+
+    async def fetch(self, name, offset, partition=0, max_bytes=1 << 20, committed=False, **fields):
+        part = storage_pb2.FetchPartition(
+            topic=name,
+            partition=partition,
+            fetch_offset=offset,
+            max_bytes=max_bytes,
+            current_leader_epoch=fields.pop("current_leader_epoch", -1),
+        )
+        request = storage_pb2.FetchRequest(
+            max_bytes=fields.pop("total_bytes", 1 << 24),
+            isolation_level=int(committed),
+            partitions=[part],
+            **fields,
+        )
+        return (await self.storage.Fetch(request, None)).partitions[0]
+
+    async def mark(self, name, *markers, partition=0):
+        """Each marker is (producer id, epoch, commit) or more: coordinator epoch, transaction version, start, name."""
+        request = storage_pb2.WriteTxnMarkersRequest()
+        for marker in markers:
+            fields = dict(zip(MARKER_FIELDS, marker, strict=False))
+            added = request.markers.add(**fields)
+            added.partitions.add(topic=name, partition=partition)
+        answer = await self.storage.WriteTxnMarkers(request, None)
+        return [result.partitions[0].error_code for result in answer.results]
+
+    async def append(self, name, records, partition=0, coordinator_epoch=0, **fields):
+        request = storage_pb2.AppendRequest(
+            partition=types_pb2.TopicPartition(topic=name, partition=partition),
+            coordinator_epoch=coordinator_epoch,
+            records=bytes(records),
+            timeout_ms=1000,
+            **fields,
+        )
+        return await self.storage.Append(request, None)
+
+    async def list_offset(self, name, timestamp, partition=0, committed=False):
+        request = storage_pb2.ListOffsetsRequest(isolation_level=int(committed))
+        request.partitions.add(
+            topic=name, partition=partition, timestamp_ms=timestamp, current_leader_epoch=-1
+        )
+        return (await self.storage.ListOffsets(request, None)).partitions[0]
+
+    async def delete_records(self, name, before_offset, partition=0, timeout_ms=0):
+        """(error code, low watermark)."""
+        request = storage_pb2.DeleteRecordsRequest(timeout_ms=timeout_ms)
+        request.partitions.add(topic=name, partition=partition, before_offset=before_offset)
+        answer = (await self.storage.DeleteRecords(request, None)).partitions[0]
+        return answer.error_code, answer.low_watermark
+
+    async def describe(self, name, partition=0):
+        request = storage_pb2.DescribePartitionsRequest()
+        request.partitions.add(topic=name, partition=partition)
+        return (await self.storage.DescribePartitions(request, None)).partitions[0]
+
+    async def describe_record(self, name, offset):
+        partition = types_pb2.TopicPartition(topic=name)
+        request = storage_pb2.DescribeRecordRequest(partition=partition, offset=offset)
+        return await self.storage.DescribeRecord(request, None)
+
+
+class Node(Calls):
+    """`metadata` takes updates; `coordinator` is the fake."""
 
     def __init__(self, path, topics, clock=None, sync=sync_logs, **settings):
         self.clock = clock or ManualClock()
@@ -110,7 +204,7 @@ class Node:
             self.clock,
             sync,
         )
-        self.storage = self.role.servicer
+        super().__init__(self.role.servicer)
 
     def _snapshot(self, topics):
         shards = [
@@ -133,107 +227,6 @@ class Node:
         self.metadata.take(
             controller_pb2.MetadataUpdate(metadata_offset=self._metadata_offset, **update)
         )
-
-    # Calls, each for one partition.
-
-    async def produce(
-        self, name, records, partition=0, acks=-1, transactional_id="", mode=2, timeout_ms=1000
-    ):
-        answer = await self.storage.Produce(
-            storage_pb2.ProduceRequest(
-                transactional_id=transactional_id,
-                acks=acks,
-                timeout_ms=timeout_ms,
-                verification_mode=mode,
-                partitions=[
-                    storage_pb2.PartitionRecords(
-                        topic=name, partition=partition, records=bytes(records)
-                    )
-                ],
-            ),
-            None,
-        )
-        return answer.partitions[0]
-
-    async def fetch(self, name, offset, partition=0, max_bytes=1 << 20, committed=False, **fields):
-        answer = await self.storage.Fetch(
-            storage_pb2.FetchRequest(
-                max_bytes=fields.pop("total_bytes", 1 << 24),
-                isolation_level=int(committed),
-                partitions=[
-                    storage_pb2.FetchPartition(
-                        topic=name,
-                        partition=partition,
-                        fetch_offset=offset,
-                        max_bytes=max_bytes,
-                        current_leader_epoch=fields.pop("current_leader_epoch", -1),
-                    )
-                ],
-                **fields,
-            ),
-            None,
-        )
-        return answer.partitions[0]
-
-    async def mark(self, name, *markers, partition=0):
-        """Each marker is (producer id, epoch, commit) or more: coordinator epoch, transaction version, start, name."""
-        answer = await self.storage.WriteTxnMarkers(
-            storage_pb2.WriteTxnMarkersRequest(
-                markers=[
-                    storage_pb2.TxnMarker(
-                        producer_id=marker[0],
-                        producer_epoch=marker[1],
-                        commit=marker[2],
-                        coordinator_epoch=marker[3] if len(marker) > 3 else 0,
-                        transaction_version=marker[4] if len(marker) > 4 else 0,
-                        transaction_start_ms=marker[5] if len(marker) > 5 else 0,
-                        transactional_id=marker[6] if len(marker) > 6 else "",
-                        partitions=[types_pb2.TopicPartition(topic=name, partition=partition)],
-                    )
-                    for marker in markers
-                ]
-            ),
-            None,
-        )
-        return [result.partitions[0].error_code for result in answer.results]
-
-    async def append(self, name, records, partition=0, coordinator_epoch=0, **fields):
-        return await self.storage.Append(
-            storage_pb2.AppendRequest(
-                partition=types_pb2.TopicPartition(topic=name, partition=partition),
-                coordinator_epoch=coordinator_epoch,
-                records=bytes(records),
-                timeout_ms=1000,
-                **fields,
-            ),
-            None,
-        )
-
-    async def list_offset(self, name, timestamp, partition=0, committed=False):
-        answer = await self.storage.ListOffsets(
-            storage_pb2.ListOffsetsRequest(
-                isolation_level=int(committed),
-                partitions=[
-                    storage_pb2.ListOffsetsPartition(
-                        topic=name,
-                        partition=partition,
-                        timestamp_ms=timestamp,
-                        current_leader_epoch=-1,
-                    )
-                ],
-            ),
-            None,
-        )
-        return answer.partitions[0]
-
-    async def describe(self, name, partition=0):
-        answer = await self.storage.DescribePartitions(
-            storage_pb2.DescribePartitionsRequest(
-                partitions=[types_pb2.TopicPartition(topic=name, partition=partition)]
-            ),
-            None,
-        )
-        return answer.partitions[0]
 
 
 @asynccontextmanager

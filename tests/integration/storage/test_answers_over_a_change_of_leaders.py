@@ -6,44 +6,43 @@ import pytest
 from tests.integration.storage.replica_cluster import TOPIC, batch, running_cluster
 from tests.integration.storage.storage_node import FakeCoordinator, txn_batch, until
 
-from oncelog.api.v1 import coordinator_pb2, types_pb2
+from oncelog.api.v1 import coordinator_pb2
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.rpc import transaction_starts
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-async def test_a_batch_that_another_leader_dropped_is_not_acknowledged(tmp_path, comes_back):
+async def test_a_batch_that_another_leader_dropped_is_not_acknowledged(cluster, comes_back):
     """The answer of a request waits for one partition after the other. By the time it comes to the second one the
     offset there is taken by another leader's record, and committed."""
 
-    async with running_cluster(tmp_path) as cluster:
-        cluster.controller.topic("slow", replicas=(1, 3))
-        cluster.controller.topic("moved", replicas=(1, 2))
-        cluster.cut_off.update((2, 3))
-        request = pb.ProduceRequest(
-            acks=-1,
-            timeout_ms=5000,
-            partitions=[
-                pb.PartitionRecords(topic=name, partition=0, records=batch(value=b"mine"))
-                for name in ("slow", "moved")
-            ],
-        )
-        sent = asyncio.create_task(cluster.nodes[1].storage.Produce(request, None))
-        held = cluster.nodes[1].held("moved")
-        await until(lambda: held.log.log_end_offset == 1)
-        cluster.controller.change("moved", leader=2)
-        cluster.cut_off.discard(2)
-        assert (await cluster.produce(batch(value=b"theirs"), "moved")).base_offset == 0
+    cluster.controller.topic("slow", replicas=(1, 3))
+    cluster.controller.topic("moved", replicas=(1, 2))
+    cluster.cut_off.update((2, 3))
+    request = pb.ProduceRequest(
+        acks=-1,
+        timeout_ms=5000,
+        partitions=[
+            pb.PartitionRecords(topic=name, partition=0, records=batch(value=b"mine"))
+            for name in ("slow", "moved")
+        ],
+    )
+    sent = asyncio.create_task(cluster.nodes[1].storage.Produce(request, None))
+    held = cluster.nodes[1].held("moved")
+    await until(lambda: held.log.log_end_offset == 1)
+    cluster.controller.change("moved", leader=2)
+    cluster.cut_off.discard(2)
+    assert (await cluster.produce(batch(value=b"theirs"), "moved")).base_offset == 0
+    await cluster.caught_up("moved")
+    if comes_back:
+        cluster.controller.change("moved", leader=1)
         await cluster.caught_up("moved")
-        if comes_back:
-            cluster.controller.change("moved", leader=1)
-            await cluster.caught_up("moved")
-        cluster.cut_off.discard(3)
-        slow, moved = (await sent).partitions
-        assert slow.error_code == 0
-        assert b"mine" not in held.log.read(0, 1, 1 << 20).records
-        assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cluster.cut_off.discard(3)
+    slow, moved = (await sent).partitions
+    assert slow.error_code == 0
+    assert b"mine" not in held.log.read(0, 1, 1 << 20).records
+    assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class SlowToDescribe(FakeCoordinator):
@@ -69,22 +68,13 @@ class SlowToDescribe(FakeCoordinator):
 
 async def send(cluster, sequence):
     records = txn_batch(9, sequence)
-    answer = await cluster.produce(records, transactional_id="pay", verification_mode=0)
+    answer = await cluster.produce(records, transactional_id="pay", mode=0)
     return answer.error_code
 
 
 async def mark(cluster, node_id, start_ms=1_000):
-    marker = pb.TxnMarker(
-        producer_id=9,
-        producer_epoch=0,
-        commit=True,
-        transaction_start_ms=start_ms,
-        transactional_id="pay",
-        partitions=[types_pb2.TopicPartition(topic=TOPIC, partition=0)],
-    )
-    request = pb.WriteTxnMarkersRequest(markers=[marker])
-    answer = await cluster.nodes[node_id].storage.WriteTxnMarkers(request, None)
-    return answer.results[0].partitions[0].error_code
+    (code,) = await cluster.nodes[node_id].mark(TOPIC, (9, 0, True, 0, 0, start_ms, "pay"))
+    return code
 
 
 async def test_an_answer_is_not_kept_over_a_change_of_leaders(tmp_path, monkeypatch):

@@ -34,17 +34,16 @@ async def test_verification_is_switched_off_for_all_and_on_for_one(tmp_path):
         assert await produce(2) == 2, "what is set for this node is stronger"
 
 
-async def test_producers_expire_after_the_time_that_is_set(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-        await node.produce("orders", batch(**fields))
-        node.clock.time += 2_000
-        producers = node.role.partition(Partition("orders", 0)).log.producers
-        node.role.maintenance.expire_producers()
-        assert producers.get(7) is not None
-        set_for(node, "", producer_id_expiration_ms="1000")
-        node.role.maintenance.expire_producers()
-        assert producers.get(7) is None
+async def test_producers_expire_after_the_time_that_is_set(node):
+    fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    await node.produce("orders", batch(**fields))
+    node.clock.time += 2_000
+    producers = node.role.partition(Partition("orders", 0)).log.producers
+    node.role.maintenance.expire_producers()
+    assert producers.get(7) is not None
+    set_for(node, "", producer_id_expiration_ms="1000")
+    node.role.maintenance.expire_producers()
+    assert producers.get(7) is None
 
 
 async def test_defaults_of_topics_count_where_the_topic_sets_nothing(tmp_path):

@@ -5,15 +5,13 @@ import subprocess
 import sys
 
 import pytest
-from tests.integration.storage.partition_log_at import append, new_log, opened
-from tests.integration.storage.storage_node import NOW, batch
+from tests.integration.storage.partition_log_at import LOG, filled, flip, opened
+from tests.integration.storage.storage_node import NOW
 
 from oncelog.record.records import Record, encode_batch
 from oncelog_storage import log_replication
 from oncelog_storage.core.segment_files import GAPS_FILE
 from oncelog_storage.segment import CorruptSegment
-
-LOG = "00000000000000000000.log"
 
 
 def at(offset):
@@ -41,8 +39,7 @@ def killed_follower(directory, *offsets):
 
 
 @pytest.mark.parametrize("offsets", [(0, 7), (3,), (0, 1, 2, 9)])
-def test_a_gap_is_no_damage_when_the_topic_keeps_everything(tmp_path, offsets):
-    directory = tmp_path / "orders-0"
+def test_a_gap_is_no_damage_when_the_topic_keeps_everything(directory, offsets):
     killed_follower(directory, *offsets)
     found = opened(directory)
     assert found.log_end_offset == offsets[-1] + 1
@@ -51,19 +48,15 @@ def test_a_gap_is_no_damage_when_the_topic_keeps_everything(tmp_path, offsets):
     assert opened(directory).log_end_offset == offsets[-1] + 6
 
 
-def test_without_a_gap_a_damaged_offset_is_still_seen(tmp_path):
-    directory = tmp_path / "orders-0"
+def test_without_a_gap_a_damaged_offset_is_still_seen(directory):
     killed_follower(directory, 0, 1, 2)
     assert not (directory / GAPS_FILE).exists()
-    data = bytearray((directory / LOG).read_bytes())
-    data[len(data) // 3 * 2 + 5] ^= 1
-    (directory / LOG).write_bytes(data)
+    flip(directory / LOG, (directory / LOG).stat().st_size // 3 * 2 + 5, 1)
     with pytest.raises(CorruptSegment, match="follows 1"):
         opened(directory)
 
 
-def test_a_log_that_begins_anew_has_no_gaps(tmp_path):
-    directory = tmp_path / "orders-0"
+def test_a_log_that_begins_anew_has_no_gaps(directory):
     killed_follower(directory, 0, 7)
     found = opened(directory)
     assert found.has_gaps
@@ -72,9 +65,6 @@ def test_a_log_that_begins_anew_has_no_gaps(tmp_path):
     assert not (directory / GAPS_FILE).exists()
 
 
-def test_a_leader_notes_nothing(tmp_path):
-    directory = tmp_path / "orders-0"
-    log = new_log(directory)
-    for _ in range(3):
-        append(log, batch())
+def test_a_leader_notes_nothing(directory):
+    filled(directory, 3)
     assert not (directory / GAPS_FILE).exists()

@@ -37,20 +37,19 @@ def damages(data):
 
 
 @pytest.mark.parametrize("which", [0, -1])
-def test_a_damaged_aborted_index_is_repaired_never_believed(tmp_path, which):
-    log, recovery_point = written_log(tmp_path / "orders-0")
+def test_a_damaged_aborted_index_is_repaired_never_believed(directory, tmp_path, which):
+    log, recovery_point = written_log(directory)
     expected = everything(log)
-    path = sorted((tmp_path / "orders-0").glob("*.txnindex"))[which]
+    path = sorted(directory.glob("*.txnindex"))[which]
     for number, (damage, data) in enumerate(damages(path.read_bytes())):
-        directory = copied(tmp_path / "orders-0", tmp_path / f"damaged-{number}")
-        (directory / path.name).unlink()
+        copy = copied(directory, tmp_path / f"damaged-{number}")
+        (copy / path.name).unlink()
         if data is not None:
-            (directory / path.name).write_bytes(data)
-        assert everything(opened(directory, recovery_point, **SMALL)) == expected, damage
+            (copy / path.name).write_bytes(data)
+        assert everything(opened(copy, recovery_point, **SMALL)) == expected, damage
 
 
-def test_an_aborted_index_that_was_built_again_stays_repaired(tmp_path):
-    directory = tmp_path / "orders-0"
+def test_an_aborted_index_that_was_built_again_stays_repaired(directory):
     _, recovery_point = written_log(directory)
     path = sorted(directory.glob("*.txnindex"))[0]
     path.write_bytes(b"damaged")
@@ -62,18 +61,18 @@ def test_an_aborted_index_that_was_built_again_stays_repaired(tmp_path):
     assert everything(opened(directory, checkpoint(repaired), **SMALL)) == expected
 
 
-def test_an_index_that_leads_astray_leaves_no_record_out(tmp_path):
-    log, recovery_point = written_log(tmp_path / "orders-0")
+def test_an_index_that_leads_astray_leaves_no_record_out(directory, tmp_path):
+    log, recovery_point = written_log(directory)
     expected = everything(log)
-    paths = sorted((tmp_path / "orders-0").glob("*.index"))
+    paths = sorted(directory.glob("*.index"))
     for place in range(len(paths[1].read_bytes())):
-        directory = copied(tmp_path / "orders-0", tmp_path / f"astray-{place}")
+        copy = copied(directory, tmp_path / f"astray-{place}")
         for path in (paths[1], paths[-1]):
             data = bytearray(path.read_bytes())
             if place < len(data):
                 data[place] ^= 1
-                (directory / path.name).write_bytes(data)
-        found = opened(directory, recovery_point, **SMALL)
+                (copy / path.name).write_bytes(data)
+        found = opened(copy, recovery_point, **SMALL)
         for offset in range(log.log_end_offset):
             assert found.read(offset, log.log_end_offset, 1) == log.read(
                 offset, log.log_end_offset, 1
@@ -82,30 +81,27 @@ def test_an_index_that_leads_astray_leaves_no_record_out(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["deleted", "emptied"])
-def test_a_segment_lost_below_the_snapshot_is_not_skipped(tmp_path, how):
-    log, recovery_point = written_log(tmp_path / "orders-0")
-    path = tmp_path / "orders-0" / log.segments[1].log_path.rpartition("/")[2]
+def test_a_segment_lost_below_the_snapshot_is_not_skipped(directory, how):
+    log, recovery_point = written_log(directory)
+    path = directory / log.segments[1].log_path.rpartition("/")[2]
     lost_offset = log.segments[1].base_offset
     path.unlink()
     if how == "emptied":
         path.touch()
     with pytest.raises(StorageFailed, match="missing"):
-        opened(tmp_path / "orders-0", recovery_point, **SMALL).read(
-            lost_offset, log.log_end_offset, 1 << 20
-        )
+        opened(directory, recovery_point, **SMALL).read(lost_offset, log.log_end_offset, 1 << 20)
 
 
-def test_a_first_segment_that_is_lost_keeps_the_log_closed(tmp_path):
-    log, recovery_point = written_log(tmp_path / "orders-0")
+def test_a_first_segment_that_is_lost_keeps_the_log_closed(directory):
+    log, recovery_point = written_log(directory)
     next_offset = log.segments[1].base_offset
-    for path in (tmp_path / "orders-0").glob("00000000000000000000.*"):
+    for path in directory.glob("00000000000000000000.*"):
         path.unlink()
     with pytest.raises(StorageFailed, match=f"records 0 to {next_offset - 1} are gone"):
-        opened(tmp_path / "orders-0", recovery_point, **SMALL)
+        opened(directory, recovery_point, **SMALL)
 
 
-def test_a_log_that_was_cut_needs_no_checks_of_what_was_cut_off(tmp_path):
-    directory = tmp_path / "orders-0"
+def test_a_log_that_was_cut_needs_no_checks_of_what_was_cut_off(directory):
     log, recovery_point = written_log(directory)
     mark(log, (2, 0, False))
     last = log.segments[-1]

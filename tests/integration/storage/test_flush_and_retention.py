@@ -198,8 +198,7 @@ async def test_retention_makes_the_new_start_durable_before_files_go(tmp_path):
     async with running(
         tmp_path / "a", topic("orders", **config), checkpoint_interval_ms=10
     ) as node:
-        for _ in range(5):
-            await node.produce("orders", batch(value=b"x" * 400))
+        await node.fill("orders", 5, batch(value=b"x" * 400))
         point = tmp_path / "a" / "recovery-point-offset-checkpoint"
         await until(lambda: point.exists() and "orders 0 5" in point.read_text())
         node.clock.time = NOW + 10_000
@@ -286,8 +285,7 @@ async def test_a_file_that_is_due_while_others_go_is_removed_next(tmp_path, sync
     compacted = topic("c", cleanup_policy="compact", segment_bytes=1024, file_delete_delay_ms=0)
     async with running(tmp_path, compacted, topic("d"), sync=synced.sync) as node:
         maintenance, log = node.role.maintenance, node.role._hosted.get("c", 0).log
-        for _ in range(20):
-            await node.produce("c", batch(key=b"k", value=b"x" * 200))
+        await node.fill("c", 20, batch(key=b"k", value=b"x" * 200))
         await maintenance.checkpoint_all()
         await node.produce("d", batch())
         synced.held.clear()

@@ -80,8 +80,7 @@ async def test_offsets_of_a_fenced_producer_are_refused(tmp_path):
         assert old.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-async def test_only_group_shards_take_part_in_transactions(tmp_path):
-    async with running(tmp_path) as node:
-        for batch in (offsets(), marker(MarkerType.COMMIT)):
-            answer = await node.append(TRANSACTION_STATE_TOPIC, batch)
-            assert answer.error_code == ErrorCode.INVALID_RECORD
+async def test_only_group_shards_take_part_in_transactions(node):
+    for batch in (offsets(), marker(MarkerType.COMMIT)):
+        answer = await node.append(TRANSACTION_STATE_TOPIC, batch)
+        assert answer.error_code == ErrorCode.INVALID_RECORD

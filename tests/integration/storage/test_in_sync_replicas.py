@@ -11,10 +11,6 @@ from oncelog.ids import Partition
 from oncelog_storage.core.checkpoint_files import decode_checkpoint
 
 
-def isr(cluster):
-    return list(cluster.controller.partition().isr)
-
-
 async def test_a_slow_follower_leaves_the_isr_and_comes_back(tmp_path):
     async with running_cluster(tmp_path, replica_lag_time_max_ms=100) as cluster:
         cluster.controller.topic(min_insync_replicas=2)
@@ -22,11 +18,11 @@ async def test_a_slow_follower_leaves_the_isr_and_comes_back(tmp_path):
         cluster.cut_off.add(3)
         # Committed once the follower is out: nobody has to ask again.
         assert (await cluster.produce(batch(), timeout_ms=20_000)).error_code == 0
-        assert isr(cluster) == [1, 2]
+        assert cluster.isr() == [1, 2]
         metrics = cluster.leader().role.replication.metrics()
         assert (metrics.under_replicated_count, metrics.isr_shrink_count) == (1, 1)
         cluster.cut_off.clear()
-        await until(lambda: isr(cluster) == [1, 2, 3], 20)
+        await until(lambda: cluster.isr() == [1, 2, 3], 20)
         await cluster.caught_up()
         assert differences(cluster) == {}
         metrics = cluster.leader().role.replication.metrics()
@@ -40,40 +36,38 @@ async def test_a_silent_follower_of_an_idle_partition_leaves_the_isr(tmp_path):
         assert (await cluster.produce(batch())).error_code == 0
         await cluster.caught_up()
         cluster.cut_off.add(2)
-        await until(lambda: isr(cluster) == [1, 3], 20)
+        await until(lambda: cluster.isr() == [1, 3], 20)
 
 
-async def test_too_few_in_sync_replicas_are_told_around_the_append(tmp_path):
-    async with running_cluster(tmp_path) as cluster:
-        cluster.controller.topic(min_insync_replicas=2)
-        cluster.cut_off.update((2, 3))
-        waiting = asyncio.create_task(cluster.produce(batch(), timeout_ms=20_000))
-        await until(lambda: cluster.leader().held().log.log_end_offset == 1)
-        cluster.controller.change(isr=[1])
-        answer = await waiting
-        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        answer = await cluster.produce(batch())
-        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-        assert (await cluster.produce(batch(), acks=1)).error_code == 0
-        assert cluster.leader().held().high_watermark == 0
-        cluster.cut_off.clear()
-        await until(lambda: cluster.leader().held().high_watermark == 2, 20)
+async def test_too_few_in_sync_replicas_are_told_around_the_append(cluster):
+    cluster.controller.topic(min_insync_replicas=2)
+    cluster.cut_off.update((2, 3))
+    waiting = asyncio.create_task(cluster.produce(batch(), timeout_ms=20_000))
+    await until(lambda: cluster.leader().held().log.log_end_offset == 1)
+    cluster.controller.change(isr=[1])
+    answer = await waiting
+    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    answer = await cluster.produce(batch())
+    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (await cluster.produce(batch(), acks=1)).error_code == 0
+    assert cluster.leader().held().high_watermark == 0
+    cluster.cut_off.clear()
+    await until(lambda: cluster.leader().held().high_watermark == 2, 20)
 
 
-async def test_a_pending_expansion_counts_for_the_high_watermark(tmp_path):
-    async with running_cluster(tmp_path) as cluster:
-        cluster.controller.topic()
-        cluster.controller.holds_back = asyncio.Event()
-        cluster.controller.change(isr=[1, 2])
-        state = cluster.leader().held().replicas
-        await until(lambda: state.pending is not None, 20)
-        cluster.cut_off.add(3)
-        answer = await cluster.produce(batch(), timeout_ms=50)
-        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-        cluster.cut_off.clear()
-        await until(lambda: cluster.leader().held().high_watermark == 1, 20)
-        cluster.controller.holds_back.set()
-        await until(lambda: isr(cluster) == [1, 2, 3], 20)
+async def test_a_pending_expansion_counts_for_the_high_watermark(cluster):
+    cluster.controller.topic()
+    cluster.controller.holds_back = asyncio.Event()
+    cluster.controller.change(isr=[1, 2])
+    state = cluster.leader().held().replicas
+    await until(lambda: state.pending is not None, 20)
+    cluster.cut_off.add(3)
+    answer = await cluster.produce(batch(), timeout_ms=50)
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    cluster.cut_off.clear()
+    await until(lambda: cluster.leader().held().high_watermark == 1, 20)
+    cluster.controller.holds_back.set()
+    await until(lambda: cluster.isr() == [1, 2, 3], 20)
 
 
 async def test_an_older_process_of_a_follower_is_not_counted(tmp_path):
@@ -94,10 +88,9 @@ async def test_an_older_process_of_a_follower_is_not_counted(tmp_path):
 async def test_a_reassigned_partition_is_deleted_where_it_was(tmp_path):
     async with running_cluster(tmp_path, replica_removal_delay_ms=0) as cluster:
         cluster.controller.topic(replicas=(1, 2))
-        for _ in range(10):
-            assert (await cluster.produce(batch(5))).error_code == 0
+        await cluster.fill(10, batch(5))
         cluster.controller.change(replicas=[1, 2, 3])
-        await until(lambda: isr(cluster) == [1, 2, 3], 20)
+        await until(lambda: cluster.isr() == [1, 2, 3], 20)
         cluster.controller.change(replicas=[1, 3], isr=[1, 3])
         folder = tmp_path / "2" / f"{TOPIC}-0"
         await until(lambda: not folder.exists(), 20)
@@ -106,56 +99,41 @@ async def test_a_reassigned_partition_is_deleted_where_it_was(tmp_path):
         assert differences(cluster) == {}
 
 
-async def test_a_new_replica_begins_at_the_leaders_log_start(tmp_path):
-    async with running_cluster(tmp_path) as cluster:
-        cluster.controller.topic(replicas=(1, 2), segment_bytes=1024)
-        for _ in range(30):
-            assert (await cluster.produce(batch(5))).error_code == 0
-        await cluster.leader().storage.DeleteRecords(
-            pb.DeleteRecordsRequest(
-                partitions=[pb.DeleteRecordsRequest.Partition(topic=TOPIC, before_offset=100)]
-            ),
-            None,
-        )
-        cluster.controller.change(replicas=[1, 2, 3])
-        await until(lambda: isr(cluster) == [1, 2, 3], 20)
-        await cluster.caught_up()
-        assert cluster.nodes[3].held().log.log_start_offset == 100
-        assert differences(cluster) == {}
+async def test_a_new_replica_begins_at_the_leaders_log_start(cluster):
+    cluster.controller.topic(replicas=(1, 2), segment_bytes=1024)
+    await cluster.fill(30, batch(5))
+    await cluster.delete_records(100, timeout_ms=0)
+    cluster.controller.change(replicas=[1, 2, 3])
+    await until(lambda: cluster.isr() == [1, 2, 3], 20)
+    await cluster.caught_up()
+    assert cluster.nodes[3].held().log.log_start_offset == 100
+    assert differences(cluster) == {}
 
 
-async def test_a_restarted_replica_knows_the_high_watermark_again(tmp_path):
-    async with running_cluster(tmp_path) as cluster:
-        cluster.controller.topic()
-        for _ in range(3):
-            assert (await cluster.produce(batch())).error_code == 0
-        await cluster.caught_up()
-        await cluster.nodes[2].role.replication.write_high_watermarks()
-        await cluster.kill(2)
-        text = (tmp_path / "2" / "replication-offset-checkpoint").read_text()
-        assert decode_checkpoint(text) == {Partition(TOPIC, 0): 3}
-        cluster.cut_off.add(2)
-        node = await cluster.start(2)
-        assert node.held().high_watermark == 3
+async def test_a_restarted_replica_knows_the_high_watermark_again(cluster, tmp_path):
+    cluster.controller.topic()
+    await cluster.fill(3, batch())
+    await cluster.caught_up()
+    await cluster.nodes[2].role.replication.write_high_watermarks()
+    await cluster.kill(2)
+    text = (tmp_path / "2" / "replication-offset-checkpoint").read_text()
+    assert decode_checkpoint(text) == {Partition(TOPIC, 0): 3}
+    cluster.cut_off.add(2)
+    node = await cluster.start(2)
+    assert node.held().high_watermark == 3
 
 
-async def test_a_replica_begins_with_the_batch_of_the_log_start(tmp_path):
-    async with running_cluster(tmp_path) as cluster:
-        cluster.controller.topic(replicas=(1, 2))
-        assert (await cluster.produce(batch(5))).error_code == 0
-        assert (await cluster.produce(batch(5))).error_code == 0
-        await cluster.leader().storage.DeleteRecords(
-            pb.DeleteRecordsRequest(
-                partitions=[pb.DeleteRecordsRequest.Partition(topic=TOPIC, before_offset=7)]
-            ),
-            None,
-        )
-        cluster.controller.change(replicas=[1, 2, 3])
-        await until(lambda: isr(cluster) == [1, 2, 3], 20)
-        await cluster.caught_up()
-        held = cluster.nodes[3].held()
-        assert (held.log.log_start_offset, held.log.segments[0].base_offset) == (7, 5)
-        assert differences(cluster) == {}
-        await cluster.kill(3)
-        node = await cluster.start(3)
-        assert (node.held().log.log_start_offset, node.held().log.log_end_offset) == (7, 10)
+async def test_a_replica_begins_with_the_batch_of_the_log_start(cluster):
+    cluster.controller.topic(replicas=(1, 2))
+    assert (await cluster.produce(batch(5))).error_code == 0
+    assert (await cluster.produce(batch(5))).error_code == 0
+    await cluster.delete_records(7, timeout_ms=0)
+    cluster.controller.change(replicas=[1, 2, 3])
+    await until(lambda: cluster.isr() == [1, 2, 3], 20)
+    await cluster.caught_up()
+    held = cluster.nodes[3].held()
+    assert (held.log.log_start_offset, held.log.segments[0].base_offset) == (7, 5)
+    assert differences(cluster) == {}
+    await cluster.kill(3)
+    node = await cluster.start(3)
+    assert (node.held().log.log_start_offset, node.held().log.log_end_offset) == (7, 10)

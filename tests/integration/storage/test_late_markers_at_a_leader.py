@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from tests.integration.storage.replica_cluster import running_cluster
 from tests.integration.storage.storage_node import running, topic, txn_batch, until
 
 from oncelog.api.v1 import coordinator_pb2
@@ -11,67 +10,61 @@ from oncelog.errors import ErrorCode
 from oncelog_storage.core.verification import Verifications
 
 
-async def test_a_late_marker_of_tv1_does_not_end_the_next_transaction(tmp_path):
+async def test_a_late_marker_of_tv1_does_not_end_the_next_transaction(node):
     """A marker sender froze with it and woke when the producer, at the same epoch, had begun another transaction."""
-    async with running(tmp_path, topic("orders")) as node:
-        for sequence, start_ms in enumerate((1_000, 2_000)):
-            node.coordinator.transaction_start_ms = start_ms
-            answer = await node.produce(
-                "orders", txn_batch(9, sequence), transactional_id="pay", mode=0
-            )
-            assert answer.error_code == 0
-            if start_ms == 1_000:
-                assert await node.mark("orders", (9, 0, True, 0, 0, start_ms)) == [0]
-        before = await node.describe("orders")
-        assert await node.mark("orders", (9, 0, True, 0, 0, 1_000)) == [0]
-        after = await node.describe("orders")
-        assert (after.log_end_offset, after.open_transaction_count) == (
-            before.log_end_offset,
-            1,
+    for sequence, start_ms in enumerate((1_000, 2_000)):
+        node.coordinator.transaction_start_ms = start_ms
+        answer = await node.produce(
+            "orders", txn_batch(9, sequence), transactional_id="pay", mode=0
         )
-        assert await node.mark("orders", (9, 0, False, 0, 0, 2_000)) == [0]
-        assert (await node.describe("orders")).open_transaction_count == 0
+        assert answer.error_code == 0
+        if start_ms == 1_000:
+            assert await node.mark("orders", (9, 0, True, 0, 0, start_ms)) == [0]
+    before = await node.describe("orders")
+    assert await node.mark("orders", (9, 0, True, 0, 0, 1_000)) == [0]
+    after = await node.describe("orders")
+    assert (after.log_end_offset, after.open_transaction_count) == (before.log_end_offset, 1)
+    assert await node.mark("orders", (9, 0, False, 0, 0, 2_000)) == [0]
+    assert (await node.describe("orders")).open_transaction_count == 0
 
 
-async def test_a_marker_of_a_later_transaction_without_data_is_written(tmp_path):
+async def test_a_marker_of_a_later_transaction_without_data_is_written(node):
     """It takes the guard of a batch away that is being verified, so that nothing is written after the end."""
-    async with running(tmp_path, topic("orders")) as node:
-        node.coordinator.transaction_start_ms = 1_000
-        first = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
-        assert first.error_code == 0
-        assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
-        node.coordinator.gate = asyncio.Event()
-        node.coordinator.calls.clear()
-        sent = asyncio.create_task(
-            node.produce("orders", txn_batch(9, 1), transactional_id="pay", mode=0)
-        )
-        await until(lambda: node.coordinator.calls)
-        assert await node.mark("orders", (9, 0, False, 0, 0, 2_000, "pay")) == [0]
-        assert (await node.describe("orders")).log_end_offset == 3
-        node.coordinator.gate.set()
-        assert (await sent).error_code == ErrorCode.INVALID_TXN_STATE
-        assert (await node.describe("orders")).open_transaction_count == 0
+    node.coordinator.transaction_start_ms = 1_000
+    first = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+    assert first.error_code == 0
+    assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
+    node.coordinator.gate = asyncio.Event()
+    node.coordinator.calls.clear()
+    sent = asyncio.create_task(
+        node.produce("orders", txn_batch(9, 1), transactional_id="pay", mode=0)
+    )
+    await until(lambda: node.coordinator.calls)
+    assert await node.mark("orders", (9, 0, False, 0, 0, 2_000, "pay")) == [0]
+    assert (await node.describe("orders")).log_end_offset == 3
+    node.coordinator.gate.set()
+    assert (await sent).error_code == ErrorCode.INVALID_TXN_STATE
+    assert (await node.describe("orders")).open_transaction_count == 0
 
 
-async def test_a_clock_set_back_hides_no_end_from_a_verified_batch(tmp_path):
+async def test_a_clock_set_back_hides_no_end_from_a_verified_batch(node):
     """By the clocks the second transaction began before the first one, and ends while its only batch is verified."""
-    async with running(tmp_path, topic("orders")) as node:
-        node.coordinator.transaction_start_ms = 1_000
-        first = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
-        assert first.error_code == 0
-        assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
-        node.coordinator.transaction_start_ms = 500
-        node.coordinator.gate = asyncio.Event()
-        node.coordinator.calls.clear()
-        sent = asyncio.create_task(
-            node.produce("orders", txn_batch(9, 1), transactional_id="pay", mode=0)
-        )
-        await until(lambda: node.coordinator.calls)
-        assert await node.mark("orders", (9, 0, False, 0, 0, 500, "pay")) == [0]
-        node.coordinator.gate.set()
-        assert (await sent).error_code == ErrorCode.INVALID_TXN_STATE
-        found = await node.describe("orders")
-        assert (found.log_end_offset, found.open_transaction_count) == (3, 0)
+    node.coordinator.transaction_start_ms = 1_000
+    first = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+    assert first.error_code == 0
+    assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
+    node.coordinator.transaction_start_ms = 500
+    node.coordinator.gate = asyncio.Event()
+    node.coordinator.calls.clear()
+    sent = asyncio.create_task(
+        node.produce("orders", txn_batch(9, 1), transactional_id="pay", mode=0)
+    )
+    await until(lambda: node.coordinator.calls)
+    assert await node.mark("orders", (9, 0, False, 0, 0, 500, "pay")) == [0]
+    node.coordinator.gate.set()
+    assert (await sent).error_code == ErrorCode.INVALID_TXN_STATE
+    found = await node.describe("orders")
+    assert (found.log_end_offset, found.open_transaction_count) == (3, 0)
 
 
 @pytest.mark.parametrize(("before_ms", "now_ms"), [(1_000, 2_000), (2_000, 1_000)])
@@ -151,41 +144,40 @@ async def test_a_marker_of_kafkas_own_api_asks_nobody(tmp_path):
         assert (await node.describe("orders")).open_transaction_count == 0
 
 
-async def test_what_a_leader_asked_for_does_not_outlive_its_leadership(tmp_path):
+async def test_what_a_leader_asked_for_does_not_outlive_its_leadership(cluster):
     """While it waits for the answer another node leads and lets the next transaction in. What it is told is true of the
     one before: taken for true of the open one, the late marker would end it, and its own would be called late."""
 
-    async with running_cluster(tmp_path) as cluster:
-        cluster.controller.topic()
-        sent = await cluster.produce(txn_batch(9, 0), transactional_id="pay", verification_mode=0)
-        assert sent.error_code == 0
-        cluster.controller.change(leader=2)
-        is_received, answer = asyncio.Event(), asyncio.Event()
+    cluster.controller.topic()
+    sent = await cluster.produce(txn_batch(9, 0), transactional_id="pay", mode=0)
+    assert sent.error_code == 0
+    cluster.controller.change(leader=2)
+    is_received, answer = asyncio.Event(), asyncio.Event()
 
-        async def describe(request, context=None, timeout=None):
-            is_received.set()
-            await answer.wait()
-            found = described(transaction_start_time_ms=1_000)
-            return coordinator_pb2.DescribeTransactionsResponse(transactions=[found])
+    async def describe(request, context=None, timeout=None):
+        is_received.set()
+        await answer.wait()
+        found = described(transaction_start_time_ms=1_000)
+        return coordinator_pb2.DescribeTransactionsResponse(transactions=[found])
 
-        cluster.coordinator.DescribeTransactions = describe
-        late = asyncio.create_task(cluster.mark(9, 0, True, start_ms=1_000, name_of="pay"))
-        await is_received.wait()
-        cluster.controller.change(leader=3)
-        assert await cluster.mark(9, 0, True) == 0
-        cluster.coordinator.transaction_start_ms = 2_000
-        sent = await cluster.produce(txn_batch(9, 1), transactional_id="pay", verification_mode=0)
-        assert sent.error_code == 0
-        await cluster.caught_up()
-        cluster.controller.change(leader=2)
-        answer.set()
-        assert await late == ErrorCode.REQUEST_TIMED_OUT
-        producers = cluster.leader().held().log.producers
-        assert producers.has_any_ongoing_transaction(9)
-        del cluster.coordinator.DescribeTransactions
-        cluster.coordinator.described = [described()]
-        assert await cluster.mark(9, 0, False, start_ms=2_000, name_of="pay") == 0
-        assert not producers.has_any_ongoing_transaction(9)
+    cluster.coordinator.DescribeTransactions = describe
+    late = asyncio.create_task(cluster.mark(9, 0, True, start_ms=1_000, name_of="pay"))
+    await is_received.wait()
+    cluster.controller.change(leader=3)
+    assert await cluster.mark(9, 0, True) == 0
+    cluster.coordinator.transaction_start_ms = 2_000
+    sent = await cluster.produce(txn_batch(9, 1), transactional_id="pay", mode=0)
+    assert sent.error_code == 0
+    await cluster.caught_up()
+    cluster.controller.change(leader=2)
+    answer.set()
+    assert await late == ErrorCode.REQUEST_TIMED_OUT
+    producers = cluster.leader().held().log.producers
+    assert producers.has_any_ongoing_transaction(9)
+    del cluster.coordinator.DescribeTransactions
+    cluster.coordinator.described = [described()]
+    assert await cluster.mark(9, 0, False, start_ms=2_000, name_of="pay") == 0
+    assert not producers.has_any_ongoing_transaction(9)
 
 
 async def test_a_late_marker_of_an_earlier_epoch_lets_no_other_in(tmp_path):
@@ -210,14 +202,13 @@ async def test_a_late_marker_of_an_earlier_epoch_lets_no_other_in(tmp_path):
         pytest.param(TimeoutError(), ErrorCode.REQUEST_TIMED_OUT, id="silent"),
     ],
 )
-async def test_a_marker_of_what_began_later_is_asked_about(tmp_path, at_coordinator, code):
+async def test_a_marker_of_what_began_later_is_asked_about(node, at_coordinator, code):
     """The open one may have ended at a successor that this leader does not know."""
-    async with running(tmp_path, topic("orders")) as node:
-        node.coordinator.transaction_start_ms = 1_000
-        answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
-        assert answer.error_code == 0
-        node.coordinator.described = [at_coordinator, described(transaction_start_time_ms=1_000)]
-        assert await node.mark("orders", (9, 0, True, 0, 0, 3_000, "pay")) == [code]
-        assert (await node.describe("orders")).open_transaction_count == 1
-        assert await node.mark("orders", (9, 0, False, 0, 0, 1_000, "pay")) == [0]
-        assert (await node.describe("orders")).open_transaction_count == 0
+    node.coordinator.transaction_start_ms = 1_000
+    answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+    assert answer.error_code == 0
+    node.coordinator.described = [at_coordinator, described(transaction_start_time_ms=1_000)]
+    assert await node.mark("orders", (9, 0, True, 0, 0, 3_000, "pay")) == [code]
+    assert (await node.describe("orders")).open_transaction_count == 1
+    assert await node.mark("orders", (9, 0, False, 0, 0, 1_000, "pay")) == [0]
+    assert (await node.describe("orders")).open_transaction_count == 0

@@ -4,10 +4,13 @@ import os
 
 import pytest
 from tests.integration.storage.partition_log_at import (
+    LOG,
     append,
     checkpoint,
     copied,
     everything,
+    filled,
+    flip,
     mark,
     new_log,
     opened,
@@ -22,8 +25,6 @@ from oncelog_storage.files import StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log_recovery import snapshot_offsets
 from oncelog_storage.segment import CorruptSegment
-
-LOG = "00000000000000000000.log"
 
 
 def replayed(directory, records, **config):
@@ -69,18 +70,18 @@ def write_story_tail(log):
 
 @pytest.mark.parametrize("segment_bytes", [400, 1000, 1 << 20])
 @pytest.mark.parametrize("checkpoint_at", [None, 0, 3, 5])
-def test_reopening_changes_nothing(tmp_path, segment_bytes, checkpoint_at):
+def test_reopening_changes_nothing(directory, segment_bytes, checkpoint_at):
     config = {"segment_bytes": segment_bytes, "index_interval_bytes": 50}
-    log = new_log(tmp_path / "orders-0", **config)
+    log = new_log(directory, **config)
     recovery_point = 0
     for step in range(6):
         write_round(log, step)
         if step == checkpoint_at:
             recovery_point = checkpoint(log)
-    found = opened(tmp_path / "orders-0", recovery_point, **config)
+    found = opened(directory, recovery_point, **config)
     assert everything(found) == everything(log)
     write_round(found, 6)
-    write_round(log_again := opened(tmp_path / "orders-0", recovery_point, **config), 7)
+    write_round(log_again := opened(directory, recovery_point, **config), 7)
     assert log_again.log_end_offset > found.log_end_offset
 
 
@@ -92,11 +93,9 @@ def write_round(log, step):
 
 @pytest.mark.parametrize("place", [0, 8, 11, 16, 17, 65], ids=str)
 @pytest.mark.parametrize("which", [1, 2], ids=["before the last", "last"])
-def test_a_flipped_bit_cuts_no_acknowledged_record(tmp_path, which, place):
+def test_a_flipped_bit_cuts_no_acknowledged_record(directory, which, place):
     """A kill leaves the beginning of one write; every other batch was acknowledged, the newest too."""
-    directory = tmp_path / "orders-0"
-    log = new_log(directory)
-    append(log, batch())
+    log = filled(directory, 1)
     recovery_point = checkpoint(log)
     position = log.segments[0].size_bytes
     append(log, batch())
@@ -108,10 +107,8 @@ def test_a_flipped_bit_cuts_no_acknowledged_record(tmp_path, which, place):
     assert (directory / LOG).read_bytes() == before
 
 
-def test_what_a_kill_left_of_one_write_is_set_aside_and_told(tmp_path, caplog):
-    directory = tmp_path / "orders-0"
-    log = new_log(directory)
-    append(log, batch())
+def test_what_a_kill_left_of_one_write_is_set_aside_and_told(directory, caplog):
+    filled(directory, 1)
     whole = (directory / LOG).stat().st_size
     for number in range(TORN_FILES_KEPT + 2):
         torn = batch(5)[: 30 + number]
@@ -127,9 +124,8 @@ def test_what_a_kill_left_of_one_write_is_set_aside_and_told(tmp_path, caplog):
     assert f"{len(torn)} bytes with 0 readable records are set aside" in caplog.messages[-1]
 
 
-def test_what_a_power_cut_took_ends_the_log_there(tmp_path):
+def test_what_a_power_cut_took_ends_the_log_there(directory):
     """Pages that were not synced are zeros, in any file, with sound batches behind (ADR 0011)."""
-    directory = tmp_path / "orders-0"
     log = new_log(directory, segment_bytes=40_000)
     for _ in range(30):
         append(log, batch(value=b"v" * 3000))
@@ -149,27 +145,15 @@ def test_what_a_power_cut_took_ends_the_log_there(tmp_path):
     assert append(found, batch()) == 2
 
 
-def test_a_flipped_bit_is_no_power_cut(tmp_path):
-    directory = tmp_path / "orders-0"
-    log = new_log(directory)
-    for _ in range(3):
-        append(log, batch())
+def test_a_flipped_bit_is_no_power_cut(directory):
+    filled(directory, 3)
     flip(directory / LOG, 65)
     with pytest.raises(CorruptSegment, match="2 readable records in 1 file behind it"):
         opened(directory, lost_power=True)
 
 
-def flip(path, position):
-    data = bytearray(path.read_bytes())
-    data[position] ^= 0x40
-    path.write_bytes(data)
-
-
-def test_damage_before_the_recovery_point_is_never_cut_away(tmp_path):
-    directory = tmp_path / "orders-0"
-    log = new_log(directory)
-    for _ in range(3):
-        append(log, batch())
+def test_damage_before_the_recovery_point_is_never_cut_away(directory):
+    log = filled(directory, 3)
     recovery_point = checkpoint(log)
     log.close()
     size = (directory / LOG).stat().st_size
@@ -183,11 +167,8 @@ def test_damage_before_the_recovery_point_is_never_cut_away(tmp_path):
     assert (directory / LOG).stat().st_size == size
 
 
-def test_a_log_shorter_than_its_recovery_point_does_not_open(tmp_path):
-    directory = tmp_path / "orders-0"
-    log = new_log(directory)
-    for _ in range(3):
-        append(log, batch())
+def test_a_log_shorter_than_its_recovery_point_does_not_open(directory):
+    log = filled(directory, 3)
     recovery_point = checkpoint(log)
     os.truncate(directory / LOG, 100)
     with pytest.raises(StorageFailed, match=r"ends at offset \d, but 3 was safe|is damaged"):
@@ -196,12 +177,9 @@ def test_a_log_shorter_than_its_recovery_point_does_not_open(tmp_path):
 
 @pytest.mark.parametrize("is_compacted", [False, True])
 @pytest.mark.parametrize("bit", [1, 16, 40])
-def test_a_damaged_base_offset_moves_no_end(tmp_path, bit, is_compacted):
+def test_a_damaged_base_offset_moves_no_end(directory, bit, is_compacted):
     """The CRC does not cover it. The log ended 65536 offsets later, and those were given to nobody."""
-    directory = tmp_path / "orders-0"
-    log = new_log(directory, is_compacted=is_compacted)
-    for _ in range(3):
-        append(log, batch())
+    log = filled(directory, 3, is_compacted=is_compacted)
     recovery_point = checkpoint(log)
     path, size = directory / LOG, log.segments[0].size_bytes
     data = bytearray(path.read_bytes())
@@ -212,12 +190,9 @@ def test_a_damaged_base_offset_moves_no_end(tmp_path, bit, is_compacted):
     assert path.read_bytes() == data
 
 
-def test_a_replica_with_a_damaged_leader_epoch_does_not_open(tmp_path):
+def test_a_replica_with_a_damaged_leader_epoch_does_not_open(directory):
     """Its followers were cut back to where the false epoch began, among committed records."""
-    directory = tmp_path / "orders-0"
-    log = new_log(directory)
-    for _ in range(3):
-        append(log, batch())
+    log = filled(directory, 3)
     flip(directory / LOG, log.segments[0].size_bytes // 3 + 13)
     replica = new_log(directory)
     replica.committed_at_load = 3
@@ -225,11 +200,8 @@ def test_a_replica_with_a_damaged_leader_epoch_does_not_open(tmp_path):
         log_recovery.recover(replica, 0, 0, NOW)
 
 
-def test_a_lost_segment_does_not_open_silently(tmp_path):
-    directory = tmp_path / "orders-0"
-    log = new_log(directory, segment_bytes=200)
-    for _ in range(9):
-        append(log, batch())
+def test_a_lost_segment_does_not_open_silently(directory):
+    log = filled(directory, 9, segment_bytes=200)
     recovery_point = checkpoint(log)
     (directory / f"{log.segments[-1].base_offset:020d}.log").unlink()
     with pytest.raises(
@@ -239,12 +211,9 @@ def test_a_lost_segment_does_not_open_silently(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut", "removed"])
-def test_a_damaged_segment_costs_no_segment_behind_it(tmp_path, how):
+def test_a_damaged_segment_costs_no_segment_behind_it(directory, how):
     """After a kill before the first checkpoint: one bit, and five sound segments were deleted."""
-    directory = tmp_path / "orders-0"
-    log = new_log(directory, segment_bytes=200)
-    for _ in range(9):
-        append(log, batch())
+    log = filled(directory, 9, segment_bytes=200)
     path = directory / f"{log.segments[1].base_offset:020d}.log"
     if how == "flipped":
         flip(path, 65)
@@ -259,8 +228,7 @@ def test_a_damaged_segment_costs_no_segment_behind_it(tmp_path, how):
 
 
 @pytest.mark.parametrize("damage", ["newest", "all"])
-def test_a_corrupt_snapshot_gives_way_to_an_older_one_or_the_log(tmp_path, damage):
-    directory = tmp_path / "orders-0"
+def test_a_corrupt_snapshot_gives_way_to_an_older_one_or_the_log(directory, damage):
     log = new_log(directory)
     write_rounds(log)
     checkpoint(log)
@@ -274,8 +242,7 @@ def test_a_corrupt_snapshot_gives_way_to_an_older_one_or_the_log(tmp_path, damag
     assert everything(opened(directory, recovery_point)) == everything(log)
 
 
-def test_a_snapshot_ahead_of_the_recovery_point_is_not_trusted(tmp_path):
-    directory = tmp_path / "orders-0"
+def test_a_snapshot_ahead_of_the_recovery_point_is_not_trusted(directory):
     log = new_log(directory)
     write_rounds(log)
     checkpoint(log)
@@ -286,8 +253,7 @@ def test_a_snapshot_ahead_of_the_recovery_point_is_not_trusted(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("how", ["missing", "cut", "garbage"])
-def test_indexes_are_built_again_from_the_log(tmp_path, suffix, how):
-    directory = tmp_path / "orders-0"
+def test_indexes_are_built_again_from_the_log(directory, suffix, how):
     config = {"segment_bytes": 600, "index_interval_bytes": 0}
     log = new_log(directory, **config)
     write_rounds(log, rounds=6)
@@ -307,9 +273,8 @@ CHECKS = "aborted-index-checkpoint"
 
 @pytest.mark.parametrize("checks", ["sound", "removed", "flipped", "emptied", "garbage"])
 @pytest.mark.parametrize("index", ["sound", "short", "removed", "flipped", "longer"])
-def test_without_sound_files_aborted_ones_are_derived_again(tmp_path, checks, index):
+def test_without_sound_files_aborted_ones_are_derived_again(directory, checks, index):
     """Neither file is believed alone: an index that is short shows aborted records."""
-    directory = tmp_path / "orders-0"
     config = {"segment_bytes": 600, "index_interval_bytes": 0}
     log = new_log(directory, **config)
     write_rounds(log, rounds=6)
@@ -335,9 +300,8 @@ def damage(path, how):
         path.write_bytes(changed.get(how, b"\0" + data))
 
 
-def test_only_what_lies_behind_the_snapshot_is_read_at_start(tmp_path):
+def test_only_what_lies_behind_the_snapshot_is_read_at_start(directory):
     """Sealed segments are not opened: one that is unreadable does not matter until somebody reads it."""
-    directory = tmp_path / "orders-0"
     log = new_log(directory, segment_bytes=500)
     write_rounds(log, rounds=8)
     recovery_point = checkpoint(log)
@@ -349,8 +313,7 @@ def test_only_what_lies_behind_the_snapshot_is_read_at_start(tmp_path):
         found.read(0, 5, 1000)
 
 
-def test_the_leader_epoch_checkpoint_is_built_again_from_batches(tmp_path):
-    directory = tmp_path / "orders-0"
+def test_the_leader_epoch_checkpoint_is_built_again_from_batches(directory):
     log = new_log(directory)
     for leader_epoch in (1, 1, 4, 6):
         append(log, batch(), leader_epoch=leader_epoch)
@@ -359,8 +322,7 @@ def test_the_leader_epoch_checkpoint_is_built_again_from_batches(tmp_path):
 
 
 @pytest.mark.parametrize("torn", [b"", b"0\n3\n1 0\n"])
-def test_a_torn_leader_epoch_checkpoint_forgets_nothing(tmp_path, torn):
-    directory = tmp_path / "orders-0"
+def test_a_torn_leader_epoch_checkpoint_forgets_nothing(directory, torn):
     log = new_log(directory, segment_bytes=200)
     for leader_epoch in (1, 1, 4, 6):
         append(log, batch(), leader_epoch=leader_epoch)
@@ -371,8 +333,7 @@ def test_a_torn_leader_epoch_checkpoint_forgets_nothing(tmp_path, torn):
     assert found.leader_epochs.entries() == [(1, 0), (4, 2), (6, 3), (7, 4)]
 
 
-def test_leftovers_of_interrupted_work_are_removed(tmp_path):
-    directory = tmp_path / "orders-0"
+def test_leftovers_of_interrupted_work_are_removed(directory):
     log = new_log(directory)
     log.log_end_offset = 10
     append(log, batch())
@@ -385,21 +346,17 @@ def test_leftovers_of_interrupted_work_are_removed(tmp_path):
     assert not list(directory.glob("*.deleted"))
 
 
-def test_a_log_that_ends_before_its_start_begins_again_empty(tmp_path):
-    directory = tmp_path / "orders-0"
-    log = new_log(directory)
-    append(log, batch())
+def test_a_log_that_ends_before_its_start_begins_again_empty(directory):
+    filled(directory, 1)
     found = opened(directory, log_start_offset=5)
     assert (found.log_start_offset, found.log_end_offset) == (5, 5)
     assert append(found, batch()) == 5
     assert everything(opened(directory, log_start_offset=5))[1] == 6
 
 
-def test_recovery_leaves_damage_before_the_recovery_point_alone(tmp_path):
+def test_recovery_leaves_damage_before_the_recovery_point_alone(directory):
     """With the newest snapshot lost the scan begins earlier, among data that was safe: it may complain, not cut."""
-    directory = tmp_path / "orders-0"
-    log = new_log(directory)
-    append(log, batch())
+    log = filled(directory, 1)
     checkpoint(log)
     damaged_at = log.segments[0].size_bytes + 65
     append(log, batch())
@@ -413,8 +370,7 @@ def test_recovery_leaves_damage_before_the_recovery_point_alone(tmp_path):
     assert (directory / LOG).read_bytes() == before
 
 
-def test_a_checkpoint_cut_in_the_aborted_index_is_made_good(tmp_path):
-    directory = tmp_path / "orders-0"
+def test_a_checkpoint_cut_in_the_aborted_index_is_made_good(directory):
     log = new_log(directory)
     write_rounds(log)
     recovery_point = checkpoint(log)
@@ -424,11 +380,8 @@ def test_a_checkpoint_cut_in_the_aborted_index_is_made_good(tmp_path):
     assert everything(opened(directory, recovery_point)) == everything(log)
 
 
-def test_a_hole_before_the_recovery_point_deletes_nothing(tmp_path):
-    directory = tmp_path / "orders-0"
-    log = new_log(directory, segment_bytes=200)
-    for _ in range(9):
-        append(log, batch())
+def test_a_hole_before_the_recovery_point_deletes_nothing(directory):
+    log = filled(directory, 9, segment_bytes=200)
     recovery_point = checkpoint(log)
     logs = sorted(directory.glob("*.log"))
     logs.pop(1).unlink()
@@ -441,35 +394,31 @@ def test_a_hole_before_the_recovery_point_deletes_nothing(tmp_path):
     assert sorted(directory.glob("*.log")) == logs
 
 
-def test_a_file_that_is_no_segment_is_left_alone(tmp_path):
-    directory = tmp_path / "orders-0"
-    log = new_log(directory)
-    append(log, batch())
+def test_a_file_that_is_no_segment_is_left_alone(directory):
+    log = filled(directory, 1)
     (directory / "notes.log").write_text("hello")
     assert opened(directory, checkpoint(log)).log_end_offset == 1
     assert (directory / "notes.log").read_text() == "hello"
 
 
-def test_a_committed_read_loads_no_later_index(tmp_path):
-    log = new_log(tmp_path / "orders-0", segment_bytes=200)
-    for _ in range(60):
-        append(log, batch())
-    found = opened(tmp_path / "orders-0", checkpoint(log), segment_bytes=200)
+def test_a_committed_read_loads_no_later_index(directory):
+    log = filled(directory, 60, segment_bytes=200)
+    found = opened(directory, checkpoint(log), segment_bytes=200)
     _, next_offset = found.read(0, found.log_end_offset, 100)
     assert found.aborted_transactions(0, next_offset) == []
     assert sum(segment.is_loaded for segment in found.segments) == 2, "the first and the newest"
 
 
-def test_a_forgetful_snapshot_holds_the_stable_end(tmp_path):
+def test_a_forgetful_snapshot_holds_the_stable_end(directory):
     """Nobody knows how far the markers were replicated: the high watermark was not written down before the crash."""
-    log = new_log(tmp_path / "orders-0")
+    log = new_log(directory)
     append(log, txn_batch(7, 0))
     append(log, txn_batch(8, 0))
     mark(log, (7, 0, True))
     mark(log, (8, 0, True))
     recovery_point = checkpoint(log)
     assert recovery_point == 4
-    log = new_log(tmp_path / "orders-0")
+    log = new_log(directory)
     log.committed_at_load = 0
     log_recovery.recover(log, recovery_point, 0, NOW)
     leader = HostedPartition(

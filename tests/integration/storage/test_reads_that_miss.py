@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.integration.storage.replica_cluster import batch as cluster_batch
-from tests.integration.storage.replica_cluster import differences, running_cluster
+from tests.integration.storage.replica_cluster import differences
 from tests.integration.storage.storage_node import NODE, batch, running, topic, txn_batch, until
 
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -56,28 +56,27 @@ async def test_readers_get_what_they_would_have_got(tmp_path, misses):
         assert (await fate(node, 91)).fate == storage_pb2.IN_ABORTED
 
 
-async def test_an_append_during_a_miss_wakes_the_fetch(tmp_path, misses, monkeypatch):
-    async with running(tmp_path, topic("orders")) as node:
-        await node.produce("orders", batch())
-        first = (await node.fetch("orders", 0)).records
-        gate, bring = asyncio.Event(), SegmentReader.bring
+async def test_an_append_during_a_miss_wakes_the_fetch(node, misses, monkeypatch):
+    await node.produce("orders", batch())
+    first = (await node.fetch("orders", 0)).records
+    gate, bring = asyncio.Event(), SegmentReader.bring
 
-        async def slow(self, miss):
-            await gate.wait()
-            await bring(self, miss)
+    async def slow(self, miss):
+        await gate.wait()
+        await bring(self, miss)
 
-        monkeypatch.setattr(SegmentReader, "bring", slow)
-        misses.clear()
-        monkeypatch.setattr(OpenFiles, "_held", _missed_once(OpenFiles._held))
-        fetching = asyncio.create_task(
-            node.fetch("orders", 0, min_bytes=len(first) + 1, max_wait_ms=20_000)
-        )
-        await asyncio.sleep(0)
-        await node.produce("orders", batch())
-        gate.set()
-        async with asyncio.timeout(5):
-            answer = await fetching
-        assert len(answer.records) > len(first)
+    monkeypatch.setattr(SegmentReader, "bring", slow)
+    misses.clear()
+    monkeypatch.setattr(OpenFiles, "_held", _missed_once(OpenFiles._held))
+    fetching = asyncio.create_task(
+        node.fetch("orders", 0, min_bytes=len(first) + 1, max_wait_ms=20_000)
+    )
+    await asyncio.sleep(0)
+    await node.produce("orders", batch())
+    gate.set()
+    async with asyncio.timeout(5):
+        answer = await fetching
+    assert len(answer.records) > len(first)
 
 
 def fate(node, offset):
@@ -157,11 +156,10 @@ def _missed_once(held):
     return missing
 
 
-async def test_followers_copy_what_their_leader_reads_later(tmp_path, misses):
-    async with running_cluster(tmp_path) as cluster:
-        cluster.controller.topic()
-        for _ in range(10):
-            assert (await cluster.produce(cluster_batch(3))).error_code == 0
-        await cluster.caught_up()
-        assert misses
-        assert differences(cluster) == {}
+async def test_followers_copy_what_their_leader_reads_later(cluster, misses):
+    cluster.controller.topic()
+    for _ in range(10):
+        assert (await cluster.produce(cluster_batch(3))).error_code == 0
+    await cluster.caught_up()
+    assert misses
+    assert differences(cluster) == {}

@@ -3,10 +3,10 @@
 import shutil
 
 import pytest
+from tests.integration.storage.partition_log_at import flip
 from tests.integration.storage.replica_cluster import TOPIC, batch, differences, running_cluster
 from tests.integration.storage.storage_node import until
 
-from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog_storage.core.scrubbing import places
 
@@ -14,28 +14,17 @@ FAST = {"replica_lag_time_max_ms": 400}
 
 
 async def fill(cluster, count=40):
-    for _ in range(count):
-        assert (await cluster.produce(batch(3, value=b"v" * 50))).error_code == 0
+    await cluster.fill(count, batch(3, value=b"v" * 50))
     await cluster.caught_up()
-
-
-def flip(path, place=100):
-    data = bytearray(path.read_bytes())
-    data[place] ^= 0x40
-    path.write_bytes(data)
 
 
 def segments(tmp_path, node):
     return sorted((tmp_path / str(node) / f"{TOPIC}-0").glob("*.log"))
 
 
-def isr(cluster):
-    return sorted(cluster.controller.partition().isr)
-
-
 async def whole_again(cluster, node):
     await until(lambda: cluster.nodes[node].role.replication.repair_count == 1, 30)
-    await until(lambda: isr(cluster) == [1, 2, 3], 30)
+    await until(lambda: sorted(cluster.isr()) == [1, 2, 3], 30)
     await cluster.caught_up()
     assert differences(cluster) == {}
 
@@ -66,17 +55,9 @@ async def test_a_leader_that_reads_damage_hands_over_and_is_copied(tmp_path):
     async with running_cluster(tmp_path, **FAST) as cluster:
         cluster.controller.topic(segment_bytes=1024, min_insync_replicas=2)
         await fill(cluster)
-        flip(segments(tmp_path, 1)[0])
-        answer = await cluster.leader().storage.Fetch(
-            pb.FetchRequest(
-                max_bytes=1 << 20,
-                partitions=[
-                    pb.FetchPartition(topic=TOPIC, max_bytes=1 << 20, current_leader_epoch=-1)
-                ],
-            ),
-            None,
-        )
-        assert answer.partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        flip(segments(tmp_path, 1)[0], 100)
+        answer = await cluster.leader().fetch(TOPIC, 0)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         await until(lambda: cluster.controller.partition().leader != 1, 30)
         assert (await cluster.produce(batch())).error_code == 0
         await whole_again(cluster, 1)
@@ -101,13 +82,13 @@ async def test_the_last_copy_is_not_dropped(tmp_path):
         cluster.controller.topic(segment_bytes=1024)
         await fill(cluster)
         cluster.cut_off.update((2, 3))
-        await until(lambda: isr(cluster) == [1], 30)
-        flip(segments(tmp_path, 1)[1])
+        await until(lambda: cluster.isr() == [1], 30)
+        flip(segments(tmp_path, 1)[1], 100)
         await cluster.nodes[1].role.replication.scrub_all(1 << 30)
         held = cluster.nodes[1].held()
         assert held.offline is not None
         cluster.nodes[1].role.replication.look()
-        assert (isr(cluster), held.log.log_end_offset) == ([1], 120)
+        assert (cluster.isr(), held.log.log_end_offset) == ([1], 120)
 
 
 async def test_a_damaged_leader_without_a_successor_asks_once(tmp_path, caplog):
@@ -116,7 +97,7 @@ async def test_a_damaged_leader_without_a_successor_asks_once(tmp_path, caplog):
         cluster.controller.topic(segment_bytes=1024)
         await fill(cluster)
         cluster.controller.refuses = [ErrorCode.INVALID_REQUEST] * 100
-        flip(segments(tmp_path, 1)[1])
+        flip(segments(tmp_path, 1)[1], 100)
         replication = cluster.nodes[1].role.replication
         await replication.scrub_all(1 << 30)
         held = cluster.nodes[1].held()
@@ -152,7 +133,7 @@ async def test_a_replica_damaged_while_killed_is_copied_from_others(tmp_path, ho
             await cluster.kill(other, fence=False)
         path = segments(tmp_path, node_id)[1]
         if how == "flipped":
-            flip(path)
+            flip(path, 100)
         elif how == "cut":
             path.write_bytes(path.read_bytes()[:-20])
         elif how == "removed":
@@ -172,7 +153,7 @@ async def test_a_damaged_copy_that_lost_its_topic_id_is_copied_again(tmp_path):
         await fill(cluster)
         metadata = tmp_path / "3" / f"{TOPIC}-0" / "partition.metadata"
         metadata.unlink()
-        flip(segments(tmp_path, 3)[1])
+        flip(segments(tmp_path, 3)[1], 100)
         await cluster.nodes[3].role.replication.scrub_all(1 << 30)
         await whole_again(cluster, 3)
         assert metadata.exists()

@@ -5,7 +5,6 @@ import errno
 from tests.integration.storage.replica_cluster import TOPIC, batch, running_cluster
 from tests.integration.storage.storage_node import txn_batch
 
-from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.ids import Partition
 from oncelog_storage import replication
 from oncelog_storage.core.checkpoint_files import decode_checkpoint
@@ -57,7 +56,7 @@ async def test_a_snapshot_without_segments_behind_is_the_last_choice(tmp_path):
 
 async def open_and_checkpoint(cluster):
     """A transaction is open in the checkpoint of node 1, and below the high watermark that is written down."""
-    answer = await cluster.produce(txn_batch(7, 0), transactional_id="t7", verification_mode=2)
+    answer = await cluster.produce(txn_batch(7, 0), transactional_id="t7", mode=2)
     assert answer.error_code == 0
     await cluster.caught_up()
     await cluster.nodes[1].role.maintenance.checkpoint_all()
@@ -67,11 +66,8 @@ async def open_and_checkpoint(cluster):
 async def end_and_delete(cluster):
     """Its marker, much behind it, and all of that deleted."""
     assert await cluster.mark(7, 0, commit=True) == 0
-    for _ in range(30):
-        assert (await cluster.produce(batch(5))).error_code == 0
-    part = pb.DeleteRecordsRequest.Partition(topic=TOPIC, partition=0, before_offset=-1)
-    request = pb.DeleteRecordsRequest(partitions=[part])
-    await cluster.leader().storage.DeleteRecords(request, None)
+    await cluster.fill(30, batch(5))
+    await cluster.delete_records(-1, timeout_ms=0)
 
 
 async def test_high_watermarks_not_written_are_written_later(tmp_path, monkeypatch):

@@ -3,10 +3,9 @@
 import asyncio
 import threading
 
-from tests.integration.storage.replica_cluster import TOPIC, batch, running_cluster
+from tests.integration.storage.replica_cluster import batch, running_cluster
 from tests.integration.storage.storage_node import until
 
-from oncelog.api.v1 import storage_pb2 as pb
 from oncelog_storage import follower
 from oncelog_storage.log_checkpoint import sync_logs
 from oncelog_storage.settings import FlushPolicy
@@ -68,12 +67,9 @@ async def test_a_replica_that_begins_behind_its_end_waits_for_no_sync(tmp_path):
     async with running_cluster(tmp_path, nodes=(1, 2)) as cluster:
         cluster.controller.topic(replicas=(1,))
         assert (await cluster.produce(batch(5))).error_code == 0
-        part = pb.DeleteRecordsRequest.Partition(topic=TOPIC, partition=0, before_offset=5)
-        await cluster.leader().storage.DeleteRecords(
-            pb.DeleteRecordsRequest(partitions=[part]), None
-        )
+        await cluster.delete_records(5, timeout_ms=0)
         cluster.controller.change(replicas=[1, 2])
-        await until(lambda: list(cluster.controller.partition().isr) == [1, 2])
+        await until(lambda: cluster.isr() == [1, 2])
         copy = cluster.nodes[2].held()
         assert (copy.log.log_start_offset, copy.log.log_end_offset) == (5, 5)
         assert (await cluster.produce(batch(), timeout_ms=2000)).error_code == 0

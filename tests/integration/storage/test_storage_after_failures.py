@@ -34,8 +34,7 @@ async def test_retention_keeps_what_no_producer_snapshot_has_seen(tmp_path):
     settings = {"checkpoint_interval_ms": 3_600_000}
     async with running(tmp_path / "node", orders, **settings) as node:
         await node.mark("orders", (9, 0, True))
-        for _ in range(60):
-            await node.produce("orders", batch())
+        await node.fill("orders", 60, batch())
         await node.role.maintenance.enforce_retention()
         assert (await node.describe("orders")).log_start_offset > 2
         shutil.copytree(tmp_path / "node", tmp_path / "killed")
@@ -118,8 +117,7 @@ def recovery_points(path):
 async def test_running_out_of_descriptors_takes_nothing_offline(tmp_path):
     orders = topic("orders", segment_bytes=1400)
     async with running(tmp_path, orders) as node:
-        for _ in range(60):
-            await node.produce("orders", batch())
+        await node.fill("orders", 60, batch())
     async with running(tmp_path, orders) as node:
         with no_descriptors_left():
             short = await node.fetch("orders", 0, committed=True)

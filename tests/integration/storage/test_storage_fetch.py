@@ -15,80 +15,73 @@ def offsets_of(fetched):
     return [header.base_offset for _, header in iter_headers(fetched.records)]
 
 
-async def test_read_committed_stops_at_the_oldest_open_transaction(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        await node.produce("orders", batch())
-        await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
-        await node.produce("orders", batch())
-        committed = await node.fetch("orders", 0, committed=True)
-        assert (committed.last_stable_offset, committed.high_watermark) == (1, 3)
-        assert offsets_of(committed) == [0]
-        assert offsets_of(await node.fetch("orders", 0)) == [0, 1, 2]
-        described = await node.describe("orders")
-        assert (
-            described.lso_holder.producer_id,
-            described.lso_holder.current_txn_start_offset,
-        ) == (9, 1)
-        assert await node.mark("orders", (9, 1, True, 0, 2)) == [0]
-        assert offsets_of(await node.fetch("orders", 0, committed=True)) == [0, 1, 2, 3]
-        assert (await node.describe("orders")).lso_holder.producer_id == -1
+async def test_read_committed_stops_at_the_oldest_open_transaction(node):
+    await node.produce("orders", batch())
+    await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
+    await node.produce("orders", batch())
+    committed = await node.fetch("orders", 0, committed=True)
+    assert (committed.last_stable_offset, committed.high_watermark) == (1, 3)
+    assert offsets_of(committed) == [0]
+    assert offsets_of(await node.fetch("orders", 0)) == [0, 1, 2]
+    described = await node.describe("orders")
+    assert (described.lso_holder.producer_id, described.lso_holder.current_txn_start_offset) == (
+        9,
+        1,
+    )
+    assert await node.mark("orders", (9, 1, True, 0, 2)) == [0]
+    assert offsets_of(await node.fetch("orders", 0, committed=True)) == [0, 1, 2, 3]
+    assert (await node.describe("orders")).lso_holder.producer_id == -1
 
 
-async def test_only_read_committed_is_told_what_to_skip(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        await node.produce("orders", txn_batch(9, 0, 2), transactional_id="pay")
-        await node.mark("orders", (9, 0, False))
-        await node.produce("orders", txn_batch(9, 2), transactional_id="pay")
-        await node.mark("orders", (9, 0, True))
-        fetched = await node.fetch("orders", 0, committed=True)
-        assert [(each.producer_id, each.first_offset) for each in fetched.aborted_transactions] == [
-            (9, 0)
-        ]
-        assert not (await node.fetch("orders", 0)).aborted_transactions
-        assert not (await node.fetch("orders", 3, committed=True)).aborted_transactions
+async def test_only_read_committed_is_told_what_to_skip(node):
+    await node.produce("orders", txn_batch(9, 0, 2), transactional_id="pay")
+    await node.mark("orders", (9, 0, False))
+    await node.produce("orders", txn_batch(9, 2), transactional_id="pay")
+    await node.mark("orders", (9, 0, True))
+    fetched = await node.fetch("orders", 0, committed=True)
+    assert [(each.producer_id, each.first_offset) for each in fetched.aborted_transactions] == [
+        (9, 0)
+    ]
+    assert not (await node.fetch("orders", 0)).aborted_transactions
+    assert not (await node.fetch("orders", 3, committed=True)).aborted_transactions
 
 
-async def test_markers_of_one_request_move_the_lso_in_one_step(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        for producer_id in (7, 8, 9):
-            await node.produce(
-                "orders", txn_batch(producer_id, 0), transactional_id=f"branch-{producer_id}"
-            )
-        seen = []
-        waiting = asyncio.create_task(
-            node.fetch("orders", 0, committed=True, max_wait_ms=5000, min_bytes=1)
+async def test_markers_of_one_request_move_the_lso_in_one_step(node):
+    for producer_id in (7, 8, 9):
+        await node.produce(
+            "orders", txn_batch(producer_id, 0), transactional_id=f"branch-{producer_id}"
         )
-        await asyncio.sleep(0)
-        assert await node.mark("orders", (7, 0, True), (8, 0, True), (9, 0, False)) == [0, 0, 0]
-        seen.append((await waiting).last_stable_offset)
-        assert seen == [6]
+    seen = []
+    waiting = asyncio.create_task(
+        node.fetch("orders", 0, committed=True, max_wait_ms=5000, min_bytes=1)
+    )
+    await asyncio.sleep(0)
+    assert await node.mark("orders", (7, 0, True), (8, 0, True), (9, 0, False)) == [0, 0, 0]
+    seen.append((await waiting).last_stable_offset)
+    assert seen == [6]
 
 
-async def test_marker_errors_are_kafkas(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        await node.produce("orders", txn_batch(9, 0, producer_epoch=3), transactional_id="pay")
-        assert await node.mark("orders", (9, 2, True)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-        assert await node.mark("orders", (9, 3, True, 0, 2)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-        assert await node.mark("orders", (9, 4, True, 5, 2)) == [0]
-        assert await node.mark("orders", (9, 4, True, 4, 2)) == [
-            ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        ]
-        assert await node.mark("orders", (9, 4, True, 5, 2)) == [0], (
-            "a harmless repeat (KAFKA-19999)"
-        )
-        assert await node.mark("nowhere", (9, 4, True)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert await node.mark("orders", (404, 0, True)) == [0], "an unknown producer is accepted"
-        assert await node.mark("orders", (9, 4, True, 5), (9, 5, True, 5)) == [0, 0]
+async def test_marker_errors_are_kafkas(node):
+    await node.produce("orders", txn_batch(9, 0, producer_epoch=3), transactional_id="pay")
+    assert await node.mark("orders", (9, 2, True)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert await node.mark("orders", (9, 3, True, 0, 2)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert await node.mark("orders", (9, 4, True, 5, 2)) == [0]
+    assert await node.mark("orders", (9, 4, True, 4, 2)) == [
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    ]
+    assert await node.mark("orders", (9, 4, True, 5, 2)) == [0], "a harmless repeat (KAFKA-19999)"
+    assert await node.mark("nowhere", (9, 4, True)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert await node.mark("orders", (404, 0, True)) == [0], "an unknown producer is accepted"
+    assert await node.mark("orders", (9, 4, True, 5), (9, 5, True, 5)) == [0, 0]
 
 
-async def test_one_refused_marker_does_not_keep_the_others_out(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        for producer_id in (8, 9):
-            records = txn_batch(producer_id, 0, producer_epoch=3)
-            await node.produce("orders", records, transactional_id=f"t{producer_id}")
-        codes = await node.mark("orders", (8, 2, True), (9, 3, True))
-        assert codes == [ErrorCode.INVALID_PRODUCER_EPOCH, 0]
-        assert (await node.describe("orders")).last_stable_offset == 0
+async def test_one_refused_marker_does_not_keep_the_others_out(node):
+    for producer_id in (8, 9):
+        records = txn_batch(producer_id, 0, producer_epoch=3)
+        await node.produce("orders", records, transactional_id=f"t{producer_id}")
+    codes = await node.mark("orders", (8, 2, True), (9, 3, True))
+    assert codes == [ErrorCode.INVALID_PRODUCER_EPOCH, 0]
+    assert (await node.describe("orders")).last_stable_offset == 0
 
 
 async def test_a_fetch_waits_for_data_and_not_longer_than_asked(tmp_path):
@@ -107,19 +100,18 @@ async def test_a_fetch_waits_for_data_and_not_longer_than_asked(tmp_path):
         assert not (await node.fetch("orders", 0, max_wait_ms=20, min_bytes=1)).records
 
 
-async def test_min_bytes_counts_over_several_appends(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        records = batch(value=b"x" * 400)
-        waiting = asyncio.create_task(
-            node.fetch("orders", 0, max_wait_ms=5000, min_bytes=2 * len(records) + 1)
-        )
-        await asyncio.sleep(0)
-        for _ in range(2):
-            await node.produce("orders", records)
-            await asyncio.sleep(0)
-        assert not waiting.done()
+async def test_min_bytes_counts_over_several_appends(node):
+    records = batch(value=b"x" * 400)
+    waiting = asyncio.create_task(
+        node.fetch("orders", 0, max_wait_ms=5000, min_bytes=2 * len(records) + 1)
+    )
+    await asyncio.sleep(0)
+    for _ in range(2):
         await node.produce("orders", records)
-        assert offsets_of(await asyncio.wait_for(waiting, 2)) == [0, 1, 2]
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    await node.produce("orders", records)
+    assert offsets_of(await asyncio.wait_for(waiting, 2)) == [0, 1, 2]
 
 
 async def test_waiting_fetches_are_bounded_and_end_with_their_topic(tmp_path):
@@ -159,11 +151,10 @@ async def test_sizes_are_respected_but_one_batch_always_comes(tmp_path):
         assert [len(offsets_of(part)) for part in answer.partitions] == [1, 0]
 
 
-async def test_a_fetch_from_inside_a_batch_begins_with_that_batch(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        await node.produce("orders", batch(3))
-        await node.produce("orders", batch(3))
-        assert offsets_of(await node.fetch("orders", 4)) == [3]
+async def test_a_fetch_from_inside_a_batch_begins_with_that_batch(node):
+    await node.produce("orders", batch(3))
+    await node.produce("orders", batch(3))
+    assert offsets_of(await node.fetch("orders", 4)) == [3]
 
 
 async def test_foreign_offsets_and_leader_epochs_are_refused(tmp_path):
@@ -235,25 +226,17 @@ async def test_leader_epochs_tell_where_each_ended(tmp_path):
         ]
 
 
-async def test_describe_producers_shows_what_find_hanging_needs(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        await node.produce("orders", txn_batch(9, 0, 3, producer_epoch=2), transactional_id="pay")
-        request = storage_pb2.DescribeProducersRequest(
-            partitions=[
-                types_pb2.TopicPartition(topic="orders"),
-                types_pb2.TopicPartition(topic="no"),
-            ]
-        )
-        known, unknown = (await node.storage.DescribeProducers(request, None)).partitions
-        (producer,) = known.producers
-        assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (
-            9,
-            2,
-            2,
-        )
-        assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, 0)
-        assert producer.last_timestamp_ms == NOW + 2
-        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+async def test_describe_producers_shows_what_find_hanging_needs(node):
+    await node.produce("orders", txn_batch(9, 0, 3, producer_epoch=2), transactional_id="pay")
+    request = storage_pb2.DescribeProducersRequest(
+        partitions=[types_pb2.TopicPartition(topic="orders"), types_pb2.TopicPartition(topic="no")]
+    )
+    known, unknown = (await node.storage.DescribeProducers(request, None)).partitions
+    (producer,) = known.producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (9, 2, 2)
+    assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, 0)
+    assert producer.last_timestamp_ms == NOW + 2
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_deleted_records_are_gone_for_good(tmp_path):
@@ -265,8 +248,7 @@ async def test_deleted_records_are_gone_for_good(tmp_path):
 
     topics = [topic("orders", segment_bytes=1024, file_delete_delay_ms=0)]
     async with running(tmp_path, *topics) as node:
-        for _ in range(20):
-            await node.produce("orders", batch(value=b"x" * 100))
+        await node.fill("orders", 20, batch(value=b"x" * 100))
         assert await delete(node, 7) == (0, 7)
         assert await delete(node, 3) == (0, 7)
         assert await delete(node, 99) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
@@ -296,24 +278,23 @@ async def test_describing_everything_includes_partitions_without_data(tmp_path):
         assert not (tmp_path / "orders-0").exists(), "a folder comes with the first append"
 
 
-async def test_a_coordinators_retried_append_gets_the_first_offset(tmp_path):
-    async with running(tmp_path) as node:
-        records = batch(2, producer_id=1000, producer_epoch=0, base_sequence=0)
-        name = "__transaction_state"
-        first = await node.append(name, records, coordinator_epoch=3, expected_base_offset=0)
-        again = await node.append(name, records, coordinator_epoch=3, expected_base_offset=0)
-        assert (first.base_offset, again.base_offset) == (0, 0)
-        more = batch(1, producer_id=1000, producer_epoch=0, base_sequence=2)
-        wrong = await node.append(name, more, coordinator_epoch=3, expected_base_offset=5)
-        assert wrong.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        assert (
-            await node.append(name, more, coordinator_epoch=3, expected_base_offset=2)
-        ).base_offset == 2
-        gap = batch(1, producer_id=1000, producer_epoch=0, base_sequence=9)
-        answer = await node.append(name, gap, coordinator_epoch=3)
-        assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        loaded = await node.fetch(name, 0, read_to_log_end=True, coordinator_epoch=3)
-        assert [record.offset for record in decode_batch(loaded.records)] == [0, 1]
+async def test_a_coordinators_retried_append_gets_the_first_offset(node):
+    records = batch(2, producer_id=1000, producer_epoch=0, base_sequence=0)
+    name = "__transaction_state"
+    first = await node.append(name, records, coordinator_epoch=3, expected_base_offset=0)
+    again = await node.append(name, records, coordinator_epoch=3, expected_base_offset=0)
+    assert (first.base_offset, again.base_offset) == (0, 0)
+    more = batch(1, producer_id=1000, producer_epoch=0, base_sequence=2)
+    wrong = await node.append(name, more, coordinator_epoch=3, expected_base_offset=5)
+    assert wrong.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert (
+        await node.append(name, more, coordinator_epoch=3, expected_base_offset=2)
+    ).base_offset == 2
+    gap = batch(1, producer_id=1000, producer_epoch=0, base_sequence=9)
+    answer = await node.append(name, gap, coordinator_epoch=3)
+    assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    loaded = await node.fetch(name, 0, read_to_log_end=True, coordinator_epoch=3)
+    assert [record.offset for record in decode_batch(loaded.records)] == [0, 1]
 
 
 async def test_an_older_coordinator_is_fenced_after_a_restart_too(tmp_path):
@@ -342,21 +323,20 @@ async def test_an_older_coordinator_is_fenced_after_a_restart_too(tmp_path):
         ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_transactional_offsets_need_no_sequences(tmp_path):
+async def test_transactional_offsets_need_no_sequences(node):
     """Facts 5.2: offsets commit with the client's producer id and epoch, sequence -1, and a marker ends them."""
-    async with running(tmp_path) as node:
-        name = "__consumer_offsets"
-        offsets = batch(producer_id=9, producer_epoch=2, base_sequence=-1, is_transactional=True)
-        for expected in (0, 1):
-            assert (await node.append(name, offsets)).base_offset == expected
-        assert (await node.describe(name)).last_stable_offset == 0
-        ended = encode_marker(
-            Marker(MarkerType.COMMIT, 0), producer_id=9, producer_epoch=3, timestamp=NOW
-        )
-        assert (await node.append(name, ended)).base_offset == 2
-        assert (await node.describe(name)).last_stable_offset == 3
-        stale = await node.append(name, offsets)
-        assert stale.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    name = "__consumer_offsets"
+    offsets = batch(producer_id=9, producer_epoch=2, base_sequence=-1, is_transactional=True)
+    for expected in (0, 1):
+        assert (await node.append(name, offsets)).base_offset == expected
+    assert (await node.describe(name)).last_stable_offset == 0
+    ended = encode_marker(
+        Marker(MarkerType.COMMIT, 0), producer_id=9, producer_epoch=3, timestamp=NOW
+    )
+    assert (await node.append(name, ended)).base_offset == 2
+    assert (await node.describe(name)).last_stable_offset == 3
+    stale = await node.append(name, offsets)
+    assert stale.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 async def test_a_reader_waits_in_vain_only_until_leadership_moves(tmp_path):

@@ -159,8 +159,7 @@ async def test_a_clean_stop_leaves_nothing_to_scan(tmp_path):
 async def test_checkpoints_follow_the_bytes_appended(tmp_path):
     async with running(tmp_path, topic("orders"), checkpoint_bytes=2000) as node:
         point = tmp_path / "recovery-point-offset-checkpoint"
-        for _ in range(5):
-            await node.produce("orders", batch(value=b"x" * 1000))
+        await node.fill("orders", 5, batch(value=b"x" * 1000))
         await until(
             lambda: (
                 point.exists() and decode_checkpoint(point.read_text())[Partition("orders", 0)] >= 2
@@ -304,8 +303,7 @@ async def test_a_damaged_partition_is_offline_and_others_are_served(tmp_path, ca
     topics = [topic("orders"), topic("fine")]
     async with running(tmp_path, *topics) as node:
         for name in ("orders", "fine"):
-            for _ in range(3):
-                await node.produce(name, batch())
+            await node.fill(name, 3, batch())
     log = tmp_path / "orders-0" / "00000000000000000000.log"
     damaged = bytearray(log.read_bytes())
     damaged[65] ^= 1

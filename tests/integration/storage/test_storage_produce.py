@@ -138,35 +138,29 @@ async def test_log_append_time_is_the_leaders_clock(tmp_path):
         assert (again.base_offset, again.log_append_time_ms) == (0, NOW), "the original timestamp"
 
 
-async def test_a_repeated_batch_is_written_once(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        sent = [
-            batch(2, producer_id=5, producer_epoch=0, base_sequence=2 * index) for index in range(6)
-        ]
-        for records in sent:
-            assert (await node.produce("orders", records)).error_code == 0
-        for index in range(1, 6):
-            assert (await node.produce("orders", sent[index])).base_offset == 2 * index
-        sixth_back = await node.produce("orders", sent[0])
-        assert sixth_back.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        assert (await node.describe("orders")).log_end_offset == 12
+async def test_a_repeated_batch_is_written_once(node):
+    sent = [
+        batch(2, producer_id=5, producer_epoch=0, base_sequence=2 * index) for index in range(6)
+    ]
+    for records in sent:
+        assert (await node.produce("orders", records)).error_code == 0
+    for index in range(1, 6):
+        assert (await node.produce("orders", sent[index])).base_offset == 2 * index
+    sixth_back = await node.produce("orders", sent[0])
+    assert sixth_back.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (await node.describe("orders")).log_end_offset == 12
 
 
-async def test_tv2_adds_the_partition_once_per_transaction(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        for sequence in range(3):
-            answer = await node.produce("orders", txn_batch(9, sequence), transactional_id="pay")
-            assert answer.error_code == 0
-        (call,) = node.coordinator.calls
-        assert (call.producer_id, call.verify_only, call.client_transaction_version) == (
-            9,
-            False,
-            2,
-        )
-        assert [(each.topic, each.partition) for each in call.partitions] == [("orders", 0)]
-        assert await node.mark("orders", (9, 1, True, 0, 2)) == [0]
-        await node.produce("orders", txn_batch(9, 0, producer_epoch=1), transactional_id="pay")
-        assert len(node.coordinator.calls) == 2
+async def test_tv2_adds_the_partition_once_per_transaction(node):
+    for sequence in range(3):
+        answer = await node.produce("orders", txn_batch(9, sequence), transactional_id="pay")
+        assert answer.error_code == 0
+    (call,) = node.coordinator.calls
+    assert (call.producer_id, call.verify_only, call.client_transaction_version) == (9, False, 2)
+    assert [(each.topic, each.partition) for each in call.partitions] == [("orders", 0)]
+    assert await node.mark("orders", (9, 1, True, 0, 2)) == [0]
+    await node.produce("orders", txn_batch(9, 0, producer_epoch=1), transactional_id="pay")
+    assert len(node.coordinator.calls) == 2
 
 
 async def test_tv1_verifies_and_asks_nobody_when_switched_off(tmp_path):
@@ -211,16 +205,13 @@ async def test_the_coordinators_answer_is_told_in_the_producers_words(
         assert (retry.error_code, retry.base_offset) == (0, 0)
 
 
-async def test_tv2_waits_a_little_for_the_last_transaction_to_complete(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        node.coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-        assert (
-            await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
-        ).error_code == 0
-        assert len(node.coordinator.calls) == 3
-        node.coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 99
-        answer = await node.produce("orders", txn_batch(8, 0), transactional_id="slow")
-        assert answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+async def test_tv2_waits_a_little_for_the_last_transaction_to_complete(node):
+    node.coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+    assert (await node.produce("orders", txn_batch(9, 0), transactional_id="pay")).error_code == 0
+    assert len(node.coordinator.calls) == 3
+    node.coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 99
+    answer = await node.produce("orders", txn_batch(8, 0), transactional_id="slow")
+    assert answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])
@@ -245,48 +236,39 @@ async def test_an_unanswered_coordinator_appends_nothing(tmp_path, failure):
         assert (await node.describe("orders")).log_end_offset == 0
 
 
-async def test_a_marker_during_verification_keeps_the_late_batch_out(tmp_path):
+async def test_a_marker_during_verification_keeps_the_late_batch_out(node):
     """KIP-890: the guard that was verified no longer stands, so the batch may not open a transaction."""
-    async with running(tmp_path, topic("orders")) as node:
-        node.coordinator.gate = asyncio.Event()
-        late = asyncio.create_task(
-            node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
-        )
-        await until(lambda: node.coordinator.calls)
-        assert await node.mark("orders", (9, 0, False)) == [0]
-        node.coordinator.gate.set()
-        assert (await late).error_code == ErrorCode.INVALID_TXN_STATE
-        described = await node.describe("orders")
-        assert (described.last_stable_offset, described.open_transaction_count) == (1, 0)
+    node.coordinator.gate = asyncio.Event()
+    late = asyncio.create_task(
+        node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+    )
+    await until(lambda: node.coordinator.calls)
+    assert await node.mark("orders", (9, 0, False)) == [0]
+    node.coordinator.gate.set()
+    assert (await late).error_code == ErrorCode.INVALID_TXN_STATE
+    described = await node.describe("orders")
+    assert (described.last_stable_offset, described.open_transaction_count) == (1, 0)
 
 
-async def test_a_producers_requests_keep_their_order_in_verification(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        node.coordinator.gate = asyncio.Event()
-        sent = [
-            asyncio.create_task(
-                node.produce("orders", txn_batch(9, sequence), transactional_id="pay")
-            )
-            for sequence in range(5)
-        ]
-        await until(lambda: node.coordinator.calls)
-        node.coordinator.gate.set()
-        assert [(await each).base_offset for each in sent] == [0, 1, 2, 3, 4]
-        assert len(node.coordinator.calls) == 1
+async def test_a_producers_requests_keep_their_order_in_verification(node):
+    node.coordinator.gate = asyncio.Event()
+    sent = [
+        asyncio.create_task(node.produce("orders", txn_batch(9, sequence), transactional_id="pay"))
+        for sequence in range(5)
+    ]
+    await until(lambda: node.coordinator.calls)
+    node.coordinator.gate.set()
+    assert [(await each).base_offset for each in sent] == [0, 1, 2, 3, 4]
+    assert len(node.coordinator.calls) == 1
 
 
-async def test_a_stale_epoch_and_a_plain_write_are_refused(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        await node.produce("orders", txn_batch(9, 0, producer_epoch=3), transactional_id="pay")
-        stale = await node.produce(
-            "orders", txn_batch(9, 1, producer_epoch=2), transactional_id="pay"
-        )
-        assert stale.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert len(node.coordinator.calls) == 1, "refused before anything is asked"
-        plain = await node.produce(
-            "orders", batch(producer_id=9, producer_epoch=3, base_sequence=1)
-        )
-        assert plain.error_code == ErrorCode.INVALID_TXN_STATE
+async def test_a_stale_epoch_and_a_plain_write_are_refused(node):
+    await node.produce("orders", txn_batch(9, 0, producer_epoch=3), transactional_id="pay")
+    stale = await node.produce("orders", txn_batch(9, 1, producer_epoch=2), transactional_id="pay")
+    assert stale.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert len(node.coordinator.calls) == 1, "refused before anything is asked"
+    plain = await node.produce("orders", batch(producer_id=9, producer_epoch=3, base_sequence=1))
+    assert plain.error_code == ErrorCode.INVALID_TXN_STATE
 
 
 async def test_one_request_may_not_carry_two_transactional_producers(tmp_path):
@@ -312,23 +294,21 @@ async def test_partitions_of_one_request_are_verified_in_one_call(tmp_path):
         assert len(call.partitions) == 2
 
 
-async def test_a_topic_deleted_during_verification_gets_nothing(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        node.coordinator.gate = asyncio.Event()
-        late = asyncio.create_task(node.produce("orders", txn_batch(9, 0), transactional_id="pay"))
-        await until(lambda: node.coordinator.calls)
-        node.delta(removed_topics=["orders"])
-        node.coordinator.gate.set()
-        assert (await late).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert not (tmp_path / "orders-0").exists()
+async def test_a_topic_deleted_during_verification_gets_nothing(node, tmp_path):
+    node.coordinator.gate = asyncio.Event()
+    late = asyncio.create_task(node.produce("orders", txn_batch(9, 0), transactional_id="pay"))
+    await until(lambda: node.coordinator.calls)
+    node.delta(removed_topics=["orders"])
+    node.coordinator.gate.set()
+    assert (await late).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not (tmp_path / "orders-0").exists()
 
 
-async def test_a_config_change_counts_from_the_next_batch_on(tmp_path):
-    async with running(tmp_path, topic("orders")) as node:
-        assert (await node.produce("orders", batch(value=b"x" * 2000))).error_code == 0
-        node.delta(topics=[topic("orders", max_message_bytes=1000)])
-        answer = await node.produce("orders", batch(value=b"x" * 2000))
-        assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+async def test_a_config_change_counts_from_the_next_batch_on(node):
+    assert (await node.produce("orders", batch(value=b"x" * 2000))).error_code == 0
+    node.delta(topics=[topic("orders", max_message_bytes=1000)])
+    answer = await node.produce("orders", batch(value=b"x" * 2000))
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_a_batch_with_headers_that_end_in_a_high_byte_is_read(tmp_path):

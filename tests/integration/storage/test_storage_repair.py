@@ -6,6 +6,7 @@ import os
 import shutil
 
 import pytest
+from tests.integration.storage.partition_log_at import flip
 from tests.integration.storage.storage_node import Node, batch, running, topic, until
 
 from oncelog.errors import ErrorCode
@@ -19,8 +20,7 @@ async def killed(path, count=12):
     """A node with that many records in `orders`, ended by a kill before its first checkpoint."""
     node = Node(path, TOPICS)
     await node.role.start()
-    for _ in range(count):
-        assert (await node.produce("orders", batch(value=b"v" * 200))).error_code == 0
+    await node.fill("orders", count, batch(value=b"v" * 200))
     await node.produce("fine", batch(3))
     starts = path / "log-start-offset-checkpoint"
     await until(lambda: starts.exists() and "orders 0 0" in starts.read_text())
@@ -29,12 +29,6 @@ async def killed(path, count=12):
 
 def logs(path):
     return sorted((path / "orders-0").glob("*.log"))
-
-
-def flip(path, place=100):
-    data = bytearray(path.read_bytes())
-    data[place] ^= 1
-    path.write_bytes(data)
 
 
 def files(path):
@@ -52,7 +46,7 @@ async def end_of(path, name="orders"):
 
 
 DAMAGES = {
-    "flipped": (lambda path: flip(logs(path)[1]), 3, 9),
+    "flipped": (lambda path: flip(logs(path)[1], 100), 3, 9),
     "cut": (lambda path: os.truncate(logs(path)[0], 300), 1, 9),
     "segment removed": (lambda path: logs(path)[1].unlink(), 3, 6),
     "newest segment removed": (lambda path: logs(path)[-1].unlink(), 9, 0),
@@ -120,7 +114,7 @@ def test_a_folder_in_use_and_one_of_something_else_are_refused(tmp_path, capsys)
 
 def test_a_damaged_checkpoint_is_named_and_nothing_given_up(tmp_path, capsys):
     asyncio.run(killed(tmp_path))
-    flip(logs(tmp_path)[1])
+    flip(logs(tmp_path)[1], 100)
     flip(tmp_path / "log-start-offset-checkpoint", 20)
     before = files(tmp_path)
     assert run(["storage", "repair", str(tmp_path), "--accept-loss", "--yes"]) == 1

@@ -3,14 +3,12 @@
 import contextlib
 
 import pytest
-from tests.integration.storage.partition_log_at import append, new_log, opened
+from tests.integration.storage.partition_log_at import LOG, append, new_log, opened
 from tests.integration.storage.storage_node import NOW, batch
 
 from oncelog.record.records import Record, encode_batch
 from oncelog_storage.files import StorageFailed
 from oncelog_storage.segment import CorruptSegment
-
-LOG = "00000000000000000000.log"
 
 
 def holding_a_batch(base_offset):
@@ -24,9 +22,8 @@ def holding_a_batch(base_offset):
     return bytes(encode_batch(records, base_offset=base_offset, leader_epoch=0))
 
 
-def test_a_torn_write_around_a_whole_batch_is_cut_at_any_byte(tmp_path):
+def test_a_torn_write_around_a_whole_batch_is_cut_at_any_byte(directory):
     """It looked like damage with acknowledged records behind it, and the partition was offline after a kill."""
-    directory = tmp_path / "orders-0"
     append(new_log(directory), batch())
     whole = (directory / LOG).read_bytes()
     torn = holding_a_batch(1)
@@ -41,9 +38,8 @@ def test_a_torn_write_around_a_whole_batch_is_cut_at_any_byte(tmp_path):
 
 
 @pytest.mark.parametrize("damaged", ["length", "length and a record"])
-def test_a_damaged_length_costs_no_batch_that_follows(tmp_path, damaged):
+def test_a_damaged_length_costs_no_batch_that_follows(directory, damaged):
     """The batch that follows was acknowledged. The records of the damaged one show where that one ends."""
-    directory = tmp_path / "orders-0"
     log = new_log(directory)
     append(log, holding_a_batch(0))
     append(log, batch(value=b"v" * 400))
@@ -58,8 +54,7 @@ def test_a_damaged_length_costs_no_batch_that_follows(tmp_path, damaged):
     assert (directory / LOG).read_bytes() == data
 
 
-def test_no_damaged_bit_of_an_acknowledged_batch_cuts_it(tmp_path):
-    directory = tmp_path / "orders-0"
+def test_no_damaged_bit_of_an_acknowledged_batch_cuts_it(directory):
     log = new_log(directory)
     append(log, holding_a_batch(0))
     first = log.segments[0].size_bytes

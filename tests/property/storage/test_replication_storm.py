@@ -12,10 +12,9 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.integration.storage.replica_cluster import TOPIC, Cluster, contents, differences
+from tests.integration.storage.replica_cluster import Cluster, contents, differences
 from tests.integration.storage.storage_node import batch, txn_batch, until
 
-from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import KafkaError
 from oncelog.record.batch import iter_headers
 from oncelog.record.records import decode_batch
@@ -80,7 +79,7 @@ class Storm:
         self.spawn(self._append(records, value, state))
 
     async def _append(self, records, value, state=None):
-        fields = {"transactional_id": "t", "verification_mode": 2} if state else {}
+        fields = {"transactional_id": "t"} if state else {}
         answer = None
         with contextlib.suppress(AttributeError, KafkaError, PeerUnavailable):
             # No leader, in the controller's eyes, is an AttributeError of None.
@@ -116,9 +115,7 @@ class Storm:
         with contextlib.suppress(AttributeError, KafkaError, PeerUnavailable):
             held = self.cluster.leader().held()
             before = self.random.randint(0, held.high_watermark)
-            request = pb.DeleteRecordsRequest(timeout_ms=300)
-            request.partitions.add(topic=TOPIC, partition=0, before_offset=before)
-            await self.cluster.leader().storage.DeleteRecords(request, None)
+            await self.cluster.delete_records(before, timeout_ms=300)
             # Whatever was answered, the start may have moved.
             self.deleted_before = max(self.deleted_before, before)
 
