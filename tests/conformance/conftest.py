@@ -10,7 +10,7 @@ from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.java import Java, JavaProcess
 from tests.conformance.clients.kafka_python import KafkaPython
-from tests.conformance.group_members import Member
+from tests.conformance.group_members import COUNT, Member, fill
 from tests.conformance.java_programs import compiled
 from tests.conformance.logins import log_in
 from tests.targets import TargetKind, is_login_asked, login_file, open_target, target_kind
@@ -98,6 +98,16 @@ def group():
     return f"g-{uuid.uuid4().hex[:12]}"
 
 
+@pytest.fixture(name="fill")
+def filling(request, server, topic):
+    """Write numbers to the topic."""
+
+    def write(first=0, count=COUNT):
+        fill(server, topic, request.module.PARTITIONS, first, count)
+
+    return write
+
+
 @pytest.fixture
 def join(server, group, topic):
     """Open members of the group; they are closed at the end of the test, all at once."""
@@ -132,3 +142,9 @@ def make_producer(request, server):
     yield make
     for producer in opened:
         producer.close()
+
+
+@pytest.fixture
+def producer(client, transactional_id, make_producer):
+    """A transactional one of the client."""
+    return make_producer(client, transactional_id)

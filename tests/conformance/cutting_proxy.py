@@ -10,11 +10,11 @@ import socket
 import ssl
 import struct
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 from tests.conformance.logins import listener_files, tls_of_clients
 from tests.conformance.tls_relay import TlsRelay
-from tests.targets import is_login_asked
+from tests.targets import is_login_asked, open_target
 
 PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 24, 26
 HELD = "held"
@@ -165,6 +165,14 @@ class CuttingProxy:
                 break
         _shut(server)
         _shut(client)
+
+
+@contextmanager
+def open_behind(proxy, folder, **options):
+    """A server whose clients are told the proxy's port, so that every connection of theirs goes through it."""
+    with open_target(folder, advertised_port=proxy.port, **options) as running:
+        proxy.target_port = int(running.bootstrap.rpartition(":")[2])
+        yield running
 
 
 def _frames(source):

@@ -6,6 +6,7 @@
 import asyncio
 import contextlib
 import queue
+import subprocess
 import sys
 import threading
 import time
@@ -26,7 +27,14 @@ LONG_SESSION = {"session_timeout_ms": 30_000}
 
 DEADLINE_S = 60.0
 POLL_S = 0.05
-SERVER_ENVIRONMENT = {"ONCELOG_COORDINATOR_GROUP_SESSION_TIMEOUT_MIN_MS": "1000"}
+SERVER_ENVIRONMENT = {
+    "ONCELOG_COORDINATOR_GROUP_SESSION_TIMEOUT_MIN_MS": "1000",
+    "ONCELOG_COORDINATOR_GROUP_CONSUMER_SESSION_TIMEOUT_MS": "4000",
+    "ONCELOG_COORDINATOR_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "200",
+}
+"""Sessions may end within seconds."""
+NEW_PROTOCOL = "confluent-kafka (KIP-848)"
+COUNT = 40
 
 
 def eventually(condition, what="it did not happen"):
@@ -36,6 +44,25 @@ def eventually(condition, what="it did not happen"):
         assert time.monotonic() < deadline, what() if callable(what) else what
         time.sleep(0.02)
     return found
+
+
+def fill(server, topic, partitions, first=0, count=COUNT):
+    """Write so many numbers, spread over the partitions."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "log_level": 0})
+    for number in range(first, first + count):
+        producer.produce(topic, b"%d" % number, partition=number % partitions)
+    assert producer.flush(30) == 0
+
+
+def share(partitions, *members):
+    """Whether the members have every partition exactly once between them, each at least one."""
+    held = [one.assigned for one in members]
+    every = frozenset(range(partitions))
+    return all(held) and sum(map(len, held)) == partitions and frozenset().union(*held) == every
+
+
+def seen(*members):
+    return sorted(int(value) for one in members for value in one.values)
 
 
 class ConfluentConsumer:
@@ -188,7 +215,7 @@ class AiokafkaConsumer:
 
 CONSUMERS = {
     "confluent-kafka": ConfluentConsumer,
-    "confluent-kafka (KIP-848)": NewProtocolConsumer,
+    NEW_PROTOCOL: NewProtocolConsumer,
     "kafka-python": KafkaPythonConsumer,
     "aiokafka": AiokafkaConsumer,
 }
@@ -257,6 +284,17 @@ class Member:
                 answer.set_result(getattr(consumer, name)(*arguments))
             except Exception as error:  # It is raised where it was asked for.
                 answer.set_exception(error)
+
+
+@contextlib.contextmanager
+def in_a_process(client, server, group, topic):
+    """A member to be killed."""
+    command = [sys.executable, "-m", "tests.conformance.group_members"]
+    with subprocess.Popen([*command, client, server.bootstrap, group, topic]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _main(client, bootstrap, group, topic):

@@ -8,6 +8,7 @@ import time
 import urllib.request
 
 import pytest
+from tests.conformance.clients.face import commit, values
 
 from oncelog_server.demo.processes import OncelogServer
 
@@ -46,11 +47,8 @@ class Stopped:
         assert time.monotonic() - self._since >= STOPPED_S, "the client waited"
 
 
-def test_no_client_loses_its_connection(client, server, topic, transactional_id, make_producer):
-    producer = make_producer(client, transactional_id)
-    producer.begin()
-    producer.send(topic, b"0")
-    producer.commit()
+def test_no_client_loses_its_connection(client, server, topic, producer):
+    commit(producer, topic, b"0")
     before = connections_accepted(server)
     producer.begin()
     with Stopped(server.pid):
@@ -61,10 +59,8 @@ def test_no_client_loses_its_connection(client, server, topic, transactional_id,
         producer.begin()
         producer.send(topic, b"2")
         producer.abort()
-    producer.begin()
-    producer.send(topic, b"3")
-    producer.commit()
+    commit(producer, topic, b"3")
     assert connections_accepted(server) == before
     assert server.log.read_text().count("stood still") >= 3
     read = client.read(server.bootstrap, topic, until=b"3")
-    assert [record.value for record in read] == [b"0", b"1", b"3"]
+    assert values(read) == [b"0", b"1", b"3"]

@@ -7,6 +7,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import ConfigResource
 from tests.conformance.clients.confluent import Confluent
+from tests.conformance.clients.face import values
 
 CLEANED_WITHIN_S = 60
 ENVIRONMENT = {
@@ -161,4 +162,4 @@ def test_transactions_go_on_over_cleaned_shards_and_kills(server, topic, make_pr
     make_producer(Confluent(), ids[0])
     make_producer(Confluent()).send(topic, b"end")
     seen = Confluent().read(server.bootstrap, topic, until=b"end")
-    assert [record.value for record in seen] == [*expected, b"end"]
+    assert values(seen) == [*expected, b"end"]

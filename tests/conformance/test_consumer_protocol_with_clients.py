@@ -1,95 +1,41 @@
 """Groups of the new consumer protocol (KIP-848) with real, unmodified clients: `group.protocol=consumer`."""
 
-import contextlib
-import subprocess
-import sys
 import uuid
 
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, ConsumerGroupType
-from tests.conformance.group_members import SERVER_ENVIRONMENT, eventually
+from tests.conformance.group_members import (
+    COUNT,
+    NEW_PROTOCOL,
+    SERVER_ENVIRONMENT,
+    eventually,
+    seen,
+    share,
+)
 
 PARTITIONS = 4
 EVERY = frozenset(range(PARTITIONS))
-COUNT = 40
-CLIENT = "confluent-kafka (KIP-848)"
-ENVIRONMENT = SERVER_ENVIRONMENT | {
-    "ONCELOG_COORDINATOR_GROUP_CONSUMER_SESSION_TIMEOUT_MS": "4000",
-    "ONCELOG_COORDINATOR_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "200",
-}
+ENVIRONMENT = SERVER_ENVIRONMENT
 
 
-@pytest.fixture
-def fill(server, topic):
-    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "log_level": 0})
-
-    def write(first=0, count=COUNT):
-        for number in range(first, first + count):
-            producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
-        assert producer.flush(30) == 0
-
-    return write
-
-
-def whole(*members):
-    held = [one.assigned for one in members]
-    return all(held) and sum(map(len, held)) == PARTITIONS and frozenset().union(*held) == EVERY
-
-
-def seen(*members):
-    return sorted(int(value) for one in members for value in one.values)
-
-
-def test_two_members_share_until_one_leaves_and_both_are_listed(join, fill, group, admin):
-    first, second = join(CLIENT), join(CLIENT)
-    eventually(lambda: whole(first, second))
-    fill()
-    eventually(lambda: len(seen(first, second)) >= COUNT)
-    assert seen(first, second) == list(range(COUNT))
+def test_a_group_is_listed_by_its_type_and_removed_when_empty(join, group, admin):
+    member = join(NEW_PROTOCOL)
+    eventually(lambda: member.assigned == EVERY)
     listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(30)
     assert group in {one.group_id for one in listed.valid}
     with pytest.raises(confluent_kafka.KafkaException, match="NON_EMPTY_GROUP"):
         admin.delete_consumer_groups([group])[group].result(30)
-    first.commit()
-    second.commit()
-    second.close()
-    eventually(lambda: first.assigned == EVERY)
-    fill(COUNT)
-    eventually(lambda: len(seen(first, second)) >= 2 * COUNT)
-    assert seen(first, second) == list(range(2 * COUNT))
-    first.close()
+    member.close()
     admin.delete_consumer_groups([group])[group].result(30)
     listed = admin.list_consumer_groups().result(30)
     assert group not in {one.group_id for one in listed.valid}
 
 
-@contextlib.contextmanager
-def in_a_process(server, group, topic):
-    command = [sys.executable, "-m", "tests.conformance.group_members"]
-    with subprocess.Popen([*command, CLIENT, server.bootstrap, group, topic]) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def test_the_partitions_of_a_member_that_died_are_taken_over(server, group, topic, join, fill):
-    member = join(CLIENT)
-    eventually(lambda: member.assigned == EVERY)
-    with in_a_process(server, group, topic) as other:
-        eventually(lambda: len(member.assigned) == PARTITIONS // 2)
-        other.kill()
-        eventually(lambda: member.assigned == EVERY)
-    fill()
-    eventually(lambda: len(member.records) >= COUNT)
-    assert seen(member) == list(range(COUNT))
-
-
 def test_after_a_restart_members_go_on_from_their_commit(server, join, fill):
-    first, second = join(CLIENT), join(CLIENT)
-    eventually(lambda: whole(first, second))
+    first, second = join(NEW_PROTOCOL), join(NEW_PROTOCOL)
+    eventually(lambda: share(PARTITIONS, first, second))
     fill()
     eventually(lambda: len(seen(first, second)) >= COUNT)
     first.commit()
@@ -104,13 +50,13 @@ def test_after_a_restart_members_go_on_from_their_commit(server, join, fill):
     first.close()
     second.close()
     fill(2 * COUNT)
-    third = join(CLIENT)
+    third = join(NEW_PROTOCOL)
     eventually(lambda: len(third.records) >= COUNT)
     assert seen(third) == list(range(2 * COUNT, 3 * COUNT))
 
 
 def test_transactional_offsets_carry_the_members_epoch(server, group, join, fill, admin):
-    member = join(CLIENT)
+    member = join(NEW_PROTOCOL)
     eventually(lambda: member.assigned == EVERY)
     fill()
     eventually(lambda: len(member.records) >= COUNT)
@@ -132,7 +78,7 @@ def test_transactional_offsets_carry_the_members_epoch(server, group, join, fill
 
 
 def test_new_partitions_are_read(join, topic, admin):
-    member = join(CLIENT)
+    member = join(NEW_PROTOCOL)
     eventually(lambda: member.assigned == EVERY)
     grown = confluent_kafka.admin.NewPartitions(topic, PARTITIONS + 2)
     admin.create_partitions([grown])[topic].result(30)
@@ -146,20 +92,9 @@ def test_a_group_changes_its_protocol_only_when_empty(join, fill):
     first.commit()
     first.close()
     fill(COUNT)
-    second = join(CLIENT)
+    second = join(NEW_PROTOCOL)
     eventually(lambda: len(second.records) >= COUNT)
     assert seen(second) == list(range(COUNT, 2 * COUNT))
-
-
-def test_the_java_client_reads_as_a_member_and_commits(java, server, group, topic, fill, admin):
-    fill()
-    values = java.subscribe(server.bootstrap, group, topic, COUNT, protocol="consumer")
-    assert sorted(map(int, values)) == list(range(COUNT))
-    listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(30)
-    assert group in {one.group_id for one in listed.valid}
-    fill(COUNT, PARTITIONS)
-    values = java.subscribe(server.bootstrap, group, topic, PARTITIONS, protocol="consumer")
-    assert sorted(map(int, values)) == list(range(COUNT, COUNT + PARTITIONS))
 
 
 class TestPatterns:

@@ -1,14 +1,16 @@
 """Answers that get lost and servers that die: what was acknowledged stays, what was not happens once or not at all."""
 
 import pytest
-from tests.conformance.cutting_proxy import ADD_PARTITIONS_TO_TXN, END_TXN, PRODUCE, CuttingProxy
-from tests.targets import open_target
+from tests.conformance.clients.face import commit, values
+from tests.conformance.cutting_proxy import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    PRODUCE,
+    CuttingProxy,
+    open_behind,
+)
 
 SENTINEL = b"the end"
-
-
-def values(records):
-    return [record.value for record in records]
 
 
 @pytest.fixture(scope="module")
@@ -19,15 +21,19 @@ def proxy():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, proxy):
-    """A server whose clients are told the proxy's port, so that every connection of theirs goes through it."""
-    with open_target(tmp_path_factory.mktemp("oncelog"), advertised_port=proxy.port) as running:
-        proxy.target_port = int(running.bootstrap.rpartition(":")[2])
+    with open_behind(proxy, tmp_path_factory.mktemp("oncelog")) as running:
         yield running
 
 
 @pytest.fixture
 def through_proxy(proxy):
     return f"127.0.0.1:{proxy.port}"
+
+
+@pytest.fixture
+def proxied(client, transactional_id, through_proxy, make_producer):
+    """A producer whose answers may get lost."""
+    return make_producer(client, transactional_id, bootstrap=through_proxy)
 
 
 def test_a_produce_whose_answer_was_lost_is_not_written_twice(
@@ -48,32 +54,26 @@ def test_a_produce_whose_answer_was_lost_is_not_written_twice(
     ]
 
 
-def test_a_produce_whose_answer_was_lost_is_written_once(
-    client, server, proxy, through_proxy, topic, transactional_id, make_producer
-):
-    producer = make_producer(client, transactional_id, bootstrap=through_proxy)
-    producer.begin()
+def test_a_produce_whose_answer_was_lost_is_written_once(client, server, proxy, topic, proxied):
+    proxied.begin()
     proxy.swallow_next_reply(PRODUCE)
-    producer.send(topic, b"once")
-    producer.send(topic, b"last")
-    producer.commit()
+    proxied.send(topic, b"once")
+    proxied.send(topic, b"last")
+    proxied.commit()
     assert values(client.read(server.bootstrap, topic, until=b"last")) == [b"once", b"last"]
 
 
 @pytest.mark.parametrize("outcome", ["commit", "abort"])
 def test_an_end_whose_answer_was_lost_is_repeated_and_ends_once(
-    client, server, proxy, through_proxy, topic, transactional_id, make_producer, outcome
+    client, server, proxy, topic, proxied, outcome
 ):
-    producer = make_producer(client, transactional_id, bootstrap=through_proxy)
-    producer.begin()
-    producer.send(topic, outcome.encode())
+    proxied.begin()
+    proxied.send(topic, outcome.encode())
     swallowed_before = proxy.swallowed.count(END_TXN)
     proxy.swallow_next_reply(END_TXN)
-    getattr(producer, outcome)()
+    getattr(proxied, outcome)()
     assert proxy.swallowed.count(END_TXN) == swallowed_before + 1
-    producer.begin()
-    producer.send(topic, b"next")
-    producer.commit()
+    commit(proxied, topic, b"next")
     seen = values(client.read(server.bootstrap, topic, until=b"next"))
     assert seen == ([b"commit", b"next"] if outcome == "commit" else [b"next"])
 
@@ -91,11 +91,8 @@ def test_adding_a_partition_whose_answer_was_lost_adds_it_once(
     assert values(client.read(server.bootstrap, topic, until=b"once")) == [b"once"]
 
 
-def test_a_transaction_goes_on_after_a_kill_of_the_server(
-    client, server, topic, transactional_id, make_producer
-):
+def test_a_transaction_goes_on_after_a_kill_of_the_server(client, server, topic, producer):
     """An Ongoing transaction is not aborted by a coordinator that comes back (docs/kafka-facts.md)."""
-    producer = make_producer(client, transactional_id)
     producer.begin()
     producer.send(topic, b"before the kill")
     server.kill()
@@ -107,20 +104,15 @@ def test_a_transaction_goes_on_after_a_kill_of_the_server(
 
 
 def test_committed_survives_a_kill_and_open_is_aborted(
-    client, server, topic, transactional_id, make_producer
+    client, server, topic, producer, transactional_id, make_producer
 ):
-    producer = make_producer(client, transactional_id)
-    producer.begin()
-    producer.send(topic, b"committed")
-    producer.commit()
+    commit(producer, topic, b"committed")
     producer.begin()
     producer.send(topic, b"open")
     server.kill()
     server.start()
     successor = make_producer(client, transactional_id)
-    successor.begin()
-    successor.send(topic, b"of the successor")
-    successor.commit()
+    commit(successor, topic, b"of the successor")
     seen = client.read(server.bootstrap, topic, until=b"of the successor")
     assert values(seen) == [b"committed", b"of the successor"]
 

@@ -11,9 +11,14 @@ import struct
 import pytest
 from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
+from tests.conformance.clients.face import commit, values
 from tests.conformance.clients.kafka_python import KafkaPython
-from tests.conformance.cutting_proxy import ADD_PARTITIONS_TO_TXN, END_TXN, CuttingProxy
-from tests.targets import open_target
+from tests.conformance.cutting_proxy import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    CuttingProxy,
+    open_behind,
+)
 
 ARRIVES_WITHIN_S = 60
 CONCURRENT_TRANSACTIONS = 51
@@ -31,9 +36,7 @@ def proxy():
 @pytest.fixture(scope="module", params=[PROTECTED, UNPROTECTED], ids=["check-on", "check-off"])
 def server(request, tmp_path_factory, proxy):
     folder = tmp_path_factory.mktemp("oncelog")
-    target = open_target(folder, advertised_port=proxy.port, environment=request.param)
-    with target as running:
-        proxy.target_port = int(running.bootstrap.rpartition(":")[2])
+    with open_behind(proxy, folder, environment=request.param) as running:
         running.is_protected = request.param is PROTECTED
         yield running
 
@@ -62,7 +65,7 @@ def test_a_delayed_commit_does_not_commit_half_of_the_next(
     code = error_code(proxy.release_held(ARRIVES_WITHIN_S))
 
     def committed():
-        return [record.value for record in reader.read(server.bootstrap, topic, until=b"half")]
+        return values(reader.read(server.bootstrap, topic, until=b"half"))
 
     if not server.is_protected:
         assert code == 0, "the hazard: the old EndTxn is taken for the new transaction's"
@@ -71,13 +74,8 @@ def test_a_delayed_commit_does_not_commit_half_of_the_next(
     assert code == CONCURRENT_TRANSACTIONS
     producer.send(topic, b"other half")
     producer.abort()
-    producer.begin()
-    producer.send(topic, b"last")
-    producer.commit()
-    assert [record.value for record in reader.read(server.bootstrap, topic, until=b"last")] == [
-        b"first",
-        b"last",
-    ]
+    commit(producer, topic, b"last")
+    assert values(reader.read(server.bootstrap, topic, until=b"last")) == [b"first", b"last"]
 
 
 @pytest.mark.parametrize("client", TV1_CLIENTS, ids=lambda client: client.name)
@@ -94,4 +92,4 @@ def test_a_client_that_reconnects_within_a_transaction_goes_on(
     producer.commit()
     for topic, value in zip(topics, (b"before", b"after"), strict=True):
         records = Confluent().read(server.bootstrap, topic, until=value)
-        assert [record.value for record in records] == [value]
+        assert values(records) == [value]

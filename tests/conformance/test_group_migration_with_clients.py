@@ -1,15 +1,19 @@
 """A living group changes its protocol (KIP-848): real, unmodified clients of both protocols in one group."""
 
-import confluent_kafka
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
-from tests.conformance.group_members import SERVER_ENVIRONMENT, eventually
+from tests.conformance.group_members import (
+    NEW_PROTOCOL,
+    SERVER_ENVIRONMENT,
+    eventually,
+    fill,
+    seen,
+    share,
+)
 from tests.conformance.java_programs import Program
 
 PARTITIONS = 6
-EVERY = frozenset(range(PARTITIONS))
 COUNT = 60
-NEW = "confluent-kafka (KIP-848)"
 LONG = {"session_timeout_ms": 15_000}
 """Nobody is put out because the machine was slow: who goes here says so."""
 OLD = {
@@ -31,9 +35,9 @@ class Reading:
     """Members that together read what is written, each record once as long as nobody moves while there is something to
     read: before a member changes, everything is read and committed."""
 
-    def __init__(self, bootstrap, topic, group_row, members):
+    def __init__(self, server, topic, group_row, members):
         self._group_row = group_row
-        self._producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._server = server
         self._topic = topic
         self.members = list(members)
         self._gone = []
@@ -43,9 +47,7 @@ class Reading:
         row = self._group_row()
         if row is None or row.state is not ConsumerGroupState.STABLE:
             return False
-        held = [one.assigned for one in self.members]
-        counted = sum(map(len, held)) == PARTITIONS
-        return all(held) and counted and frozenset().union(*held) == EVERY
+        return share(PARTITIONS, *self.members)
 
     def told(self):
         return f"the members have {[sorted(one.assigned) for one in self.members]}"
@@ -53,17 +55,15 @@ class Reading:
     def check(self):
         """Everybody has partitions, nobody shares one, and what is written now is read and committed once."""
         eventually(self.is_settled, self.told)
-        for number in range(self._written, self._written + COUNT):
-            self._producer.produce(self._topic, b"%d" % number, partition=number % PARTITIONS)
-        assert self._producer.flush(30) == 0
+        fill(self._server, self._topic, PARTITIONS, self._written, COUNT)
         self._written += COUNT
         eventually(lambda: len(self._seen()) >= self._written, lambda: f"read {self._seen()}")
-        assert sorted(self._seen()) == list(range(self._written))
+        assert self._seen() == list(range(self._written))
         for one in self.members:
             one.commit()
 
     def _seen(self):
-        return [int(value) for one in (*self._gone, *self.members) for value in one.values]
+        return seen(*self._gone, *self.members)
 
     def replace(self, number, member_after, *, waits=False):
         """Close one, then start the other in its place: at once, or when the rest has its partitions."""
@@ -142,7 +142,7 @@ def group_row(admin, group):
 
 @pytest.fixture
 def read_with(server, topic, group_row):
-    return lambda *members: Reading(server.bootstrap, topic, group_row, members)
+    return lambda *members: Reading(server, topic, group_row, members)
 
 
 @pytest.mark.parametrize("name", one_in_the_gate(OLD, "confluent-kafka, cooperative"))
@@ -153,7 +153,7 @@ def test_a_rolling_upgrade_member_by_member_and_back(join, read_with, group_row,
     assert group_row().type is ConsumerGroupType.CLASSIC
     for number in range(3):
         # aiokafka raises what it is told in JoinGroup when the group changes its protocol amid a rebalance.
-        reading.replace(number, lambda: join(NEW), waits=name == "aiokafka")
+        reading.replace(number, lambda: join(NEW_PROTOCOL), waits=name == "aiokafka")
         reading.check()
         assert group_row().type is ConsumerGroupType.CONSUMER
     for number in range(3):
@@ -185,7 +185,7 @@ def test_an_instance_keeps_its_partitions_in_both_protocols(join, read_with, gro
     reading = read_with(*old)
     reading.check()
     stayed, moved = old[0].assigned, old[1].assigned
-    reading.replace(1, lambda: join(NEW, group_instance_id="i1"))
+    reading.replace(1, lambda: join(NEW_PROTOCOL, group_instance_id="i1"))
     reading.check()
     assert group_row().type is ConsumerGroupType.CONSUMER
     assert [one.assigned for one in reading.members] == [stayed, moved]
@@ -202,7 +202,7 @@ def test_members_of_every_client_share_one_group_through_a_crash(
     old = [join(client, **LONG) for client in ("confluent-kafka", "kafka-python", "aiokafka")]
     reading = read_with(*old)
     reading.check()
-    reading.members.append(join(NEW))
+    reading.members.append(join(NEW_PROTOCOL))
     reading.check()
     assert group_row().type is ConsumerGroupType.CONSUMER
     server.kill()

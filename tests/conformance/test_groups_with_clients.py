@@ -1,25 +1,29 @@
 """Consumer groups of real, unmodified clients: who reads what, who takes over, and what an operator sees."""
 
-import contextlib
-import subprocess
-import sys
-
 import confluent_kafka
 import kafka
 import kafka.errors
 import pytest
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    TopicPartition,
+)
 from tests.conformance.group_members import (
+    COUNT,
     LONG_SESSION,
+    NEW_PROTOCOL,
     SERVER_ENVIRONMENT,
     eventually,
+    in_a_process,
+    seen,
+    share,
 )
 
 ENVIRONMENT = SERVER_ENVIRONMENT
-"""Sessions may end within seconds."""
 PARTITIONS = 4
 EVERY = frozenset(range(PARTITIONS))
-COUNT = 40
 MEMBERS = ["confluent-kafka", "aiokafka", "kafka-python"]
 
 
@@ -28,29 +32,14 @@ def client(request):
     return request.param
 
 
-@pytest.fixture
-def fill(server, topic):
-    """Write values, spread over the partitions; returns them."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "log_level": 0})
-
-    def write(first=0, count=COUNT):
-        values = [b"%d" % number for number in range(first, first + count)]
-        for number, value in enumerate(values):
-            producer.produce(topic, value, partition=number % PARTITIONS)
-        assert producer.flush(30) == 0
-        return values
-
-    return write
+@pytest.fixture(params=[*MEMBERS, NEW_PROTOCOL])
+def any_client(request):
+    """Of both protocols."""
+    return request.param
 
 
 def whole(*members):
-    """Whether the members have every partition exactly once between them, each at least one."""
-    held = [one.assigned for one in members]
-    return all(held) and sum(map(len, held)) == PARTITIONS and frozenset().union(*held) == EVERY
-
-
-def seen(*members):
-    return sorted(int(value) for one in members for value in one.values)
+    return share(PARTITIONS, *members)
 
 
 def test_a_subscriber_reads_everything_once(client, join, fill):
@@ -62,8 +51,8 @@ def test_a_subscriber_reads_everything_once(client, join, fill):
     assert seen(member) == list(range(2 * COUNT))
 
 
-def test_two_members_share_the_partitions_until_one_leaves(client, join, fill):
-    first, second = join(client), join(client)
+def test_two_members_share_the_partitions_until_one_leaves(any_client, join, fill):
+    first, second = join(any_client), join(any_client)
     eventually(lambda: whole(first, second))
     fill()
     eventually(lambda: len(seen(first, second)) >= COUNT)
@@ -79,22 +68,12 @@ def test_two_members_share_the_partitions_until_one_leaves(client, join, fill):
     assert seen(first, second) == list(range(2 * COUNT))
 
 
-@contextlib.contextmanager
-def in_a_process(client, server, group, topic):
-    command = [sys.executable, "-m", "tests.conformance.group_members"]
-    with subprocess.Popen([*command, client, server.bootstrap, group, topic]) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 def test_the_partitions_of_a_member_that_died_are_taken_over(
-    client, server, group, topic, join, fill
+    any_client, server, group, topic, join, fill
 ):
-    member = join(client)
+    member = join(any_client)
     eventually(lambda: member.assigned == EVERY)
-    with in_a_process(client, server, group, topic) as other:
+    with in_a_process(any_client, server, group, topic) as other:
         eventually(lambda: len(member.assigned) == PARTITIONS // 2)
         other.kill()
         eventually(lambda: member.assigned == EVERY)
@@ -163,13 +142,19 @@ def test_reading_resumes_where_it_was_committed(client, server, group, topic, jo
     assert seen(member) == list(range(3 * COUNT, 4 * COUNT))
 
 
-def test_the_java_client_reads_as_a_member_and_commits(java, server, group, topic, fill, admin):
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_java_client_reads_as_a_member_and_commits(
+    java, server, group, topic, fill, admin, protocol
+):
     fill()
-    values = java.subscribe(server.bootstrap, group, topic, COUNT)
+    values = java.subscribe(server.bootstrap, group, topic, COUNT, protocol)
     assert sorted(map(int, values)) == list(range(COUNT))
     assert committed(admin, group) == dict.fromkeys(range(PARTITIONS), COUNT // PARTITIONS)
+    kind = ConsumerGroupType[protocol.upper()]
+    listed = admin.list_consumer_groups(types={kind}).result(30)
+    assert group in {one.group_id for one in listed.valid}
     fill(COUNT, PARTITIONS)
-    values = java.subscribe(server.bootstrap, group, topic, PARTITIONS)
+    values = java.subscribe(server.bootstrap, group, topic, PARTITIONS, protocol)
     assert sorted(map(int, values)) == list(range(COUNT, COUNT + PARTITIONS))
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from tests.certificates import Authority
-from tests.conformance.clients.face import ClientFailed
+from tests.conformance.clients.face import ClientFailed, commit
 from tests.conformance.clients.java import Java, JavaProcess
 from tests.integration.listener.secured_log import (
     NAME_OF_CERTIFICATE,
@@ -64,9 +64,7 @@ def has_transactions(java, bootstrap, name):
     """Commits one transaction and aborts another; a read_committed consumer sees the first."""
     producer = java.producer(bootstrap, name)
     producer.init()
-    producer.begin()
-    producer.send("orders", name.encode())
-    producer.commit()
+    commit(producer, "orders", name.encode())
     producer.begin()
     producer.send("orders", b"aborted")
     producer.abort()

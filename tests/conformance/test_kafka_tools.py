@@ -12,6 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.face import Fenced
 from tests.conformance.clients.java import JavaProcess
+from tests.conformance.group_members import eventually
 from tests.targets import TargetKind, open_target, target_kind
 
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, shard_of
@@ -76,12 +77,8 @@ def scene(java_classpath, tmp_path_factory):
             lost.commit()
         lost.close()
         found = Scene(server, driver, began_ms)
-        _wait(
-            lambda: (
-                found.rows("describe --transactional-id lost")[0]["TransactionState"]
-                == "CompleteCommit"
-            )
-        )
+        lost_state = "describe --transactional-id lost"
+        eventually(lambda: found.rows(lost_state)[0]["TransactionState"] == "CompleteCommit")
         server.kill()
         _cut_last_batch(found.file(f"{TOPIC}-0", "*.log"))
         server.start()
@@ -95,13 +92,6 @@ def scene(java_classpath, tmp_path_factory):
         yield found
         works.close()
         driver.close()
-
-
-def _wait(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def _cut_last_batch(log):

@@ -7,15 +7,11 @@ import confluent_kafka
 import pytest
 from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
-from tests.conformance.clients.face import ClientFailed
+from tests.conformance.clients.face import ClientFailed, values
 from tests.conformance.clients.kafka_python import KafkaPython
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 MESSAGE_TOO_LARGE, UNKNOWN_TOPIC = 10, 3
-
-
-def values(records):
-    return [record.value for record in records]
 
 
 @pytest.mark.parametrize("codec", CODECS)

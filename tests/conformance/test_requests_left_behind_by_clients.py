@@ -7,9 +7,9 @@ connection is refused once, with the abort already behind it: that abort has not
 import confluent_kafka
 import pytest
 from tests.conformance.clients.confluent import Confluent
-from tests.conformance.cutting_proxy import PairingProxy
+from tests.conformance.clients.face import values
+from tests.conformance.cutting_proxy import PairingProxy, open_behind
 from tests.conformance.test_delayed_end_txn import CONCURRENT_TRANSACTIONS, error_code
-from tests.targets import open_target
 
 CALL_TIMEOUT_S = 20
 
@@ -22,8 +22,7 @@ def door():
 
 @pytest.fixture
 def server(tmp_path, door):
-    with open_target(tmp_path, advertised_port=door.port) as running:
-        door.target_port = int(running.bootstrap.rpartition(":")[2])
+    with open_behind(door, tmp_path) as running:
         yield running
 
 
@@ -57,7 +56,7 @@ def test_an_abort_behind_a_refused_addition_succeeds(server, door, producer):
     producer.produce("orders", b"last", partition=0)
     producer.commit_transaction(CALL_TIMEOUT_S)
     records = Confluent().read(server.bootstrap, "orders", until=b"last")
-    assert [record.value for record in records] == [b"first", b"last"]
+    assert values(records) == [b"first", b"last"]
 
 
 def test_an_abort_left_behind_tears_no_later_transaction(server, door, producer):
@@ -82,4 +81,4 @@ def test_an_abort_left_behind_tears_no_later_transaction(server, door, producer)
     producer.commit_transaction(CALL_TIMEOUT_S)
     for topic in ("other", "half"):
         records = Confluent().read(server.bootstrap, topic, until=b"wanted")
-        assert [record.value for record in records] == [b"wanted"], topic
+        assert values(records) == [b"wanted"], topic

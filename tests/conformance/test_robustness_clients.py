@@ -8,19 +8,14 @@ from oncelog_robustness.clients.confluent import ConfluentClients
 from oncelog_robustness.clients.contract import Refused
 from oncelog_robustness.clients.login import choose_login
 from oncelog_robustness.clients.tv2 import Tv2Clients
-from tests.conformance.cutting_proxy import CuttingProxy
+from tests.conformance.cutting_proxy import CuttingProxy, open_behind
 from tests.conformance.logins import asked_login
 from tests.contracts.robustness_clients import COMMITTED, ClientContract, Place, next_positions
-from tests.targets import open_target
 
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory):
-    with (
-        CuttingProxy() as proxy,
-        open_target(tmp_path_factory.mktemp("oncelog"), advertised_port=proxy.port) as target,
-    ):
-        proxy.target_port = int(target.bootstrap.rpartition(":")[2])
+    with CuttingProxy() as proxy, open_behind(proxy, tmp_path_factory.mktemp("oncelog")):
         choose_login(asked_login())
         yield proxy
         choose_login(None)

@@ -1,23 +1,11 @@
 """Transactions as four unmodified clients live them: three speak TV1, the Java client TV2 (KIP-98, KIP-890)."""
 
-import time
-
 import pytest
 from tests.conformance.clients.confluent import Confluent
-from tests.conformance.clients.face import ClientFailed, Fenced
+from tests.conformance.clients.face import ClientFailed, Fenced, commit, values
+from tests.conformance.group_members import eventually
 
 SENTINEL = b"the end"
-TIMEOUT_SCAN_S = 30.0
-
-
-def values(records):
-    return [record.value for record in records]
-
-
-def write_one_transaction(producer, topic, value):
-    producer.begin()
-    producer.send(topic, value)
-    producer.commit()
 
 
 @pytest.fixture
@@ -33,10 +21,7 @@ def committed_sentinel(make_producer):
     return write
 
 
-def test_committed_records_are_read_in_order(
-    client, server, topic, transactional_id, make_producer
-):
-    producer = make_producer(client, transactional_id)
+def test_committed_records_are_read_in_order(client, server, topic, producer):
     for transaction in range(3):
         producer.begin()
         for number in range(3):
@@ -47,9 +32,8 @@ def test_committed_records_are_read_in_order(
 
 
 def test_aborted_records_are_never_seen_at_read_committed(
-    client, server, topic, transactional_id, make_producer, committed_sentinel
+    client, server, topic, producer, committed_sentinel
 ):
-    producer = make_producer(client, transactional_id)
     for number in range(4):
         producer.begin()
         producer.send(topic, b"%d" % number)
@@ -58,10 +42,7 @@ def test_aborted_records_are_never_seen_at_read_committed(
     assert values(client.read(server.bootstrap, topic, until=SENTINEL)) == [b"1", b"3", SENTINEL]
 
 
-def test_read_uncommitted_sees_aborted_and_open_records(
-    client, server, topic, transactional_id, make_producer
-):
-    producer = make_producer(client, transactional_id)
+def test_read_uncommitted_sees_aborted_and_open_records(client, server, topic, producer):
     producer.begin()
     producer.send(topic, b"aborted")
     producer.abort()
@@ -73,9 +54,8 @@ def test_read_uncommitted_sees_aborted_and_open_records(
 
 
 def test_an_open_transaction_holds_back_later_commits(
-    client, server, topic, transactional_id, make_producer, committed_sentinel
+    client, server, topic, producer, committed_sentinel
 ):
-    producer = make_producer(client, transactional_id)
     producer.begin()
     producer.send(topic, b"open")
     committed_sentinel(topic)
@@ -100,16 +80,11 @@ def test_a_transaction_over_partitions_is_all_or_nothing(
         assert values(seen) == [b"commit", SENTINEL]
 
 
-def test_an_empty_transaction_ends_either_way(
-    client, server, topic, transactional_id, make_producer
-):
-    producer = make_producer(client, transactional_id)
+def test_an_empty_transaction_ends_either_way(client, server, topic, producer):
     for end in (producer.commit, producer.abort, producer.commit):
         producer.begin()
         end()
-    producer.begin()
-    producer.send(topic, b"after")
-    producer.commit()
+    commit(producer, topic, b"after")
     assert values(client.read(server.bootstrap, topic, until=b"after")) == [b"after"]
 
 
@@ -120,9 +95,7 @@ def test_a_second_instance_fences_the_first(client, server, topic, transactional
     second = make_producer(client, transactional_id)
     with pytest.raises(Fenced):
         first.commit()
-    second.begin()
-    second.send(topic, b"of the second")
-    second.commit()
+    commit(second, topic, b"of the second")
     seen = client.read(server.bootstrap, topic, until=b"of the second")
     assert values(seen) == [b"of the second"]
 
@@ -134,9 +107,7 @@ def test_a_fenced_instance_cannot_append(client, server, topic, transactional_id
     second = make_producer(client, transactional_id)
     with pytest.raises(ClientFailed):
         first.send(topic, b"of a zombie")
-    second.begin()
-    second.send(topic, b"after")
-    second.commit()
+    commit(second, topic, b"after")
     raw = client.read(server.bootstrap, topic, isolation="read_uncommitted", until=b"after")
     assert b"of a zombie" not in values(raw)
 
@@ -147,14 +118,13 @@ def test_an_idle_first_instance_is_fenced_too(
     first = make_producer(client, transactional_id)
     make_producer(client, transactional_id)
     with pytest.raises(ClientFailed):
-        write_one_transaction(first, topic, b"of a zombie")
+        commit(first, topic, b"of a zombie")
     assert client.read(server.bootstrap, topic) == []
 
 
 def test_other_transactional_ids_are_left_alone(
-    client, server, topic, transactional_id, make_producer
+    client, server, topic, producer, transactional_id, make_producer
 ):
-    producer = make_producer(client, transactional_id)
     other = make_producer(client, transactional_id + "-other")
     producer.begin()
     other.begin()
@@ -172,10 +142,7 @@ def test_a_transaction_past_its_timeout_is_aborted_and_fenced(
     producer.begin()
     producer.send(topic, b"too slow")
     committed_sentinel(topic)
-    deadline = time.monotonic() + TIMEOUT_SCAN_S
-    while not (seen := client.read(server.bootstrap, topic)):
-        assert time.monotonic() < deadline, "the transaction was not aborted"
-    assert values(seen) == [SENTINEL]
+    assert values(eventually(lambda: client.read(server.bootstrap, topic))) == [SENTINEL]
     with pytest.raises(ClientFailed):
         producer.commit()
 

@@ -66,3 +66,15 @@ def polled(poll, records, until):
         if left <= 0:
             return
         yield from poll(min(left, 0.1))
+
+
+def values(records):
+    return [record.value for record in records]
+
+
+def commit(producer, topic, *contents):
+    """One transaction with these records."""
+    producer.begin()
+    for content in contents:
+        producer.send(topic, content)
+    producer.commit()

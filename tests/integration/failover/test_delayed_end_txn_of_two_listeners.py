@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
+from tests.conformance.clients.face import commit, values
 from tests.conformance.clients.kafka_python import KafkaPython
 from tests.conformance.cutting_proxy import END_TXN, CuttingProxy
 from tests.conformance.test_delayed_end_txn import CONCURRENT_TRANSACTIONS, error_code
@@ -77,9 +78,7 @@ def test_a_delayed_commit_spares_what_another_listener_began(client, cluster, do
     assert code == CONCURRENT_TRANSACTIONS
     producer.send(topic, b"other half")
     producer.abort()
-    producer.begin()
-    producer.send(topic, b"last")
-    producer.commit()
+    commit(producer, topic, b"last")
     producer.close()
     records = Confluent().read(cluster.bootstrap, topic, until=b"last")
-    assert [record.value for record in records] == [b"first", b"last"]
+    assert values(records) == [b"first", b"last"]

@@ -165,16 +165,6 @@ async def test_each_leader_gets_all_that_the_marker_says():
         assert marker.trace.traceparent == "00-1-2-01"
 
 
-async def test_markers_of_a_spark_batch_share_one_request_in_order():
-    cluster = Cluster()
-    cluster.tell(a=[1, 2])
-    async with marker_sender(cluster) as stub:
-        await stub.DeliverMarkers(delivery((5, "a-0"), (6, "a-0", "a-1"), (7, "a-1"), (8, "a-0")))
-    assert cluster.leaders[1].sent() == [(5, "a-0"), (6, "a-0"), (8, "a-0")]
-    assert cluster.leaders[2].sent() == [(6, "a-1"), (7, "a-1")]
-    assert [len(leader.requests) for leader in cluster.leaders.values()] == [1, 1]
-
-
 async def test_what_queues_behind_a_request_goes_in_the_next_one():
     cluster = Cluster()
     cluster.tell(a=[1])
@@ -343,26 +333,6 @@ async def test_a_fenced_delivery_ends_while_other_leaders_still_hang(code):
         cluster.leaders[2].gate.set()
         after = await stub.DeliverMarkers(delivery((6, "a-1")))
         assert after.outcome == pb.DELIVERED
-
-
-async def test_cancelling_a_shard_answers_its_callers():
-    cluster = Cluster()
-    cluster.tell(a=[-1, 1])
-    async with marker_sender(cluster) as stub:
-        calls = [
-            asyncio.ensure_future(stub.DeliverMarkers(request))
-            for request in (
-                delivery((5, "a-0"), shard=1, coordinator_epoch=3),
-                delivery((6, "a-0"), shard=1, coordinator_epoch=4),
-                delivery((7, "a-0"), shard=2, coordinator_epoch=3),
-            )
-        ]
-        await asyncio.sleep(0)
-        answer = await stub.CancelShard(pb.CancelShardRequest(shard=1, coordinator_epoch=3))
-        assert answer.cancelled == 1
-        assert (await calls[0]).outcome == pb.CANCELLED
-        cluster.tell(a=[1, 1])
-        assert [(await call).outcome for call in calls[1:]] == [pb.DELIVERED] * 2
 
 
 @pytest.mark.parametrize("ending", ["cancel_shard", "fenced", "stop"])

@@ -92,15 +92,6 @@ def test_a_segment_lost_below_the_snapshot_is_not_skipped(directory, how):
         opened(directory, recovery_point, **SMALL).read(lost_offset, log.log_end_offset, 1 << 20)
 
 
-def test_a_first_segment_that_is_lost_keeps_the_log_closed(directory):
-    log, recovery_point = written_log(directory)
-    next_offset = log.segments[1].base_offset
-    for path in directory.glob("00000000000000000000.*"):
-        path.unlink()
-    with pytest.raises(StorageFailed, match=f"records 0 to {next_offset - 1} are gone"):
-        opened(directory, recovery_point, **SMALL)
-
-
 def test_a_log_that_was_cut_needs_no_checks_of_what_was_cut_off(directory):
     log, recovery_point = written_log(directory)
     mark(log, (2, 0, False))

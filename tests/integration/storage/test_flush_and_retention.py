@@ -6,7 +6,7 @@ import shutil
 import threading
 
 import pytest
-from tests.integration.storage.partition_log_at import append, new_log
+from tests.integration.storage.partition_log_at import append, checkpoint, new_log, opened
 from tests.integration.storage.storage_node import NOW, batch, running, topic, txn_batch, until
 
 from oncelog.ids import Partition
@@ -40,14 +40,10 @@ def synced():
     disk.held.set()
 
 
-def log_syncs(synced):
-    return synced.paths
-
-
 async def test_by_default_an_answer_does_not_wait_for_a_sync(tmp_path, synced):
     async with running(tmp_path, topic("orders"), sync=synced.sync) as node:
         assert (await node.produce("orders", batch())).error_code == 0
-        assert log_syncs(synced) == []
+        assert synced.paths == []
 
 
 async def test_flush_policy_always_syncs_before_the_answer(tmp_path, synced):
@@ -65,7 +61,7 @@ async def test_flush_policy_always_syncs_before_the_answer(tmp_path, synced):
         assert (await node.describe("orders")).log_end_offset == 3
         synced.held.set()
         assert [(await task).base_offset for task in sent] == [0, 1, 2]
-        assert 1 <= len(log_syncs(synced)) <= 2, "appends share a sync"
+        assert 1 <= len(synced.paths) <= 2, "appends share a sync"
         assert (await node.fetch("orders", 0)).high_watermark == 3
 
 
@@ -86,14 +82,14 @@ async def test_flush_messages_syncs_with_every_so_many_records(tmp_path, synced)
     async with running(tmp_path, topic("orders", flush_messages=3), sync=synced.sync) as node:
         for expected in (0, 0, 1, 1, 1, 2):
             await node.produce("orders", batch())
-            assert len(log_syncs(synced)) == expected
+            assert len(synced.paths) == expected
 
 
 async def test_flush_ms_syncs_soon_after_an_append(tmp_path, synced):
     async with running(tmp_path, topic("orders", flush_ms=20), sync=synced.sync) as node:
         await node.produce("orders", batch())
-        assert log_syncs(synced) == []
-        await until(lambda: len(log_syncs(synced)) == 1)
+        assert synced.paths == []
+        await until(lambda: len(synced.paths) == 1)
 
 
 async def test_a_failed_sync_takes_the_partition_offline(tmp_path, synced):
@@ -112,53 +108,28 @@ def test_a_checkpoint_syncs_before_it_moves_the_recovery_point(tmp_path, synced)
     append(log, batch())
     taken = log_checkpoint.prepare(log)
     log_checkpoint.write(taken, synced.sync)
-    assert log_syncs(synced) == [log.segments[0].log_path]
+    assert synced.paths == [log.segments[0].log_path]
     assert log.recovery_point == 0
     log_checkpoint.finish(log, taken)
     assert log.recovery_point == 1
 
 
-def retained(tmp_path, age_ms, **config):
-    """(log start, log end, segments) of ten records, 100 ms apart, after retention ran at `age_ms`."""
-
-    async def scenario():
-        config.setdefault("segment_bytes", 1024)
-        async with running(tmp_path, topic("orders", file_delete_delay_ms=0, **config)) as node:
-            for index in range(10):
-                records = batch(value=b"x" * 400, timestamp=NOW + 100 * index)
-                assert (await node.produce("orders", records)).error_code == 0
-            node.clock.time = NOW + age_ms
-            await node.role.maintenance.enforce_retention()
-            described = await node.describe("orders")
-            assert (await node.list_offset("orders", -2)).offset == described.log_start_offset
-            on_disk = len(list((tmp_path / "orders-0").glob("*.log")))
-            assert on_disk == len(list((tmp_path / "orders-0").glob("*.log*")))
-            return described.log_start_offset, described.log_end_offset, described.segment_count
-
-    return asyncio.run(scenario())
-
-
-def test_retention_by_time_deletes_whole_segments(tmp_path):
-    assert retained(tmp_path / "none", 1000, retention_ms=1000) == (0, 10, 5)
-    assert retained(tmp_path / "some", 1500, retention_ms=1000) == (4, 10, 3)
-    assert retained(tmp_path / "all", 5000, retention_ms=1000)[:2] == (10, 10)
-    assert retained(tmp_path / "never", 10**12, retention_ms=-1) == (0, 10, 5)
-
-
-def test_retention_by_size_keeps_at_least_so_many_bytes(tmp_path):
-    assert retained(tmp_path / "some", 0, retention_bytes=2000) == (4, 10, 3)
-    assert retained(tmp_path / "newest", 0, retention_bytes=0) == (8, 10, 1)
-
-
-def test_a_compacted_topic_is_not_deleted_by_age(tmp_path):
-    assert retained(tmp_path, 10**12, retention_ms=1, cleanup_policy="compact") == (0, 10, 5)
-
-
-def test_segment_ms_rolls_by_the_records_own_time(tmp_path):
-    log = new_log(tmp_path / "orders-0", segment_ms=1000)
-    for timestamp in (0, 500, 1000, 1001, 1500):
-        append(log, batch(timestamp=NOW + timestamp))
-    assert [segment.base_offset for segment in log.segments] == [0, 3]
+@pytest.mark.parametrize(
+    ("age_ms", "log_start", "file_count"), [(1000, 0, 5), (1500, 4, 3), (5000, 10, 0)]
+)
+async def test_retention_by_time_deletes_whole_segments(tmp_path, age_ms, log_start, file_count):
+    """Of ten records, 100 ms apart. The new segment behind the last one has no file yet."""
+    config = {"segment_bytes": 1024, "file_delete_delay_ms": 0, "retention_ms": 1000}
+    async with running(tmp_path, topic("orders", **config)) as node:
+        for index in range(10):
+            records = batch(value=b"x" * 400, timestamp=NOW + 100 * index)
+            assert (await node.produce("orders", records)).error_code == 0
+        node.clock.time = NOW + age_ms
+        await node.role.maintenance.enforce_retention()
+        described = await node.describe("orders")
+        assert (described.log_start_offset, described.log_end_offset) == (log_start, 10)
+        assert (await node.list_offset("orders", -2)).offset == log_start
+        assert len(list((tmp_path / "orders-0").glob("*.log*"))) == file_count
 
 
 async def test_deleting_old_segments_keeps_their_producers(tmp_path):
@@ -176,20 +147,6 @@ async def test_deleting_old_segments_keeps_their_producers(tmp_path):
     async with running(tmp_path, topic("orders", **config)) as node:
         assert (await node.list_offset("orders", -2)).offset == 1
         assert (await node.produce("orders", more)).base_offset == 1
-
-
-async def test_silent_producers_expire_and_open_transactions_do_not(tmp_path):
-    async with running(tmp_path, topic("orders"), producer_id_expiration_ms=1000) as node:
-        await node.produce("orders", batch(producer_id=5, producer_epoch=0, base_sequence=0))
-        await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
-        node.clock.time = NOW + 1000
-        node.role.maintenance.expire_producers()
-        described = await node.describe("orders")
-        assert described.lso_holder.producer_id == 9
-        later = batch(producer_id=5, producer_epoch=0, base_sequence=77)
-        assert (await node.produce("orders", later)).error_code == 0, (
-            "forgotten: any first sequence is taken"
-        )
 
 
 async def test_retention_makes_the_new_start_durable_before_files_go(tmp_path):
@@ -333,3 +290,34 @@ def test_a_file_does_not_take_the_place_of_one_that_waits(tmp_path):
         waiting += [path for path in log.drop_segments_before(2) if ".log." in path]
     assert len(set(waiting)) == 4
     assert all(os.path.exists(path) for path in waiting)
+
+
+# Record times outlive a start that reads nothing.
+
+
+async def test_offsets_are_found_by_time_after_a_clean_restart(tmp_path):
+    async with running(tmp_path, topic("orders")) as node:
+        await node.produce("orders", batch(3))
+        assert (await node.list_offset("orders", NOW + 1)).offset == 1
+    async with running(tmp_path, topic("orders")) as node:
+        assert (await node.list_offset("orders", NOW + 1)).offset == 1
+        assert (await node.list_offset("orders", -3)).offset == 2
+
+
+def test_a_segment_sealed_after_a_checkpoint_keeps_its_time(tmp_path):
+    log = new_log(tmp_path / "orders-0", segment_bytes=200)
+    for time in (0, 500):
+        append(log, batch(timestamp=NOW + time))
+    checkpoint(log)
+    append(log, batch(timestamp=NOW + 1000))
+    recovery_point = checkpoint(log)
+    found = opened(tmp_path / "orders-0", recovery_point, segment_bytes=200)
+    assert [segment.max_timestamp()[0] - NOW for segment in found.segments] == [500, 1000]
+
+
+def test_a_segments_age_counts_from_its_first_batch(tmp_path):
+    log = new_log(tmp_path / "orders-0", segment_ms=1000)
+    append(log, batch(timestamp=NOW))
+    found = opened(tmp_path / "orders-0", checkpoint(log), segment_ms=1000)
+    append(found, batch(timestamp=NOW + 1001))
+    assert len(found.segments) == 2

@@ -5,7 +5,6 @@ import asyncio
 from tests.integration.storage.replica_cluster import TOPIC, batch, differences, running_cluster
 from tests.integration.storage.storage_node import until
 
-from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 from oncelog_storage.core.checkpoint_files import decode_checkpoint
@@ -70,21 +69,6 @@ async def test_a_pending_expansion_counts_for_the_high_watermark(cluster):
     await until(lambda: cluster.isr() == [1, 2, 3], 20)
 
 
-async def test_an_older_process_of_a_follower_is_not_counted(tmp_path):
-    async with running_cluster(tmp_path, nodes=(1, 2)) as cluster:
-        cluster.controller.register(3)
-        cluster.controller.register(3)
-        cluster.controller.topic()
-        answer = await cluster.leader().storage.ReplicaFetch(
-            pb.ReplicaFetchRequest(node_id=3, node_epoch=1), None
-        )
-        assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
-        answer = await cluster.leader().storage.ReplicaFetch(
-            pb.ReplicaFetchRequest(node_id=3, node_epoch=2, session_id=5, session_epoch=1), None
-        )
-        assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
 async def test_a_reassigned_partition_is_deleted_where_it_was(tmp_path):
     async with running_cluster(tmp_path, replica_removal_delay_ms=0) as cluster:
         cluster.controller.topic(replicas=(1, 2))
@@ -97,17 +81,6 @@ async def test_a_reassigned_partition_is_deleted_where_it_was(tmp_path):
         assert (await cluster.produce(batch())).base_offset == 50
         await cluster.caught_up()
         assert differences(cluster) == {}
-
-
-async def test_a_new_replica_begins_at_the_leaders_log_start(cluster):
-    cluster.controller.topic(replicas=(1, 2), segment_bytes=1024)
-    await cluster.fill(30, batch(5))
-    await cluster.delete_records(100, timeout_ms=0)
-    cluster.controller.change(replicas=[1, 2, 3])
-    await until(lambda: cluster.isr() == [1, 2, 3], 20)
-    await cluster.caught_up()
-    assert cluster.nodes[3].held().log.log_start_offset == 100
-    assert differences(cluster) == {}
 
 
 async def test_a_restarted_replica_knows_the_high_watermark_again(cluster, tmp_path):

@@ -91,22 +91,6 @@ def write_round(log, step):
     mark(log, (1, 0, step % 2 == 0), (2, 0, True))
 
 
-@pytest.mark.parametrize("place", [0, 8, 11, 16, 17, 65], ids=str)
-@pytest.mark.parametrize("which", [1, 2], ids=["before the last", "last"])
-def test_a_flipped_bit_cuts_no_acknowledged_record(directory, which, place):
-    """A kill leaves the beginning of one write; every other batch was acknowledged, the newest too."""
-    log = filled(directory, 1)
-    recovery_point = checkpoint(log)
-    position = log.segments[0].size_bytes
-    append(log, batch())
-    append(log, batch())
-    flip(directory / LOG, position * which + place)
-    before = (directory / LOG).read_bytes()
-    with pytest.raises(CorruptSegment, match=rf"at byte {position * which}, offset {which} "):
-        opened(directory, recovery_point)
-    assert (directory / LOG).read_bytes() == before
-
-
 def test_what_a_kill_left_of_one_write_is_set_aside_and_told(directory, caplog):
     filled(directory, 1)
     whole = (directory / LOG).stat().st_size
@@ -167,14 +151,6 @@ def test_damage_before_the_recovery_point_is_never_cut_away(directory):
     assert (directory / LOG).stat().st_size == size
 
 
-def test_a_log_shorter_than_its_recovery_point_does_not_open(directory):
-    log = filled(directory, 3)
-    recovery_point = checkpoint(log)
-    os.truncate(directory / LOG, 100)
-    with pytest.raises(StorageFailed, match=r"ends at offset \d, but 3 was safe|is damaged"):
-        opened(directory, recovery_point)
-
-
 @pytest.mark.parametrize("is_compacted", [False, True])
 @pytest.mark.parametrize("bit", [1, 16, 40])
 def test_a_damaged_base_offset_moves_no_end(directory, bit, is_compacted):
@@ -198,16 +174,6 @@ def test_a_replica_with_a_damaged_leader_epoch_does_not_open(directory):
     replica.committed_at_load = 3
     with pytest.raises(CorruptSegment, match="leader epoch 0 follows"):
         log_recovery.recover(replica, 0, 0, NOW)
-
-
-def test_a_lost_segment_does_not_open_silently(directory):
-    log = filled(directory, 9, segment_bytes=200)
-    recovery_point = checkpoint(log)
-    (directory / f"{log.segments[-1].base_offset:020d}.log").unlink()
-    with pytest.raises(
-        StorageFailed, match=r"restore it from a backup, or .*oncelog storage repair"
-    ):
-        opened(directory, recovery_point, segment_bytes=200)
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut", "removed"])
@@ -313,14 +279,6 @@ def test_only_what_lies_behind_the_snapshot_is_read_at_start(directory):
         found.read(0, 5, 1000)
 
 
-def test_the_leader_epoch_checkpoint_is_built_again_from_batches(directory):
-    log = new_log(directory)
-    for leader_epoch in (1, 1, 4, 6):
-        append(log, batch(), leader_epoch=leader_epoch)
-    (directory / "leader-epoch-checkpoint").unlink()
-    assert opened(directory).leader_epochs.entries() == [(1, 0), (4, 2), (6, 3)]
-
-
 @pytest.mark.parametrize("torn", [b"", b"0\n3\n1 0\n"])
 def test_a_torn_leader_epoch_checkpoint_forgets_nothing(directory, torn):
     log = new_log(directory, segment_bytes=200)
@@ -392,13 +350,6 @@ def test_a_hole_before_the_recovery_point_deletes_nothing(directory):
     ):
         opened(directory, recovery_point, segment_bytes=200)
     assert sorted(directory.glob("*.log")) == logs
-
-
-def test_a_file_that_is_no_segment_is_left_alone(directory):
-    log = filled(directory, 1)
-    (directory / "notes.log").write_text("hello")
-    assert opened(directory, checkpoint(log)).log_end_offset == 1
-    assert (directory / "notes.log").read_text() == "hello"
 
 
 def test_a_committed_read_loads_no_later_index(directory):

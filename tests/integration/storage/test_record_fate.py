@@ -1,12 +1,10 @@
 """What became of the record at one offset, as its leader tells it."""
 
-from tests.integration.storage.storage_node import batch, running, topic, txn_batch
+from tests.integration.storage.storage_node import batch, txn_batch
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
-from oncelog.record.batch import iter_headers
-from oncelog.record.records import decode_batch
 
 NAME = {value.number: value.name for value in pb.RecordFate.DESCRIPTOR.values}
 
@@ -64,22 +62,3 @@ async def test_each_record_has_the_fate_of_its_own_transaction(node):
     assert NAME[left.fate] == "IN_ABORTED"
     unknown = await describe(node, "nowhere", 0)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_an_offset_that_compaction_emptied_is_told_as_such(tmp_path):
-    compacted = topic("orders", cleanup_policy="compact", segment_bytes=4096)
-    async with running(tmp_path, compacted) as node:
-        for number in range(40):
-            # Three records of one key: of the batch that stays, two are gone.
-            await node.produce("orders", batch(3, key=b"k%d" % (number % 3), value=b"x" * 90))
-        await node.role.maintenance.cleaner.clean_all()
-        found = await fates(node, "orders", 121)
-        assert found.count("COMPACTED") > 60
-        assert found[-2:] == ["NOT_TRANSACTIONAL", "NOT_WRITTEN"]
-        kept = {offset for offset, fate in enumerate(found) if fate == "NOT_TRANSACTIONAL"}
-        read, offset = set(), 0
-        while (answer := await node.fetch("orders", offset)).records:
-            for position, header in iter_headers(answer.records):
-                read |= {record.offset for record in decode_batch(answer.records, position)}
-                offset = header.next_offset
-        assert kept == read

@@ -63,20 +63,6 @@ async def test_a_leader_that_reads_damage_hands_over_and_is_copied(tmp_path):
         await whole_again(cluster, 1)
 
 
-async def test_a_replica_cut_before_its_recovery_point_is_copied_again(
-    tmp_path,
-):
-    async with running_cluster(tmp_path, **FAST) as cluster:
-        cluster.controller.topic(segment_bytes=1024, min_insync_replicas=2)
-        await fill(cluster)
-        await cluster.stop(3)
-        path = segments(tmp_path, 3)[-1]
-        path.write_bytes(path.read_bytes()[:-20])
-        node = await cluster.start(3)
-        assert node.held().offline is not None
-        await whole_again(cluster, 3)
-
-
 async def test_the_last_copy_is_not_dropped(tmp_path):
     async with running_cluster(tmp_path, **FAST) as cluster:
         cluster.controller.topic(segment_bytes=1024)

@@ -43,15 +43,6 @@ async def test_transactions_are_the_same_on_every_replica(cluster):
     assert cluster.nodes[3].held().last_stable_offset == 8
 
 
-async def test_acks_1_does_not_wait_for_followers(cluster):
-    cluster.controller.topic()
-    cluster.cut_off.update((2, 3))
-    assert (await cluster.produce(batch(), acks=1)).error_code == 0
-    answer = await cluster.produce(batch(), timeout_ms=50)
-    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert cluster.leader().held().high_watermark == 0
-
-
 async def test_the_next_leader_has_all_that_was_acknowledged(cluster):
     cluster.controller.topic()
     await cluster.fill(5, batch(2))

@@ -79,7 +79,9 @@ async def test_a_checkpoint_whose_sync_failed_is_not_tried_again(tmp_path):
 
 
 @pytest.mark.parametrize("begins_before_the_failure", [False, True])
-def test_a_checkpoint_after_a_failed_flush_does_not_count(tmp_path, begins_before_the_failure):
+async def test_a_checkpoint_after_a_failed_flush_does_not_count(
+    tmp_path, begins_before_the_failure
+):
     """The failed sync dropped the pages; the checkpoint's own succeeds because nothing is left to write."""
     has_failed, has_begun = threading.Event(), threading.Event()
 
@@ -92,19 +94,16 @@ def test_a_checkpoint_after_a_failed_flush_does_not_count(tmp_path, begins_befor
         assert has_failed.wait(10)
         log_checkpoint.sync_logs(paths)
 
-    async def scenario():
-        async with running(tmp_path, topic("orders"), sync=sync, flush_policy="always") as node:
-            worker_is_busy = node.role.maintenance._in_worker(
-                lambda: begins_before_the_failure or has_failed.wait(10)
-            )
-            producing = asyncio.create_task(node.produce("orders", batch()))
-            occupied = asyncio.create_task(worker_is_busy)
-            await asyncio.sleep(0)
-            await asyncio.gather(node.role.maintenance.checkpoint_all(), occupied)
-            assert (await producing).error_code == 56
-        assert recovery_points(tmp_path) == {}
-
-    asyncio.run(scenario())
+    async with running(tmp_path, topic("orders"), sync=sync, flush_policy="always") as node:
+        worker_is_busy = node.role.maintenance._in_worker(
+            lambda: begins_before_the_failure or has_failed.wait(10)
+        )
+        producing = asyncio.create_task(node.produce("orders", batch()))
+        occupied = asyncio.create_task(worker_is_busy)
+        await asyncio.sleep(0)
+        await asyncio.gather(node.role.maintenance.checkpoint_all(), occupied)
+        assert (await producing).error_code == 56
+    assert recovery_points(tmp_path) == {}
 
 
 def recovery_points(path):
@@ -170,26 +169,22 @@ def test_leftovers_of_a_failed_write_are_cut_after_a_roll_too(tmp_path, monkeypa
     assert everything(found) == everything(log)
 
 
-def test_flush_policy_always_makes_new_names_durable_too(tmp_path, monkeypatch):
+async def test_flush_policy_always_makes_new_names_durable_too(tmp_path, monkeypatch):
     """A synced file whose name is lost in a power cut is lost."""
     synced = []
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, watched(getattr(os, name), synced))
-
-    async def scenario():
-        orders = topic("orders", segment_bytes=200)
-        async with running(tmp_path, orders, flush_policy="always") as node:
-            synced.clear()
-            await node.produce("orders", batch())
-            assert {str(tmp_path), str(tmp_path / "orders-0")} <= set(synced)
-            synced.clear()
-            await node.produce("orders", batch())
-            # Not the node's folder: the checkpoint of every few seconds has a new name in it.
-            assert str(tmp_path / "orders-0") not in synced
-            await node.produce("orders", batch(value=bytes(200)))
-            assert str(tmp_path / "orders-0") in synced
-
-    asyncio.run(scenario())
+    orders = topic("orders", segment_bytes=200)
+    async with running(tmp_path, orders, flush_policy="always") as node:
+        synced.clear()
+        await node.produce("orders", batch())
+        assert {str(tmp_path), str(tmp_path / "orders-0")} <= set(synced)
+        synced.clear()
+        await node.produce("orders", batch())
+        # Not the node's folder: the checkpoint of every few seconds has a new name in it.
+        assert str(tmp_path / "orders-0") not in synced
+        await node.produce("orders", batch(value=bytes(200)))
+        assert str(tmp_path / "orders-0") in synced
 
 
 async def test_what_a_killed_process_left_is_synced_first(tmp_path, monkeypatch):
@@ -233,7 +228,7 @@ def test_a_start_without_descriptors_says_so_and_trusts_nothing(tmp_path):
     assert log.flushed_offset == 1
 
 
-def test_a_stop_does_not_wait_for_a_slow_disk_for_ever(tmp_path, caplog):
+async def test_a_stop_does_not_wait_for_a_slow_disk_for_ever(tmp_path, caplog):
     """The process manager would kill it. So it gives up in time, logs what, and the next start finds all of it."""
     is_slow = False
 
@@ -242,20 +237,16 @@ def test_a_stop_does_not_wait_for_a_slow_disk_for_ever(tmp_path, caplog):
             time.sleep(0.1)
         log_checkpoint.sync_logs(paths)
 
-    async def scenario():
-        nonlocal is_slow
-        orders = topic("orders", 20)
-        async with running(tmp_path, orders, sync=sync, stop_timeout_ms=250) as node:
-            for partition in range(20):
-                await node.produce("orders", batch(), partition=partition)
-            is_slow = True
-        is_slow = False
-        assert "of 20 partitions are not checkpointed" in caplog.text
-        async with running(tmp_path, orders) as node:
-            for partition in range(20):
-                assert (await node.describe("orders", partition)).log_end_offset == 1
-
-    asyncio.run(scenario())
+    orders = topic("orders", 20)
+    async with running(tmp_path, orders, sync=sync, stop_timeout_ms=250) as node:
+        for partition in range(20):
+            await node.produce("orders", batch(), partition=partition)
+        is_slow = True
+    is_slow = False
+    assert "of 20 partitions are not checkpointed" in caplog.text
+    async with running(tmp_path, orders) as node:
+        for partition in range(20):
+            assert (await node.describe("orders", partition)).log_end_offset == 1
 
 
 def watched(sync, synced):

@@ -7,7 +7,6 @@ from tests.integration.storage.storage_node import NOW, batch, running, topic, t
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.record.batch import iter_headers
-from oncelog.record.control import Marker, MarkerType, encode_marker
 from oncelog.record.records import decode_batch
 
 
@@ -129,46 +128,6 @@ async def test_stopping_answers_who_waits(tmp_path):
         waiting = asyncio.create_task(node.fetch("orders", 0, max_wait_ms=60_000, min_bytes=1))
         await asyncio.sleep(0)
     assert (await asyncio.wait_for(waiting, 2)).error_code == 0
-
-
-async def test_sizes_are_respected_but_one_batch_always_comes(tmp_path):
-    async with running(tmp_path, topic("orders", 2)) as node:
-        records = batch(value=b"x" * 1000)
-        for _ in range(5):
-            for partition in (0, 1):
-                await node.produce("orders", records, partition=partition)
-        assert offsets_of(await node.fetch("orders", 0, max_bytes=1)) == [0]
-        assert offsets_of(await node.fetch("orders", 0, max_bytes=2 * len(records) + 5)) == [
-            0,
-            1,
-        ]
-        request = storage_pb2.FetchRequest(max_bytes=len(records) + 10)
-        for partition in (0, 1):
-            request.partitions.add(
-                topic="orders", partition=partition, max_bytes=1 << 20, current_leader_epoch=-1
-            )
-        answer = await node.storage.Fetch(request, None)
-        assert [len(offsets_of(part)) for part in answer.partitions] == [1, 0]
-
-
-async def test_a_fetch_from_inside_a_batch_begins_with_that_batch(node):
-    await node.produce("orders", batch(3))
-    await node.produce("orders", batch(3))
-    assert offsets_of(await node.fetch("orders", 4)) == [3]
-
-
-async def test_foreign_offsets_and_leader_epochs_are_refused(tmp_path):
-    async with running(tmp_path, topic("orders", leader_epoch=5)) as node:
-        await node.produce("orders", batch(3))
-        assert (await node.fetch("orders", 4)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert (await node.fetch("orders", 3)).error_code == 0
-        assert (
-            await node.fetch("orders", 0, current_leader_epoch=4)
-        ).error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert (
-            await node.fetch("orders", 0, current_leader_epoch=6)
-        ).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert (await node.fetch("nowhere", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_list_offsets_knows_ends_timestamps_and_isolation(tmp_path):
@@ -321,22 +280,6 @@ async def test_an_older_coordinator_is_fenced_after_a_restart_too(tmp_path):
         assert (
             await node.append("orders", batch())
         ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_transactional_offsets_need_no_sequences(node):
-    """Facts 5.2: offsets commit with the client's producer id and epoch, sequence -1, and a marker ends them."""
-    name = "__consumer_offsets"
-    offsets = batch(producer_id=9, producer_epoch=2, base_sequence=-1, is_transactional=True)
-    for expected in (0, 1):
-        assert (await node.append(name, offsets)).base_offset == expected
-    assert (await node.describe(name)).last_stable_offset == 0
-    ended = encode_marker(
-        Marker(MarkerType.COMMIT, 0), producer_id=9, producer_epoch=3, timestamp=NOW
-    )
-    assert (await node.append(name, ended)).base_offset == 2
-    assert (await node.describe(name)).last_stable_offset == 3
-    stale = await node.append(name, offsets)
-    assert stale.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 async def test_a_reader_waits_in_vain_only_until_leadership_moves(tmp_path):

@@ -1,16 +1,20 @@
-"""Rules of the storage core that are met seldom, a row each."""
+"""Rules of the storage core that are met seldom, each by itself."""
+
+import struct
 
 import pytest
 from crc32c import crc32c
 from tests.unit.storage.partitions import (
     CONTROL,
-    HERE,
     NOW,
+    OTHER,
     SHARD,
+    TRANSACTIONAL,
     append,
     header,
     log_state,
     partition_of,
+    with_followers,
 )
 from tests.unit.storage.segments import MemorySegment, batch
 
@@ -20,14 +24,16 @@ from oncelog.record.check import CheckRules
 from oncelog.record.records import Record, decode_batch, encode_batch
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.aborted_index import AbortedCheck, decode_checks, encode_checks
+from oncelog_storage.core.batch_walk import first_not_older
 from oncelog_storage.core.cleaning import Transactions, learn_keys
-from oncelog_storage.core.leader_state import FollowerProgress
-from oncelog_storage.core.offset_map import OffsetMap, key_name
+from oncelog_storage.core.leader_state import FollowerProgress, Liveness
+from oncelog_storage.core.offset_map import OffsetMap
 from oncelog_storage.core.produced import rules_of_topic
+from oncelog_storage.core.producer_snapshot import CorruptSnapshot, decode_snapshot
 from oncelog_storage.core.producer_state import ProducerStates
+from oncelog_storage.core.record_links import linked_spans
 from oncelog_storage.core.replay import read_marker, replay_batch, whole_batch_at
 from oncelog_storage.core.segment_indexes import CorruptAbortedIndex, aborted_entries
-from oncelog_storage.core.time_index import TimeIndex, decode_entry
 from oncelog_storage.core.verification import Verifications
 
 PRODUCER = 7
@@ -44,17 +50,6 @@ def test_a_cut_checkpoint_of_aborted_indexes_is_none():
 def test_aborted_entries_must_be_those_that_were_written():
     with pytest.raises(CorruptAbortedIndex, match="first 1 entries"):
         aborted_entries(AbortedCheck(1, 0), b"")
-
-
-def test_a_long_key_stands_under_its_digest():
-    known = OffsetMap(10_000)
-    long, other = b"k" * 33, b"k" * 34
-    known.put(long, 5)
-    assert list(known.offsets) == [key_name(long)]
-    assert key_name(long) != long
-    assert not known.is_latest(long, 4)
-    assert known.is_latest(long, 5)
-    assert known.is_latest(other, 0)
 
 
 def test_keys_before_the_start_are_not_learned():
@@ -142,21 +137,6 @@ def test_bytes_of_another_magic_are_no_batch():
     assert whole_batch_at(memoryview(data), 0, 3)[1] == "magic 1 is not 2"
 
 
-def test_an_entry_of_a_time_index_is_relative_to_its_segment():
-    index = TimeIndex(100)
-    index.maybe_append(NOW, 107)
-    assert decode_entry(index.bytes_from(0), 100) == (NOW, 107)
-
-
-def test_a_shards_new_leader_takes_the_greatest_epoch():
-    log = log_state(SHARD)
-    partition = partition_of(log)
-    for epoch in (3, 2):
-        append(partition, header(producer_id=PRODUCER + epoch, epoch=epoch, sequence=-1))
-    partition.lead(HERE, 6, (HERE,), (HERE,), 0, 0.0)
-    assert partition.coordinator_epoch == 3
-
-
 def test_a_batch_in_the_topics_codec_must_not_be_too_long():
     plain = batch(0, value=bytes(range(256)) * 20)
     gzip = TopicConfig.from_overrides({"compression.type": "gzip"}).codec
@@ -187,3 +167,107 @@ def test_a_follower_that_left_is_out_of_sync_at_once():
     assert follower.is_in_sync(0.0, 10.0)
     follower.left()
     assert not follower.is_in_sync(0.0, 10.0)
+
+
+def progress(*fetches: tuple[int, int, float]) -> FollowerProgress:
+    """(fetch offset, log end offset, time) of each fetch."""
+    found = FollowerProgress(0.0)
+    for offset, end, now in fetches:
+        found.fetched(offset, end, 1, Liveness(now), now)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fetches", "behind_since"),
+    [
+        (((0, 5, 1.0),), 0.0),
+        (((5, 5, 1.0),), None),
+        (((0, 5, 1.0), (5, 9, 2.0)), 1.0),
+        (((5, 5, 1.0), (5, 9, 2.0)), 1.0),
+        (((5, 5, 1.0), (3, 9, 2.0)), 1.0),
+    ],
+)
+def test_since_when_a_follower_is_behind(fetches, behind_since):
+    assert progress(*fetches).behind_since == behind_since
+
+
+def test_a_follower_that_waits_or_asked_lately_keeps_up():
+    found = progress((5, 5, 1.0))
+    assert found.is_in_sync(11.0, 10.0)
+    assert not found.is_in_sync(11.1, 10.0)
+    found.liveness.is_waiting = True
+    assert found.is_in_sync(99.0, 10.0)
+
+
+def test_an_append_leaves_those_behind_who_had_everything():
+    partition = with_followers()
+    state = partition.replicas
+    assert state is not None
+    state.followers[OTHER].fetched(0, 0, 1, Liveness(1.0), 1.0)
+    state.appended(7.0)
+    assert [each.behind_since for each in state.followers.values()] == [7.0, 0.0]
+
+
+def test_a_proposal_is_open_until_a_newer_partition_epoch():
+    state = with_followers().replicas
+    assert state is not None
+    state.propose((1,))
+    assert state.out_of_sync(99.0, 10.0) == []
+    state.image_moved((1, 2, 3), (1, 2, 3), 0, 1.0)
+    assert state.pending is not None
+    state.image_moved((1, 2, 3), (1,), 1, 1.0)
+    assert state.pending is None
+
+
+def test_a_record_before_the_offset_is_passed_over():
+    data = batch(0, 2, timestamp=NOW) + batch(2, timestamp=NOW + 5)
+    view, second = memoryview(data), len(batch(0, 2))
+    batches = [(at, HEADER.unpack_from(data, at), view, at) for at in (0, second)]
+    # The first batch reaches the timestamp with a record that is below the offset only.
+    early = list(batches[0][1])
+    early[8] = NOW + 5
+    batches[0] = (0, tuple(early), view, 0)
+    assert first_not_older(batches, NOW + 5, 1) == (NOW + 5, 2, 0)
+
+
+def test_a_shards_new_leader_takes_its_coordinators_epoch():
+    partition = partition_of(log_state(SHARD))
+    append(partition, header(producer_id=7, epoch=9, attributes=TRANSACTIONAL))
+    append(partition, header(producer_id=8, epoch=4))
+    partition.lead(1, 5, (1, 2), (1, 2), 0, 0.0)
+    assert partition.coordinator_epoch == 4
+
+
+def test_a_coordinators_batch_may_have_no_producer_id():
+    partition = partition_of(log_state(SHARD))
+    none = header(producer_id=-1, sequence=-1)
+    assert partition.find_from_coordinator(none, 3, 0, lambda _: False) is None
+    marker = header(attributes=CONTROL | TRANSACTIONAL, sequence=-1)
+    assert partition.find_from_coordinator(marker, 3, 0, lambda _: False) is None
+
+
+def test_a_snapshot_that_says_another_count_is_none():
+    tail = struct.pack(">i", 3)
+    with pytest.raises(CorruptSnapshot, match="says 3 producers"):
+        decode_snapshot(struct.pack(">hI", 1, crc32c(tail)) + tail)
+
+
+def test_markers_of_a_snapshot_may_hold_the_lso():
+    states = ProducerStates()
+    states.hold(3, 8)
+    assert states.first_unstable_offset() == 3
+    states.high_watermark_moved(8)
+    assert states.first_unstable_offset() is None
+
+
+def test_a_control_batch_without_records_may_go():
+    fields = HEADER.unpack_from(batch(0))
+    transactions = Transactions(())
+    assert not transactions.may_go(fields, None)
+    assert transactions.may_go((*fields[:12], 0), None)
+
+
+def test_records_that_are_none_name_no_span():
+    data = bytearray(batch(0, value=b"traceparent"))
+    data[61] = 0x7F
+    assert linked_spans(bytes(data), 5) == []

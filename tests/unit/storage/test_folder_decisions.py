@@ -10,7 +10,6 @@ from oncelog.ids import Partition as PartitionName
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.checkpoint_files import (
     decode_checkpoint,
-    encode_checkpoint,
     encode_topic_id,
     is_same_topic,
     may_have_lost_power,
@@ -42,12 +41,6 @@ ORDERS = PartitionName("orders", 0)
 NEVER = 2**62
 
 # Checkpoint files.
-
-
-def test_a_checkpoint_reads_back_with_and_without_checksum():
-    numbers = {ORDERS: 7, PartitionName("a-b", 12): 0}
-    assert decode_checkpoint(encode_checkpoint(numbers).decode()) == numbers
-    assert decode_checkpoint("0\n1\norders 0 7\n") == {ORDERS: 7}
 
 
 @pytest.mark.parametrize(
@@ -143,11 +136,6 @@ def facts(*newest):
 def test_retention_goes_by_age_and_size(config, newest, high_watermark, expected):
     rules = TopicConfig(**{"retention_bytes": -1, **config})
     assert keep_from(rules, facts(*newest), SIZES, 30, high_watermark, 1000) == expected
-
-
-def test_an_empty_segment_has_no_age():
-    empty = [SegmentFacts(0, 0, 0, -1, 0)]
-    assert keep_from(TopicConfig(retention_ms=1), empty, [(0, 0)], 0, 0, NEVER) == 0
 
 
 def partition_with(*, is_leader=True, sizes=(100, 100, 50), high_watermark=30, **config):

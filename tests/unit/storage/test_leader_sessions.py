@@ -203,13 +203,6 @@ def test_a_partition_that_is_left_is_late_at_once():
     assert not session.dirty
 
 
-def test_what_is_not_hosted_can_be_left_too():
-    host = Host()
-    session = host.begin(request_of(0))
-    session.leave(ORDERS)
-    assert not session.partitions
-
-
 def test_news_come_from_the_partition_that_is_there_now():
     old, new = grown(1), grown(2)
     host = Host(old)

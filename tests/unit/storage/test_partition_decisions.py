@@ -165,15 +165,6 @@ def test_a_control_batch_must_end_a_transaction():
     assert code is ErrorCode.INVALID_RECORD
 
 
-def test_a_new_leader_of_a_shard_learns_its_coordinator_epoch():
-    log = log_state(SHARD)
-    append(partition_of(log), header(epoch=6))
-    assert with_followers(log).coordinator_epoch == 6
-    plain = log_state()
-    append(partition_of(plain), header(epoch=6))
-    assert with_followers(plain).coordinator_epoch == -1
-
-
 # Leadership.
 
 
@@ -227,15 +218,6 @@ def test_leading_again_in_the_same_epoch_keeps_what_is_known():
 # High watermark and last stable offset.
 
 
-def test_alone_the_high_watermark_is_the_local_end():
-    partition = partition_of()
-    append(partition, header(count=3))
-    assert partition.high_watermark == 3
-    partition.leadership = Leadership(OTHER, 6, False, 1, 1)
-    assert not partition.move_local_end(5)
-    assert partition.high_watermark == 3
-
-
 def test_the_slowest_in_sync_follower_holds_the_high_watermark():
     partition = with_followers()
     append(partition, header(count=3))
@@ -254,16 +236,6 @@ def test_below_min_insync_replicas_nothing_is_committed():
     assert partition.high_watermark == 0
 
 
-def test_a_follower_that_caught_up_may_join():
-    partition = with_followers(isr=(HERE, OTHER))
-    append(partition, header())
-    seen = Liveness(0.0)
-    partition.take_position(OTHER, 1, FollowerPosition(1, -1, 0), seen, 0.0)
-    assert partition.high_watermark == 1
-    taken = partition.take_position(THIRD, 1, FollowerPosition(1, -1, 0), seen, 0.0)
-    assert taken.may_join
-
-
 def test_a_position_of_nobody_is_refused():
     partition, seen = with_followers(), Liveness(0.0)
     position = FollowerPosition(0, -1, 0)
@@ -272,15 +244,6 @@ def test_a_position_of_nobody_is_refused():
     alone = partition_of()
     code = refusal(lambda: alone.take_position(OTHER, 1, position, seen, 0.0))
     assert code is ErrorCode.REPLICA_NOT_AVAILABLE
-
-
-def test_a_position_outside_the_log_counts_for_nothing():
-    partition, seen = with_followers(), Liveness(0.0)
-    assert partition.take_position(OTHER, 1, FollowerPosition(4, -1, 0), seen, 0.0) == (
-        PositionTaken(None)
-    )
-    assert partition.replicas is not None
-    assert partition.replicas.followers[OTHER].end_offset == -1
 
 
 def test_a_followers_high_watermark_stays_in_its_log_and_rises():

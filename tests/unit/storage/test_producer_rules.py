@@ -194,73 +194,11 @@ def test_markers(partition, producer_epoch, coordinator_epoch, version, code):
     assert partition.states.check_marker(PID, producer_epoch, coordinator_epoch, version) is code
 
 
-def test_only_the_exact_range_at_the_same_epoch_is_a_duplicate():
-    partition = Partition(data(0, count=2), data(2, count=3))
-    states = partition.states
-    found = states.find_duplicate(data(2, count=3))
-    assert (found.base_offset, found.last_offset) == (2, 4)
-    assert states.find_duplicate(data(2, count=2)) is None
-    assert states.find_duplicate(data(3, count=2)) is None
-    assert states.find_duplicate(data(2, count=3, producer_epoch=1)) is None
-    assert states.find_duplicate(data(5)) is None
-
-
-def test_five_batches_are_remembered():
-    partition = Partition(*[data(sequence) for sequence in range(6)])
-    assert partition.states.find_duplicate(data(0)) is None
-    assert [partition.states.find_duplicate(data(each)).base_offset for each in range(1, 6)] == [
-        1,
-        2,
-        3,
-        4,
-        5,
-    ]
-
-
-def test_a_duplicate_that_wraps_around_is_recognised():
-    partition = Partition(data(SEQUENCE_MAX - 1, count=4))
-    assert partition.states.find_duplicate(data(SEQUENCE_MAX - 1, count=4)).base_offset == 0
-
-
-def test_duplicates_survive_a_marker_and_not_a_bump():
-    same = marked(Partition(data(0, txn=True)), 0)
-    assert same.states.find_duplicate(data(0, txn=True)) is not None
-    bumped = marked(Partition(data(0, txn=True)), 1)
-    assert bumped.states.find_duplicate(data(0, txn=True)) is None
-
-
 def test_an_open_transaction_counts_at_its_epoch_only():
     states = Partition(data(0, producer_epoch=2, txn=True)).states
     assert states.has_ongoing_transaction(PID, 2)
     assert not states.has_ongoing_transaction(PID, 3)
     assert not states.has_ongoing_transaction(PID + 1, 2)
-
-
-def test_a_transaction_begins_with_its_first_batch():
-    partition = Partition(data(0), data(1, txn=True), data(2, txn=True))
-    assert partition.states.first_ongoing_offset() == 1
-    assert partition.mark() == (PID, 1, 3, True, 4)
-
-
-def test_an_empty_transaction_leaves_no_trace():
-    assert Partition(data(0)).mark(commit=False) is None
-
-
-def test_the_aborted_entry_knows_the_oldest_other_transaction():
-    partition = Partition(data(0, producer_id=1, txn=True), data(0, producer_id=2, txn=True))
-    assert partition.mark(producer_id=2, commit=False).last_stable_offset == 0
-    assert partition.mark(producer_id=1, commit=False).last_stable_offset == 4
-
-
-def test_a_marker_holds_the_lso_until_it_is_replicated():
-    partition = Partition(data(0, txn=True))
-    partition.mark()
-    states = partition.states
-    assert (states.first_ongoing_offset(), states.first_unstable_offset()) == (None, 0)
-    states.high_watermark_moved(1)
-    assert states.first_unstable_offset() == 0, "the marker is at 1, so 1 is not behind it"
-    states.high_watermark_moved(2)
-    assert states.first_unstable_offset() is None
 
 
 def test_expiry_spares_open_transactions_and_is_exact():
@@ -312,14 +250,6 @@ def test_an_entry_goes_with_the_append_it_was_for(is_control, tv2, marker_epoch,
     guard = verifications.begin(PID, 0, 0, supports_epoch_bump=tv2, now=0)
     verifications.appended(PID, marker_epoch, is_control)
     assert verifications.is_verified(PID, guard) is stays
-
-
-def test_entries_expire_by_age():
-    verifications = Verifications()
-    verifications.begin(PID, 0, 0, supports_epoch_bump=True, now=10)
-    assert verifications.expire(now=109, expiration_ms=100) == 0
-    assert verifications.expire(now=110, expiration_ms=100) == 1
-    assert len(verifications) == 0
 
 
 def test_the_oldest_silent_transaction_is_late_whoever_owns_it():

@@ -109,6 +109,41 @@ def test_a_batch_is_refused_by_itself(partition, records, code):
     assert work.partitions == {ORDERS}
 
 
+SOUND = batch(0)
+WITHOUT_SEQUENCE = {"producer_id": 1, "producer_epoch": 0}
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        pytest.param(b"", ErrorCode.INVALID_RECORD, id="nothing"),
+        pytest.param(SOUND + SOUND, ErrorCode.INVALID_RECORD, id="two batches"),
+        pytest.param(SOUND[:-1], ErrorCode.CORRUPT_MESSAGE, id="cut"),
+        pytest.param(SOUND[:16] + b"\1" + SOUND[17:], ErrorCode.INVALID_RECORD, id="old magic"),
+        pytest.param(SOUND[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE, id="CRC"),
+        pytest.param(batch(0, value=b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE, id="too large"),
+        pytest.param(
+            batch(0, extra_attributes=0x30, **WITHOUT_SEQUENCE),
+            ErrorCode.INVALID_RECORD,
+            id="control",
+        ),
+        pytest.param(batch(0, **WITHOUT_SEQUENCE), ErrorCode.INVALID_RECORD, id="no sequence"),
+        pytest.param(
+            batch(0, timestamp=NOW + 3_600_001), ErrorCode.INVALID_TIMESTAMP, id="from the future"
+        ),
+        pytest.param(
+            batch(0, extra_attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, id="codec"
+        ),
+    ],
+)
+def test_what_no_leader_takes_is_refused(records, code):
+    partition = partition_of(log_state(max_message_bytes=1000))
+    work, response = producing(Host(partition), (ORDERS, records))
+    work.check(NOW)
+    assert codes(response) == [code]
+    assert response.partitions[0].base_offset == -1
+
+
 def test_a_refused_batch_takes_no_part_in_what_follows():
     """Its header and its leader need not be known."""
     gzip = partition_of(log_state(codec=Codec.GZIP))

@@ -71,16 +71,6 @@ def test_a_position_counts_once():
     assert partition.replicas.followers[OTHER].end_offset == 0
 
 
-def test_a_position_of_no_replica_is_asked_about_again():
-    partition = partition_of()
-    _, followed = session_at(0)
-    for _ in range(2):
-        with pytest.raises(KafkaError) as refused:
-            followed.take(partition, 0.0)
-        assert refused.value.error_code is ErrorCode.REPLICA_NOT_AVAILABLE
-    assert not followed.is_taken
-
-
 def test_records_and_a_new_log_start_are_news():
     partition = with_followers()
     append(partition, header(count=4))
@@ -199,18 +189,6 @@ def test_who_joins_has_all_that_was_committed_since():
     session, followed = session_at(5)
     session.node_id = THIRD
     assert not followed.take(partition, 0.0).may_join
-
-
-def test_a_diverged_position_acknowledges_nothing():
-    log = log_state()
-    log.leader_epochs.assign(2, 0)
-    log.leader_epochs.assign(5, 3)
-    partition = with_followers(log)
-    append(partition, header(count=6))
-    _, followed = session_at(4, last_epoch=2)
-    assert followed.take(partition, 0.0) == PositionTaken(Divergence(2, 3))
-    assert partition.replicas is not None
-    assert partition.replicas.followers[OTHER].end_offset == -1
 
 
 ALL = (HERE, OTHER, THIRD)
@@ -419,12 +397,6 @@ def test_a_refused_partition_is_asked_for_after_a_pause():
     assert (early.replicas, early.is_retrying) == ({}, True)
     late = session.next_request(2.0)
     assert (list(late.replicas), late.is_retrying) == ([ORDERS], False)
-
-
-def test_out_of_range_is_an_answer():
-    replica = Replica()
-    session = followed(replica)
-    assert session.receiver(ORDERS, ErrorCode.OFFSET_OUT_OF_RANGE, 1.0) is not None
 
 
 def test_a_position_that_is_not_durable_is_told_to_nobody():
