@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import confluent_kafka.admin
 import pytest
 from confluent_kafka.cimpl import NewTopic
+from tests.certificates import Authority
 from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.java import Java, JavaProcess
@@ -54,6 +55,14 @@ def java_classpath():
 def java(java_classpath):
     process = JavaProcess(java_classpath, "TransactionDriver")
     yield Java(process)
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def driver(java_classpath):
+    """Kafka's Admin client and command-line tools."""
+    process = JavaProcess(java_classpath, "AdminDriver")
+    yield process
     process.close()
 
 
@@ -148,3 +157,8 @@ def make_producer(request, server):
 def producer(client, transactional_id, make_producer):
     """A transactional one of the client."""
     return make_producer(client, transactional_id)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))

@@ -2,7 +2,6 @@
 
 import pytest
 from tests.conformance.clients.confluent import Confluent
-from tests.conformance.clients.java import JavaProcess
 from tests.targets import is_login_asked, login_file
 
 TOOLS = "org.apache.kafka.tools."
@@ -13,13 +12,6 @@ CONFIG = {"ClusterTool": "--config"}
 def logged_in_by(tool):
     """Further words of a command."""
     return f" {CONFIG.get(tool, '--command-config')} {login_file()}" if is_login_asked() else ""
-
-
-@pytest.fixture(scope="module")
-def driver(java_classpath):
-    process = JavaProcess(java_classpath, "AdminDriver")
-    yield process
-    process.close()
 
 
 @pytest.fixture

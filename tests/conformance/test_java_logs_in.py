@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
-from tests.certificates import Authority
 from tests.conformance.clients.face import ClientFailed, commit
 from tests.conformance.clients.java import Java, JavaProcess
 from tests.integration.listener.secured_log import (
@@ -27,11 +26,6 @@ MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 BEARER = "org.apache.kafka.common.security.oauthbearer."
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture

@@ -60,11 +60,10 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(java_classpath, tmp_path_factory):
+def scene(driver, tmp_path_factory):
     if target_kind() is not TargetKind.EMBEDDED:
         pytest.skip("a marker is taken out of the files of a log that this test owns")
     with open_target(tmp_path_factory.mktemp("oncelog")) as server:
-        driver = JavaProcess(java_classpath, "AdminDriver")
         began_ms = time.time_ns() // 1_000_000 - 2 * HOUR_MS
         admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
         for future in admin.create_topics([NewTopic(TOPIC, 2)]).values():
@@ -91,7 +90,6 @@ def scene(java_classpath, tmp_path_factory):
         works.send(TOPIC, b"two", partition=1)
         yield found
         works.close()
-        driver.close()
 
 
 def _cut_last_batch(log):

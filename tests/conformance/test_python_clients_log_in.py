@@ -9,7 +9,6 @@ from aiokafka.abc import AbstractTokenProvider
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonsTokenProvider
-from tests.certificates import Authority
 from tests.conformance.test_java_logs_in import prepare
 from tests.integration.listener.secured_log import (
     NAME_OF_CERTIFICATE,
@@ -111,11 +110,6 @@ def by_aiokafka(bootstrap, authority, mechanism, files):
 
 
 CLIENTS = [by_confluent, by_kafka_python, by_aiokafka]
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 def test_by_each_mechanism(authority, tmp_path):

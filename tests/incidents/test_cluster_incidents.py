@@ -14,7 +14,7 @@ from tests.incidents.scenes import (
     text_of,
     write,
 )
-from tests.integration.failover.victims import coordinator_of
+from tests.integration.failover.victims import coordinator_of, name_of
 
 from oncelog_server.cluster.plan import STORAGE
 
@@ -32,10 +32,6 @@ def topic_on(cluster, name, node_id):
     (created,) = admin.create_topics([wanted]).values()
     created.result(WAIT_S)
     return name
-
-
-def name_of(cluster, node_id):
-    return next(one.name for one in cluster.members if one.node_id == node_id)
 
 
 @pytest.fixture

@@ -98,13 +98,24 @@ def topic(server, name):
     return new_topic(server.bootstrap, f"t-{name}")
 
 
+@pytest.fixture
+def explanation(server, name):
+    """Of the transactional.id."""
+    return lambda: explained(server.gateway, name)
+
+
+@pytest.fixture
+def told(server, name):
+    return lambda incident, *words: shown(server.gateway, name, incident, *words)
+
+
 def refused(opened):
     """Commits, in vain."""
     with pytest.raises(Exception, match=r"fenced|epoch|state"):
         opened.commit_transaction(WAIT_S)
 
 
-def test_hung_then_fenced(server, topic, name):
+def test_hung_then_fenced(server, topic, name, told, explanation):
     first = producer(server.bootstrap, name, "app-1")
     write(first, topic)
     written_at = time.monotonic()
@@ -112,15 +123,13 @@ def test_hung_then_fenced(server, topic, name):
     producer(server.bootstrap, name, "app-2")
     at_most_s = time.monotonic() - written_at + 0.5
     refused(first)
-    found = explained(server.gateway, name)
+    found = explanation()
     assert found["incident"] == "hung-then-fenced"
     assert found["verdict"].startswith("Client 'app-1' at")
     silent_s = float(re.search(r"was silent for (\d+\.\d) s;", found["verdict"])[1])
     assert 5.0 <= silent_s <= at_most_s
     assert "client 'app-2'" in found["verdict"]
-    shown(
-        server.gateway,
-        name,
+    told(
         "hung-then-fenced",
         "Client 'app-1' at 127.0.0.1:",
         "was silent for ",
@@ -130,18 +139,16 @@ def test_hung_then_fenced(server, topic, name):
     )
 
 
-def test_fenced_by_takeover(server, topic, name):
+def test_fenced_by_takeover(server, topic, name, told, explanation):
     first = producer(server.bootstrap, name, "app-1")
     write(first, topic)
     producer(server.bootstrap, name, "app-2")
     refused(first)
-    found = explained(server.gateway, name)
+    found = explanation()
     assert found["incident"] == "fenced-by-takeover"
     assert found["verdict"].startswith("Client 'app-1' at 127.0.0.1:")
     assert "client 'app-2' at 127.0.0.1:" in found["verdict"]
-    shown(
-        server.gateway,
-        name,
+    told(
         "fenced-by-takeover",
         "client 'app-2' at 127.0.0.1:",
         "epoch went from 0 to 1",
@@ -149,19 +156,17 @@ def test_fenced_by_takeover(server, topic, name):
     )
 
 
-def test_fenced_by_timeout(server, topic, name):
+def test_fenced_by_timeout(server, topic, name, told, explanation):
     first = producer(server.bootstrap, name, "app-1", timeout_ms=1_000)
     write(first, topic)
-    eventually(lambda: explained(server.gateway, name)["incident"] == "fenced-by-timeout")
-    assert "has not come back" in text_of(explained(server.gateway, name))
+    eventually(lambda: explanation()["incident"] == "fenced-by-timeout")
+    assert "has not come back" in text_of(explanation())
     refused(first)
-    found = explained(server.gateway, name)
+    found = explanation()
     assert found["incident"] == "fenced-by-timeout"
     assert "longer than its timeout of 1.0 s" in found["verdict"]
     assert "transaction.timeout.ms" in found["next_commands"][0]["command"]
-    shown(
-        server.gateway,
-        name,
+    told(
         "fenced-by-timeout",
         "Client 'app-1' at 127.0.0.1:",
         "longer than its timeout of 1.0 s",
@@ -169,15 +174,13 @@ def test_fenced_by_timeout(server, topic, name):
     )
 
 
-def test_fenced_by_operator(server, topic, name):
+def test_fenced_by_operator(server, topic, name, told):
     first = producer(server.bootstrap, name, "app-1")
     write(first, topic)
     terminate = ["--gateway", server.gateway, "transactions", "terminate", name, "--yes"]
     assert run(terminate) == 0
     refused(first)
-    shown(
-        server.gateway,
-        name,
+    told(
         "fenced-by-operator",
         "Client 'app-1' at 127.0.0.1:",
         "is fenced: an operator terminated the transaction",
@@ -222,7 +225,7 @@ def test_a_hanging_transaction_holds_the_lso(server, topic, name):
     eventually(lambda: explained(server.gateway, f"{topic}-0")["incident"] == "healthy")
 
 
-def test_invalid_txn_state_after_a_timeout_abort(server, topic, name):
+def test_invalid_txn_state_after_a_timeout_abort(server, topic, name, told, explanation):
     """A client that recovers its epoch and commits what the server had aborted."""
 
     async def scenario(client):
@@ -236,7 +239,7 @@ def test_invalid_txn_state_after_a_timeout_abort(server, topic, name):
             v3_and_below_producer_epoch=epoch,
             v3_and_below_topics=(types.AddPartitionsToTxnTopic(name=topic, partitions=(0,)),),
         )
-        eventually(lambda: explained(server.gateway, name)["incident"] == "fenced-by-timeout")
+        eventually(lambda: explanation()["incident"] == "fenced-by-timeout")
         again, epoch = await raw_init(client, name, 300, producer_id, epoch)
         answer = await client.call(
             END_TXN,
@@ -249,16 +252,10 @@ def test_invalid_txn_state_after_a_timeout_abort(server, topic, name):
         return answer.error_code
 
     assert raw(server.bootstrap, scenario) == 48
-    found = explained(server.gateway, name)
+    found = explanation()
     assert found["incident"] == "invalid-txn-state"
     assert "its timeout of 0.3 s passed" in found["verdict"]
-    shown(
-        server.gateway,
-        name,
-        "invalid-txn-state",
-        "its timeout of 0.3 s passed",
-        "INVALID_TXN_STATE",
-    )
+    told("invalid-txn-state", "its timeout of 0.3 s passed", "INVALID_TXN_STATE")
 
 
 def test_a_lag_of_markers_never_reaches_zero(server, topic, name):
@@ -309,11 +306,13 @@ def test_an_unstable_offset_commit_waits_for_its_transaction(server, topic, name
     reader.close()
 
 
-def test_what_is_well_is_told_and_what_is_unknown_is_refused(server, topic, name, capfd):
+def test_what_is_well_is_told_and_what_is_unknown_is_refused(
+    server, topic, name, capfd, explanation
+):
     opened = producer(server.bootstrap, name)
     write(opened, topic)
     opened.commit_transaction(WAIT_S)
-    assert eventually(lambda: explained(server.gateway, name)["incident"] == "healthy")
+    assert eventually(lambda: explanation()["incident"] == "healthy")
     assert explained(server.gateway, f"{topic}-0")["incident"] == "healthy"
     arguments = ["--gateway", server.gateway, "transactions", "explain"]
     assert run([*arguments, name]) == 0

@@ -21,11 +21,11 @@ def group_coordinator(cluster, group):
 
 
 def _shard_owner(cluster, kind, name):
-    return _name_of(cluster, image_of(cluster).shard_for(kind, name).coordinator)
+    return name_of(cluster, image_of(cluster).shard_for(kind, name).coordinator)
 
 
 def leader_of(cluster, topic, partition=0):
-    return _name_of(cluster, image_of(cluster).topics[topic].partitions[partition].leader)
+    return name_of(cluster, image_of(cluster).topics[topic].partitions[partition].leader)
 
 
 def leader_of_the_groups_shard(cluster, group):
@@ -39,5 +39,5 @@ def active_controller(cluster):
     )
 
 
-def _name_of(cluster, node_id):
+def name_of(cluster, node_id):
     return next(one.name for one in cluster.members if one.node_id == node_id)

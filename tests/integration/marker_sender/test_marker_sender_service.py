@@ -74,11 +74,13 @@ class ScriptedLeader:
 class Cluster:
     """Metadata and leaders; it is the directory too."""
 
-    def __init__(self, node_ids=(1, 2)):
+    def __init__(self, node_ids=(1, 2), **topics):
         self.leaders = {node_id: ScriptedLeader() for node_id in node_ids}
         self.follower = MetadataFollower(1, None)
         self.topics = {}
         self.offset = -1
+        if topics:
+            self.tell(**topics)
 
     def storage(self, node_id):
         return DirectStub(self.leaders[node_id])
@@ -146,13 +148,12 @@ async def until(condition):
             await asyncio.sleep(0)
 
 
-def run(scenario):
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+def sending(stub, request):
+    return asyncio.ensure_future(stub.DeliverMarkers(request))
 
 
 async def test_each_leader_gets_all_that_the_marker_says():
-    cluster = Cluster()
-    cluster.tell(a=[1, 2], b=[1])
+    cluster = Cluster(a=[1, 2], b=[1])
     async with marker_sender(cluster) as stub:
         answer = await stub.DeliverMarkers(delivery((5, "a-0", "a-1", "b-0")))
     assert (answer.outcome, list(answer.dropped)) == (pb.DELIVERED, [])
@@ -166,14 +167,11 @@ async def test_each_leader_gets_all_that_the_marker_says():
 
 
 async def test_what_queues_behind_a_request_goes_in_the_next_one():
-    cluster = Cluster()
-    cluster.tell(a=[1])
+    cluster = Cluster(a=[1])
     leader = cluster.leaders[1]
     async with marker_sender(cluster) as stub:
         leader.gate.clear()
-        calls = [
-            asyncio.ensure_future(stub.DeliverMarkers(delivery((n, "a-0")))) for n in range(50)
-        ]
+        calls = [sending(stub, delivery((n, "a-0"))) for n in range(50)]
         await until(lambda: leader.requests)
         queues = await stub.DescribeQueues(pb.DescribeQueuesRequest())
         await until(lambda: not any(call.done() for call in calls))
@@ -186,56 +184,46 @@ async def test_what_queues_behind_a_request_goes_in_the_next_one():
 
 
 @pytest.mark.parametrize("failure", [OSError("reset"), TimeoutError(), AssertionError("bug")])
-def test_a_broken_call_goes_again_until_it_is_answered(failure, caplog):
-    async def scenario():
-        cluster = Cluster()
-        cluster.tell(a=[1])
-        cluster.leaders[1].failures = [failure, failure, failure]
+async def test_a_broken_call_goes_again_until_it_is_answered(failure, caplog):
+    cluster = Cluster(a=[1])
+    cluster.leaders[1].failures = [failure, failure, failure]
+    with caplog.at_level(logging.WARNING):
         async with marker_sender(cluster) as stub:
             answer = await stub.DeliverMarkers(delivery((5, "a-0")))
-        assert answer.outcome == pb.DELIVERED
-        assert len(cluster.leaders[1].requests) == 4
-
-    with caplog.at_level(logging.WARNING):
-        run(scenario)
+    assert answer.outcome == pb.DELIVERED
+    assert len(cluster.leaders[1].requests) == 4
     level = logging.ERROR if isinstance(failure, AssertionError) else logging.WARNING
     assert [record.levelno for record in caplog.records] == [level] * 3
 
 
-def test_an_unforeseen_code_is_logged_and_the_marker_goes_again(caplog):
-    async def scenario():
-        cluster = Cluster()
-        cluster.tell(a=[1])
-        cluster.leaders[1].codes = [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS]
+async def test_an_unforeseen_code_is_logged_and_the_marker_goes_again(caplog):
+    cluster = Cluster(a=[1])
+    cluster.leaders[1].codes = [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS]
+    with caplog.at_level(logging.ERROR):
         async with marker_sender(cluster) as stub:
             answer = await stub.DeliverMarkers(delivery((5, "a-0")))
-        assert answer.outcome == pb.DELIVERED
-        assert len(cluster.leaders[1].requests) == 3
-
-    with caplog.at_level(logging.ERROR):
-        run(scenario)
+    assert answer.outcome == pb.DELIVERED
+    assert len(cluster.leaders[1].requests) == 3
     (record,) = caplog.records
     assert "CORRUPT_MESSAGE" in record.message
 
 
 async def test_a_leader_that_hangs_is_given_up_and_asked_again():
-    cluster = Cluster()
-    cluster.tell(a=[1])
+    cluster = Cluster(a=[1])
     leader = cluster.leaders[1]
     leader.gate.clear()
     async with marker_sender(cluster, request_timeout_ms=20) as stub:
-        call = asyncio.ensure_future(stub.DeliverMarkers(delivery((5, "a-0"))))
+        call = sending(stub, delivery((5, "a-0")))
         await until(lambda: len(leader.requests) >= 2)
         leader.gate.set()
         assert (await call).outcome == pb.DELIVERED
 
 
 async def test_markers_follow_a_leader_that_moves():
-    cluster = Cluster()
-    cluster.tell(a=[1])
+    cluster = Cluster(a=[1])
     cluster.leaders[1].codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000
     async with marker_sender(cluster) as stub:
-        call = asyncio.ensure_future(stub.DeliverMarkers(delivery((5, "a-0"))))
+        call = sending(stub, delivery((5, "a-0")))
         await until(lambda: len(cluster.leaders[1].requests) >= 2)
         cluster.tell(a=[2])
         assert (await call).outcome == pb.DELIVERED
@@ -243,8 +231,7 @@ async def test_markers_follow_a_leader_that_moves():
 
 
 async def test_a_frozen_leader_is_left_once_another_leads():
-    cluster = Cluster()
-    cluster.tell(orders=[1, 2])
+    cluster = Cluster(orders=[1, 2])
     cluster.leaders[1].gate.clear()
     async with marker_sender(cluster, request_timeout_ms=3_600_000) as sender:
         delivering = asyncio.create_task(sender.DeliverMarkers(delivery((9, "orders-0"))))
@@ -257,12 +244,12 @@ async def test_a_frozen_leader_is_left_once_another_leads():
 async def test_markers_wait_for_a_leader_and_for_the_first_metadata():
     cluster = Cluster()
     async with marker_sender(cluster) as stub:
-        early = asyncio.ensure_future(stub.DeliverMarkers(delivery((5, "a-0"))))
+        early = sending(stub, delivery((5, "a-0")))
         await asyncio.sleep(0)
         queues = (await stub.DescribeQueues(pb.DescribeQueuesRequest())).queues
         assert [(queue.node_id, queue.depth) for queue in queues] == [(-1, 1)]
         cluster.tell(a=[-1])
-        late = asyncio.ensure_future(stub.DeliverMarkers(delivery((6, "a-0"))))
+        late = sending(stub, delivery((6, "a-0")))
         await asyncio.sleep(0)
         assert not early.done()
         cluster.tell(a=[1])
@@ -271,10 +258,9 @@ async def test_markers_wait_for_a_leader_and_for_the_first_metadata():
 
 
 async def test_a_node_nobody_knows_yet_is_asked_again():
-    cluster = Cluster(node_ids=(1,))
-    cluster.tell(a=[9])
+    cluster = Cluster(node_ids=(1,), a=[9])
     async with marker_sender(cluster) as stub:
-        call = asyncio.ensure_future(stub.DeliverMarkers(delivery((5, "a-0"))))
+        call = sending(stub, delivery((5, "a-0")))
         await asyncio.sleep(0)
         cluster.leaders[9] = ScriptedLeader()
         assert (await call).outcome == pb.DELIVERED
@@ -282,12 +268,11 @@ async def test_a_node_nobody_knows_yet_is_asked_again():
 
 async def test_a_partition_not_heard_of_is_not_taken_for_deleted():
     """The coordinator that asks knows the topic already."""
-    cluster = Cluster()
-    cluster.tell(a=[1])
+    cluster = Cluster(a=[1])
     async with marker_sender(cluster) as stub:
         request = delivery((5, "new-0"))
         request.metadata_offset = cluster.offset + 1
-        call = asyncio.ensure_future(stub.DeliverMarkers(request))
+        call = sending(stub, request)
         await asyncio.sleep(0)
         cluster.tell(new=[2])
         answer = await call
@@ -298,8 +283,7 @@ async def test_a_partition_not_heard_of_is_not_taken_for_deleted():
 async def test_who_hears_no_news_sends_its_callers_elsewhere(monkeypatch):
     monkeypatch.setattr(sender, "_METADATA_WAIT_S", 0.01)
 
-    cluster = Cluster()
-    cluster.tell(a=[1])
+    cluster = Cluster(a=[1])
     async with marker_sender(cluster) as stub:
         request = delivery((5, "new-0"))
         request.metadata_offset = cluster.offset + 1
@@ -307,13 +291,12 @@ async def test_who_hears_no_news_sends_its_callers_elsewhere(monkeypatch):
 
 
 async def test_deleted_partitions_are_dropped_and_named():
-    cluster = Cluster()
-    cluster.tell(a=[1], b=[-1])
+    cluster = Cluster(a=[1], b=[-1])
     async with marker_sender(cluster) as stub:
         answer = await stub.DeliverMarkers(delivery((5, "a-0", "a-7", "gone-0")))
         assert answer.outcome == pb.DELIVERED
         assert [(d.topic, d.partition) for d in answer.dropped] == [("a", 7), ("gone", 0)]
-        call = asyncio.ensure_future(stub.DeliverMarkers(delivery((5, "b-0"))))
+        call = sending(stub, delivery((5, "b-0")))
         await asyncio.sleep(0)
         cluster.tell(b=None)
         assert [d.topic for d in (await call).dropped] == ["b"]
@@ -323,8 +306,7 @@ async def test_deleted_partitions_are_dropped_and_named():
     "code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED]
 )
 async def test_a_fenced_delivery_ends_while_other_leaders_still_hang(code):
-    cluster = Cluster()
-    cluster.tell(a=[1, 2])
+    cluster = Cluster(a=[1, 2])
     cluster.leaders[1].codes = [code]
     async with marker_sender(cluster) as stub:
         cluster.leaders[2].gate.clear()
@@ -337,15 +319,14 @@ async def test_a_fenced_delivery_ends_while_other_leaders_still_hang(code):
 
 @pytest.mark.parametrize("ending", ["cancel_shard", "fenced", "stop"])
 async def test_a_caller_is_let_go_though_its_own_request_hangs(ending):
-    cluster = Cluster()
-    cluster.tell(a=[1, 2])
+    cluster = Cluster(a=[1, 2])
     hanging, other = cluster.leaders[1], cluster.leaders[2]
     async with marker_sender(cluster) as stub:
         hanging.gate.clear()
         other.gate.clear()
-        call = asyncio.ensure_future(stub.DeliverMarkers(delivery((5, "a-0", "a-1"))))
+        call = sending(stub, delivery((5, "a-0", "a-1")))
         await until(lambda: hanging.requests and other.requests)
-        behind = asyncio.ensure_future(stub.DeliverMarkers(delivery((6, "a-0"), shard=8)))
+        behind = sending(stub, delivery((6, "a-0"), shard=8))
         match ending:
             case "cancel_shard":
                 await stub.CancelShard(pb.CancelShardRequest(shard=7, coordinator_epoch=3))
@@ -362,12 +343,11 @@ async def test_a_caller_is_let_go_though_its_own_request_hangs(ending):
 
 
 async def test_full_queues_answer_overloaded_and_take_up_again():
-    cluster = Cluster()
-    cluster.tell(a=[1])
+    cluster = Cluster(a=[1])
     leader = cluster.leaders[1]
     async with marker_sender(cluster, queued_markers_max=2) as stub:
         leader.gate.clear()
-        calls = [asyncio.ensure_future(stub.DeliverMarkers(delivery((n, "a-0")))) for n in range(2)]
+        calls = [sending(stub, delivery((n, "a-0"))) for n in range(2)]
         await asyncio.sleep(0)
         full = await stub.DeliverMarkers(delivery((9, "a-0")))
         assert full.outcome == pb.OVERLOADED
@@ -378,14 +358,13 @@ async def test_full_queues_answer_overloaded_and_take_up_again():
 
 
 async def test_a_caller_that_gives_up_takes_only_its_own_markers():
-    cluster = Cluster()
-    cluster.tell(a=[1])
+    cluster = Cluster(a=[1])
     leader = cluster.leaders[1]
     async with marker_sender(cluster) as stub:
         leader.gate.clear()
-        first = asyncio.ensure_future(stub.DeliverMarkers(delivery((5, "a-0"))))
+        first = sending(stub, delivery((5, "a-0")))
         await until(lambda: leader.requests)
-        second = asyncio.ensure_future(stub.DeliverMarkers(delivery((6, "a-0"))))
+        second = sending(stub, delivery((6, "a-0")))
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
@@ -398,12 +377,11 @@ async def test_a_caller_that_gives_up_takes_only_its_own_markers():
 
 async def test_stopping_sends_callers_elsewhere_and_leaves_no_task():
     """CANCELLED would say that the shard moved away, and its coordinator would wait for news of that before it asks."""
-    cluster = Cluster()
-    cluster.tell(a=[-1, 1, 2])
+    cluster = Cluster(a=[-1, 1, 2])
     cluster.leaders[2].gate.clear()
     async with marker_sender(cluster) as stub:
-        held = asyncio.ensure_future(stub.DeliverMarkers(delivery((5, "a-0"))))
-        both = asyncio.ensure_future(stub.DeliverMarkers(delivery((6, "a-1", "a-2"))))
+        held = sending(stub, delivery((5, "a-0")))
+        both = sending(stub, delivery((6, "a-1", "a-2")))
         await until(lambda: cluster.leaders[2].requests)
     assert (await held).outcome == (await both).outcome == pb.OVERLOADED
     assert (await stub.DeliverMarkers(delivery((7, "a-1")))).outcome == pb.OVERLOADED
