@@ -1,5 +1,11 @@
-"""Partitions without a disk, for tests of what they decide."""
+"""Partitions without a disk, a node that hosts them, and what the image says of them, for tests of what is decided."""
 
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pytest
+
+from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition as PartitionName
 from oncelog.record.batch import BatchHeader
 from oncelog.topic_config import TopicConfig
@@ -12,6 +18,7 @@ HERE, OTHER, THIRD = 1, 2, 3
 TRANSACTIONAL, CONTROL = 1 << 4, 1 << 5
 ORDERS = PartitionName("orders", 0)
 SHARD = PartitionName("__transaction_state", 7)
+PAYMENTS = PartitionName("payments", 0)
 
 
 def log_state(partition: PartitionName = ORDERS, **config: object) -> LogState:
@@ -60,3 +67,42 @@ def append(partition: Partition, batch: BatchHeader) -> int:
     partition.written(batch)
     partition.move_local_end(log.log_end_offset)
     return base_offset
+
+
+class Host:
+    """A node that leads these partitions; another leads the rest."""
+
+    def __init__(self, *partitions: Partition) -> None:
+        self.partitions = {each.partition: each for each in partitions}
+
+    def get(self, topic: str, partition: int) -> Partition:
+        found = self.partitions.get(PartitionName(topic, partition))
+        if found is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        found.require_leader()
+        return found
+
+    def leader_of(self, partition: PartitionName) -> tuple[int, int]:
+        return OTHER, 9
+
+
+class Image(NamedTuple):
+    """A partition in the image."""
+
+    leader: int = HERE
+    leader_epoch: int = 5
+    partition_epoch: int = 0
+    replicas: tuple[int, ...] = (HERE, OTHER, THIRD)
+    isr: tuple[int, ...] = (HERE, OTHER, THIRD)
+
+
+class Topic(NamedTuple):
+    partitions: tuple[Image, ...] = (Image(),)
+    topic_id: bytes = bytes(16)
+
+
+@contextmanager
+def refused(code: ErrorCode):
+    with pytest.raises(KafkaError) as found:
+        yield found
+    assert found.value.error_code is code

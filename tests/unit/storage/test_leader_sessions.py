@@ -7,6 +7,7 @@ from tests.unit.storage.partitions import (
     HERE,
     ORDERS,
     OTHER,
+    PAYMENTS,
     THIRD,
     append,
     header,
@@ -29,7 +30,6 @@ from oncelog_storage.core.leader_sessions import (
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.replica_session import ReplicaSession
 
-PAYMENTS = PartitionName("payments", 0)
 Reader = Callable[[ReadRecords[Partition]], bytes]
 
 

@@ -13,10 +13,11 @@ from tests.unit.storage.partitions import (
     header,
     log_state,
     partition_of,
+    refused,
     with_followers,
 )
 
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.errors import ErrorCode
 from oncelog.record.control import Marker, MarkerType, encode_marker
 from oncelog_storage.core.leader_state import Liveness
 from oncelog_storage.core.markers import StartQuestion, marker_batches, needs_its_start
@@ -29,13 +30,6 @@ from oncelog_storage.core.partition_values import (
     MarkerToWrite,
     PositionTaken,
 )
-
-
-def refusal(action) -> ErrorCode:
-    with pytest.raises(KafkaError) as refused:
-        action()
-    return refused.value.error_code
-
 
 # Producers.
 
@@ -72,14 +66,15 @@ def test_a_batch_that_does_not_follow_is_refused(batch, code):
     partition = partition_of()
     append(partition, header(epoch=1))
     sent = batch._replace(producer_epoch=1) if batch.base_sequence == 2 else batch
-    assert refusal(lambda: partition.find_produced(sent, None, needs_guard=False)) is code
+    with refused(code):
+        partition.find_produced(sent, None, needs_guard=False)
 
 
 def test_a_transaction_needs_its_own_guard():
     partition = partition_of()
     batch = header(attributes=TRANSACTIONAL)
-    code = refusal(lambda: partition.find_produced(batch, None, needs_guard=True))
-    assert code is ErrorCode.INVALID_TXN_STATE
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        partition.find_produced(batch, None, needs_guard=True)
     guard = partition.begin_verification(batch, supports_epoch_bump=True, now=NOW)
     assert guard is not None
     assert partition.find_produced(batch, guard, needs_guard=True) is None
@@ -94,16 +89,16 @@ def test_a_marker_takes_the_guard_away():
     batch = header(attributes=TRANSACTIONAL)
     guard = partition.begin_verification(batch, supports_epoch_bump=True, now=NOW)
     partition.markers_written([MarkerToWrite(7, 1, 0, False, bytearray())])
-    code = refusal(lambda: partition.find_produced(batch, guard, needs_guard=True))
-    assert code is ErrorCode.INVALID_TXN_STATE
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        partition.find_produced(batch, guard, needs_guard=True)
 
 
 def test_a_stale_epoch_is_not_verified():
     partition = partition_of()
     append(partition, header(epoch=3))
     stale = header(epoch=2, attributes=TRANSACTIONAL)
-    code = refusal(lambda: partition.begin_verification(stale, supports_epoch_bump=True, now=NOW))
-    assert code is ErrorCode.INVALID_PRODUCER_EPOCH
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        partition.begin_verification(stale, supports_epoch_bump=True, now=NOW)
 
 
 # Coordinators.
@@ -116,15 +111,15 @@ def decide(partition, batch, epoch, expected, *, is_last=False):
 def test_an_older_coordinator_is_fenced():
     partition = partition_of(log_state(SHARD))
     assert decide(partition, header(), 4, 0) is None
-    code = refusal(lambda: decide(partition, header(), 3, 0))
-    assert code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+        decide(partition, header(), 3, 0)
 
 
 def test_a_coordinator_that_missed_a_record_is_fenced():
     partition = partition_of(log_state(SHARD))
     append(partition, header())
-    code = refusal(lambda: decide(partition, header(sequence=1), 4, 0))
-    assert code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+        decide(partition, header(sequence=1), 4, 0)
     assert decide(partition, header(sequence=1), 4, 1) is None
     assert decide(partition, header(sequence=1), 4, None) is None
 
@@ -140,15 +135,15 @@ def test_a_batch_without_sequence_is_told_by_the_logs_end():
     append(partition, header(count=2, producer_id=-1))
     without = header(sequence=-1, count=2, attributes=TRANSACTIONAL)
     assert decide(partition, without, 4, 0, is_last=True) == Appended(0, 1, -1, True)
-    code = refusal(lambda: decide(partition, without, 4, 0))
-    assert code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+        decide(partition, without, 4, 0)
 
 
 def test_a_coordinators_batch_out_of_sequence_is_refused():
     partition = partition_of(log_state(SHARD))
     append(partition, header())
-    code = refusal(lambda: decide(partition, header(sequence=5), 4, 1))
-    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        decide(partition, header(sequence=5), 4, 1)
 
 
 def test_a_control_batch_must_end_a_transaction():
@@ -161,8 +156,8 @@ def test_a_control_batch_must_end_a_transaction():
     assert partition.marker_of_coordinator(bytes(marker), batch) == MarkerToWrite(
         7, 0, 9, True, marker
     )
-    code = refusal(lambda: partition.marker_of_coordinator(bytes(marker) + b"x", batch))
-    assert code is ErrorCode.INVALID_RECORD
+    with refused(ErrorCode.INVALID_RECORD):
+        partition.marker_of_coordinator(bytes(marker) + b"x", batch)
 
 
 # Leadership.
@@ -172,9 +167,11 @@ def test_a_node_that_does_not_lead_or_is_offline_refuses():
     partition = partition_of()
     partition.require_leader()
     partition.offline = "bad CRC"
-    assert refusal(partition.require_leader) is ErrorCode.KAFKA_STORAGE_ERROR
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        partition.require_leader()
     partition.leadership = Leadership(OTHER, 6, False, 2, 2)
-    assert refusal(partition.require_leader) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with refused(ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        partition.require_leader()
 
 
 @pytest.mark.parametrize(
@@ -192,14 +189,16 @@ def test_a_clients_leader_epoch_is_compared(leader_epoch, code):
         partition.require_leader_epoch(leader_epoch)
         assert partition.leadership.leader_epoch == 5
     else:
-        assert refusal(lambda: partition.require_leader_epoch(leader_epoch)) is code
+        with refused(code):
+            partition.require_leader_epoch(leader_epoch)
 
 
 def test_a_topic_of_fewer_replicas_needs_all_it_has():
     partition = partition_of(log_state(min_insync_replicas=2))
     partition.require_enough_replicas()
     partition.leadership = Leadership(HERE, 5, True, 1, 3)
-    assert refusal(partition.require_enough_replicas) is ErrorCode.NOT_ENOUGH_REPLICAS
+    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+        partition.require_enough_replicas()
 
 
 def test_leading_again_in_the_same_epoch_keeps_what_is_known():
@@ -239,11 +238,11 @@ def test_below_min_insync_replicas_nothing_is_committed():
 def test_a_position_of_nobody_is_refused():
     partition, seen = with_followers(), Liveness(0.0)
     position = FollowerPosition(0, -1, 0)
-    code = refusal(lambda: partition.take_position(9, 1, position, seen, 0.0))
-    assert code is ErrorCode.REPLICA_NOT_AVAILABLE
+    with refused(ErrorCode.REPLICA_NOT_AVAILABLE):
+        partition.take_position(9, 1, position, seen, 0.0)
     alone = partition_of()
-    code = refusal(lambda: alone.take_position(OTHER, 1, position, seen, 0.0))
-    assert code is ErrorCode.REPLICA_NOT_AVAILABLE
+    with refused(ErrorCode.REPLICA_NOT_AVAILABLE):
+        alone.take_position(OTHER, 1, position, seen, 0.0)
 
 
 def test_a_followers_high_watermark_stays_in_its_log_and_rises():

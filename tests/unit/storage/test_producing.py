@@ -5,7 +5,9 @@ from tests.unit.storage.partitions import (
     HERE,
     ORDERS,
     OTHER,
+    PAYMENTS,
     TRANSACTIONAL,
+    Host,
     append,
     header,
     log_state,
@@ -33,25 +35,7 @@ from oncelog_storage.core.verification_calls import (
     same_code,
 )
 
-PAYMENTS = PartitionName("payments", 0)
 TXN = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
-
-
-class Host:
-    """A node that leads these partitions."""
-
-    def __init__(self, *partitions: Partition) -> None:
-        self.partitions = {each.partition: each for each in partitions}
-
-    def get(self, topic: str, partition: int) -> Partition:
-        found = self.partitions.get(PartitionName(topic, partition))
-        if found is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        found.require_leader()
-        return found
-
-    def leader_of(self, partition: PartitionName) -> tuple[int, int]:
-        return OTHER, 9
 
 
 def producing(

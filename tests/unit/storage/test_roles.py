@@ -1,7 +1,5 @@
 """Which role a partition has on this node, image by image, and what becomes of damaged and stray copies."""
 
-from typing import NamedTuple
-
 import pytest
 from tests.unit.storage.partitions import (
     HERE,
@@ -9,6 +7,8 @@ from tests.unit.storage.partitions import (
     ORDERS,
     OTHER,
     THIRD,
+    Image,
+    Topic,
     append,
     header,
     partition_of,
@@ -31,16 +31,8 @@ from oncelog_storage.core.roles import (
 ALL = (HERE, OTHER, THIRD)
 
 
-class Found(NamedTuple):
-    leader: int = OTHER
-    leader_epoch: int = 5
-    partition_epoch: int = 0
-    replicas: tuple[int, ...] = ALL
-    isr: tuple[int, ...] = ALL
-
-
-class Topic(NamedTuple):
-    partitions: tuple[Found, ...]
+def image(leader=OTHER, **fields):
+    return Image(leader, **fields)
 
 
 def follower() -> Partition:
@@ -55,15 +47,15 @@ def roles() -> Roles[Partition]:
 
 def test_a_follower_is_fetched_once_in_each_leader_epoch():
     mine, partition = roles(), follower()
-    assert mine.take(partition, Found(), 0.0) == Role(RoleStep.FETCH)
-    assert mine.take(partition, Found(), 0.0) == Role(RoleStep.NOTHING)
-    assert mine.take(partition, Found(leader_epoch=6), 0.0) == Role(RoleStep.FETCH, True)
+    assert mine.take(partition, image(), 0.0) == Role(RoleStep.FETCH)
+    assert mine.take(partition, image(), 0.0) == Role(RoleStep.NOTHING)
+    assert mine.take(partition, image(leader_epoch=6), 0.0) == Role(RoleStep.FETCH, True)
 
 
-@pytest.mark.parametrize("found", [Found(leader=-1), Found(replicas=(OTHER,)), None])
+@pytest.mark.parametrize("found", [image(leader=-1), image(replicas=(OTHER,)), None])
 def test_without_a_leader_or_a_place_nothing_is_fetched(found):
     mine, partition = roles(), follower()
-    mine.take(partition, Found(), 0.0)
+    mine.take(partition, image(), 0.0)
     assert mine.take(partition, found, 0.0) == Role(RoleStep.NOTHING, True)
     assert mine.take(partition, found, 0.0) == Role(RoleStep.NOTHING)
     assert partition.replicas is None
@@ -72,39 +64,39 @@ def test_without_a_leader_or_a_place_nothing_is_fetched(found):
 def test_a_damaged_follower_fetches_nothing():
     mine, partition = roles(), follower()
     partition.offline = "damaged"
-    assert mine.follow(partition, Found()) == Role(RoleStep.NOTHING)
+    assert mine.follow(partition, image()) == Role(RoleStep.NOTHING)
 
 
 def test_a_leader_begins_its_epoch_once():
     mine, partition = roles(), with_followers()
-    assert mine.take(partition, Found(leader=HERE), 0.0) == Role(RoleStep.LEAD)
-    newer = Found(leader=HERE, leader_epoch=6)
+    assert mine.take(partition, image(leader=HERE), 0.0) == Role(RoleStep.LEAD)
+    newer = image(leader=HERE, leader_epoch=6)
     assert mine.take(partition, newer, 0.0) == Role(RoleStep.LEAD, False, True)
 
 
 def test_who_becomes_leader_leaves_the_fetcher():
     mine, partition = roles(), follower()
-    mine.take(partition, Found(), 0.0)
+    mine.take(partition, image(), 0.0)
     partition.leadership = Leadership(HERE, 6, True, 3, 3)
-    found = Found(leader=HERE, leader_epoch=6)
+    found = image(leader=HERE, leader_epoch=6)
     assert mine.take(partition, found, 0.0) == Role(RoleStep.LEAD, True, True)
 
 
 def test_a_leader_without_followers_commits_by_itself():
     mine, partition = roles(), with_followers()
-    alone = Found(leader=HERE, replicas=(HERE,), isr=(HERE,))
+    alone = image(leader=HERE, replicas=(HERE,), isr=(HERE,))
     assert mine.take(partition, alone, 0.0) == Role(RoleStep.COMMIT)
     assert partition.replicas is None
 
 
 def test_a_stray_is_deleted_after_a_while():
     mine, partition = roles(), follower()
-    gone = Found(replicas=(OTHER, THIRD))
+    gone = image(replicas=(OTHER, THIRD))
     mine.take(partition, gone, 10.0)
     mine.take(partition, gone, 14.0)
     assert mine.strays(14.9, 5.0) == []
     assert mine.strays(15.0, 5.0) == [partition]
-    mine.take(partition, Found(), 15.0)
+    mine.take(partition, image(), 15.0)
     assert mine.strays(99.0, 5.0) == []
     mine.take(partition, gone, 10.0)
     mine.take(partition, None, 10.0)
@@ -112,11 +104,11 @@ def test_a_stray_is_deleted_after_a_while():
 
 
 def test_replicas_that_the_image_names_are_made():
-    old = {"a": Topic((Found(),)), "b": Topic((Found(),))}
+    old = {"a": Topic((image(),)), "b": Topic((image(),))}
     new = {
         "a": old["a"],
-        "b": Topic((Found(), Found(leader=HERE), Found(replicas=(OTHER,)))),
-        "c": Topic((Found(),)),
+        "b": Topic((image(), image(leader=HERE), image(replicas=(OTHER,)))),
+        "c": Topic((image(),)),
     }
     made = list(missing_replicas(old, new, HERE))
     assert made == [PartitionName("b", 0), PartitionName("c", 0)]
@@ -127,29 +119,29 @@ def test_replicas_that_the_image_names_are_made():
 
 def test_a_damaged_leader_proposes_once_for_each_image():
     mine, partition = roles(), with_followers()
-    found = Found(leader=HERE)
+    found = image(leader=HERE)
     assert mine.after_damage(partition, found, 7) == DamageRole(isr=[OTHER, THIRD])
     assert mine.after_damage(partition, found, 7) == DamageRole()
     again = mine.after_damage(partition, found, 8)
     assert (again.isr, again.was_refused) == ([OTHER, THIRD], True)
     partition.leadership = Leadership(OTHER, 6, False, 3, 3)
-    mine.take(partition, Found(leader_epoch=6), 0.0)
+    mine.take(partition, image(leader_epoch=6), 0.0)
     partition.lead(HERE, 7, ALL, ALL, 1, 0.0)
-    assert not mine.after_damage(partition, Found(leader=HERE, leader_epoch=7), 9).was_refused
+    assert not mine.after_damage(partition, image(leader=HERE, leader_epoch=7), 9).was_refused
 
 
 def test_a_damaged_follower_stops_before_it_copies_again():
     mine, partition = roles(), follower()
-    mine.take(partition, Found(), 0.0)
-    assert mine.after_damage(partition, Found(), 7) == DamageRole(leaves_fetcher=True)
-    out = Found(isr=(OTHER, THIRD))
+    mine.take(partition, image(), 0.0)
+    assert mine.after_damage(partition, image(), 7) == DamageRole(leaves_fetcher=True)
+    out = image(isr=(OTHER, THIRD))
     assert mine.after_damage(partition, out, 8) == DamageRole(copies_again=True)
     assert mine.after_damage(partition, out, 8) == DamageRole()
     mine.repair_ended(partition)
     assert mine.after_damage(partition, out, 8).copies_again
 
 
-@pytest.mark.parametrize("found", [None, Found(leader=HERE, replicas=(HERE,), isr=(HERE,))])
+@pytest.mark.parametrize("found", [None, image(leader=HERE, replicas=(HERE,), isr=(HERE,))])
 def test_a_damaged_copy_alone_stays_as_it_is(found):
     assert roles().after_damage(partition_of(), found, 7) == DamageRole()
 
@@ -167,7 +159,7 @@ def test_high_watermarks_of_replicated_folders_are_kept():
     )
     for each in (leads, follows, alone):
         each.state.exists_on_disk = True
-    mine.take(follows, Found(), 0.0)
+    mine.take(follows, image(), 0.0)
     leads.high_watermark = 3
     assert mine.high_watermarks([leads, alone, empty]) == {ORDERS: 3}
     assert mine.high_watermarks([follows]) == {ORDERS: 0}
