@@ -288,7 +288,7 @@ COORDINATOR_BUGS: Final = (
             "aborted-read",
         ),
         scenario="wanderers",
-        first_seed=114,
+        first_seed=102,
     ),
     Bug(
         name="late-copy-of-a-request-decides",

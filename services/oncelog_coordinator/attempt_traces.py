@@ -63,10 +63,10 @@ class _Seen(NamedTuple):
 
     @property
     def attributes(self) -> dict[str, spans.Value]:
-        told: dict[str, spans.Value] = {"oncelog.sink": self.sink}
+        found: dict[str, spans.Value] = {"oncelog.sink": self.sink}
         if self.batch_id != NO_BATCH:
-            told["oncelog.batch_id"] = self.batch_id
-        return told
+            found["oncelog.batch_id"] = self.batch_id
+        return found
 
 
 class AttemptTraces:
@@ -169,16 +169,16 @@ class AttemptTraces:
     def _root(self, recorder: spans.Recorder, ended: _Seen) -> None:
         now_ns = time.time_ns()
         opened_ns = ended.opened_ms * _NS_PER_MS if ended.opened_ms >= 0 else now_ns
-        told = {**self._attributes, **ended.attributes, "oncelog.branches": ended.branch_count}
+        found = {**self._attributes, **ended.attributes, "oncelog.branches": ended.branch_count}
         if ended.decide is not None:
-            told["oncelog.outcome"] = ended.decide.outcome.name.lower()
-            told["oncelog.decision"] = ended.decide.reason
-            told["oncelog.rows"] = ended.decide.row_count
+            found["oncelog.outcome"] = ended.decide.outcome.name.lower()
+            found["oncelog.decision"] = ended.decide.reason
+            found["oncelog.rows"] = ended.decide.row_count
         recorder.root(
             attempt_trace(ended.nonce, opened_ns),
             f"Spark batch {ended.sink}",
             now_ns,
-            told,
+            found,
             is_kept=ended.is_kept(now_ns // _NS_PER_MS, recorder.late_ms),
         )
 

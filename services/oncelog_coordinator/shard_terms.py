@@ -95,7 +95,7 @@ class ShardTerms(ABC, Generic[TermT]):
     def _new_loaded_shard(self, term: TermT) -> LoadedShard:
         """A fresh machine with its journal and driver, not yet started."""
 
-    def _tell(self, term: TermT, state: str) -> None:
+    def _report(self, term: TermT, state: str) -> None:
         """The live feed is told what becomes of a shard."""
 
     @abstractmethod
@@ -179,7 +179,7 @@ class ShardTerms(ABC, Generic[TermT]):
             if number not in self._terms:
                 term = self._new_term(number, coordinator_epoch)
                 self._terms[number] = term
-                self._tell(term, "loading")
+                self._report(term, "loading")
                 self._load_soon(term)
 
     def _load_soon(self, term: TermT) -> None:
@@ -197,7 +197,7 @@ class ShardTerms(ABC, Generic[TermT]):
                 async with self._loads:
                     await loaded.driver.start()
             except OncelogError as error:
-                self._tell(term, f"not loaded yet: {error}")
+                self._report(term, f"not loaded yet: {error}")
                 _log.warning("%s is not loaded yet: %s", loaded.driver.name, error)
             except Exception:
                 _log.exception("%s cannot be loaded; trying again", loaded.driver.name)
@@ -205,7 +205,7 @@ class ShardTerms(ABC, Generic[TermT]):
                 if not term.is_over:
                     term.loaded = loaded
                     self.load_times.observe(time.monotonic() - began)
-                    self._tell(term, "loaded")
+                    self._report(term, "loaded")
                     return
             await loaded.driver.stop()
             await loaded.close(False)
@@ -217,7 +217,7 @@ class ShardTerms(ABC, Generic[TermT]):
     def _on_failure(self, term: TermT, failure: AppendFailed) -> None:
         """Called by the driver in its last breath: its machine is lost."""
         loaded, term.loaded = term.loaded, None
-        self._tell(term, f"lost, an append failed: {failure}")
+        self._report(term, f"lost, an append failed: {failure}")
         if loaded is not None:
             self._own(loaded.close(False))
         if term.is_over or not self._is_running:
@@ -238,7 +238,7 @@ class ShardTerms(ABC, Generic[TermT]):
     def _end(self, shard: int, *, has_moved: bool) -> None:
         term = self._terms.pop(shard)
         term.is_over = True
-        self._tell(term, "moved away" if has_moved else "ended")
+        self._report(term, "moved away" if has_moved else "ended")
         loaded, term.loaded = term.loaded, None
         self._own(_finish(term.task, loaded, has_moved))
 

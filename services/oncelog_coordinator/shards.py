@@ -192,11 +192,11 @@ class Shards(ShardTerms[TransactionTerm]):
             if answer.error_code is ErrorCode.CONCURRENT_TRANSACTIONS and not _is_delayed(answer):
                 return await self._ask_until_complete(term, driver, transactional_id, event, answer)
         except (ShardUnavailable, DriverStopped) as unavailable:
-            self._tell_refusal(transactional_id, event(_NO_REQUEST), unavailable.error_code)
+            self._report_refusal(transactional_id, event(_NO_REQUEST), unavailable.error_code)
             raise
         return answer
 
-    def _tell_refusal(self, transactional_id: str, event: ShardEvent, code: ErrorCode) -> None:
+    def _report_refusal(self, transactional_id: str, event: ShardEvent, code: ErrorCode) -> None:
         """A client that asks a coordinator without the shard asks again and again, and nothing else shows it."""
         if self._refusals is None or not isinstance(event, REQUESTS):
             return
@@ -237,7 +237,7 @@ class Shards(ShardTerms[TransactionTerm]):
     def _new_term(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> TransactionTerm:
         return TransactionTerm(shard, coordinator_epoch, self.times, self._feed)
 
-    def _tell(self, term: TransactionTerm, state: str) -> None:
+    def _report(self, term: TransactionTerm, state: str) -> None:
         if self._feed is not None:
             self._feed.publish(
                 "shard",

@@ -73,7 +73,7 @@ class TransactionTraces:
         before = running.attributes.get("oncelog.decision")
         label = decision.label if before is None else f"{before}, {decision.label}"
         running.attributes["oncelog.decision"] = label
-        running.details = (*running.details, partial(self._told, known))
+        running.details = (*running.details, partial(self._attributes_of, known))
         # Nearly every request names the producer that its transaction has.
         is_its = (
             type(event) in _OF_A_PRODUCER
@@ -116,13 +116,13 @@ class TransactionTraces:
                 {"oncelog.decision": decision.label},
                 decided_ns,
             )
-            append.details = (partial(self._told, record),)
+            append.details = (partial(self._attributes_of, record),)
             append.end(end_ns=now_ns)
             if is_completion:
                 self._complete(recorder, record, now_ns)
         return seen_in
 
-    def _told(self, txn: TxnMetadata) -> spans.Attributes:
+    def _attributes_of(self, txn: TxnMetadata) -> spans.Attributes:
         return {**self._attributes, **identity(txn), "oncelog.state": txn.state.kafka_name}
 
     def _complete(self, recorder: spans.Recorder, record: TxnMetadata, now_ns: int) -> None:
@@ -131,7 +131,7 @@ class TransactionTraces:
             record.trace,
             f"transaction {record.transactional_id}",
             now_ns,
-            self._told(record),
+            self._attributes_of(record),
             is_kept=is_kept(recorder, record, Millis(now_ns // _NS_PER_MS)),
         )
 

@@ -42,7 +42,7 @@ class TracedRequests:
             attributes=attributes,
         ) as span:
 
-            async def told(message: Message) -> None:
+            async def traced_send(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     status: int = message["status"]
                     span.set(**{"http.response.status_code": status})
@@ -50,7 +50,7 @@ class TracedRequests:
                         span.error = f"status {status}"
                 await send(message)
 
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, traced_send)
             route = getattr(scope.get("route"), "path", "")
             if route and isinstance(span, spans.Span):
                 span.name = f"REST {scope['method']} {route}"

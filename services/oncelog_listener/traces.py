@@ -86,15 +86,15 @@ def sink_answered(method: str, span: spans.Span | spans.Nothing, answer: Any) ->
 
 
 def _client(session: Session, client_id: str | None, node_id: int) -> spans.Attributes:
-    told: spans.Attributes = {
+    found: spans.Attributes = {
         "messaging.system": "kafka",
         "messaging.client.id": client_id or "",
         "client.address": session.peer,
         "oncelog.node": node_id,
     }
     if session.software_name:
-        told["user_agent.original"] = f"{session.software_name} {session.software_version}"
-    return told
+        found["user_agent.original"] = f"{session.software_name} {session.software_version}"
+    return found
 
 
 def answered(call: Call, span: spans.Span | spans.Nothing, response: Any) -> None:

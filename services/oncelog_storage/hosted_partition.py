@@ -143,7 +143,7 @@ class HostedPartition(Partition):
             self.local_end_moved(self.log.log_end_offset, size_bytes)
         if self.replicas is not None:
             self.replicas.appended(asyncio.get_running_loop().time())
-            self.tell_replicas()
+            self.notify_replicas()
 
     def keep_up(self) -> bool:
         """After a write: ask for the checkpoint or sync that is due. Returns whether a sync is awaited."""
@@ -176,7 +176,7 @@ class HostedPartition(Partition):
         for notify in tuple(self._movement_waiters):
             notify(size_bytes)
         if self.replicas is not None:
-            self.tell_replicas()
+            self.notify_replicas()
 
     def follow_replicas(self) -> None:
         """Something changed that the high watermark depends on."""

@@ -117,7 +117,7 @@ class ProduceHandler:
             for item, known in self._first_batches(work.batches):
                 await self._link(item, known)
         if self._events is not None:
-            self._tell(request, work.batches, self._events)
+            self._report(request, work.batches, self._events)
         if request.acks:
             began = time.monotonic()
             with spans.span("replication wait") if work.is_awaited else spans.NOTHING:
@@ -138,8 +138,8 @@ class ProduceHandler:
             header, partition = item.header, item.leader.partition
             producer = (header.producer_id, header.producer_epoch)
             known = self._traces.belongs(running, *producer)
-            told = partial(appended, *producer, partition, item.appended.base_offset)
-            running.details = (*running.details, told)
+            detail = partial(appended, *producer, partition, item.appended.base_offset)
+            running.details = (*running.details, detail)
             if known is None or not known.is_first_in(partition):
                 continue
             if header.codec or HEADER_BYTES in item.records:
@@ -161,7 +161,9 @@ class ProduceHandler:
             running.links = [*running.links, *(one for one in found if one not in known.links)]
             known.links.update(found)
 
-    def _tell(self, request: pb.ProduceRequest, items: list[_Batch], events: StorageEvents) -> None:
+    def _report(
+        self, request: pb.ProduceRequest, items: list[_Batch], events: StorageEvents
+    ) -> None:
         client = (request.client_id, request.client_host)
         for item in items:
             # One that was refused before its header was read has none.

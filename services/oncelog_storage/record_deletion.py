@@ -59,7 +59,7 @@ class RecordDeletion:
         code = ErrorCode.NONE
         if low_watermark(leader) < wanted:
             waiters = self._waiters.setdefault(leader, OffsetWaiters())
-            leader.tell_replicas()
+            leader.notify_replicas()
             code = await waiters.wait(wanted - 1, timeout_s)
             if waiters.is_empty:
                 self._waiters.pop(leader, None)

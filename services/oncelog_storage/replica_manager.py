@@ -250,7 +250,7 @@ class ReplicaManager:
         """Make moved log starts durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         starts_by_partition = self._log_directory.log_start_offsets
         for leader in leaders:
-            leader.tell_replicas()
+            leader.notify_replicas()
             # What is written down of a topic that was deleted would make the next one of its name look lost.
             if leader.log.exists_on_disk and self.holds(leader):
                 starts_by_partition[leader.partition] = leader.log.log_start_offset

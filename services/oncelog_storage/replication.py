@@ -122,7 +122,7 @@ class Replication:
     def _follow_image(self, hosted: HostedPartition, found: Any) -> None:
         now = asyncio.get_running_loop().time()
         self._take_role(hosted, found, self._roles.take(hosted, found, now))
-        hosted.tell_replicas()
+        hosted.notify_replicas()
 
     def _take_role(self, hosted: HostedPartition, found: Any, role: Role) -> None:
         if role.leaves_fetcher:

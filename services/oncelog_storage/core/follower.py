@@ -271,7 +271,7 @@ class FollowerSession(Generic[ReplicaT]):
         for partition in [each for each, due in self._refused.items() if due <= now_s]:
             del self._refused[partition]
             self._changed[partition] = None
-        for partition in [each for each in self._changed if not self._is_tellable(each)]:
+        for partition in [each for each in self._changed if not self._may_be_named(each)]:
             del self._changed[partition]
             self.refuse(partition, now_s)
         replicas = {each: self._followed[each] for each in self._changed}
@@ -284,7 +284,7 @@ class FollowerSession(Generic[ReplicaT]):
         self._forgotten.clear()
         return Ask(session_id, self._session_epoch, replicas, forgotten, bool(self._refused))
 
-    def _is_tellable(self, partition: PartitionName) -> bool:
+    def _may_be_named(self, partition: PartitionName) -> bool:
         replica = self._followed[partition]
         return replica.is_failed or replica.is_durable
 

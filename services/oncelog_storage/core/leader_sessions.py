@@ -124,7 +124,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
             session.leave(PartitionName(each.topic, each.partition))
         for part in request.partitions:
             followed = session.followed(PartitionName(part.topic, part.partition))
-            followed.told(
+            followed.moved_to(
                 FollowerPosition(
                     part.fetch_offset, part.last_fetched_leader_epoch, part.log_start_offset
                 ),

@@ -375,16 +375,16 @@ class Partition:
 
     # Followers.
 
-    def tell_replicas(self) -> None:
+    def notify_replicas(self) -> None:
         """Followers have something to fetch: records, a high watermark, a log start or another leader."""
-        for tell in self._replica_watchers:
-            tell()
+        for notify in self._replica_watchers:
+            notify()
 
-    def add_replica_watcher(self, tell: Callable[[], None]) -> None:
-        self._replica_watchers = (*self._replica_watchers, tell)
+    def add_replica_watcher(self, notify: Callable[[], None]) -> None:
+        self._replica_watchers = (*self._replica_watchers, notify)
 
-    def remove_replica_watcher(self, tell: Callable[[], None]) -> None:
-        self._replica_watchers = tuple(each for each in self._replica_watchers if each != tell)
+    def remove_replica_watcher(self, notify: Callable[[], None]) -> None:
+        self._replica_watchers = tuple(each for each in self._replica_watchers if each != notify)
 
     def take_position(
         self,

@@ -78,7 +78,9 @@ class FollowedPartition:
             self.hosted.remove_replica_watcher(self.mark)
             self.hosted = None
 
-    def told(self, position: FollowerPosition, current_leader_epoch: int, node_epoch: int) -> None:
+    def moved_to(
+        self, position: FollowerPosition, current_leader_epoch: int, node_epoch: int
+    ) -> None:
         """The follower says where it stands."""
         if self.diverging is not None or position.fetch_offset <= self.position.fetch_offset:
             # What the last answer told of high watermark and log start was not taken.

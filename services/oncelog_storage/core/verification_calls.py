@@ -87,8 +87,8 @@ def codes_of(results: Sequence[TransactionResult], partitions: Sequence[Partitio
     if result.error_code:
         codes = [error_code_of(result.error_code)] * len(partitions)
     else:
-        told = {(each.topic, each.partition): each.error_code for each in result.partitions}
-        codes = [error_code_of(told.get((each.topic, each.partition), 0)) for each in partitions]
+        refused = {(each.topic, each.partition): each.error_code for each in result.partitions}
+        codes = [error_code_of(refused.get((each.topic, each.partition), 0)) for each in partitions]
     return Codes(codes, result.transaction_start_ms)
 
 
@@ -137,5 +137,5 @@ class VerificationCall:
         if is_completing and now_s + self._backoff_s <= self._give_up:
             # The previous transaction's markers are still being written: usually over in milliseconds (facts 1.2).
             return Pause(self._backoff_s, False)
-        told = [answer_to_producer(code, self._mode) if code else code for code in found.codes]
-        return Codes(told, 0 if is_add else found.start_ms)
+        codes = [answer_to_producer(code, self._mode) if code else code for code in found.codes]
+        return Codes(codes, 0 if is_add else found.start_ms)

@@ -190,11 +190,11 @@ class EventFeed:
         for _ in batch:
             self._queue.popleft()
         self.sent += len(batch)
-        for hole, told in holes:
+        for hole, count_sent in holes:
             # Events that were lost while its batch was under way: the hole goes on.
-            if hole.count > told:
-                rest = _Hole(hole.first_number + told, hole.time_ms)
-                rest.count = hole.count - told
+            if hole.count > count_sent:
+                rest = _Hole(hole.first_number + count_sent, hole.time_ms)
+                rest.count = hole.count - count_sent
                 self._queue.appendleft(rest)
 
 

@@ -94,9 +94,9 @@ class History:
 
     # ------------------------------------------------------------------------------------------------- in
 
-    def take(self, told: Mapping[str, Value], event_id: str | None = None) -> None:
+    def take(self, fields: Mapping[str, Value], event_id: str | None = None) -> None:
         """One event as its role told it. Drops a repetition; puts a hole where its origin skipped numbers."""
-        fields = dict(told)
+        fields = dict(fields)
         kind, time_ms = str(fields.pop("kind", "")), _integer(fields.pop("time_ms", 0))
         role, node = str(fields.pop("role", "")), _integer(fields.pop("node", -1))
         origin, number = str(fields.pop("origin", "")), _integer(fields.pop("number", -1))
@@ -114,9 +114,9 @@ class History:
                 self._add(Event(identity, time_ms, role, node, HOLE, {"count": number - expected}))
         self._add(Event(identity, time_ms, role, node, kind, fields))
 
-    def defer(self, told: Mapping[str, Value]) -> None:
+    def defer(self, fields: Mapping[str, Value]) -> None:
         """As `take`, at the price of one append: an event that nobody asks about is never looked at."""
-        self._deferred.append(told)
+        self._deferred.append(fields)
         if self._subscriptions:
             self._settle()
 

@@ -90,7 +90,7 @@ class StreamReader:
             before = f"({page[-1][0].decode()}"
         for page in reversed(pages):
             for event_id, fields in reversed(page):
-                self._history.take(_told(fields), event_id.decode())
+                self._history.take(_decoded(fields), event_id.decode())
             await asyncio.sleep(0)
         return pages[0][0][0] if pages else b"0-0"
 
@@ -104,7 +104,7 @@ class StreamReader:
         answer = await redis.xread({self._stream: last}, count=PAGE_EVENTS, block=BLOCK_MS)
         for _, page in answer or ():
             for event_id, fields in page:
-                self._history.take(_told(fields), event_id.decode())
+                self._history.take(_decoded(fields), event_id.decode())
                 last = event_id
         return last
 
@@ -118,12 +118,12 @@ def build_reader(redis_url: str, history: History, events_max: int) -> StreamRea
     return StreamReader(redis_url, history, events_max)
 
 
-def _told(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
-    told: dict[str, Value] = {}
+def _decoded(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
     for name_bytes, value_bytes in fields.items():
         name, value = name_bytes.decode(errors="replace"), value_bytes.decode(errors="replace")
-        told[name] = int(value) if name in INTEGERS and _is_integer(value) else value
-    return told
+        found[name] = int(value) if name in INTEGERS and _is_integer(value) else value
+    return found
 
 
 def _is_integer(text: str) -> bool:

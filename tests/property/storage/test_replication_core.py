@@ -120,7 +120,7 @@ class Node:
             self.following = FollowerSession["Node"](0.0)
             self.following.follow(ORDERS, self)
             self.request = self.answer = None
-        partition.tell_replicas()
+        partition.notify_replicas()
 
     def append(self, record: Record) -> None:
         self.records.append(record)
@@ -129,7 +129,7 @@ class Node:
             self.log.leader_epochs.assign(record[0], self.log.log_end_offset - 1)
         if self.leads:
             self.partition.move_local_end(self.log.log_end_offset)
-            self.partition.tell_replicas()
+            self.partition.notify_replicas()
         else:
             self.partition.local_end = self.log.log_end_offset
 
@@ -197,7 +197,7 @@ class Replicas(RuleBasedStateMachine):
         for moved in leader.sessions.take_positions(session, request, self.now_s):
             assert moved.isr is None or moved.isr[-1] == request.node_id
             if moved.has_high_watermark_moved:
-                leader.partition.tell_replicas()
+                leader.partition.notify_replicas()
         answer = Answer(session.session_id)
         if self._answer(leader, session, answer, records_max):
             # A high watermark alone has waited long enough.

@@ -145,7 +145,7 @@ def test_closed_sessions_are_told_nothing_more():
     host.answer(session)
     host.sessions.close()
     assert session.has_news
-    partition.tell_replicas()
+    partition.notify_replicas()
     assert not session.dirty
     assert host.sessions.begin(request_of(session=(77, 1)), 1.0) == (
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -199,7 +199,7 @@ def test_a_partition_that_is_left_is_late_at_once():
     assert partition.replicas.out_of_sync(1.0, 10.0) == [OTHER]
     assert not session.partitions
     assert not session.dirty
-    partition.tell_replicas()
+    partition.notify_replicas()
     assert not session.dirty
 
 
@@ -212,9 +212,9 @@ def test_news_come_from_the_partition_that_is_there_now():
     session.dirty[session.followed(ORDERS)] = None
     answers, _ = host.answer(session)
     assert [each.records for each in answers] == [b"\0\0"]
-    old.tell_replicas()
+    old.notify_replicas()
     assert not session.dirty
-    new.tell_replicas()
+    new.notify_replicas()
     assert list(session.dirty) == [session.followed(ORDERS)]
 
 
@@ -346,7 +346,7 @@ def test_a_high_watermark_alone_lingers():
     session = host.begin(request_of(3))
     host.answer(session)
     other = host.begin(request_of(3, node_id=THIRD))
-    partition.tell_replicas()
+    partition.notify_replicas()
     assert host.answer(session) == ([], True)
     session.is_late_due = True
     (answer,), is_late = host.answer(session)
@@ -361,9 +361,9 @@ def test_a_late_high_watermark_goes_with_the_next_answer():
     session = host.begin(request_of(3, 1))
     host.answer(session)
     host.begin(request_of(3, node_id=THIRD))
-    orders.tell_replicas()
+    orders.notify_replicas()
     assert host.answer(session) == ([], True)
     append(payments, header(count=1, sequence=1))
-    payments.tell_replicas()
+    payments.notify_replicas()
     answers, _ = host.answer(session)
     assert [each.topic for each in answers] == ["payments", "orders"]

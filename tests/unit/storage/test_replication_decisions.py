@@ -48,7 +48,7 @@ OTHER_PARTITION = PartitionName("orders", 1)
 def session_at(offset: int, *, last_epoch: int = -1) -> tuple[ReplicaSession, FollowedPartition]:
     session = ReplicaSession(77, OTHER, 0.0)
     followed = session.followed(ORDERS)
-    followed.told(FollowerPosition(offset, last_epoch, 0), 5, 1)
+    followed.moved_to(FollowerPosition(offset, last_epoch, 0), 5, 1)
     return session, followed
 
 
@@ -79,9 +79,9 @@ def test_records_and_a_new_log_start_are_news():
     assert followed.news_of(partition) == News(True, None, 2)
     session.said(followed, 0, 0)
     assert followed.news_of(partition) == News(False, None, 2)
-    followed.told(FollowerPosition(4, -1, 0), 5, 1)
+    followed.moved_to(FollowerPosition(4, -1, 0), 5, 1)
     assert followed.news_of(partition) == News(False, None, None)
-    followed.told(FollowerPosition(4, -1, 0), 5, 1)
+    followed.moved_to(FollowerPosition(4, -1, 0), 5, 1)
     assert followed.news_of(partition).is_due
 
 
@@ -101,7 +101,7 @@ def test_a_divergence_is_told_once():
     assert followed.take(partition, 0.0).diverging == Divergence(5, 2)
     assert followed.news_of(partition) == News(True, Divergence(5, 2))
     assert not followed.news_of(partition).is_due
-    followed.told(FollowerPosition(2, 5, 0), 5, 1)
+    followed.moved_to(FollowerPosition(2, 5, 0), 5, 1)
     assert followed.diverging is None
 
 
@@ -165,7 +165,7 @@ def test_who_is_proposed_counts_for_the_high_watermark():
     assert partition.high_watermark == 0
     session.node_id = THIRD
     assert followed.take(partition, 0.0) == PositionTaken(None)
-    followed.told(FollowerPosition(3, -1, 0), 5, 1)
+    followed.moved_to(FollowerPosition(3, -1, 0), 5, 1)
     assert followed.take(partition, 0.0).has_high_watermark_moved
     assert partition.high_watermark == 3
 
