@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import produce_request
+from tests.unit.listener.listener_requests import each, in_words, produce_request
 from tests.unit.listener.listener_world import World
 from tests.unit.listener.many_elements import ACROSS, AGAIN, LARGE, WITHIN, large_request
 from tests.unit.listener.wire_client import WireClient, is_alive
@@ -233,16 +233,9 @@ async def test_a_partition_that_is_named_many_times_is_answered_once():
 async def test_a_topic_that_is_named_many_times_is_answered_once():
     world = World(topic("orders", 3))
     async with world.connected() as (_, client):
-        types = schema_of(METADATA, 9).request_types
-        wanted = (types.MetadataRequestTopic(name="orders"),) * 50
-        answer = await client.call(
-            METADATA,
-            9,
-            topics=wanted,
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        )
+        request = in_words(METADATA, 9, name="orders")
+        request = replace(request, topics=request.topics * 50)
+        answer = await client.call(METADATA, 9, request=request)
         assert [len(one.partitions) for one in answer.topics] == [3]
 
 
@@ -273,13 +266,8 @@ async def test_namings_far_apart_in_a_large_request_are_refused():
 async def test_a_description_of_too_many_configs_cuts_its_client_off():
     world = World(*(topic(f"t{number:05d}", 1) for number in range(12_500)))
     async with world.connected() as (role, client):
-        types = schema_of(32, 4).request_types
-        wanted = tuple(
-            types.DescribeConfigsResource(
-                resource_type=2, resource_name=name, configuration_keys=None
-            )
-            for name in world.metadata.image.topics
-        )
-        client.send(32, 4, resources=wanted, include_synonyms=False, include_documentation=False)
+        request = in_words(32, 4, resource_type=2, configuration_keys=None)
+        wanted = each(request.resources, "resource_name", world.metadata.image.topics)
+        client.send(32, 4, request=replace(request, resources=wanted))
         assert await asyncio.wait_for(client.reader.read(1), 30) == b""
         assert await is_alive(role)

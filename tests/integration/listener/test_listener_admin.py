@@ -1,10 +1,18 @@
 """Topics, configs and offsets: facts 3."""
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
 from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask, batch, produce
+from tests.unit.listener.listener_requests import (
+    ask,
+    ask_in_words,
+    batch,
+    each,
+    in_words,
+    produce,
+)
 from tests.unit.listener.listener_world import World
 
 from oncelog.api.v1 import controller_pb2
@@ -14,24 +22,11 @@ TRANSACTIONAL = 0x10
 INTERNAL = topic("__transaction_state", 50, internal=True)
 
 
-def create(world, version=7, *names, **fields):
-    types = schema_of(19, version).request_types
-    wanted = tuple(
-        types.CreatableTopic(
-            name=name, num_partitions=2, replication_factor=-1, assignments=(), configs=()
-        )
-        for name in names
-    )
-    answer = ask(
-        world,
-        19,
-        version,
-        topics=wanted,
-        timeout=timedelta(seconds=5),
-        validate_only=False,
-        **fields,
-    )
-    return {one.name: one for one in answer.topics}
+def create(world, version=7, *names):
+    words = {"num_partitions": 2, "replication_factor": -1, "assignments": (), "configs": ()}
+    request = in_words(19, version, **words)
+    request = replace(request, topics=each(request.topics, "name", names))
+    return {one.name: one for one in ask(world, 19, version, request=request).topics}
 
 
 def test_topics_are_created_and_known_when_the_answer_comes():
@@ -111,19 +106,10 @@ def test_a_topic_to_delete_that_is_named_twice_is_kept():
 
 def test_a_resource_described_many_times_is_told_once():
     """Its answer would be ten thousand times larger than the request. Of its namings every config is told."""
-    types = schema_of(32, 4).request_types
     query = [("retention.ms",), ("cleanup.policy",), ("retention.ms",)]
-    wanted = tuple(
-        types.DescribeConfigsResource(
-            resource_type=2, resource_name="orders", configuration_keys=keys
-        )
-        for keys in query
-    )
-    world = World(topic("orders", 1))
-    answer = ask(
-        world, 32, 4, resources=wanted, include_synonyms=False, include_documentation=False
-    )
-    (result,) = answer.results
+    request = in_words(32, 4, resource_type=2, resource_name="orders")
+    request = replace(request, resources=each(request.resources, "configuration_keys", query))
+    (result,) = ask(World(topic("orders", 1)), 32, 4, request=request).results
     assert {one.name for one in result.configs} == {"cleanup.policy", "retention.ms"}
 
 
@@ -144,22 +130,15 @@ def test_a_topic_deleted_by_its_id_is_not_its_successor():
 
 def test_partitions_are_added():
     world = World(topic("orders", 1))
-    types = schema_of(37, 3).request_types
-    wanted = types.CreatePartitionsTopic(name="orders", count=4, assignments=None)
-    answer = ask(world, 37, 3, topics=(wanted,), timeout=timedelta(seconds=5), validate_only=False)
+    answer = ask_in_words(world, 37, 3, name="orders", count=4, assignments=None)
     assert [(one.name, one.error_code) for one in answer.results] == [("orders", 0)]
     assert len(world.metadata.image.topics["orders"].partitions) == 4
 
 
 def describe_config(world, resource_type, name, keys=None, version=4):
-    types = schema_of(32, version).request_types
-    resource = types.DescribeConfigsResource(
-        resource_type=resource_type, resource_name=name, configuration_keys=keys
-    )
-    fields = {"include_synonyms": True}
-    if version >= 3:
-        fields["include_documentation"] = True
-    (result,) = ask(world, 32, version, resources=(resource,), **fields).results
+    words = {"resource_type": resource_type, "resource_name": name, "configuration_keys": keys}
+    words |= {"include_synonyms": True, "include_documentation": True}
+    (result,) = ask_in_words(world, 32, version, **words).results
     return result
 
 
@@ -203,23 +182,8 @@ def test_topic_configs_are_changed_and_a_wrong_one_is_refused():
 
 
 def list_offsets(world, version, timestamp):
-    types = schema_of(2, version).request_types
-    fields = {"isolation_level": 1} if version >= 2 else {}
-    if version >= 10:
-        fields["timeout"] = timedelta(seconds=1)
-    (found,) = ask(
-        world,
-        2,
-        version,
-        replica_id=-1,
-        topics=(
-            types.ListOffsetsTopic(
-                name="orders",
-                partitions=(types.ListOffsetsPartition(partition_index=0, timestamp=timestamp),),
-            ),
-        ),
-        **fields,
-    ).topics
+    words = {"name": "orders", "timestamp": timestamp, "isolation_level": 1, "replica_id": -1}
+    (found,) = ask_in_words(world, 2, version, **words).topics
     (partition,) = found.partitions
     return partition.error_code, partition.offset
 
@@ -241,36 +205,24 @@ def test_special_timestamps():
 def test_leader_epochs_and_record_deletion():
     world = World(topic("orders", 1), INTERNAL)
     produce(world, records=[batch()])
-    types = schema_of(23, 4).request_types
-    wanted = types.OffsetForLeaderTopic(
-        topic="orders", partitions=(types.OffsetForLeaderPartition(partition=0, leader_epoch=0),)
-    )
-    (found,) = ask(world, 23, 4, replica_id=-1, topics=(wanted,)).topics
+    words = {"topic": "orders", "leader_epoch": 0, "replica_id": -1}
+    (found,) = ask_in_words(world, 23, 4, **words).topics
     assert [(one.error_code, one.end_offset) for one in found.partitions] == [(0, 1)]
-    types = schema_of(21, 2).request_types
-    wanted = tuple(
-        types.DeleteRecordsTopic(
-            name=name, partitions=(types.DeleteRecordsPartition(partition_index=0, offset=5),)
-        )
-        for name in ("orders", "__transaction_state")
-    )
-    found = ask(world, 21, 2, topics=wanted, timeout=timedelta(seconds=1)).topics
-    codes = [(one.partitions[0].error_code, one.partitions[0].low_watermark) for one in found]
-    assert codes == [(0, 5), (17, -1)]
+    assert deleted_to(world, 5, "orders", "__transaction_state") == [(0, 5), (17, -1)]
+
+
+def deleted_to(world, offset, *names):
+    """(error code, low watermark) of the first partition of each topic."""
+    request = in_words(21, 2, offset=offset, timeout=timedelta(seconds=1))
+    request = replace(request, topics=each(request.topics, "name", names))
+    found = ask(world, 21, 2, request=request).topics
+    return [(one.partitions[0].error_code, one.partitions[0].low_watermark) for one in found]
 
 
 def test_records_are_deleted_to_the_end_at_the_time_of_asking():
     """A copy of the request that is held up on its way must not delete what was written since."""
     world = World(topic("orders", 1), topic("refunds", 1, leader=-1))
     produce(world, records=[batch()])
-    types = schema_of(21, 2).request_types
-    wanted = tuple(
-        types.DeleteRecordsTopic(
-            name=name, partitions=(types.DeleteRecordsPartition(partition_index=0, offset=-1),)
-        )
-        for name in ("orders", "refunds")
-    )
-    found = ask(world, 21, 2, topics=wanted, timeout=timedelta(seconds=1)).topics
-    assert [one.partitions[0].error_code for one in found] == [0, 5]
+    assert [code for code, _ in deleted_to(world, -1, "orders", "refunds")] == [0, 5]
     (request,) = world.storage.received("DeleteRecords")
     assert [(one.topic, one.before_offset) for one in request.partitions] == [("orders", 1)]

@@ -1,6 +1,7 @@
 """What clients are told of the cluster, and how records come in and out: facts 2, 2.1 and 3."""
 
 import struct
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -9,8 +10,10 @@ from tests.unit.listener.listener_image import NODE_ID, topic
 from tests.unit.listener.listener_requests import (
     ask,
     batch,
+    each,
     fetch,
     fetch_request,
+    in_words,
     produce,
     produce_request,
 )
@@ -78,16 +81,10 @@ def test_features_follow_the_image():
     assert ask(World(transaction_version=0), 18, 4, **fields).finalized_features == ()
 
 
-def metadata(world, version, names, **fields):
-    types = schema_of(3, version).request_types
-    wanted = tuple(types.MetadataRequestTopic(name=name, topic_id=None) for name in names)
-    if version >= 4:
-        fields.setdefault("allow_auto_topic_creation", True)
-    if version >= 8:
-        fields["include_topic_authorized_operations"] = False
-    if 8 <= version <= 10:
-        fields["include_cluster_authorized_operations"] = False
-    return ask(world, 3, version, topics=wanted, **fields)
+def metadata(world, version, names, allow_auto_topic_creation=True):
+    request = in_words(3, version, allow_auto_topic_creation=allow_auto_topic_creation)
+    request = replace(request, topics=each(request.topics, "name", names))
+    return ask(world, 3, version, request=request)
 
 
 @pytest.mark.parametrize("version", [0, 1, 4, 8, 12, 13])
@@ -137,12 +134,9 @@ def test_topics_are_found_by_id_and_an_unknown_id_is_an_error(name):
     """The Java Admin client sends an empty name beside the id."""
     world = World(topic("orders", 1))
     known = UUID(bytes=world.metadata.image.topics["orders"].topic_id)
-    types = schema_of(3, 12).request_types
-    wanted = (
-        types.MetadataRequestTopic(topic_id=known, name=name),
-        types.MetadataRequestTopic(topic_id=UUID(int=5), name=name),
-    )
-    answer = ask(world, 3, 12, topics=wanted, include_topic_authorized_operations=False)
+    request = in_words(3, 12, name=name)
+    request = replace(request, topics=each(request.topics, "topic_id", (known, UUID(int=5))))
+    answer = ask(world, 3, 12, request=request)
     assert [(one.name, one.error_code) for one in answer.topics] == [("orders", 0), (None, 100)]
 
 

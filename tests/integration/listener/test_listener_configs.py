@@ -19,9 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as PythonResource
 from tests.integration.listener.secured_log import running_log
+from tests.unit.listener.listener_requests import in_words
 from tests.unit.listener.wire_client import WireClient
-
-from oncelog.protocol.messages import schema_of
 
 BROKER, TOPIC = ConfigResource.Type.BROKER, ConfigResource.Type.TOPIC
 VERIFICATION = "transaction.partition.verification.enable"
@@ -47,61 +46,33 @@ def admin(bootstrap):
     return AdminClient({"bootstrap.servers": bootstrap})
 
 
-async def set_for_all(bootstrap, configs):
-    """What is set for all brokers afterwards. The Python clients refuse a broker without a name."""
+async def called(bootstrap, api_key, version, **words):
+    """An answer that the Python clients do not ask for: they refuse a broker whose name is no number."""
     client = await WireClient.connect(int(bootstrap.rpartition(":")[2]))
-    types = schema_of(44, 1).request_types
-    resource = types.AlterConfigsResource(
-        resource_type=4,
-        resource_name="",
-        configs=tuple(
-            types.AlterableConfig(name=name, config_operation=0, value=value)
-            for name, value in configs.items()
-        ),
-    )
-    answer = await client.call(44, 1, resources=(resource,), validate_only=False)
-    assert [one.error_code for one in answer.responses] == [0]
-    types = schema_of(32, 4).request_types
-    resource = types.DescribeConfigsResource(
-        resource_type=4, resource_name="", configuration_keys=None
-    )
-    answer = await client.call(
-        32, 4, resources=(resource,), include_synonyms=False, include_documentation=False
-    )
+    answer = await client.call(api_key, version, request=in_words(api_key, version, **words))
     client.close()
+    return answer
+
+
+async def set_for_all(bootstrap, configs):
+    """What is set for all brokers afterwards."""
+    of_all = {"resource_type": 4, "resource_name": "", "configuration_keys": None}
+    for name, value in configs.items():
+        answer = await called(bootstrap, 44, 1, **of_all, name=name, value=value)
+        assert [one.error_code for one in answer.responses] == [0]
+    answer = await called(bootstrap, 32, 4, **of_all)
     return {one.name: one.value for one in answer.results[0].configs}
 
 
 async def error_of_describing(bootstrap, broker):
-    """librdkafka asks for no broker whose name is no number."""
-    client = await WireClient.connect(int(bootstrap.rpartition(":")[2]))
-    resource = schema_of(32, 4).request_types.DescribeConfigsResource(
-        resource_type=4, resource_name=broker, configuration_keys=None
-    )
-    answer = await client.call(
-        32, 4, resources=(resource,), include_synonyms=False, include_documentation=False
-    )
-    client.close()
+    answer = await called(bootstrap, 32, 4, resource_type=4, resource_name=broker)
     return answer.results[0].error_code
 
 
 async def told_interval_ms(bootstrap):
     """What a new member of the group is told."""
-    client = await WireClient.connect(int(bootstrap.rpartition(":")[2]))
-    answer = await client.call(
-        68,
-        0,
-        group_id="readers",
-        member_id="",
-        member_epoch=0,
-        instance_id=None,
-        rack_id=None,
-        rebalance_timeout=timedelta(seconds=30),
-        subscribed_topic_names=("orders",),
-        server_assignor=None,
-        topic_partitions=(),
-    )
-    client.close()
+    words = {"group_id": "readers", "subscribed_topic_names": ("orders",), "topic_partitions": ()}
+    answer = await called(bootstrap, 68, 0, **words, rebalance_timeout=timedelta(seconds=30))
     assert answer.error_code == 0, answer
     return answer.heartbeat_interval // timedelta(milliseconds=1)
 

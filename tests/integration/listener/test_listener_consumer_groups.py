@@ -5,40 +5,27 @@ from datetime import timedelta
 
 import pytest
 from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask, known_fields
+from tests.unit.listener.listener_requests import ask, ask_in_words
 from tests.unit.listener.listener_world import World
 
 from oncelog.api.v1 import groups_pb2
 from oncelog.errors import ErrorCode
-from oncelog.protocol.messages import schema_of
 
 HEARTBEAT, DESCRIBE, CLASSIC_DESCRIBE = 68, 69, 15
 ORDERS_ID = uuid.UUID(bytes=topic("orders", 1).topic_id)
-AS_BEFORE = timedelta(milliseconds=-1)
 
 
-def beat(world, version=1, **fields):
-    values = {
-        "group_id": "g",
-        "member_id": "m",
-        "member_epoch": 3,
-        "instance_id": None,
-        "rack_id": None,
-        "rebalance_timeout": AS_BEFORE,
-        "subscribed_topic_names": None,
-        "subscribed_topic_regex": None,
-        "server_assignor": None,
-        "topic_partitions": None,
-    } | fields
-    return ask(world, HEARTBEAT, version, **known_fields(HEARTBEAT, version, values))
+def beat(world, version=1, **words):
+    known = {"group_id": "g", "member_id": "m", "member_epoch": 3, "subscribed_topic_names": None}
+    known["rebalance_timeout"] = timedelta(milliseconds=-1)
+    if "topic_id" not in words:
+        known["topic_partitions"] = None
+    return ask_in_words(world, HEARTBEAT, version, **known | words)
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_full_heartbeat_is_told_whole(version):
     world = World()
-    owned = schema_of(HEARTBEAT, version).request_types.TopicPartitions(
-        topic_id=ORDERS_ID, partitions=(0, 1)
-    )
     answer = beat(
         world,
         version,
@@ -46,7 +33,8 @@ def test_a_full_heartbeat_is_told_whole(version):
         rebalance_timeout=timedelta(seconds=9),
         subscribed_topic_names=("orders",),
         server_assignor="range",
-        topic_partitions=(owned,),
+        topic_id=ORDERS_ID,
+        partitions=(0, 1),
     )
     (request,) = world.groups.received("ConsumerGroupHeartbeat")
     assert (request.instance_id, request.server_assignor, request.member_epoch) == ("i", "range", 3)

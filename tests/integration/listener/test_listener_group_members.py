@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.unit.listener.listener_requests import ask, known_fields
+from tests.unit.listener.listener_requests import ask, ask_in_words, in_words
 from tests.unit.listener.listener_world import World, eventually
 from tests.unit.listener.wire_client import WireClient
 
@@ -15,22 +15,14 @@ from oncelog.protocol.messages import schema_of
 JOIN, BEAT, LEAVE, SYNC = 11, 12, 13, 14
 
 
-def join_fields(version, group_id="billing", member_id="", metadata=b"topics", **fields):
-    types = schema_of(JOIN, version).request_types
-    values = {
-        "group_id": group_id,
-        "session_timeout": timedelta(seconds=10),
-        "rebalance_timeout": timedelta(seconds=60),
-        "member_id": member_id,
-        "protocol_type": "consumer",
-        "protocols": (types.JoinGroupRequestProtocol(name="range", metadata=metadata),),
-        **fields,
-    }
-    return known_fields(JOIN, version, values)
+def join_request(version, **words):
+    known = {"group_id": "billing", "protocol_type": "consumer", "name": "range"}
+    known |= {"session_timeout": timedelta(seconds=10), "rebalance_timeout": timedelta(seconds=60)}
+    return in_words(JOIN, version, **known | {"metadata": b"topics"} | words)
 
 
-def join(world, version, **fields):
-    return ask(world, JOIN, version, **join_fields(version, **fields))
+def join(world, version, **words):
+    return ask(world, JOIN, version, request=join_request(version, **words))
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -80,25 +72,16 @@ def test_what_could_never_be_written_is_refused_at_once():
     assert world.groups.calls == []
 
 
-def sync_fields(version, **fields):
-    types = schema_of(SYNC, version).request_types
-    values = {
-        "group_id": "billing",
-        "generation_id": 3,
-        "member_id": "m-1",
-        "group_instance_id": None,
-        "protocol_type": "consumer",
-        "protocol_name": "range",
-        "assignments": (types.SyncGroupRequestAssignment(member_id="m-1", assignment=b"mine"),),
-        **fields,
-    }
-    return known_fields(SYNC, version, values)
+def sync(world, version, **words):
+    known = {"group_id": "billing", "generation_id": 3, "member_id": "m-1", "assignment": b"mine"}
+    known |= {"protocol_type": "consumer", "protocol_name": "range"}
+    return ask_in_words(world, SYNC, version, **known | words)
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_a_sync_is_told_in_every_version(version):
     world = World()
-    answer = ask(world, SYNC, version, **sync_fields(version))
+    answer = sync(world, version)
     assert (answer.error_code, answer.assignment) == (0, b"mine")
     (request,) = world.groups.received("SyncGroup")
     assert request.assignments[0].assignment == b"mine"
@@ -108,8 +91,8 @@ def test_a_sync_is_told_in_every_version(version):
 
 def test_from_version_5_a_sync_names_its_protocol():
     world = World()
-    assert ask(world, SYNC, 5, **sync_fields(5, protocol_name=None)).error_code == 23
-    assert ask(world, SYNC, 4, **sync_fields(4)).error_code == 0
+    assert sync(world, 5, protocol_name=None).error_code == 23
+    assert sync(world, 4).error_code == 0
     assert len(world.groups.calls) == 1
 
 
@@ -162,7 +145,7 @@ async def test_a_waiting_join_holds_up_its_connection_and_no_other():
     world.groups.gate = asyncio.Event()
     async with world.listening() as role:
         waiting = await WireClient.connect(role.port)
-        join_schema = waiting.send(JOIN, 5, **join_fields(5))
+        join_schema = waiting.send(JOIN, 5, request=join_request(5))
         beat_schema = waiting.send(BEAT, 3, group_id="billing", generation_id=3, member_id="m-1")
         await eventually(lambda: world.groups.joins_waiting)
         other = await WireClient.connect(role.port)
@@ -178,7 +161,7 @@ async def test_a_join_goes_on_when_its_client_leaves():
     world = World()
     world.groups.gate = asyncio.Event()
     async with world.connected() as (role, client):
-        client.send(JOIN, 5, **join_fields(5, metadata=bytes(5_000)))
+        client.send(JOIN, 5, request=join_request(5, metadata=bytes(5_000)))
         await eventually(lambda: world.groups.joins_waiting)
         client.close()
         await eventually(lambda: not role.counters.connections_open)
@@ -195,7 +178,7 @@ async def test_clients_that_leave_waiting_joins_behind_cannot_add_up():
     async with world.listening() as role:
         for number in range(1, 3):
             client = await WireClient.connect(role.port)
-            client.send(JOIN, 5, **join_fields(5))
+            client.send(JOIN, 5, request=join_request(5))
             await eventually(lambda number=number: world.groups.joins_waiting == number)
             client.close()
             await eventually(lambda: not role.counters.connections_open)

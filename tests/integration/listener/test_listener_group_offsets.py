@@ -1,11 +1,11 @@
 """Offsets of groups through the listener, committed plainly or inside a transaction: what each version carries."""
 
 import uuid
-from datetime import timedelta
+from dataclasses import replace
 
 import pytest
 from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask, known_fields
+from tests.unit.listener.listener_requests import ask, ask_in_words, each, in_words
 from tests.unit.listener.listener_world import World
 
 from oncelog.api.v1 import coordinator_pb2, groups_pb2
@@ -17,32 +17,25 @@ COMMIT, FETCH, ADD_OFFSETS, TXN_COMMIT, OFFSET_DELETE = 8, 9, 25, 28, 47
 
 
 def commit(world, version, *partitions, name="orders", topic_id=None, **fields):
-    types = schema_of(COMMIT, version).request_types
-    values = {
-        "group_id": "billing",
-        "generation_id_or_member_epoch": 3,
-        "member_id": "m-1",
-        "group_instance_id": None,
-        "retention_time": timedelta(milliseconds=-1),
-        "retention_time_ms": -1,
-        "topics": (
-            types.OffsetCommitRequestTopic(
-                name=name,
-                topic_id=topic_id,
-                partitions=tuple(
-                    types.OffsetCommitRequestPartition(
-                        partition_index=one,
-                        committed_offset=40 + one,
-                        committed_leader_epoch=2,
-                        committed_metadata=None if one else "note",
-                    )
-                    for one in partitions
-                ),
-            ),
-        ),
-        **fields,
-    }
-    answer = ask(world, COMMIT, version, **known_fields(COMMIT, version, values))
+    """Offset 40 of partition 0, 41 of partition 1, and so on; the first with a note."""
+    words = {"group_id": "billing", "generation_id_or_member_epoch": 3, "member_id": "m-1"}
+    words |= {"name": name, "topic_id": topic_id, "committed_leader_epoch": 2}
+    return committed(world, COMMIT, version, 40, "note", partitions, **words, **fields)
+
+
+def committed(world, api_key, version, first_offset, note, partitions, **words):
+    request = in_words(api_key, version, **words)
+    (wanted,) = request.topics
+    rows = [
+        replace(
+            row,
+            committed_offset=first_offset + row.partition_index,
+            committed_metadata=None if row.partition_index else note,
+        )
+        for row in each(wanted.partitions, "partition_index", partitions)
+    ]
+    request = replace(request, topics=(replace(wanted, partitions=tuple(rows)),))
+    answer = ask(world, api_key, version, request=request)
     return [one.error_code for one in answer.topics[0].partitions]
 
 
@@ -57,22 +50,11 @@ def fetched(answer, version):
 
 def fetch(world, version, *wanted, group_id="billing"):
     """Of the topic's partitions, or of everything when none is named."""
-    types = schema_of(FETCH, version).request_types
-    name = {"name": "orders", "topic_id": topic_uuid("orders")}
-    if version >= 8:
-        topics = (types.OffsetFetchRequestTopics(**name, partition_indexes=wanted),)
-        group = types.OffsetFetchRequestGroup(
-            group_id=group_id,
-            member_id=None,
-            member_epoch=-1,
-            topics=topics if wanted else None,
-        )
-        return ask(world, FETCH, version, groups=(group,), require_stable=True)
-    topics = (types.OffsetFetchRequestTopic(**name, partition_indexes=wanted),)
-    stable = {"require_stable": True} if version >= 7 else {}
-    return ask(
-        world, FETCH, version, group_id=group_id, topics=topics if wanted else None, **stable
-    )
+    words = {"name": "orders", "topic_id": topic_uuid("orders"), "partition_indexes": wanted}
+    words |= {"group_id": group_id, "member_epoch": -1, "require_stable": True}
+    if not wanted:
+        words["topics"] = None
+    return ask_in_words(world, FETCH, version, **words)
 
 
 def topic_uuid(name):
@@ -153,26 +135,18 @@ def test_a_batch_of_groups_is_one_question_to_their_coordinator():
 
 def test_offsets_are_deleted_where_the_partition_exists():
     world = World(topic("orders", 1))
-    types = schema_of(OFFSET_DELETE, 0).request_types
-    topics = tuple(
-        types.OffsetDeleteRequestTopic(
-            name=name, partitions=(types.OffsetDeleteRequestPartition(partition_index=0),)
-        )
-        for name in ("orders", "nowhere")
-    )
-    answer = ask(world, OFFSET_DELETE, 0, group_id="billing", topics=topics)
+    request = in_words(OFFSET_DELETE, 0, group_id="billing")
+    request = replace(request, topics=each(request.topics, "name", ("orders", "nowhere")))
+    answer = ask(world, OFFSET_DELETE, 0, request=request)
     assert [one.partitions[0].error_code for one in answer.topics] == [0, 3]
-    assert ask(world, OFFSET_DELETE, 0, group_id="", topics=topics).error_code == 24
+    assert ask(world, OFFSET_DELETE, 0, request=replace(request, group_id="")).error_code == 24
 
 
 def test_a_deletion_of_offsets_is_not_repeated():
     """The first copy may be held up on its way, and would delete what was committed since."""
     world = World(topic("orders", 1), repeat_max_ms=1_000)
     world.groups.canned["OffsetDelete"] = PeerUnavailable("gone")
-    types = schema_of(OFFSET_DELETE, 0).request_types
-    partitions = (types.OffsetDeleteRequestPartition(partition_index=0),)
-    topics = (types.OffsetDeleteRequestTopic(name="orders", partitions=partitions),)
-    answer = ask(world, OFFSET_DELETE, 0, group_id="billing", topics=topics)
+    answer = ask_in_words(world, OFFSET_DELETE, 0, group_id="billing", name="orders")
     assert (answer.error_code, len(world.groups.received("OffsetDelete"))) == (15, 1)
 
 
@@ -180,33 +154,9 @@ def test_a_deletion_of_offsets_is_not_repeated():
 
 
 def txn_commit(world, version, *partitions, **fields):
-    types = schema_of(TXN_COMMIT, version).request_types
-    values = {
-        "transactional_id": "pay",
-        "group_id": "billing",
-        "producer_id": 4000,
-        "producer_epoch": 1,
-        "generation_id": 3,
-        "member_id": "m-1",
-        "group_instance_id": None,
-        "topics": (
-            types.TxnOffsetCommitRequestTopic(
-                name="orders",
-                partitions=tuple(
-                    types.TxnOffsetCommitRequestPartition(
-                        partition_index=one,
-                        committed_offset=9,
-                        committed_leader_epoch=2,
-                        committed_metadata=None,
-                    )
-                    for one in partitions
-                ),
-            ),
-        ),
-        **fields,
-    }
-    answer = ask(world, TXN_COMMIT, version, **known_fields(TXN_COMMIT, version, values))
-    return [one.error_code for one in answer.topics[0].partitions]
+    words = {"transactional_id": "pay", "producer_id": 4000, "producer_epoch": 1, "name": "orders"}
+    words |= {"group_id": "billing", "generation_id": 3, "member_id": "m-1"} | fields
+    return committed(world, TXN_COMMIT, version, 9, None, partitions, **words)
 
 
 @pytest.mark.parametrize("version", range(6))

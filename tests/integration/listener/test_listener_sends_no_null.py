@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.integration.listener.requests_by_vocabulary import request_of
-from tests.unit.listener.listener_requests import batch
+from tests.unit.listener.listener_requests import batch, in_words
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.errors import ErrorCode
@@ -213,12 +213,12 @@ async def join_classic_group(client: WireClient) -> dict[str, Any]:
     """A stable group "classic" with one static member."""
     words = {"group_id": "classic", "group_instance_id": "fixed", "name": "range"}
     words |= {"protocol_type": "consumer", "session_timeout": timedelta(seconds=30)}
-    joined = await client.call(11, 9, request=request_of(APIS[11], 9, words))
+    joined = await client.call(11, 9, request=in_words(11, 9, **words))
     assert joined.error_code == 0
     member = {"member_id": joined.member_id, "generation_id": joined.generation_id}
     member |= {"group_id": "classic", "group_instance_id": "fixed", "assignment": b"mine"}
     member |= {"protocol_type": "consumer", "protocol_name": "range"}
-    synced = await client.call(14, 5, request=request_of(APIS[14], 5, member))
+    synced = await client.call(14, 5, request=in_words(14, 5, **member))
     assert synced.error_code == 0
     return member
 
@@ -264,24 +264,24 @@ SECURED = {
 async def leave_offsets_behind(client: WireClient) -> None:
     """A group "left-behind" that has offsets and no members."""
     words = {"group_id": "left-behind", "name": "orders", "generation_id_or_member_epoch": -1}
-    committed = await client.call(8, 9, request=request_of(APIS[8], 9, words))
+    committed = await client.call(8, 9, request=in_words(8, 9, **words))
     assert committed.topics[0].partitions[0].error_code == 0
 
 
 async def known_words(client: WireClient) -> dict[str, Any]:
     """What exists, by the names of the fields that ask for it."""
     member = await join_classic_group(client)
-    joined = await client.call(68, 1, request=request_of(APIS[68], 1, MODERN))
+    joined = await client.call(68, 1, request=in_words(68, 1, **MODERN))
     assert joined.error_code == 0
     metadata = await client.call(3, 13, request=request_of(APIS[3], 13, {}, is_empty=True))
     (orders,) = (one for one in metadata.topics if one.name == "orders")
     started = {"transactional_id": "pay", "transaction_timeout": timedelta(seconds=60)}
     started |= {"producer_id": -1, "producer_epoch": -1}
-    pay = await client.call(22, 5, request=request_of(APIS[22], 5, started))
+    pay = await client.call(22, 5, request=in_words(22, 5, **started))
     assert pay.error_code == 0
     await leave_offsets_behind(client)
     for key, version in ((30, 3), (49, 1), (51, 0)):
-        await client.call(key, version, request=request_of(APIS[key], version, SECURED))
+        await client.call(key, version, request=in_words(key, version, **SECURED))
     return (
         member
         | SECURED

@@ -11,12 +11,11 @@ from types import SimpleNamespace
 import pytest
 from tests.loops import LoopOfATest, UvLoopOfATest
 from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import produce_request
+from tests.unit.listener.listener_requests import in_words, produce_request
 from tests.unit.listener.listener_world import World, eventually
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.protocol.frames import read_correlation_id
-from oncelog.protocol.messages import schema_of
 from oncelog.protocol.versions import APIS
 from oncelog.rpc.sessions import PeerUnavailable
 
@@ -170,22 +169,15 @@ async def test_what_has_an_origin_or_changes_nothing_is_not_refused():
 
 @pytest.mark.parametrize("version", [3, 5])
 async def test_a_refused_transactional_commit_has_a_repeatable_code(version):
-    types = schema_of(TXN_OFFSET_COMMIT, version).request_types
-    offset = types.TxnOffsetCommitRequestPartition(
-        partition_index=0, committed_offset=7, committed_leader_epoch=-1, committed_metadata=""
-    )
-    orders = types.TxnOffsetCommitRequestTopic(name="orders", partitions=(offset,))
-    fields = {"producer_id": 4, "producer_epoch": 0, "generation_id": -1, "member_id": ""}
-    fields |= {"transactional_id": "pay", "group_id": "g", "group_instance_id": None}
+    words = {"transactional_id": "pay", "producer_id": 4, "group_id": "g", "generation_id": -1}
+    request = in_words(TXN_OFFSET_COMMIT, version, **words, name="orders", committed_offset=7)
     async with standing() as (world, _, client):
-        schema = client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
+        schema = client.send(TXN_OFFSET_COMMIT, version, request=request)
         stand_still()
         refused = await client.receive(schema)
         assert refused.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
         assert not world.groups.received("TxnOffsetCommit")
-        done = await client.receive(
-            client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
-        )
+        done = await client.receive(client.send(TXN_OFFSET_COMMIT, version, request=request))
         assert done.topics[0].partitions[0].error_code == 0
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import struct
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask
+from tests.unit.listener.listener_requests import ask, ask_in_words, in_words
 from tests.unit.listener.listener_world import World
 
 from oncelog.api.v1 import coordinator_pb2
@@ -50,19 +51,12 @@ def test_init_producer_id_is_checked_before_the_coordinator():
 
 
 def add_partitions(world, version, *keys):
-    types = schema_of(24, version).request_types
-    answer = ask(
-        world,
-        24,
-        version,
-        v3_and_below_transactional_id="pay",
-        v3_and_below_producer_id=4000,
-        v3_and_below_producer_epoch=0,
-        v3_and_below_topics=tuple(
-            types.AddPartitionsToTxnTopic(name=name, partitions=partitions)
-            for name, partitions in keys
-        ),
-    )
+    words = {"transactional_id": "pay", "producer_id": 4000, "producer_epoch": 0}
+    words = {f"v3_and_below_{name}": value for name, value in words.items()}
+    request = in_words(24, version, **words)
+    (wanted,) = request.v3_and_below_topics
+    topics = tuple(replace(wanted, name=name, partitions=numbers) for name, numbers in keys)
+    answer = ask(world, 24, version, request=replace(request, v3_and_below_topics=topics))
     return [
         (one.name, part.partition_index, part.partition_error_code)
         for one in answer.results_by_topic_v3_and_below
@@ -141,19 +135,14 @@ def test_a_coordinator_that_is_away_is_looked_for_again():
     assert ask(world, 66, 0, state_filters=(), producer_id_filters=()).error_code == 15
 
 
+MARKER = {"producer_id": 4000, "producer_epoch": 3, "coordinator_epoch": 7}
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_an_operators_markers_reach_their_leaders_as_they_are(version):
     world = World(topic("orders", 1))
-    types = schema_of(27, version).request_types
-    marker = types.WritableTxnMarker(
-        producer_id=4000,
-        producer_epoch=3,
-        transaction_result=False,
-        coordinator_epoch=7,
-        transaction_version=2,
-        topics=(types.WritableTxnMarkerTopic(name="orders", partition_indexes=(0, 4)),),
-    )
-    (result,) = ask(world, 27, version, markers=(marker,)).markers
+    words = {**MARKER, "transaction_version": 2, "name": "orders", "partition_indexes": (0, 4)}
+    (result,) = ask_in_words(world, 27, version, **words).markers
     assert [(one.partition_index, one.error_code) for one in result.topics[0].partitions] == [
         (0, 0),
         (4, 3),
@@ -167,19 +156,15 @@ def test_an_operators_markers_reach_their_leaders_as_they_are(version):
 def test_a_marker_for_a_group_shard_goes_to_its_coordinator():
     """ADR 0015: behind the coordinator's back nobody writes there."""
     world = World(topic("orders", 1))
-    types = schema_of(27, 1).request_types
+    request = in_words(27, 1, **MARKER)
+    (marker,) = request.markers
+    (wanted,) = marker.topics
     topics = (
-        types.WritableTxnMarkerTopic(name="orders", partition_indexes=(0,)),
-        types.WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=(3, 999)),
+        replace(wanted, name="orders", partition_indexes=(0,)),
+        replace(wanted, name="__consumer_offsets", partition_indexes=(3, 999)),
     )
-    marker = types.WritableTxnMarker(
-        producer_id=4000,
-        producer_epoch=3,
-        transaction_result=False,
-        coordinator_epoch=7,
-        topics=topics,
-    )
-    (result,) = ask(world, 27, 1, markers=(marker,)).markers
+    request = replace(request, markers=(replace(marker, topics=topics),))
+    (result,) = ask(world, 27, 1, request=request).markers
     found = {
         (one.name, each.partition_index): each.error_code
         for one in result.topics

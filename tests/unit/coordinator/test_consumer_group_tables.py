@@ -210,17 +210,6 @@ def test_a_static_member_that_does_not_come_back_is_put_out(world):
     assert set(world.consumers.members) == {"b"}
 
 
-def test_new_partitions_and_deleted_topics_are_assigned_anew(world):
-    member = world.client("a")
-    world.quiesce()
-    world.shapes["orders"] = TopicShape(b"o" * 16, 6)
-    world.quiesce()
-    assert (len(member.owned), member.epoch) == (6, 2)
-    del world.shapes["orders"]
-    world.quiesce()
-    assert (len(member.owned), member.epoch) == (0, 3)
-
-
 def commit(world, epoch, member_id):
     offsets = (OffsetToCommit(ORDERS, 5),)
     return world.answer(CommitOffsets, "g", epoch, member_id, None, offsets).error_code

@@ -1,5 +1,7 @@
 """EndTxn, every row of facts 8.6 (TV1) and 8.7 (TV2)."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.coordinator.txn_rows import (
     COMPLETE_ABORT,
@@ -114,32 +116,16 @@ class TestTv2:
             (PREPARE_ABORT, False, 51),
         ],
     )
-    def test_a_retry_comes_with_the_epoch_before_the_bump(self, state, commit, code):
-        decided = stored(state, 6, client_transaction_version=2)
-        step = end(machine_with(decided), commit, producer_epoch=5, version=2)
-        assert (step.code, step.records) == (code, ())
-        assert step.identity == ((PID, 6) if code == 0 else (-1, -1))
-
-    @pytest.mark.parametrize(
-        ("state", "commit", "code"),
-        [
-            (COMPLETE_COMMIT, True, 0),
-            (COMPLETE_COMMIT, False, 48),
-            (COMPLETE_ABORT, True, 48),
-            (COMPLETE_ABORT, False, 0),
-        ],
-    )
-    def test_a_retry_across_a_rotation_names_the_old_producer_id(self, state, commit, code):
-        rotated = stored(
-            state,
-            0,
-            producer_id=NEW_PID,
-            previous_producer_id=PID,
-            client_transaction_version=2,
-        )
-        step = end(machine_with(rotated), commit, PID, 32_766, version=2)
-        assert (step.code, step.records) == (code, ())
-        assert step.identity == ((NEW_PID, 0) if code == 0 else (-1, -1))
+    def test_a_retry_names_who_the_producer_was_before(self, state, commit, code):
+        """Its epoch before the bump; across a rotation, which a completion installs, its old producer id."""
+        bumped = stored(state, 6, client_transaction_version=2)
+        rotated = replace(bumped, producer_epoch=0, producer_id=NEW_PID, previous_producer_id=PID)
+        is_complete = state in (COMPLETE_COMMIT, COMPLETE_ABORT)
+        for txn, producer_epoch in [(bumped, 5), (rotated, 32_766)][: 1 + is_complete]:
+            step = end(machine_with(txn), commit, PID, producer_epoch, version=2)
+            assert (step.code, step.records) == (code, ())
+            told = (txn.producer_id, txn.producer_epoch)
+            assert step.identity == (told if code == 0 else (-1, -1))
 
     @pytest.mark.parametrize("state", [s for s in EVERY_STATE if s not in (EMPTY, ONGOING)])
     @pytest.mark.parametrize("commit", [True, False])

@@ -1,7 +1,7 @@
 """Committed offsets, alone and in transactions, row by row (facts 5.2, 9; KIP-211, KIP-447, KIP-890)."""
 
 import pytest
-from tests.unit.coordinator.group_world import ORDERS, SESSION_MS, GroupWorld
+from tests.unit.coordinator.group_world import ORDERS, GroupWorld
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
@@ -71,18 +71,6 @@ def test_metadata_has_a_bound_in_bytes():
 # ------------------------------------------------------------------------------------------------- transactions
 
 
-@pytest.mark.parametrize(("commit", "offset"), [(True, 9), (False, 4)])
-def test_offsets_in_a_transaction_wait_for_its_marker(commit, offset):
-    world = GroupWorld()
-    world.commit(4)
-    assert world.commit_in_transaction(9) == NONE
-    assert (world.fetch(), world.fetch(require_stable=True)) == (4, UNSTABLE)
-    world.crash()
-    assert (world.fetch(), world.fetch(require_stable=True)) == (4, UNSTABLE)
-    assert world.end(commit=commit) == NONE
-    assert world.fetch(require_stable=True) == offset
-
-
 def test_who_is_about_to_change_an_offset_is_told_to_who_asks():
     world = GroupWorld()
     world.commit_in_transaction(1, (7, 0))
@@ -99,24 +87,6 @@ def test_who_is_about_to_change_an_offset_is_told_to_who_asks():
     assert pending((ORDERS,)) == [(ORDERS, 1, (8,))]
     world.end((8, 0), commit=False)
     assert pending() == [(ORDERS, 1, ())]
-
-
-def test_what_was_said_later_outside_the_transaction_wins():
-    world = GroupWorld()
-    world.commit_in_transaction(9)
-    world.commit(5)
-    world.end(commit=True)
-    assert world.fetch(require_stable=True) == 5
-
-
-def test_two_producers_in_one_group_do_not_end_each_other():
-    world = GroupWorld()
-    world.commit_in_transaction(1, (7, 0))
-    world.commit_in_transaction(2, (8, 0))
-    world.end((7, 0))
-    assert (world.fetch(), world.fetch(require_stable=True)) == (1, UNSTABLE)
-    world.end((8, 0))
-    assert world.fetch(require_stable=True) == 2
 
 
 def test_a_fenced_producers_offsets_are_refused():
@@ -408,10 +378,3 @@ def test_all_that_a_group_has_is_fetched_when_nothing_is_named():
     world.commit(3)
     answer = world.answer(FetchOffsets, "g", None, False)
     assert [(found.partition, found.offset) for found in answer.offsets] == [(ORDERS, 3)]
-
-
-def test_a_silent_members_commit_is_refused():
-    world = GroupWorld()
-    joined = world.stable()
-    world.advance(SESSION_MS)
-    assert world.commit(1, 1, joined.member_id) == ErrorCode.UNKNOWN_MEMBER_ID

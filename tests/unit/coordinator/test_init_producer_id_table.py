@@ -172,12 +172,6 @@ class TestOngoing:
             level,
         )
 
-    def test_the_whole_costs_two_bumps(self):
-        machine = machine_with(stored(ONGOING))
-        aborted = init(machine)
-        machine.apply(9, aborted.records[0].completed(NOW))
-        assert init(machine).identity == (PID, 7)
-
     @pytest.mark.parametrize(("stored_epoch", "fenced"), [(32_766, 32_767), (32_767, 32_767)])
     def test_below_tv2_the_fence_stops_at_the_largest_epoch(self, stored_epoch, fenced):
         step = init(machine_with(stored(ONGOING, stored_epoch)), level=1)

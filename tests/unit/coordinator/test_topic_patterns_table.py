@@ -52,12 +52,6 @@ def test_a_hostile_expression_costs_little(world):
     assert matching_topics("(a|aa)+b|(a*)*c", world.shapes) == ()
 
 
-def test_a_member_reads_what_its_pattern_or_itself_names(world):
-    client = world.client("a", ("bills",), regex="ord.*")
-    client.beat()
-    assert client.assigned == slots(TOPICS, "orders", "bills")
-
-
 def test_topics_that_come_and_go_are_noticed(world):
     client = world.client("a", (), regex="[bm].*")
     world.quiesce()
@@ -93,15 +87,6 @@ def test_without_a_new_topic_nothing_is_written(world):
     world.advance(20 * PATTERNS_REFRESH_MS)
     world.quiesce()
     assert len(world.log) == written
-
-
-def test_a_failover_keeps_what_was_found(world):
-    client = world.client("a", (), regex="o.*")
-    world.quiesce()
-    world.crash()
-    assert world.consumers.patterns["o.*"].topics == ("orders",)
-    world.quiesce()
-    assert client.owned == slots(TOPICS, "orders")
 
 
 def test_a_pattern_goes_with_the_last_member_that_has_it(world):

@@ -1,10 +1,13 @@
 """Requests for tests: one call over a socket, and the two requests that need many fields."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import uvloop
+from tests.integration.listener.requests_by_vocabulary import request_of
 
 from oncelog.protocol.messages import schema_of
+from oncelog.protocol.versions import APIS
 from oncelog.record.batch import HEADER, HEADER_BYTES
 
 PRODUCE, FETCH = 0, 1
@@ -20,10 +23,19 @@ def ask(world, api_key, version, **fields):
     return uvloop.run(scenario())
 
 
-def known_fields(api_key, version, values):
-    """Those that requests of this version have."""
-    known = schema_of(api_key, version).request.__dataclass_fields__
-    return {name: value for name, value in values.items() if name in known}
+def in_words(api_key, version, **words):
+    """A request with one of each structure that it may hold, in these words."""
+    return request_of(APIS[api_key], version, words)
+
+
+def ask_in_words(world, api_key, version, **words):
+    return ask(world, api_key, version, request=in_words(api_key, version, **words))
+
+
+def each(elements, field, values):
+    """The one element once for each of these values of the field."""
+    (element,) = elements
+    return tuple(replace(element, **{field: value}) for value in values)
 
 
 def batch(attributes=0, producer_id=-1, extra=0):
@@ -60,31 +72,14 @@ def produce(world, version=7, records=(None,), **fields):
     return [one.error_code for one in answer.responses[0].partition_responses]
 
 
-def fetch_request(version=11, partitions=(0,), max_wait_ms=60_000, **fields):
-    schema = schema_of(FETCH, version)
-    types = schema.request_types
-    values = {
-        "replica_id": -1,
-        "max_wait": timedelta(milliseconds=max_wait_ms),
-        "min_bytes": 1,
-        "max_bytes": 1 << 20,
-        "isolation_level": 0,
-        "session_id": 0,
-        "session_epoch": -1,
-        "topics": (
-            types.FetchTopic(
-                topic="orders",
-                partitions=tuple(
-                    types.FetchPartition(partition=one, fetch_offset=0, partition_max_bytes=1 << 20)
-                    for one in partitions
-                ),
-            ),
-        ),
-        "forgotten_topics_data": (),
-        "rack_id": "",
-        **fields,
-    }
-    return schema.request(**known_fields(FETCH, version, values))
+def fetch_request(version=11, partitions=(0,), max_wait_ms=60_000, **words):
+    known = {"topic": "orders", "replica_id": -1, "session_epoch": -1, "min_bytes": 1}
+    known |= {"max_bytes": 1 << 20, "partition_max_bytes": 1 << 20, "forgotten_topics_data": ()}
+    known["max_wait"] = timedelta(milliseconds=max_wait_ms)
+    request = in_words(FETCH, version, **known | words)
+    (topic,) = request.topics
+    wanted = each(topic.partitions, "partition", partitions)
+    return replace(request, topics=(replace(topic, partitions=wanted),))
 
 
 def fetch(world, version, max_wait_ms=0, **fields):
