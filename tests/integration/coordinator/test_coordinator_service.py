@@ -11,8 +11,7 @@ from oncelog.ids import shard_of
 
 
 @pytest.mark.parametrize("version", [0, 2])
-async def test_a_transaction_from_start_to_completion(version):
-    cluster = Cluster()
+async def test_a_transaction_from_start_to_completion(cluster, version):
     async with started(cluster) as client:
         identity = identity_of(await client.init())
         added = await client.add(identity, ("orders", 0), ("refunds", 0), version=version)
@@ -28,16 +27,14 @@ async def test_a_transaction_from_start_to_completion(version):
         assert len(marker.partitions) == 2
 
 
-async def test_markers_never_leave_before_the_decision_is_written():
-    cluster = Cluster()
+async def test_markers_never_leave_before_the_decision_is_written(cluster):
     async with started(cluster) as client:
         await client.ended()
         await client.until_state("CompleteCommit")
     assert cluster.storage.order == ["append"] * 3 + ["markers", "append"]
 
 
-async def test_endtxn_is_answered_while_markers_are_still_under_way():
-    cluster = Cluster()
+async def test_endtxn_is_answered_while_markers_are_still_under_way(cluster):
     cluster.marker_sender.gate = asyncio.Event()
     async with started(cluster) as client:
         identity = await client.ended()
@@ -47,8 +44,7 @@ async def test_endtxn_is_answered_while_markers_are_still_under_way():
         await client.until_state("CompleteCommit")
 
 
-async def test_concurrent_transactions_waits_for_the_completion():
-    cluster = Cluster()
+async def test_concurrent_transactions_waits_for_the_completion(cluster):
     cluster.marker_sender.gate = asyncio.Event()
     async with started(cluster, concurrent_wait_ms=10_000) as client:
         identity = await client.ended()
@@ -76,8 +72,7 @@ async def test_an_idempotent_producer_needs_no_shard():
         assert first.producer_id != second.producer_id
 
 
-async def test_bad_requests_are_refused_before_the_shard_is_asked():
-    cluster = Cluster()
+async def test_bad_requests_are_refused_before_the_shard_is_asked(cluster):
     cluster.change(shards=shards(coordinator=2, coordinator_epoch=5))
     async with started(cluster) as client:
         assert (await client.init("")).error_code == 42
@@ -181,8 +176,7 @@ class TestTimeoutsAndOperators:
             refused = await terminate(request, None)
             assert (refused.error_code, "CompleteAbort" in refused.error_message) == (48, True)
 
-    async def test_expired_ids_are_forgotten_for_good(self):
-        cluster = Cluster()
+    async def test_expired_ids_are_forgotten_for_good(self, cluster):
         async with started(
             cluster, transactional_id_expiration_ms=1, expire_ids_interval_ms=10
         ) as client:

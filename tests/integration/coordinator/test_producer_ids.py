@@ -24,8 +24,7 @@ class TestProducerIds:
             assert len(seen) >= 90
             assert cluster.controller.calls <= 12
 
-    async def test_without_a_block_clients_wait_and_calls_are_few(self):
-        cluster = Cluster()
+    async def test_without_a_block_clients_wait_and_calls_are_few(self, cluster):
         cluster.controller.faults.extend([ErrorCode.NOT_CONTROLLER] * 3)
         async with started(cluster, start_timeout_ms=1) as client:
             assert (await client.init(None)).error_code == 14

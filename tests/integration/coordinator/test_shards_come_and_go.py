@@ -13,8 +13,7 @@ from oncelog_coordinator.core.markers import DeliveryOutcome
 
 
 class TestShardsComeAndGo:
-    async def test_a_restart_resumes_what_was_decided(self):
-        cluster = Cluster()
+    async def test_a_restart_resumes_what_was_decided(self, cluster):
         cluster.marker_sender.gate = asyncio.Event()
         async with started(cluster) as client:
             await client.ended()
@@ -27,8 +26,7 @@ class TestShardsComeAndGo:
                 1,
             ]
 
-    async def test_a_shard_that_moves_away_cancels_its_deliveries(self):
-        cluster = Cluster()
+    async def test_a_shard_that_moves_away_cancels_its_deliveries(self, cluster):
         cluster.marker_sender.gate = asyncio.Event()
         async with started(cluster) as client:
             identity = await client.ended()
@@ -39,8 +37,7 @@ class TestShardsComeAndGo:
             cluster.change(shards=shards(coordinator_epoch=2))
             await client.until_state("CompleteCommit")
 
-    async def test_clients_wait_while_a_shard_loads(self):
-        cluster = Cluster()
+    async def test_clients_wait_while_a_shard_loads(self, cluster):
         cluster.storage.fetch_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         async with started(cluster) as client:
             assert (await client.init()).error_code == 14
@@ -61,8 +58,7 @@ class TestShardsComeAndGo:
         assert refused.text("client_id") == "app-1"
         assert refused.number("shard") == SHARD_OF_PAY
 
-    async def test_without_the_internal_topic_there_is_no_coordinator(self):
-        cluster = Cluster()
+    async def test_without_the_internal_topic_there_is_no_coordinator(self, cluster):
         cluster.metadata.take(
             controller_pb2.MetadataUpdate(
                 metadata_offset=9,
@@ -78,8 +74,7 @@ def all_loaded(client):
 
 
 class TestFaults:
-    async def test_a_failed_append_refuses_and_the_replayed_shard_serves(self):
-        cluster = Cluster()
+    async def test_a_failed_append_refuses_and_the_replayed_shard_serves(self, cluster):
         async with started(cluster, append_timeout_ms=20) as client:
             identity = await client.begun()
             cluster.storage.faults.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 500)
@@ -89,8 +84,7 @@ class TestFaults:
             assert (await client.end(identity)).error_code == 0
             await client.until_state("CompleteCommit")
 
-    async def test_an_append_whose_fate_is_unknown_is_settled_by_replay(self):
-        cluster = Cluster()
+    async def test_an_append_whose_fate_is_unknown_is_settled_by_replay(self, cluster):
         async with started(cluster, append_timeout_ms=20) as client:
             identity = await client.begun()
             cluster.storage.faults.extend(["lost"] + ["cut"] * 500)
@@ -99,8 +93,7 @@ class TestFaults:
             await client.until_state("CompleteCommit")
             assert (await client.end(identity)).error_code == 0
 
-    async def test_a_fenced_coordinator_stops_answering(self):
-        cluster = Cluster()
+    async def test_a_fenced_coordinator_stops_answering(self, cluster):
         async with started(cluster) as client:
             identity = identity_of(await client.init())
             log = cluster.storage.logs[TRANSACTION_STATE_TOPIC, SHARD_OF_PAY]
@@ -112,16 +105,14 @@ class TestFaults:
             cluster.change(shards=shards(coordinator_epoch=9))
             await client.until_state("Empty")
 
-    async def test_deliveries_are_repeated_until_there_is_an_outcome(self):
-        cluster = Cluster()
+    async def test_deliveries_are_repeated_until_there_is_an_outcome(self, cluster):
         cluster.marker_sender.outcomes.extend([ConnectionError("gone"), ConnectionError("gone")])
         async with started(cluster) as client:
             await client.ended()
             await client.until_state("CompleteCommit")
             assert len(cluster.marker_sender.requests) == 3
 
-    async def test_a_fenced_delivery_leaves_the_transaction_prepared(self):
-        cluster = Cluster()
+    async def test_a_fenced_delivery_leaves_the_transaction_prepared(self, cluster):
         cluster.marker_sender.outcomes.append(marker_sender_pb2.FENCED)
         async with started(cluster) as client:
             await client.ended()

@@ -79,8 +79,7 @@ def of_transactions(request):
     return request.partitions[0].topic == TRANSACTION_STATE_TOPIC
 
 
-async def test_an_append_at_a_frozen_leader_goes_to_the_next_at_once():
-    cluster = Cluster()
+async def test_an_append_at_a_frozen_leader_goes_to_the_next_at_once(cluster):
     cluster.directory = directory = TwoLeaders(cluster)
     async with coordinator(cluster) as role:
         await loaded(role)
@@ -94,8 +93,7 @@ async def test_an_append_at_a_frozen_leader_goes_to_the_next_at_once():
         assert log.end == 1
 
 
-async def test_an_append_at_a_dead_leader_waits_for_the_news():
-    cluster = Cluster()
+async def test_an_append_at_a_dead_leader_waits_for_the_news(cluster):
     cluster.directory = TwoLeaders(cluster)
     async with coordinator(cluster) as role:
         await loaded(role)
@@ -111,8 +109,7 @@ async def test_an_append_at_a_dead_leader_waits_for_the_news():
         assert (await task).error_code == 0
 
 
-async def test_a_load_from_a_frozen_leader_starts_again_at_the_next():
-    cluster = Cluster()
+async def test_a_load_from_a_frozen_leader_starts_again_at_the_next(cluster):
     cluster.directory = TwoLeaders(cluster)
     fetches = []
 
@@ -153,8 +150,7 @@ async def test_shards_load_in_parallel_but_bounded():
         assert most == LOADS_MAX
 
 
-async def test_a_shard_that_moves_away_tells_who_waits():
-    cluster = Cluster()
+async def test_a_shard_that_moves_away_tells_who_waits(cluster):
     cluster.directory = TwoLeaders(cluster)
     async with coordinator(cluster) as role:
         await loaded(role)

@@ -4,11 +4,19 @@ import pytest
 from tests.certificates import Authority
 from tests.integration.listener.secured_log import running_log, secured_log
 from tests.loops import UvLoopOfATest
+from tests.unit.listener.listener_image import topic
+from tests.unit.listener.listener_world import World
 
 
 @pytest.fixture
 def anyio_backend():
     return "asyncio", {"loop_factory": UvLoopOfATest}
+
+
+@pytest.fixture
+def world():
+    """Of a listener: the topic `orders` has one partition."""
+    return World(topic("orders", 1))
 
 
 @pytest.fixture

@@ -195,8 +195,7 @@ async def test_every_api_answers_many_elements_in_short_steps(name, shape):
         assert len(answers) == answers_expected(name, shape, count)
 
 
-async def test_others_are_answered_while_large_requests_are():
-    world = World(topic("orders", 1))
+async def test_others_are_answered_while_large_requests_are(world):
     async with world.listening() as role:
         large = [await WireClient.connect(role.port) for _ in range(3)]
         frame = find_coordinator_frame(20_000)
@@ -210,8 +209,7 @@ async def test_others_are_answered_while_large_requests_are():
             assert len(await one) > 20_000
 
 
-async def test_more_elements_than_any_client_sends_cut_it_off():
-    world = World(topic("orders", 1))
+async def test_more_elements_than_any_client_sends_cut_it_off(world):
     async with world.connected() as (role, client):
         client.writer.write(find_coordinator_frame(ELEMENTS_MAX + 1))
         assert await client.is_closed_by_peer()
@@ -250,8 +248,7 @@ async def test_a_topic_that_is_cut_is_answered_as_one():
         assert max(len(one.partitions) for one in world.storage.received("ListOffsets")) <= 500
 
 
-async def test_namings_far_apart_in_a_large_request_are_refused():
-    world = World()
+async def test_namings_far_apart_in_a_large_request_are_refused(world):
     async with world.connected() as (_, client):
         api_key, version, request = large_request("CreateTopics", 1_200, ACROSS)
         new = [replace(one, num_partitions=1) for one in request.topics]

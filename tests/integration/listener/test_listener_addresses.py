@@ -16,8 +16,7 @@ from oncelog_listener.wiring import build_listener
 FETCH, PRODUCE, METADATA, API_VERSIONS, END_TXN = 1, 0, 3, 18, 26
 
 
-async def test_a_port_in_use_is_named_with_the_way_out():
-    world = World()
+async def test_a_port_in_use_is_named_with_the_way_out(world):
     async with world.listening() as role:
         second = build_listener(
             ListenerSettings(port=role.port), 1, world.metadata, world.directory
@@ -27,8 +26,7 @@ async def test_a_port_in_use_is_named_with_the_way_out():
         await second.stop()
 
 
-async def test_a_host_that_is_not_ours_is_named_with_the_way_out():
-    world = World()
+async def test_a_host_that_is_not_ours_is_named_with_the_way_out(world):
     settings = ListenerSettings(host="192.0.2.1", port=0)
     with pytest.raises(OncelogError, match=r"192\.0\.2\.1.*ONCELOG_HOST"):
         await build_listener(settings, 1, world.metadata, world.directory).start()

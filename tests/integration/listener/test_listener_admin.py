@@ -51,8 +51,7 @@ def test_a_created_topic_is_answered_with_its_configs():
     assert create(World(topic("old", 1)), 7, "old")["old"].configs == ()
 
 
-def test_a_topic_named_twice_is_created_neither_time():
-    world = World()
+def test_a_topic_named_twice_is_created_neither_time(world):
     assert create(world, 5, "twin", "twin")["twin"].error_code == 42
     assert world.controller.calls == []
 
@@ -128,8 +127,7 @@ def test_a_topic_deleted_by_its_id_is_not_its_successor():
     assert (request.names, request.topic_ids) == ([], [topic_id.bytes])
 
 
-def test_partitions_are_added():
-    world = World(topic("orders", 1))
+def test_partitions_are_added(world):
     answer = ask_in_words(world, 37, 3, name="orders", count=4, assignments=None)
     assert [(one.name, one.error_code) for one in answer.results] == [("orders", 0)]
     assert len(world.metadata.image.topics["orders"].partitions) == 4
@@ -188,8 +186,7 @@ def list_offsets(world, version, timestamp):
     return partition.error_code, partition.offset
 
 
-def test_special_timestamps():
-    world = World(topic("orders", 1))
+def test_special_timestamps(world):
     produce(world, records=[batch()])
     assert list_offsets(world, 7, -1) == (0, 1)
     assert list_offsets(world, 7, -2) == (0, 0)

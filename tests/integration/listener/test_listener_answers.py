@@ -106,8 +106,7 @@ def test_a_topic_is_not_created_where_that_is_forbidden():
         assert world.controller.calls == []
 
 
-def test_a_name_no_topic_may_have_does_not_reach_the_controller():
-    world = World()
+def test_a_name_no_topic_may_have_does_not_reach_the_controller(world):
     (found,) = metadata(world, 4, ["a b"]).topics
     assert found.error_code == 17
     assert world.controller.calls == []
@@ -122,17 +121,15 @@ def test_a_topic_the_image_does_not_get_in_time_is_unknown():
     assert found.error_code == 3
 
 
-def test_a_controller_that_is_away_leaves_the_topic_unknown():
-    world = World()
+def test_a_controller_that_is_away_leaves_the_topic_unknown(world):
     world.controller.canned["CreateTopics"] = OncelogError("no controller")
     (found,) = metadata(world, 4, ["new"]).topics
     assert found.error_code == 3
 
 
 @pytest.mark.parametrize("name", [None, ""])
-def test_topics_are_found_by_id_and_an_unknown_id_is_an_error(name):
+def test_topics_are_found_by_id_and_an_unknown_id_is_an_error(world, name):
     """The Java Admin client sends an empty name beside the id."""
-    world = World(topic("orders", 1))
     known = UUID(bytes=world.metadata.image.topics["orders"].topic_id)
     request = in_words(3, 12, name=name)
     request = replace(request, topics=each(request.topics, "topic_id", (known, UUID(int=5))))
@@ -209,8 +206,7 @@ def test_describe_cluster_is_for_brokers(endpoint_type, error):
         (12, storage_pb2.ADD_PARTITION),
     ],
 )
-def test_the_version_of_produce_decides_how_the_leader_verifies(version, mode):
-    world = World(topic("orders", 1))
+def test_the_version_of_produce_decides_how_the_leader_verifies(world, version, mode):
     assert produce(world, version, records=[batch(TRANSACTIONAL, 7)], transactional_id="pay") == [0]
     (request,) = world.storage.received("Produce")
     assert request.verification_mode == mode
@@ -234,8 +230,7 @@ def test_a_request_that_may_not_be_written_reaches_no_leader():
 
 
 @pytest.mark.parametrize("version", [4, 7, 11, 12])
-def test_aborted_transactions_are_null_for_uncommitted_reads(version):
-    world = World(topic("orders", 1))
+def test_aborted_transactions_are_null_for_uncommitted_reads(world, version):
     assert fetch(world, version).responses[0].partitions[0].aborted_transactions is None
     assert (
         fetch(world, version, isolation_level=1).responses[0].partitions[0].aborted_transactions
@@ -250,16 +245,14 @@ def test_aborted_transactions_are_null_for_uncommitted_reads(version):
     assert (aborted.producer_id, aborted.first_offset) == (4000, 3)
 
 
-def test_fetch_sessions_are_declined_and_stale_ones_forgotten():
-    world = World(topic("orders", 1))
+def test_fetch_sessions_are_declined_and_stale_ones_forgotten(world):
     answer = fetch(world, 11, session_epoch=0)
     assert (answer.session_id, answer.error_code) == (0, 0)
     assert len(answer.responses) == 1
     assert fetch(world, 11, session_id=5, session_epoch=1).error_code == 70
 
 
-def test_an_unknown_partition_does_not_spoil_the_others():
-    world = World(topic("orders", 1))
+def test_an_unknown_partition_does_not_spoil_the_others(world):
     assert [
         one.error_code for one in fetch(world, 11, partitions=(0, 9)).responses[0].partitions
     ] == [
@@ -299,8 +292,7 @@ def test_leaders_share_what_a_client_has_room_for():
     assert [one.max_bytes for one in requests] == [500, 500]
 
 
-def test_a_client_with_room_for_nothing_is_not_sent_everything():
-    world = World(topic("orders", 1))
+def test_a_client_with_room_for_nothing_is_not_sent_everything(world):
     fetch(world, 11, max_bytes=0)
     (request,) = world.storage.received("Fetch")
     assert request.max_bytes == 1, "0 is no bound for a leader"
@@ -356,10 +348,8 @@ async def test_older_versions_have_no_room_for_it():
 
 
 @pytest.mark.parametrize(("key_type", "kind"), [(0, GROUP), (1, TRANSACTION)])
-async def test_the_asked_one_coordinates_while_the_shard_has_no_owner(key_type, kind):
+async def test_the_asked_one_coordinates_while_the_shard_has_no_owner(world, key_type, kind):
     """librdkafka's send_offsets_to_transaction hung for ten minutes after three refusals."""
-    world = World()
-
     async with world.listening() as role:
         nobody = [
             controller_pb2.Shard(kind=kind, shard=n, coordinator=-1, coordinator_epoch=1)

@@ -1,7 +1,5 @@
 """Of a client that was refused for its connection and comes again, a listener says so (ADR 0018)."""
 
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_world import World
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.api.v1 import coordinator_pb2, types_pb2
@@ -27,9 +25,8 @@ REFUSALS = [
 ]
 
 
-async def test_a_listener_says_for_which_request_it_refused_a_client():
+async def test_a_listener_says_for_which_request_it_refused_a_client(world):
     """Until it has read that, a request may be a late copy, of which nobody reads the answer (ADR 0018)."""
-    world = World(topic("orders", 1))
     types = schema_of(24, 3).request_types
     producer = {"producer_id": 4000, "producer_epoch": 3}
     v3_producer = {f"v3_and_below_{name}": value for name, value in producer.items()}
@@ -82,9 +79,8 @@ async def test_a_listener_says_for_which_request_it_refused_a_client():
             assert told_with_the_end(delayed_by), method
 
 
-async def test_what_was_here_before_the_refusal_is_no_repetition():
+async def test_what_was_here_before_the_refusal_is_no_repetition(world):
     """Two copies on a connection that its client has left come in together, and nobody reads the first one's answer."""
-    world = World(topic("orders", 1))
     world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(
         error_code=51, delayed_by=NEWEST
     )

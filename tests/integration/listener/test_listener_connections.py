@@ -14,8 +14,7 @@ from oncelog.record.batch import HEADER_BYTES
 FETCH, PRODUCE, METADATA, API_VERSIONS = 1, 0, 3, 18
 
 
-async def test_pipelined_requests_happen_and_are_answered_in_order():
-    world = World(topic("orders", 1))
+async def test_pipelined_requests_happen_and_are_answered_in_order(world):
     async with world.connected() as (_, client):
         schemas = [client.send(PRODUCE, 7, request=produce_request()) for _ in range(20)]
         schemas.append(client.send(METADATA, 1, topics=()))
@@ -27,8 +26,7 @@ async def test_pipelined_requests_happen_and_are_answered_in_order():
         assert offsets == list(range(20))
 
 
-async def test_a_long_poll_holds_up_what_comes_behind_it():
-    world = World(topic("orders", 1))
+async def test_a_long_poll_holds_up_what_comes_behind_it(world):
     async with world.connected() as (role, client):
         fetch = client.send(FETCH, 11, request=fetch_request())
         versions = client.send(API_VERSIONS, 0)
@@ -42,8 +40,7 @@ async def test_a_long_poll_holds_up_what_comes_behind_it():
         assert (await client.receive(versions))[0] == 2
 
 
-async def test_a_client_that_leaves_cancels_its_long_poll():
-    world = World(topic("orders", 1))
+async def test_a_client_that_leaves_cancels_its_long_poll(world):
     async with world.listening() as role:
         before = len(asyncio.all_tasks())
         client = await WireClient.connect(role.port)
@@ -56,8 +53,7 @@ async def test_a_client_that_leaves_cancels_its_long_poll():
         assert role.counters.connections_open == 0
 
 
-async def test_a_produce_goes_on_when_its_client_leaves():
-    world = World(topic("orders", 1))
+async def test_a_produce_goes_on_when_its_client_leaves(world):
     world.storage.gate = asyncio.Event()
     async with world.connected() as (role, client):
         client.send(PRODUCE, 7, request=produce_request())
@@ -68,8 +64,7 @@ async def test_a_produce_goes_on_when_its_client_leaves():
         await eventually(lambda: world.storage.end_offset("orders", 0) == 1)
 
 
-async def test_acks_0_has_no_answer_and_closes_on_an_error():
-    world = World(topic("orders", 1))
+async def test_acks_0_has_no_answer_and_closes_on_an_error(world):
     async with world.connected() as (role, client):
         client.send(PRODUCE, 7, request=produce_request(acks=0))
         schema = client.send(API_VERSIONS, 0)
@@ -79,8 +74,7 @@ async def test_acks_0_has_no_answer_and_closes_on_an_error():
         assert await is_alive(role)
 
 
-async def test_stopping_answers_what_is_under_way_and_cuts_long_polls():
-    world = World(topic("orders", 1))
+async def test_stopping_answers_what_is_under_way_and_cuts_long_polls(world):
     world.storage.gate = asyncio.Event()
     async with world.listening() as role:
         producer, fetcher, idle = [await WireClient.connect(role.port) for _ in range(3)]

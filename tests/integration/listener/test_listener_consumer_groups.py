@@ -24,8 +24,7 @@ def beat(world, version=1, **words):
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_full_heartbeat_is_told_whole(version):
-    world = World()
+def test_a_full_heartbeat_is_told_whole(world, version):
     answer = beat(
         world,
         version,
@@ -54,8 +53,7 @@ def test_a_full_heartbeat_is_told_whole(version):
     assert (assigned.topic_id, assigned.partitions) == (ORDERS_ID, (0,))
 
 
-def test_what_has_not_changed_is_left_out():
-    world = World()
+def test_what_has_not_changed_is_left_out(world):
     beat(world)
     (request,) = world.groups.received("ConsumerGroupHeartbeat")
     assert not request.subscription_present
@@ -63,8 +61,7 @@ def test_what_has_not_changed_is_left_out():
     assert request.rebalance_timeout_ms == -1
 
 
-def test_only_version_0_is_given_a_member_id():
-    world = World()
+def test_only_version_0_is_given_a_member_id(world):
     assert beat(world, 0, member_id="", member_epoch=0).member_id
     beat(world, 1, member_id="", member_epoch=0)
     assert [bool(one.member_id) for one in world.groups.received("ConsumerGroupHeartbeat")] == [
@@ -73,8 +70,7 @@ def test_only_version_0_is_given_a_member_id():
     ]
 
 
-def test_a_refusal_says_why():
-    world = World()
+def test_a_refusal_says_why(world):
     world.groups.canned["ConsumerGroupHeartbeat"] = groups_pb2.ConsumerGroupHeartbeatResponse(
         error_code=ErrorCode.FENCED_MEMBER_EPOCH, error_message="join again"
     )
@@ -94,8 +90,7 @@ def described(world, version=1):
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_consumer_group_is_described_by_its_own_call_only(version):
-    world = World(topic("orders", 1))
+def test_a_consumer_group_is_described_by_its_own_call_only(world, version):
     response = groups_pb2.DescribeGroupsResponse()
     group = response.groups.add(
         group_id="g",

@@ -100,8 +100,7 @@ async def test_random_bytes_leave_the_listener_well():
         await is_well(role)
 
 
-async def test_a_failing_handler_ends_its_connection_and_no_other(caplog):
-    world = World(topic("orders", 1))
+async def test_a_failing_handler_ends_its_connection_and_no_other(world, caplog):
     world.coordinator.canned["EndTxn"] = AssertionError("we are wrong")
     async with world.connected() as (role, client):
         client.send(

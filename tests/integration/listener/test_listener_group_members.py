@@ -26,8 +26,7 @@ def join(world, version, **words):
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_join_is_told_in_every_version(version):
-    world = World()
+def test_a_join_is_told_in_every_version(world, version):
     answer = join(world, version, group_instance_id="fixed", reason="because")
     assert (answer.error_code, answer.generation_id, answer.leader) == (0, 3, "m-1")
     assert [(one.member_id, one.metadata) for one in answer.members] == [
@@ -49,8 +48,7 @@ def test_a_join_is_told_in_every_version(version):
         assert [one.group_instance_id for one in answer.members] == [None, "fixed"]
 
 
-def test_a_dynamic_member_comes_back_with_the_id_it_is_given():
-    world = World()
+def test_a_dynamic_member_comes_back_with_the_id_it_is_given(world):
     world.groups.canned["JoinGroup"] = groups_pb2.JoinGroupResponse(
         error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="test-1"
     )
@@ -79,8 +77,7 @@ def sync(world, version, **words):
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_sync_is_told_in_every_version(version):
-    world = World()
+def test_a_sync_is_told_in_every_version(world, version):
     answer = sync(world, version)
     assert (answer.error_code, answer.assignment) == (0, b"mine")
     (request,) = world.groups.received("SyncGroup")
@@ -89,16 +86,14 @@ def test_a_sync_is_told_in_every_version(version):
     assert not request.HasField("group_instance_id")
 
 
-def test_from_version_5_a_sync_names_its_protocol():
-    world = World()
+def test_from_version_5_a_sync_names_its_protocol(world):
     assert sync(world, 5, protocol_name=None).error_code == 23
     assert sync(world, 4).error_code == 0
     assert len(world.groups.calls) == 1
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_heartbeat_carries_the_coordinators_code(version):
-    world = World()
+def test_a_heartbeat_carries_the_coordinators_code(world, version):
     world.groups.canned["GroupHeartbeat"] = groups_pb2.GroupHeartbeatResponse(error_code=27)
     fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-1"}
     assert ask(world, BEAT, version, **fields).error_code == 27
@@ -106,8 +101,7 @@ def test_a_heartbeat_carries_the_coordinators_code(version):
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_one_member_leaves_with_the_code_at_the_top(version):
-    world = World()
+def test_one_member_leaves_with_the_code_at_the_top(world, version):
     refused = groups_pb2.LeaveGroupResponse()
     refused.members.add(member_id="m-1", error_code=25)
     world.groups.canned["LeaveGroup"] = refused
@@ -115,8 +109,7 @@ def test_one_member_leaves_with_the_code_at_the_top(version):
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_many_members_leave_each_with_its_code(version):
-    world = World()
+def test_many_members_leave_each_with_its_code(world, version):
     types = schema_of(LEAVE, version).request_types
     members = (
         types.MemberIdentity(member_id="m-1", group_instance_id=None, reason="done"),
@@ -140,8 +133,7 @@ def test_a_group_without_a_coordinator_is_asked_for_again():
         assert ask(world, BEAT, 4, **fields).error_code == 15
 
 
-async def test_a_waiting_join_holds_up_its_connection_and_no_other():
-    world = World()
+async def test_a_waiting_join_holds_up_its_connection_and_no_other(world):
     world.groups.gate = asyncio.Event()
     async with world.listening() as role:
         waiting = await WireClient.connect(role.port)
@@ -157,8 +149,7 @@ async def test_a_waiting_join_holds_up_its_connection_and_no_other():
         assert (await waiting.receive(beat_schema))[1].error_code == 0
 
 
-async def test_a_join_goes_on_when_its_client_leaves():
-    world = World()
+async def test_a_join_goes_on_when_its_client_leaves(world):
     world.groups.gate = asyncio.Event()
     async with world.connected() as (role, client):
         client.send(JOIN, 5, request=join_request(5, metadata=bytes(5_000)))
@@ -205,8 +196,7 @@ def test_a_group_is_described_in_every_version(version):
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0), (6, 69)])
 @pytest.mark.parametrize("answer", [{"error_code": 69}, {"state": "Dead"}])
-def test_a_group_that_does_not_exist_is_dead_or_not_found(version, code, answer):
-    world = World()
+def test_a_group_that_does_not_exist_is_dead_or_not_found(world, version, code, answer):
     described = groups_pb2.DescribeGroupsResponse()
     described.groups.add(group_id="billing", **answer)
     world.groups.canned["DescribeGroups"] = described
@@ -216,8 +206,7 @@ def test_a_group_that_does_not_exist_is_dead_or_not_found(version, code, answer)
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_groups_are_listed_in_every_version(version):
-    world = World()
+def test_groups_are_listed_in_every_version(world, version):
     fields = {}
     if version >= 4:
         fields["states_filter"] = ("Stable",)
@@ -230,16 +219,14 @@ def test_groups_are_listed_in_every_version(version):
     assert list(request.type_filters) == list(fields.get("types_filter", ()))
 
 
-def test_a_list_without_every_coordinator_is_no_list():
-    world = World()
+def test_a_list_without_every_coordinator_is_no_list(world):
     world.groups.canned["ListGroups"] = OncelogError("gone")
     assert ask(world, LIST, 2).error_code == 15
     assert ask(World(shards=0), LIST, 2).error_code == 15
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_groups_are_deleted_each_with_its_code(version):
-    world = World()
+def test_groups_are_deleted_each_with_its_code(world, version):
     refused = groups_pb2.DeleteGroupsResponse()
     refused.results.add(group_id="billing", error_code=68)
     refused.results.add(group_id="old")

@@ -133,8 +133,7 @@ def test_a_batch_of_groups_is_one_question_to_their_coordinator():
     assert len(world.groups.received("OffsetFetch")) == 1
 
 
-def test_offsets_are_deleted_where_the_partition_exists():
-    world = World(topic("orders", 1))
+def test_offsets_are_deleted_where_the_partition_exists(world):
     request = in_words(OFFSET_DELETE, 0, group_id="billing")
     request = replace(request, topics=each(request.topics, "name", ("orders", "nowhere")))
     answer = ask(world, OFFSET_DELETE, 0, request=request)
@@ -160,8 +159,7 @@ def txn_commit(world, version, *partitions, **fields):
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_version_of_a_transactional_commit_is_its_protocol(version):
-    world = World(topic("orders", 1))
+def test_the_version_of_a_transactional_commit_is_its_protocol(world, version):
     assert txn_commit(world, version, 0, 1) == [0, 3]
     (request,) = world.groups.received("TxnOffsetCommit")
     assert request.client_transaction_version == (2 if version >= 5 else 0)
@@ -173,33 +171,29 @@ def test_the_version_of_a_transactional_commit_is_its_protocol(version):
     ("version", "code", "expected"),
     [(1, 14, 15), (2, 14, 14), (3, 120, 48), (4, 120, 120), (5, 47, 47), (3, 22, 22)],
 )
-def test_a_transactional_commit_is_refused_as_its_version_says(version, code, expected):
-    world = World(topic("orders", 1))
+def test_a_transactional_commit_is_refused_as_its_version_says(world, version, code, expected):
     refused = groups_pb2.OffsetCommitResponse()
     refused.partitions.add(topic="orders", partition=0, error_code=code)
     world.groups.canned["TxnOffsetCommit"] = refused
     assert txn_commit(world, version, 0) == [expected]
 
 
-def test_a_commit_tells_to_which_coordinator_it_was_sent():
+def test_a_commit_tells_to_which_coordinator_it_was_sent(world):
     """Epoch 0 is one, too."""
-    world = World(topic("orders", 1))
     assert (commit(world, 5, 0), txn_commit(world, 3, 0)) == ([0], [0])
     for (request,) in map(world.groups.received, ("OffsetCommit", "TxnOffsetCommit")):
         assert request.origin.HasField("coordinator_epoch")
         assert request.origin.request
 
 
-def test_a_transactional_commit_names_group_and_transaction():
-    world = World(topic("orders", 1))
+def test_a_transactional_commit_names_group_and_transaction(world):
     assert txn_commit(world, 3, 0, group_id="") == [24]
     assert txn_commit(world, 3, 0, transactional_id="") == [42]
     assert world.groups.calls == []
 
 
 @pytest.mark.parametrize(("version", "expected"), [(0, 47), (1, 47), (2, 90), (4, 90)])
-def test_offsets_are_added_to_a_transaction_at_its_coordinator(version, expected):
-    world = World()
+def test_offsets_are_added_to_a_transaction_at_its_coordinator(world, version, expected):
     fields = {"transactional_id": "pay", "producer_id": 4000, "producer_epoch": 1}
     assert ask(world, ADD_OFFSETS, version, group_id="billing", **fields).error_code == 0
     (request,) = world.coordinator.received("AddOffsetsToTxn")

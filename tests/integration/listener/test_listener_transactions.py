@@ -29,8 +29,7 @@ def init(world, version, transactional_id="pay", **fields):
 
 
 @pytest.mark.parametrize(("version", "told_error"), [(0, 47), (3, 47), (4, 90), (5, 90)])
-def test_a_fenced_producer_is_told_in_the_words_of_its_version(version, told_error):
-    world = World()
+def test_a_fenced_producer_is_told_in_the_words_of_its_version(world, version, told_error):
     world.coordinator.canned["InitProducerId"] = coordinator_pb2.InitProducerIdResponse(
         error_code=90, producer_id=7, producer_epoch=7
     )
@@ -39,8 +38,7 @@ def test_a_fenced_producer_is_told_in_the_words_of_its_version(version, told_err
     assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
-def test_init_producer_id_is_checked_before_the_coordinator():
-    world = World()
+def test_init_producer_id_is_checked_before_the_coordinator(world):
     assert init(world, 4, producer_id=5, producer_epoch=-1).error_code == 42
     assert init(world, 4, transactional_id="").error_code == 42
     assert world.coordinator.calls == []
@@ -103,8 +101,7 @@ def end(world, version):
     )
 
 
-def test_the_version_of_end_txn_decides_the_protocol():
-    world = World()
+def test_the_version_of_end_txn_decides_the_protocol(world):
     assert end(world, 4).error_code == 0
     answer = end(world, 5)
     assert (answer.producer_id, answer.producer_epoch) == (4000, 4)
@@ -115,8 +112,7 @@ def test_the_version_of_end_txn_decides_the_protocol():
 
 
 @pytest.mark.parametrize(("version", "told_error"), [(1, 47), (2, 90), (5, 90)])
-def test_end_txn_of_a_fenced_producer(version, told_error):
-    world = World()
+def test_end_txn_of_a_fenced_producer(world, version, told_error):
     world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(
         error_code=90, producer_id=5
     )
@@ -125,8 +121,7 @@ def test_end_txn_of_a_fenced_producer(version, told_error):
     assert version < 5 or (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
-def test_a_coordinator_that_is_away_is_looked_for_again():
-    world = World(topic("orders", 1))
+def test_a_coordinator_that_is_away_is_looked_for_again(world):
     for method in ("InitProducerId", "AddPartitionsToTxn", "EndTxn", "ListTransactions"):
         world.coordinator.canned[method] = TimeoutError()
     assert init(world, 4).error_code == 15
@@ -139,8 +134,7 @@ MARKER = {"producer_id": 4000, "producer_epoch": 3, "coordinator_epoch": 7}
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_operators_markers_reach_their_leaders_as_they_are(version):
-    world = World(topic("orders", 1))
+def test_an_operators_markers_reach_their_leaders_as_they_are(world, version):
     words = {**MARKER, "transaction_version": 2, "name": "orders", "partition_indexes": (0, 4)}
     (result,) = ask_in_words(world, 27, version, **words).markers
     assert [(one.partition_index, one.error_code) for one in result.topics[0].partitions] == [
@@ -153,9 +147,8 @@ def test_an_operators_markers_reach_their_leaders_as_they_are(version):
     assert (sent.coordinator_epoch, sent.transaction_version) == (7, 2 if version == 2 else 0)
 
 
-def test_a_marker_for_a_group_shard_goes_to_its_coordinator():
+def test_a_marker_for_a_group_shard_goes_to_its_coordinator(world):
     """ADR 0015: behind the coordinator's back nobody writes there."""
-    world = World(topic("orders", 1))
     request = in_words(27, 1, **MARKER)
     (marker,) = request.markers
     (wanted,) = marker.topics
@@ -209,8 +202,7 @@ def test_views_of_transactions():
     assert found.partitions[0].active_producers[0].last_sequence == 7
 
 
-async def test_an_unknown_transaction_has_kafkas_zeros_on_the_wire():
-    world = World()
+async def test_an_unknown_transaction_has_kafkas_zeros_on_the_wire(world):
     answer = coordinator_pb2.DescribeTransactionsResponse()
     answer.transactions.add(transactional_id="x", error_code=105)
     world.coordinator.canned["DescribeTransactions"] = answer
@@ -231,8 +223,7 @@ async def opened(world, sink):
         return coordinator_pb2.OpenAttemptResponse.FromString(frame[5:])
 
 
-async def test_a_private_call_reaches_the_sinks_coordinator():
-    world = World()
+async def test_a_private_call_reaches_the_sinks_coordinator(world):
     assert (await opened(world, "sink")).sink_epoch == 9
     (request,) = world.coordinator.received("OpenAttempt")
     assert request.nonce == b"n" * 16

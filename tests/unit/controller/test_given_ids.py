@@ -72,13 +72,6 @@ def test_when_every_id_is_taken_that_is_said(bench, monkeypatch):
     assert "all 3 node ids from 1001 on are taken" in answer.message
 
 
-def test_a_drained_process_that_stops_is_forgotten(bench):
-    node_id = given_and_live(bench, "a", "listener")
-    assert bench.beat(node_id, want_drain=True).drained
-    bench.fence(node_id)
-    assert node_id not in bench.image.nodes
-
-
 def test_nodes_with_and_without_given_ids_end_in_one_step(bench):
     node_id = given_and_live(bench, "a")
     assert bench.fence(2, node_id) == "fenced"

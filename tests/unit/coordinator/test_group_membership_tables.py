@@ -14,6 +14,11 @@ from oncelog_coordinator.core.group_state import GroupState
 NONE = ErrorCode.NONE
 
 
+@pytest.fixture
+def world():
+    return GroupWorld()
+
+
 def names(world):
     return tuple(world.group.members)
 
@@ -33,8 +38,7 @@ def two_stable(**fields):
 # ---------------------------------------------------------------------------------------------------- joining
 
 
-def test_a_dynamic_member_is_given_an_id_before_it_counts():
-    world = GroupWorld()
+def test_a_dynamic_member_is_given_an_id_before_it_counts(world):
     first = world.answers[world.join(requires_known_member_id=True)]
     assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert world.group.pending == (first.member_id,)
@@ -55,8 +59,7 @@ def test_a_protocol_that_a_member_names_twice_counts_once():
     assert world.group.protocol == RANGE[0][0]
 
 
-def test_an_id_that_nobody_gave_out_is_unknown():
-    world = GroupWorld()
+def test_an_id_that_nobody_gave_out_is_unknown(world):
     assert world.answers[world.join("stranger")].error_code == ErrorCode.UNKNOWN_MEMBER_ID
     world.stable()
     assert world.answers[world.join("stranger")].error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -83,8 +86,7 @@ def test_it_waits_no_longer_than_the_rebalance_timeout():
     assert first in world.answers
 
 
-def test_a_new_member_makes_the_others_join_again():
-    world = GroupWorld()
+def test_a_new_member_makes_the_others_join_again(world):
     old = world.stable()
     new = world.join()
     assert world.group.state is GroupState.PREPARING_REBALANCE
@@ -109,8 +111,7 @@ def test_who_does_not_join_again_in_time_is_dropped():
     assert world.heartbeat(first.member_id, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_join_whose_answer_was_lost_is_answered_again():
-    world = GroupWorld()
+def test_a_join_whose_answer_was_lost_is_answered_again(world):
     joined = world.joined()
     again = world.answers[world.join(joined.member_id)]
     assert (again.generation, again.leader) == (1, joined.member_id)
@@ -129,8 +130,7 @@ def test_a_leader_that_joins_a_stable_group_wants_a_rebalance():
     ("protocol_type", "protocols"),
     [("connect", RANGE), ("consumer", (("sticky", b""),)), ("consumer", ()), ("", RANGE)],
 )
-def test_a_member_that_shares_no_protocol_is_refused(protocol_type, protocols):
-    world = GroupWorld()
+def test_a_member_that_shares_no_protocol_is_refused(world, protocol_type, protocols):
     world.stable()
     refused = world.join(protocol_type=protocol_type, protocols=protocols)
     assert world.answers[refused].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -175,8 +175,7 @@ def test_a_sync_whose_answer_was_lost_is_answered_again():
     assert world.answers[world.sync(second)].assignment == b"right"
 
 
-def test_a_member_the_leader_forgot_gets_nothing():
-    world = GroupWorld()
+def test_a_member_the_leader_forgot_gets_nothing(world):
     joined = world.joined()
     assert world.answers[world.sync(joined, {"somebody": b"1"})].assignment == b""
 
@@ -192,8 +191,7 @@ def test_a_member_the_leader_forgot_gets_nothing():
         ({"instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_sync_of_something_else_is_refused(fields, code):
-    world = GroupWorld()
+def test_a_sync_of_something_else_is_refused(world, fields, code):
     joined = world.joined()
     assert world.answers[world.sync(joined, **fields)].error_code == code
 
@@ -230,8 +228,7 @@ def test_an_assignment_that_fits_no_record_is_told_to_all():
 # ------------------------------------------------------------------------------------------ being there or not
 
 
-def test_heartbeats_keep_a_member():
-    world = GroupWorld()
+def test_heartbeats_keep_a_member(world):
     joined = world.stable()
     for _ in range(10):
         world.advance(SESSION_MS - 1)
@@ -241,8 +238,7 @@ def test_heartbeats_keep_a_member():
     assert world.group.state is GroupState.EMPTY
 
 
-def test_commits_are_signs_of_life_too():
-    world = GroupWorld()
+def test_commits_are_signs_of_life_too(world):
     joined = world.stable()
     for offset in range(5):
         world.advance(SESSION_MS - 1)
@@ -269,8 +265,7 @@ def test_waiting_for_the_others_is_no_silence():
     assert names(world) == (first.member_id, second.member_id)
 
 
-def test_an_id_given_out_and_never_used_is_forgotten():
-    world = GroupWorld()
+def test_an_id_given_out_and_never_used_is_forgotten(world):
     world.join(requires_known_member_id=True)
     world.advance(SESSION_MS)
     assert world.group.pending == ()
@@ -284,8 +279,7 @@ def test_an_id_given_out_and_never_used_is_forgotten():
         (1, None, NONE),
     ],
 )
-def test_heartbeats_say_where_the_group_is(generation, member_id, code):
-    world = GroupWorld()
+def test_heartbeats_say_where_the_group_is(world, generation, member_id, code):
     joined = world.stable()
     assert world.heartbeat(member_id or joined.member_id, generation) == code
 
@@ -298,8 +292,7 @@ def test_many_may_leave_with_one_request():
     assert world.leave(first.member_id) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_who_waits_and_leaves_is_answered():
-    world = GroupWorld()
+def test_who_waits_and_leaves_is_answered(world):
     old = world.stable()
     new = world.join(new_member_id="n")
     world.leave("n")
@@ -325,8 +318,7 @@ def test_an_instance_too_large_for_a_record_is_not_written_down():
     assert world.answers[found].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_an_instance_that_comes_back_keeps_its_assignment():
-    world = GroupWorld()
+def test_an_instance_that_comes_back_keeps_its_assignment(world):
     old = stable_static(world)
     back = world.answers[world.join(instance_id="i", supports_skipping_assignment=True)]
     assert (back.error_code, back.generation, back.skip_assignment) == (NONE, 1, True)
@@ -336,15 +328,13 @@ def test_an_instance_that_comes_back_keeps_its_assignment():
     assert world.replayed().group("g").members[back.member_id].assignment == b"all"
 
 
-def test_a_client_that_cannot_skip_is_not_told_that_it_leads():
-    world = GroupWorld()
+def test_a_client_that_cannot_skip_is_not_told_that_it_leads(world):
     old = stable_static(world)
     back = world.answers[world.join(instance_id="i")]
     assert (back.leader, back.members, back.skip_assignment) == (old.member_id, (), False)
 
 
-def test_the_instance_that_was_replaced_is_fenced():
-    world = GroupWorld()
+def test_the_instance_that_was_replaced_is_fenced(world):
     old = stable_static(world)
     world.join(instance_id="i")
     fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -354,8 +344,7 @@ def test_the_instance_that_was_replaced_is_fenced():
     assert world.answers[world.join(old.member_id, instance_id="i")].error_code == fenced
 
 
-def test_an_instance_that_changes_protocol_starts_a_rebalance():
-    world = GroupWorld()
+def test_an_instance_that_changes_protocol_starts_a_rebalance(world):
     both = (("range", b"r"), ("sticky", b"s"))
     joined = world.joined(instance_id="i", protocols=both)
     world.sync(joined, {joined.member_id: b"all"})
@@ -382,8 +371,7 @@ def test_an_absent_instance_keeps_its_place_for_its_session():
     assert world.answers[third].error_code == NONE
 
 
-def test_an_absent_instance_goes_though_the_clock_was_set_back():
-    world = GroupWorld()
+def test_an_absent_instance_goes_though_the_clock_was_set_back(world):
     static = stable_static(world)
     world.set_clock_back(3_600_000)
     world.advance(SESSION_MS)

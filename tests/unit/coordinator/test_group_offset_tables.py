@@ -22,11 +22,15 @@ DAY_MS = 86_400_000
 WEEK_MS = 7 * DAY_MS
 
 
+@pytest.fixture
+def world():
+    return GroupWorld()
+
+
 # ------------------------------------------------------------------------------------------------------ commits
 
 
-def test_a_consumer_without_a_group_keeps_its_place():
-    world = GroupWorld()
+def test_a_consumer_without_a_group_keeps_its_place(world):
     assert world.fetch() == -1
     assert world.commit(41) == NONE
     assert world.fetch() == 41
@@ -43,8 +47,7 @@ def test_a_consumer_without_a_group_keeps_its_place():
         (-1, "", ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_living_group_is_committed_to_by_its_generation_only(generation, member_id, code):
-    world = GroupWorld()
+def test_a_living_group_is_committed_to_by_its_generation_only(world, generation, member_id, code):
     joined = world.stable()
     name = joined.member_id if member_id is None else member_id
     assert world.commit(5, generation, name) == code
@@ -55,8 +58,7 @@ def test_a_generation_nobody_knows_is_illegal():
     assert GroupWorld().commit(5, 3, "m") == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_between_join_and_sync_a_member_is_told_to_wait():
-    world = GroupWorld()
+def test_between_join_and_sync_a_member_is_told_to_wait(world):
     joined = world.joined()
     assert world.commit(5, 1, joined.member_id) == ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -71,8 +73,7 @@ def test_metadata_has_a_bound_in_bytes():
 # ------------------------------------------------------------------------------------------------- transactions
 
 
-def test_who_is_about_to_change_an_offset_is_told_to_who_asks():
-    world = GroupWorld()
+def test_who_is_about_to_change_an_offset_is_told_to_who_asks(world):
     world.commit_in_transaction(1, (7, 0))
     world.commit_in_transaction(2, (8, 0))
 
@@ -89,24 +90,21 @@ def test_who_is_about_to_change_an_offset_is_told_to_who_asks():
     assert pending() == [(ORDERS, 1, ())]
 
 
-def test_a_fenced_producers_offsets_are_refused():
-    world = GroupWorld()
+def test_a_fenced_producers_offsets_are_refused(world):
     world.commit_in_transaction(1, (7, 3))
     world.end((7, 4), commit=False)
     assert world.commit_in_transaction(2, (7, 3)) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_marker_between_question_and_commit_refuses_it():
+def test_a_marker_between_question_and_commit_refuses_it(world):
     """KIP-890: these offsets would be pending for ever, or end with the producer's next transaction."""
-    world = GroupWorld()
     _, _, verified_at = world.machine.verification(7, 0)
     world.end()
     assert world.commit_in_transaction(1, verified_at=verified_at) == ErrorCode.INVALID_TXN_STATE
 
 
-def test_under_tv2_an_earlier_marker_refuses_no_later_commit():
+def test_under_tv2_an_earlier_marker_refuses_no_later_commit(world):
     """A producer sends offsets as soon as its commit is answered, and that may be before its marker is here."""
-    world = GroupWorld()
     world.commit_in_transaction(1, (7, 0), version=2)
     _, _, verified_at = world.machine.verification(7, 1)
     world.end((7, 1), version=2)
@@ -115,18 +113,16 @@ def test_under_tv2_an_earlier_marker_refuses_no_later_commit():
     assert world.fetch(require_stable=True) == 2
 
 
-def test_under_tv2_its_own_marker_refuses_a_commit():
-    world = GroupWorld()
+def test_under_tv2_its_own_marker_refuses_a_commit(world):
     _, _, verified_at = world.machine.verification(7, 1)
     world.end((7, 2), commit=False, version=2)
     answer = world.commit_in_transaction(1, (7, 1), verified_at=verified_at, version=2)
     assert answer == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_late_marker_does_not_end_the_next_transaction():
+def test_a_late_marker_does_not_end_the_next_transaction(world):
     """A marker sender froze with the first transaction's commit, another one brought it meanwhile. Under TV1 both
     transactions have the same epoch."""
-    world = GroupWorld()
     world.commit_in_transaction(1, start_ms=100)
     assert world.end(start_ms=100) == NONE
     world.commit_in_transaction(2, start_ms=200)
@@ -136,10 +132,9 @@ def test_a_late_marker_does_not_end_the_next_transaction():
     assert world.fetch(require_stable=True) == 1
 
 
-def test_a_marker_that_ends_nothing_here_is_written():
+def test_a_marker_that_ends_nothing_here_is_written(world):
     """Its transaction had added the group, and committed no offsets yet: a commit that is being verified must not be
     let in after its end. What is known is the transaction before, and the clock was set back since."""
-    world = GroupWorld()
     world.commit_in_transaction(1, start_ms=200)
     assert world.end((8, 0), start_ms=100, transactional_id="other") == NONE
     assert world.end(start_ms=200, transactional_id="pay") == NONE
@@ -154,8 +149,7 @@ def test_a_marker_that_ends_nothing_here_is_written():
     assert world.fetch(require_stable=True) == UNSTABLE
 
 
-def test_who_did_not_let_a_transaction_in_asks_when_it_began():
-    world = GroupWorld()
+def test_who_did_not_let_a_transaction_in_asks_when_it_began(world):
     world.commit_in_transaction(1, start_ms=200)
     world.crash()
     marker = {"start_ms": 100, "transactional_id": "pay"}
@@ -171,10 +165,9 @@ def test_who_did_not_let_a_transaction_in_asks_when_it_began():
     assert world.fetch(require_stable=True) == 2
 
 
-def test_what_looks_late_is_asked_about_until_it_is_certain():
+def test_what_looks_late_is_asked_about_until_it_is_certain(world):
     """Who coordinates the shard no more, and does not know it, still has the transaction before open. Its own append
     would be refused; a marker that it calls late would be lost."""
-    world = GroupWorld()
     world.commit_in_transaction(1, start_ms=100)
     known = world.machine.started(7)
     marker = {"start_ms": 200, "transactional_id": "pay"}
@@ -190,24 +183,21 @@ def test_what_looks_late_is_asked_about_until_it_is_certain():
     assert world.labels[-1] == "marker_written"
 
 
-def test_a_start_that_was_not_told_is_not_an_earlier_one():
-    world = GroupWorld()
+def test_a_start_that_was_not_told_is_not_an_earlier_one(world):
     world.commit_in_transaction(1, start_ms=100)
     assert world.end(start_ms=100) == NONE
     world.commit_in_transaction(2, start_ms=0)
     assert world.end(start_ms=200, transactional_id="pay") == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_marker_at_another_epoch_is_not_late():
+def test_a_marker_at_another_epoch_is_not_late(world):
     """Fencing a producer ends its transaction at the next epoch."""
-    world = GroupWorld()
     world.commit_in_transaction(1, (7, 0), start_ms=200)
     assert world.end((7, 1), commit=False, start_ms=200) == NONE
     assert world.fetch(require_stable=True) == -1
 
 
-def test_generations_and_members_are_checked_in_transactions():
-    world = GroupWorld()
+def test_generations_and_members_are_checked_in_transactions(world):
     joined = world.stable()
     assert world.commit_in_transaction(1, generation=1, member_id=joined.member_id) == NONE
     for generation, member_id, code in (
@@ -231,9 +221,8 @@ def test_generations_and_members_are_checked_in_transactions():
     ],
 )
 def test_markers_are_compared_as_at_a_partitions_leader(
-    known, is_open, epoch, coordinator_epoch, version, code
+    world, known, is_open, epoch, coordinator_epoch, version, code
 ):
-    world = GroupWorld()
     if is_open:
         world.commit_in_transaction(1, (7, known))
     else:
@@ -242,9 +231,8 @@ def test_markers_are_compared_as_at_a_partitions_leader(
     assert answer == code
 
 
-def test_a_marker_of_who_committed_nothing_here_is_written():
+def test_a_marker_of_who_committed_nothing_here_is_written(world):
     """The transaction coordinator counts the partition as in the transaction, and waits for its marker."""
-    world = GroupWorld()
     assert world.end((9, 0)) == NONE
     assert len(world.log) == 1
 
@@ -257,8 +245,7 @@ def delete_offsets(world, *partitions):
     return answer.error_code or [code for _, code in answer.partitions]
 
 
-def test_offsets_are_deleted_unless_the_group_reads_their_topic():
-    world = GroupWorld()
+def test_offsets_are_deleted_unless_the_group_reads_their_topic(world):
     assert delete_offsets(world, ORDERS) == ErrorCode.GROUP_ID_NOT_FOUND
     world.commit(5)
     world.commit_in_transaction(6)
@@ -273,8 +260,7 @@ def test_offsets_are_deleted_unless_the_group_reads_their_topic():
     ]
 
 
-def test_a_group_is_deleted_with_all_it_has_when_nobody_is_in_it():
-    world = GroupWorld()
+def test_a_group_is_deleted_with_all_it_has_when_nobody_is_in_it(world):
     assert world.answer(DeleteGroup, "g").error_code == ErrorCode.GROUP_ID_NOT_FOUND
     joined = world.stable()
     world.commit(5, 1, joined.member_id)
@@ -288,8 +274,7 @@ def test_a_group_is_deleted_with_all_it_has_when_nobody_is_in_it():
     assert world.replayed().group("g") is None
 
 
-def test_offsets_of_a_deleted_topic_do_not_wait_for_its_namesake():
-    world = GroupWorld()
+def test_offsets_of_a_deleted_topic_do_not_wait_for_its_namesake(world):
     world.commit(5)
     world.commit_in_transaction(6)
     world.submit(TopicsDeleted(("refunds",)))
@@ -357,8 +342,7 @@ def test_producers_are_forgotten_when_they_have_long_been_silent():
 # ------------------------------------------------------------------------------------------------------- views
 
 
-def test_groups_are_listed_by_state_and_type():
-    world = GroupWorld()
+def test_groups_are_listed_by_state_and_type(world):
     world.commit(1)
     world.stable(group_id="g")
     world.answer(FetchOffsets, "other", None, False)
@@ -373,8 +357,7 @@ def test_groups_are_listed_by_state_and_type():
         assert [row.group_id for row in listed] == names
 
 
-def test_all_that_a_group_has_is_fetched_when_nothing_is_named():
-    world = GroupWorld()
+def test_all_that_a_group_has_is_fetched_when_nothing_is_named(world):
     world.commit(3)
     answer = world.answer(FetchOffsets, "g", None, False)
     assert [(found.partition, found.offset) for found in answer.offsets] == [(ORDERS, 3)]

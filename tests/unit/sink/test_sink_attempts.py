@@ -4,7 +4,6 @@ import pytest
 from tests.unit.sink.sink_shell import (
     MINUTE_MS,
     TIMEOUT_MS,
-    SinkShell,
     nonce,
     opened,
 )
@@ -16,8 +15,7 @@ from oncelog_coordinator.core.sink_registry import EXPIRE_TIMER
 # ---------------------------------------------------------------------------------------------------------------- open
 
 
-def test_each_attempt_raises_the_sink_epoch():
-    shell = SinkShell()
+def test_each_attempt_raises_the_sink_epoch(shell):
     assert [shell.open(number).sink_epoch for number in (1, 2, 3)] == [1, 2, 3]
 
 
@@ -28,8 +26,7 @@ def test_sink_epoch_survives_attempts_that_left_nothing_behind():
     assert shell.open(2).sink_epoch == 2
 
 
-def test_repeated_open_gets_the_same_answer_and_appends_nothing():
-    shell = SinkShell()
+def test_repeated_open_gets_the_same_answer_and_appends_nothing(shell):
     first = shell.open(1)
     before = len(shell.log)
     assert shell.open(1) == first
@@ -49,8 +46,7 @@ def test_opening_aborts_the_open_attempt_of_the_sink_only():
 
 
 @pytest.mark.parametrize("delivered", [False, True])
-def test_committed_nonce_cannot_be_opened_again(delivered):
-    shell = SinkShell()
+def test_committed_nonce_cannot_be_opened_again(shell, delivered):
     shell.committed(1, 0)
     if delivered:
         shell.deliver()
@@ -67,8 +63,7 @@ def test_superseded_nonce_cannot_open_amid_its_markers():
 # -------------------------------------------------------------------------------------------------- abort and deadline
 
 
-def test_abort_ends_open_attempts_and_leaves_decided_ones_alone():
-    shell = SinkShell()
+def test_abort_ends_open_attempts_and_leaves_decided_ones_alone(shell):
     shell.committed(1, 0)
     shell.open(2)
     assert shell.abort(1, 2, 77, 2).aborted == 1
@@ -76,8 +71,7 @@ def test_abort_ends_open_attempts_and_leaves_decided_ones_alone():
     assert shell.describe().last_committed_batch_id == 0
 
 
-def test_abort_on_an_unknown_sink_is_harmless():
-    shell = SinkShell()
+def test_abort_on_an_unknown_sink_is_harmless(shell):
     assert shell.abort(1).aborted == 0
     assert shell.log == []
 
@@ -106,8 +100,7 @@ def test_join_and_seal_renew_the_deadline(restarted):
     assert shell.labels[-1] == "timed_out"
 
 
-def test_timeout_is_the_drivers_choice():
-    shell = SinkShell()
+def test_timeout_is_the_drivers_choice(shell):
     shell.open(1, timeout_ms=5_000)
     shell.advance(5_000)
     assert shell.describe().attempts == ()
@@ -134,8 +127,7 @@ def test_a_clock_set_back_grants_one_timeout_more_at_most():
     assert shell.machine.decide(again.event, shell.now).label == "timeout_early"
 
 
-def test_decided_attempt_has_no_deadline():
-    shell = SinkShell()
+def test_decided_attempt_has_no_deadline(shell):
     shell.committed(1, 0)
     assert shell.timers == {}
     shell.restart()

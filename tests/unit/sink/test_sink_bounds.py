@@ -53,8 +53,7 @@ ABORT = AbortAttempt(1, "pay", (nonce(1),))
         (replace(COMMIT, batch_id=2**63), "batch id 9223372036854775808"),
     ],
 )  # fmt: skip
-def test_bad_argument_is_refused_by_name(event, named):
-    shell = SinkShell()
+def test_bad_argument_is_refused_by_name(shell, event, named):
     answer = shell.submit(event)
     assert answer.error_code is ErrorCode.INVALID_REQUEST
     assert named in answer.error_message
@@ -147,8 +146,7 @@ def test_window_must_outlast_the_decisions_under_way():
         MarkersOverdue("pay", nonce(1)),
     ],
 )
-def test_late_or_stray_timers_and_deliveries_change_nothing(event):
-    shell = SinkShell()
+def test_late_or_stray_timers_and_deliveries_change_nothing(shell, event):
     shell.open(1)
     before = len(shell.log)
     assert shell.submit(event) is None

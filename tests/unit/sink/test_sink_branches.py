@@ -4,7 +4,6 @@ import pytest
 from tests.unit.sink.sink_shell import (
     SINK,
     TIMEOUT_MS,
-    SinkShell,
     nonce,
     opened,
     partition,
@@ -69,8 +68,7 @@ def test_repeated_join_of_a_task_attempt_gets_the_same_id():
     assert len(shell.log) == before
 
 
-def test_producer_id_is_wanted_only_where_a_branch_would_be_made():
-    shell = SinkShell()
+def test_producer_id_is_wanted_only_where_a_branch_would_be_made(shell):
     shell.committed(1, 0)
     shell.open(2)
     shell.join(2, 1, 0)
@@ -97,8 +95,7 @@ def test_join_without_a_producer_id_at_hand_is_retriable():
     assert answer.error_code.is_retriable
 
 
-def test_join_of_an_unknown_sink_or_nonce_is_fenced():
-    shell = SinkShell()
+def test_join_of_an_unknown_sink_or_nonce_is_fenced(shell):
     assert shell.join(1, 0).answer is SinkAnswer.FENCED
     shell.open(1)
     assert shell.join(2, 0).answer is SinkAnswer.FENCED
@@ -267,8 +264,7 @@ def test_branches_are_shown_as_transactions():
     assert shell.machine.transaction_views() == ()
 
 
-def test_description_shows_attempts_branches_and_decisions():
-    shell = SinkShell()
+def test_description_shows_attempts_branches_and_decisions(shell):
     shell.committed(1, 0)
     shell.deliver()
     shell.committed(2, 1)

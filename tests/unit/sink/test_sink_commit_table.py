@@ -15,8 +15,7 @@ def decides(shell):
     return [record for record in records if isinstance(record, Decide)]
 
 
-def test_commit_is_one_record_that_names_the_winners():
-    shell = SinkShell()
+def test_commit_is_one_record_that_names_the_winners(shell):
     shell.open(1)
     winners = [shell.task(1, 0, 0), shell.task(1, 0, 1)]
     loser = shell.task(1, 0, 1, task_attempt_id=9)
@@ -29,8 +28,7 @@ def test_commit_is_one_record_that_names_the_winners():
     assert loser.producer_id not in decide.winners
 
 
-def test_markers_of_winners_and_losers_travel_together():
-    shell = SinkShell()
+def test_markers_of_winners_and_losers_travel_together(shell):
     shell.open(1)
     winner = shell.task(1, 0, 0, names=("orders-1", "orders-0"))
     loser = shell.task(1, 0, 0, task_attempt_id=9)
@@ -47,14 +45,12 @@ def test_markers_of_winners_and_losers_travel_together():
     assert unwritten.producer_id not in {m.producer_id for m in wanted.markers}
 
 
-def test_no_messages_is_answered_ok_without_effect():
-    shell = SinkShell()
+def test_no_messages_is_answered_ok_without_effect(shell):
     assert shell.commit(0).answer is SinkAnswer.OK
     assert shell.log == []
 
 
-def test_another_query_may_not_commit():
-    shell = SinkShell()
+def test_another_query_may_not_commit(shell):
     shell.open(1)
     won = shell.task(1, 0)
     assert shell.commit(0, replace(won, query_id="query-2")).answer is SinkAnswer.QUERY_CHANGED
@@ -62,21 +58,18 @@ def test_another_query_may_not_commit():
     assert decides(shell) == []
 
 
-def test_query_is_tested_before_the_batch_id():
-    shell = SinkShell()
+def test_query_is_tested_before_the_batch_id(shell):
     (won, _) = shell.committed(1, 0)
     assert shell.commit(0, replace(won, query_id="query-2")).answer is SinkAnswer.QUERY_CHANGED
 
 
-def test_a_sink_that_nobody_joined_fences():
-    shell = SinkShell()
+def test_a_sink_that_nobody_joined_fences(shell):
     assert shell.commit(0, message(1, 100)).answer is SinkAnswer.FENCED
     shell.open(1)
     assert shell.commit(0, message(1, 100)).answer is SinkAnswer.FENCED
 
 
-def test_already_other_aborts_the_nonce_that_asked():
-    shell = SinkShell()
+def test_already_other_aborts_the_nonce_that_asked(shell):
     shell.committed(1, 0)
     shell.open(2)
     won = shell.task(2, 1)
@@ -85,8 +78,7 @@ def test_already_other_aborts_the_nonce_that_asked():
     assert [d.nonce for d in decides(shell) if d.outcome == 0] == [nonce(2)]
 
 
-def test_messages_of_two_nonces_are_fenced():
-    shell = SinkShell()
+def test_messages_of_two_nonces_are_fenced(shell):
     shell.open(1)
     old = shell.task(1, 0, 0)
     shell.open(2)
@@ -95,24 +87,21 @@ def test_messages_of_two_nonces_are_fenced():
     assert shell.labels[-1] == "mixed_nonces"
 
 
-def test_skip_mixed_with_live_messages_is_fenced():
-    shell = SinkShell()
+def test_skip_mixed_with_live_messages_is_fenced(shell):
     shell.open(1)
     won = shell.task(1, 0, 0)
     assert shell.commit(0, won, skip(1)).answer is SinkAnswer.FENCED
     assert shell.labels[-1] == "mixed_skip"
 
 
-def test_all_skips_of_a_batch_that_is_not_committed_is_fenced():
-    shell = SinkShell()
+def test_all_skips_of_a_batch_that_is_not_committed_is_fenced(shell):
     shell.open(1)
     shell.task(1, 0, 0)
     assert shell.commit(0, skip(1)).answer is SinkAnswer.FENCED
 
 
 @pytest.mark.parametrize("how", ["superseded", "aborted", "timed_out", "unknown"])
-def test_attempt_that_is_not_open_is_fenced(how):
-    shell = SinkShell()
+def test_attempt_that_is_not_open_is_fenced(shell, how):
     shell.open(1)
     won = shell.task(1, 0)
     match how:
@@ -130,8 +119,7 @@ def test_attempt_that_is_not_open_is_fenced(how):
     assert shell.commit(0, won).answer is SinkAnswer.FENCED
 
 
-def test_winner_that_is_not_sealed_is_fenced():
-    shell = SinkShell()
+def test_winner_that_is_not_sealed_is_fenced(shell):
     shell.open(1)
     won = shell.task(1, 0, 0)
     joined = shell.join(1, 0, 1)
@@ -145,16 +133,14 @@ def test_winner_that_is_not_sealed_is_fenced():
 @pytest.mark.parametrize(
     "change", [{"producer_id": 999}, {"producer_epoch": 1}, {"task_partition": 3}]
 )
-def test_winner_that_is_no_branch_of_the_attempt_is_fenced(change):
-    shell = SinkShell()
+def test_winner_that_is_no_branch_of_the_attempt_is_fenced(shell, change):
     shell.open(1)
     won = shell.task(1, 0, 0)
     assert shell.commit(0, replace(won, **change)).answer is SinkAnswer.FENCED
     assert shell.labels[-1] == "unknown_branch"
 
 
-def test_two_winners_of_one_task_partition_are_fenced():
-    shell = SinkShell()
+def test_two_winners_of_one_task_partition_are_fenced(shell):
     shell.open(1)
     one, two = shell.task(1, 0, 0), shell.task(1, 0, 0, task_attempt_id=8)
     assert shell.commit(0, one, two).answer is SinkAnswer.FENCED
@@ -162,8 +148,7 @@ def test_two_winners_of_one_task_partition_are_fenced():
     assert shell.commit(0, one, one).answer is SinkAnswer.FENCED
 
 
-def test_attempt_of_another_batch_is_fenced():
-    shell = SinkShell()
+def test_attempt_of_another_batch_is_fenced(shell):
     shell.open(1)
     won = shell.task(1, 4)
     assert shell.commit(5, won).answer is SinkAnswer.FENCED

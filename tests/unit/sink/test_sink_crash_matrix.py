@@ -30,8 +30,7 @@ def settle(shell):
     assert shell.machine.transaction_views() == ()
 
 
-def test_01_driver_dies_before_it_opens_an_attempt():
-    shell = SinkShell()
+def test_01_driver_dies_before_it_opens_an_attempt(shell):
     shell.committed(1, 0)
     settle(shell)
     shell.restart()
@@ -39,8 +38,7 @@ def test_01_driver_dies_before_it_opens_an_attempt():
     shell.committed(2, 1)
 
 
-def test_02_driver_dies_while_tasks_run_and_branches_abort():
-    shell = SinkShell()
+def test_02_driver_dies_while_tasks_run_and_branches_abort(shell):
     shell.open(1)
     old = shell.task(1, 0)
     shell.open(2)
@@ -48,8 +46,7 @@ def test_02_driver_dies_while_tasks_run_and_branches_abort():
     settle(shell)
 
 
-def test_03_task_dies_before_it_seals_and_its_retry_wins():
-    shell = SinkShell()
+def test_03_task_dies_before_it_seals_and_its_retry_wins(shell):
     shell.open(1)
     dead = shell.join(1, 0, 0, task_attempt_id=0).producer_id
     shell.add(dead, "orders-0")
@@ -58,8 +55,7 @@ def test_03_task_dies_before_it_seals_and_its_retry_wins():
     assert outcomes(shell) == {dead: False, won.producer_id: True}
 
 
-def test_04_sealed_branch_with_a_lost_message_aborts():
-    shell = SinkShell()
+def test_04_sealed_branch_with_a_lost_message_aborts(shell):
     shell.open(1)
     lost = shell.task(1, 0, 0, task_attempt_id=0)
     won = shell.task(1, 0, 0, task_attempt_id=1)
@@ -67,8 +63,7 @@ def test_04_sealed_branch_with_a_lost_message_aborts():
     assert outcomes(shell) == {lost.producer_id: False, won.producer_id: True}
 
 
-def test_05_zombie_task_is_refused_after_the_decision():
-    shell = SinkShell()
+def test_05_zombie_task_is_refused_after_the_decision(shell):
     shell.open(1)
     zombie = shell.join(1, 0, 1).producer_id
     won = shell.task(1, 0, 0)
@@ -80,8 +75,7 @@ def test_05_zombie_task_is_refused_after_the_decision():
     assert shell.join(1, 1, 1, task_attempt_id=8).answer is SinkAnswer.FENCED
 
 
-def test_06_driver_dies_before_the_commit_and_runs_it_again():
-    shell = SinkShell()
+def test_06_driver_dies_before_the_commit_and_runs_it_again(shell):
     shell.open(1)
     first = [shell.task(1, 0, index) for index in range(2)]
     second = shell.committed(2, 0)
@@ -91,8 +85,7 @@ def test_06_driver_dies_before_the_commit_and_runs_it_again():
     }
 
 
-def test_07_commit_that_is_not_durable_leaves_the_attempt_open():
-    shell = SinkShell()
+def test_07_commit_that_is_not_durable_leaves_the_attempt_open(shell):
     shell.open(1)
     won = shell.task(1, 0)
     shell.submit(shell.commit_event(0, won), records_kept=0)
@@ -101,8 +94,7 @@ def test_07_commit_that_is_not_durable_leaves_the_attempt_open():
     assert shell.commit(0, won).answer is SinkAnswer.OK
 
 
-def test_08_commit_whose_answer_was_lost_is_skipped_by_the_rerun():
-    shell = SinkShell()
+def test_08_commit_whose_answer_was_lost_is_skipped_by_the_rerun(shell):
     shell.open(1)
     won = shell.task(1, 0)
     shell.submit(shell.commit_event(0, won), records_kept=1)
@@ -115,8 +107,7 @@ def test_08_commit_whose_answer_was_lost_is_skipped_by_the_rerun():
     assert outcomes(shell) == {won.producer_id: True}
 
 
-def test_09_abort_after_the_decision_changes_nothing():
-    shell = SinkShell()
+def test_09_abort_after_the_decision_changes_nothing(shell):
     messages = shell.committed(1, 0)
     assert shell.abort(1).aborted == 0
     assert outcomes(shell) == {m.producer_id: True for m in messages}
@@ -125,8 +116,7 @@ def test_09_abort_after_the_decision_changes_nothing():
     assert shell.describe().last_committed_batch_id == 0
 
 
-def test_10_driver_dies_between_the_commit_and_its_checkpoint():
-    shell = SinkShell()
+def test_10_driver_dies_between_the_commit_and_its_checkpoint(shell):
     messages = shell.committed(1, 0)
     before = len(shell.log)
     assert shell.commit(0, *messages).answer is SinkAnswer.ALREADY
@@ -137,8 +127,7 @@ def test_10_driver_dies_between_the_commit_and_its_checkpoint():
     assert shell.join(2, 0).answer is SinkAnswer.SKIP
 
 
-def test_11_new_coordinator_knows_the_open_attempt():
-    shell = SinkShell()
+def test_11_new_coordinator_knows_the_open_attempt(shell):
     shell.open(1)
     won = shell.task(1, 0, 0)
     shell.restart()
@@ -149,8 +138,7 @@ def test_11_new_coordinator_knows_the_open_attempt():
     assert shell.commit(0, won, other).answer is SinkAnswer.OK
 
 
-def test_12_new_coordinator_sends_the_markers_of_a_decision():
-    shell = SinkShell()
+def test_12_new_coordinator_sends_the_markers_of_a_decision(shell):
     messages = shell.committed(1, 0)
     shell.restart()
     assert outcomes(shell) == {m.producer_id: True for m in messages}
@@ -160,8 +148,7 @@ def test_12_new_coordinator_sends_the_markers_of_a_decision():
 
 
 @pytest.mark.parametrize("outcome", [DeliveryOutcome.FENCED, DeliveryOutcome.CANCELLED])
-def test_13_markers_that_were_not_delivered_are_sent_again(outcome):
-    shell = SinkShell()
+def test_13_markers_that_were_not_delivered_are_sent_again(shell, outcome):
     shell.committed(1, 0)
     (wanted,) = shell.deliver(outcome)
     assert shell.outbox == {}
@@ -170,8 +157,7 @@ def test_13_markers_that_were_not_delivered_are_sent_again(outcome):
     settle(shell)
 
 
-def test_13_partitions_that_exist_no_more_hold_up_nothing():
-    shell = SinkShell()
+def test_13_partitions_that_exist_no_more_hold_up_nothing(shell):
     (won, _) = shell.committed(1, 0)
     (view, _) = shell.machine.transaction_views()
     shell.deliver(dropped=view.partitions)
@@ -179,8 +165,7 @@ def test_13_partitions_that_exist_no_more_hold_up_nothing():
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_14_attempt_of_a_dead_driver_ends(restarted):
-    shell = SinkShell()
+def test_14_attempt_of_a_dead_driver_ends(shell, restarted):
     shell.open(1)
     left = shell.task(1, 0)
     if restarted:
@@ -193,8 +178,7 @@ def test_14_attempt_of_a_dead_driver_ends(restarted):
     settle(shell)
 
 
-def test_15_of_two_drivers_one_decides_and_the_other_is_told():
-    shell = SinkShell()
+def test_15_of_two_drivers_one_decides_and_the_other_is_told(shell):
     shell.open(1)
     zombie = shell.task(1, 0, run_id="run-a")
     shell.open(2)
@@ -206,8 +190,7 @@ def test_15_of_two_drivers_one_decides_and_the_other_is_told():
     assert outcomes(shell) == {zombie.producer_id: False, won.producer_id: True}
 
 
-def test_16_deleted_checkpoint_is_refused_unless_adopted():
-    shell = SinkShell()
+def test_16_deleted_checkpoint_is_refused_unless_adopted(shell):
     shell.committed(1, 7)
     shell.open(2)
     assert shell.join(2, 0, query_id="new").answer is SinkAnswer.QUERY_CHANGED
@@ -225,8 +208,7 @@ def rerun(shell, batch_id, *messages):
     return answer
 
 
-def test_17_batch_run_again_with_the_same_rows_is_skipped():
-    shell = SinkShell()
+def test_17_batch_run_again_with_the_same_rows_is_skipped(shell):
     shell.committed(1, 0)
     one_task = skip(900, row_count=20, row_checksum=2 * ROWS)
     assert rerun(shell, 0, one_task).answer is SinkAnswer.ALREADY
@@ -250,8 +232,7 @@ def test_17_batch_run_again_with_the_same_rows_is_skipped():
     ],
 )
 @pytest.mark.parametrize("is_settled", [False, True])
-def test_17_batch_that_is_run_again_with_other_rows_is_refused(rows, words, is_settled):
-    shell = SinkShell()
+def test_17_batch_that_is_run_again_with_other_rows_is_refused(shell, rows, words, is_settled):
     shell.committed(1, 0)
     if is_settled:
         settle(shell)
@@ -263,8 +244,7 @@ def test_17_batch_that_is_run_again_with_other_rows_is_refused(rows, words, is_s
     shell.committed(2, 1)
 
 
-def test_18_batch_older_than_what_is_remembered_is_refused():
-    shell = SinkShell()
+def test_18_batch_older_than_what_is_remembered_is_refused(shell):
     first = shell.committed(1, 0)
     for batch_id in range(1, 21):
         shell.committed(batch_id + 1, batch_id)
@@ -277,8 +257,7 @@ def test_18_batch_older_than_what_is_remembered_is_refused():
     assert rerun(shell, 0, skip(900, row_count=0)).answer is SinkAnswer.ALREADY
 
 
-def test_18_batch_that_was_empty_is_refused_with_rows():
-    shell = SinkShell()
+def test_18_batch_that_was_empty_is_refused_with_rows(shell):
     shell.committed(1, 0)
     shell.committed(2, 2)
     answer = rerun(shell, 1, skip(900))
@@ -287,8 +266,7 @@ def test_18_batch_that_was_empty_is_refused_with_rows():
     assert rerun(shell, 1, skip(900, row_count=0)).answer is SinkAnswer.ALREADY
 
 
-def test_19_user_who_accepts_is_not_asked_for_the_rows():
-    shell = SinkShell()
+def test_19_user_who_accepts_is_not_asked_for_the_rows(shell):
     for batch_id in range(21):
         shell.committed(batch_id + 1, batch_id)
         settle(shell)
@@ -297,8 +275,7 @@ def test_19_user_who_accepts_is_not_asked_for_the_rows():
     assert rerun(shell, 20, accepted, accepted).answer is SinkAnswer.ALREADY
 
 
-def test_20_batch_of_an_older_connector_is_compared_by_count():
-    shell = SinkShell()
+def test_20_batch_of_an_older_connector_is_compared_by_count(shell):
     shell.open(1)
     old = shell.join(1, 0).producer_id
     shell.seal(1, old, row_checksum=UNKNOWN)
@@ -321,8 +298,7 @@ def completing(shell):
 
 @pytest.mark.parametrize("kept", range(5))
 @pytest.mark.parametrize("commits", [False, True])
-def test_completion_that_a_crash_cut_short_is_completed(kept, commits):
-    shell = SinkShell()
+def test_completion_that_a_crash_cut_short_is_completed(shell, kept, commits):
     shell.open(1)
     messages = [shell.task(1, 0, index) for index in range(2)]
     if commits:
@@ -346,8 +322,7 @@ def snapshot_after(shell, log):
 
 
 @pytest.mark.parametrize("kept", range(4))
-def test_supersession_cut_short_leaves_at_most_one_open_attempt(kept):
-    shell = SinkShell()
+def test_supersession_cut_short_leaves_at_most_one_open_attempt(shell, kept):
     shell.open(1)
     shell.task(1, 0)
     shell.submit(OpenAttempt(99, "pay", nonce(2), 0), records_kept=kept)
@@ -358,8 +333,7 @@ def test_supersession_cut_short_leaves_at_most_one_open_attempt(kept):
     assert shell.join(2, 0).answer is SinkAnswer.OK
 
 
-def test_adoption_cut_short_after_the_header_is_repeated():
-    shell = SinkShell()
+def test_adoption_cut_short_after_the_header_is_repeated(shell):
     shell.committed(1, 7)
     settle(shell)
     shell.open(2)
@@ -369,8 +343,7 @@ def test_adoption_cut_short_after_the_header_is_repeated():
     assert shell.describe().last_committed_batch_id == -1
 
 
-def test_recovery_cost_follows_what_is_open():
-    shell = SinkShell()
+def test_recovery_cost_follows_what_is_open(shell):
     for batch_id in range(200):
         shell.committed(batch_id + 1, batch_id, tasks=3)
         settle(shell)

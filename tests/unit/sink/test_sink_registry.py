@@ -96,8 +96,7 @@ def test_many_expired_sinks_are_forgotten_in_several_steps(monkeypatch):
     assert compacted(shell.log) == []
 
 
-def test_deleted_sink_begins_anew_whatever_was_under_way():
-    shell = SinkShell()
+def test_deleted_sink_begins_anew_whatever_was_under_way(shell):
     shell.committed(1, 7)
     (wanted,) = shell.deliver()
     assert shell.delete().error_code is ErrorCode.NONE
@@ -110,8 +109,7 @@ def test_deleted_sink_begins_anew_whatever_was_under_way():
 
 
 @pytest.mark.parametrize("commits", [False, True])
-def test_sink_that_is_written_to_is_not_deleted(commits):
-    shell = SinkShell()
+def test_sink_that_is_written_to_is_not_deleted(shell, commits):
     shell.open(1)
     message = shell.task(1, 0)
     if commits:
@@ -157,8 +155,7 @@ def test_full_shard_names_the_commands_that_make_room():
 # ------------------------------------------------------------------------------------------------ one query owns a sink
 
 
-def test_another_query_is_refused_and_told_the_way_out():
-    shell = SinkShell()
+def test_another_query_is_refused_and_told_the_way_out(shell):
     shell.committed(1, 40)
     shell.open(2)
     answer = shell.join(2, 0, query_id="query-2")
@@ -168,8 +165,7 @@ def test_another_query_is_refused_and_told_the_way_out():
 
 
 @pytest.mark.parametrize("adopt", [False, True])
-def test_query_that_lost_its_sink_cannot_take_it_back(adopt):
-    shell = SinkShell()
+def test_query_that_lost_its_sink_cannot_take_it_back(shell, adopt):
     shell.committed(1, 40)
     shell.open(2)
     shell.join(2, 0, query_id="query-2", adopt_query=True)
@@ -180,8 +176,7 @@ def test_query_that_lost_its_sink_cannot_take_it_back(adopt):
     assert shell.join(3, 0, 1, query_id="query-2").answer is SinkAnswer.OK
 
 
-def test_adopt_needs_an_open_attempt():
-    shell = SinkShell()
+def test_adopt_needs_an_open_attempt(shell):
     shell.committed(1, 40)
     assert shell.join(1, 0, query_id="query-2", adopt_query=True).answer is SinkAnswer.FENCED
     assert shell.describe().query_id == QUERY
@@ -193,8 +188,7 @@ def test_attempt_that_one_query_joined_is_adopted_by_no_other():
     assert shell.join(1, 0, 1, query_id="q2", adopt_query=True).answer is SinkAnswer.FENCED
 
 
-def test_decision_of_the_old_query_does_not_count():
-    shell = SinkShell()
+def test_decision_of_the_old_query_does_not_count(shell):
     shell.committed(1, 40)
     shell.open(2)
     shell.join(2, 0, query_id="query-2", adopt_query=True)
@@ -204,8 +198,7 @@ def test_decision_of_the_old_query_does_not_count():
     assert [a.nonce for a in shell.describe().attempts] == [nonce(2)]
 
 
-def test_window_of_the_old_query_does_not_leak_into_the_new_ones():
-    shell = SinkShell()
+def test_window_of_the_old_query_does_not_leak_into_the_new_ones(shell):
     shell.committed(1, 40)
     shell.deliver()
     shell.open(2)
@@ -220,8 +213,7 @@ def test_window_of_the_old_query_does_not_leak_into_the_new_ones():
     assert shell.join(3, 1, query_id="query-2").answer is SinkAnswer.OK
 
 
-def test_flag_to_adopt_does_nothing_for_the_owner():
-    shell = SinkShell()
+def test_flag_to_adopt_does_nothing_for_the_owner(shell):
     shell.committed(1, 0)
     shell.open(2)
     assert shell.join(2, 0, adopt_query=True).answer is SinkAnswer.SKIP

@@ -1,0 +1,9 @@
+"""A shard's machine of sinks that knows none yet."""
+
+import pytest
+from tests.unit.sink.sink_shell import SinkShell
+
+
+@pytest.fixture
+def shell():
+    return SinkShell()
