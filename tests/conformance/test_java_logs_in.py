@@ -16,8 +16,6 @@ from tests.integration.listener.secured_log import (
     token_of,
 )
 
-from oncelog.client.cluster import Cluster
-from oncelog.client.core.addresses import parse_addresses
 from oncelog.security.plain import hash_password
 
 MODULES = {
@@ -50,8 +48,7 @@ def logged_in(java_classpath, tmp_path):
 def prepare(secured, user):
     for resource in (ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID):
         secured.allow(user, resource, "*", AclOperation.ALL)
-    with Cluster(parse_addresses(secured.inside)) as inside:
-        inside.create_topic("orders", 1)
+    secured.create_topic("orders")
 
 
 def has_transactions(java, bootstrap, name):

@@ -4,7 +4,6 @@ All clients of a test reach the cluster through it (the cluster advertises the p
 it is, and faults happen where they happen in life: between two machines.
 """
 
-import contextlib
 import os
 import signal
 import socket
@@ -14,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
+
+import psutil
 
 from oncelog.client.core.addresses import Address
 from oncelog.errors import ErrorCode
@@ -154,28 +154,11 @@ def pid_of_client(client_port: int, server_port: int) -> int:
 
     Its port alone does not name it: a connection to elsewhere may have the same, and so may one that has ended.
     """
-    wanted = [f"0100007F:{client_port:04X}", f"0100007F:{server_port:04X}"]
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[1:3] == wanted:
-            inode = f"socket:[{fields[9]}]"
-            break
-    else:
-        raise AssertionError(f"nobody has a connection from port {client_port} to {server_port}")
-    for folder in Path("/proc").glob("[0-9]*"):
-        if inode in _open_files(folder):
-            return int(folder.name)
-    raise AssertionError(f"no process has {inode}")
-
-
-def _open_files(folder: Path) -> set[str]:
-    """What a process has open. One that ends meanwhile has nothing; a file that is closed meanwhile hides no other."""
-    found: set[str] = set()
-    with contextlib.suppress(OSError):
-        for link in (folder / "fd").iterdir():
-            with contextlib.suppress(OSError):
-                found.add(str(link.readlink()))
-    return found
+    ends = ("127.0.0.1", client_port), ("127.0.0.1", server_port)
+    for one in psutil.net_connections("tcp4"):
+        if (one.laddr, one.raddr) == ends and one.pid is not None:
+            return one.pid
+    raise AssertionError(f"nobody has a connection from port {client_port} to {server_port}")
 
 
 def _forward(frame: bytes, server: socket.socket, answers) -> bytes:

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from oncelog.client.core.addresses import Address, parse_addresses
 
 START_S = 60
@@ -67,17 +69,6 @@ class OncelogProcess:
 def _listening_port(pid: int, ready: dict) -> int:
     """The Kafka port of the process: the one it listens on that is not the gateway's."""
     gateway = int(ready["gateway"].rsplit(":", 1)[1])
-    inodes = set()
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            inodes.add(str(link.readlink()))
-        except OSError:
-            continue
-    ports = []
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        is_listening = fields[3] == "0A"
-        if is_listening and f"socket:[{fields[9]}]" in inodes:
-            ports.append(int(fields[1].split(":")[1], 16))
-    (port,) = [port for port in ports if port != gateway]
+    found = psutil.Process(pid).net_connections("tcp")
+    (port,) = {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN} - {gateway}
     return port

@@ -2,7 +2,6 @@
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
-from confluent_kafka.cimpl import NewTopic
 from tests.certificates import Authority
 from tests.integration.listener.secured_log import PASSWORD, secured_log, tls
 
@@ -34,17 +33,13 @@ def options_of(secured, authority):
     }
 
 
-def create(secured, *names):
-    for name in names:
-        secured.admin.create_topics([NewTopic(name, 1)])[name].result(20)
-
-
 def test_a_stream_copies_over_sasl_ssl_and_shows_no_password(
     spark, secured, options_of, tmp_path, caplog
 ):
     caplog.set_level("INFO")
     secured.add_user("etl")
-    create(secured, "in", "out")
+    for name in ("in", "out"):
+        secured.create_topic(name)
     for topic, operation in (("in", "READ"), ("in", "WRITE"), ("out", "WRITE"), ("out", "READ")):
         secured.allow("etl", ResourceType.TOPIC, topic, AclOperation[operation])
     for sink in ("fill", "copy"):
@@ -72,7 +67,7 @@ def test_a_stream_copies_over_sasl_ssl_and_shows_no_password(
 
 def test_a_query_without_the_right_acl_or_password_is_told_so(spark, secured, options_of):
     secured.add_user("etl")
-    create(secured, "in")
+    secured.create_topic("in")
     reader = spark.read.format("oncelog").option("subscribe", "in")
     with pytest.raises(Exception, match=r"TOPIC_AUTHORIZATION_FAILED|does not exist") as refused:
         reader.options(**options_of("etl")).load().collect()

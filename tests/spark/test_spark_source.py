@@ -9,7 +9,6 @@ from pyspark.sql import functions as f
 from tests.spark.topic_tools import SOURCE_PARTITIONS
 
 from oncelog.protocol import versions
-from oncelog.protocol.messages import schema_of
 from oncelog.spark.columns import source_ddl
 
 ROWS = [f"row-{number:04}" for number in range(40)]
@@ -150,24 +149,11 @@ def test_partition_added_meanwhile_is_read_from_its_beginning(lab):
 
 
 def delete_records(lab, partition, offset):
-    schema = schema_of(versions.DELETE_RECORDS, 2)
-    types = schema.request_types
-    part = types.DeleteRecordsPartition(partition_index=partition, offset=offset)
-    topic = types.DeleteRecordsTopic(name=lab.source, partitions=(part,))
-    answer = admin_call(lab, schema, types.DeleteRecordsRequest(topics=(topic,), timeout=SPAN))
+    words = {"name": lab.source, "partition_index": partition, "offset": offset, "timeout": SPAN}
+    answer = lab.call(versions.DELETE_RECORDS, 2, **words)
     assert answer.topics[0].partitions[0].error_code.value == 0
 
 
 def create_partitions(lab, count):
-    schema = schema_of(versions.CREATE_PARTITIONS, 3)
-    types = schema.request_types
-    topic = types.CreatePartitionsTopic(name=lab.source, count=count, assignments=None)
-    request = types.CreatePartitionsRequest(topics=(topic,), timeout=SPAN, validate_only=False)
-    assert admin_call(lab, schema, request).results[0].error_code.value == 0
-
-
-def admin_call(lab, schema, request):
-    from oncelog.client.connection import Deadline
-
-    with lab.cluster.open_connection(lab.proxy.address) as connection:
-        return connection.call(schema, request, Deadline(10_000))
+    words = {"name": lab.source, "count": count, "assignments": None, "timeout": SPAN}
+    assert lab.call(versions.CREATE_PARTITIONS, 3, **words).results[0].error_code.value == 0

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.integration.listener.requests_by_vocabulary import request_of
 from tests.spark.call_proxy import CallProxy
 
 from oncelog.client.cluster import ClientSettings, Cluster
@@ -15,9 +16,9 @@ from oncelog.client.core.encode import BatchAccumulator, ProducerIdentity
 from oncelog.client.partition_reader import ReadPlan, read_partition
 from oncelog.client.produce_pipeline import ProducePipeline
 from oncelog.ids import Partition
-from oncelog.protocol import versions
 from oncelog.protocol.messages import schema_of
 from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
+from oncelog.protocol.versions import APIS, LIST_OFFSETS
 from oncelog.spark.attempt import (
     AttemptName,
     BranchOutcome,
@@ -97,24 +98,21 @@ class Lab:
         request = PRIVATE_CALLS[KEY_OF_METHOD["DescribeSink"]].request(sink=self.sink_id)
         return self.cluster.private_call("DescribeSink", request)
 
+    def call(self, api_key: int, version: int, **words):
+        """The answer to a request in these words."""
+        schema, request = schema_of(api_key, version), request_of(APIS[api_key], version, words)
+        with self.cluster.open_connection(self.proxy.address) as connection:
+            return connection.call(schema, request, Deadline(10_000))
+
     def log_ends(self, topic: str) -> dict[Partition, int]:
         """Partition → high watermark."""
-        schema = schema_of(versions.LIST_OFFSETS, 6)
-        types = schema.request_types
-        partitions = tuple(
-            types.ListOffsetsPartition(partition_index=partition.partition, timestamp=-1)
-            for partition in self.ends(topic)
-        )
-        request = types.ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=0,
-            topics=(types.ListOffsetsTopic(name=topic, partitions=partitions),),
-        )
-        with self.cluster.open_connection(self.proxy.address) as connection:
-            (answer,) = connection.call(schema, request, Deadline(10_000)).topics
-        return {
-            Partition(topic, found.partition_index): found.offset for found in answer.partitions
-        }
+        latest = {"name": topic, "timestamp": -1, "replica_id": -1}
+        ends = {}
+        for partition in self.ends(topic):
+            number = partition.partition
+            answer = self.call(LIST_OFFSETS, 6, **latest, partition_index=number)
+            ends[partition] = answer.topics[0].partitions[0].offset
+        return ends
 
     def ends(self, topic: str) -> dict[Partition, int]:
         """Partition → last stable offset."""

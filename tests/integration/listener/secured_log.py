@@ -16,10 +16,13 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from confluent_kafka.cimpl import NewTopic
 from tests.access_tokens import AUDIENCE, ISSUER, jwk_of, key_set, make_key, sign
 from tests.loops import UvLoopOfATest
 from tests.unit.listener.wire_client import WireClient
 
+from oncelog.client.cluster import ClientSettings, Cluster
+from oncelog.client.core.addresses import parse_addresses
 from oncelog.process.sources import Flag, Sources
 from oncelog.protocol.versions import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from oncelog.security.oauth_bearer import OAuthBearerClient
@@ -60,6 +63,9 @@ class Secured:
             )
             for future in self.admin.alter_user_scram_credentials([change]).values():
                 future.result(10)
+
+    def create_topic(self, name):
+        self.admin.create_topics([NewTopic(name, 1)])[name].result(10)
 
     def allow(self, user, resource_type, name, operation, pattern=ResourcePatternType.LITERAL):
         acl = AclBinding(
@@ -103,6 +109,13 @@ def secured_log(folder, **settings):
     flags = {name: Flag(name, value) for name, value in environment.items()}
     with running_log(data, inside, flags):
         yield Secured(f"127.0.0.1:{inside}", f"127.0.0.1:{outside}")
+
+
+def topics_seen(secured, login):
+    """The topics `orders` that our own client sees, by its login."""
+    settings = ClientSettings(login=login, call_timeout_ms=10_000)
+    with Cluster(parse_addresses(secured.outside), settings) as cluster:
+        return cluster.partition_counts(["orders"])
 
 
 def produced(config, topic="orders", timeout_s=10):

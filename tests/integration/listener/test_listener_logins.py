@@ -16,7 +16,6 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialDeletion,
 )
-from confluent_kafka.cimpl import NewTopic
 from tests.integration.listener.secured_log import (
     PASSWORD,
     SASL_AUTHENTICATION_FAILED,
@@ -34,7 +33,7 @@ ILLEGAL_SASL_STATE, UNSUPPORTED_SASL_MECHANISM = 34, 33
 
 def test_a_user_logs_in_and_writes(secured):
     secured.add_user("alice")
-    secured.admin.create_topics([NewTopic("orders", 1)])["orders"].result(10)
+    secured.create_topic("orders")
     config = secured.login("alice")
     assert produced(config) == "TOPIC_AUTHORIZATION_FAILED"
     secured.allow("alice", ResourceType.TOPIC, "orders", AclOperation.WRITE)
@@ -191,7 +190,7 @@ SOON_S = 20
 
 def prepared(secured):
     """A topic with one record that alice may read."""
-    secured.admin.create_topics([NewTopic("orders", 1)])["orders"].result(10)
+    secured.create_topic("orders")
     secured.add_user("alice")
     secured.allow("alice", ResourceType.TOPIC, "orders", AclOperation.READ)
     assert produced({"bootstrap.servers": secured.inside}) is None

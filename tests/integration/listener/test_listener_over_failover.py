@@ -48,6 +48,11 @@ def two_nodes(*topics, **settings):
     return world
 
 
+@pytest.fixture
+def world():
+    return two_nodes(topic("orders", 1))
+
+
 def move(world, name="orders", partitions=1):
     """Everything of the first node goes to the other one."""
     world.controller.change(
@@ -92,9 +97,8 @@ of_either_request = pytest.mark.parametrize(
 @pytest.mark.parametrize("failure", FAILURES, ids=repr)
 @of_either_request
 async def test_a_request_to_a_lost_coordinator_is_answered_by_the_next(
-    failure, api_key, method, fields
+    world, failure, api_key, method, fields
 ):
-    world = two_nodes()
     world.coordinator.canned[method] = failure
     answer = await during_failover(world, api_key, 1, **fields)
     assert answer.error_code == 0
@@ -102,9 +106,8 @@ async def test_a_request_to_a_lost_coordinator_is_answered_by_the_next(
 
 
 @of_either_request
-async def test_nothing_is_repeated_for_a_client_that_is_gone(api_key, method, fields):
+async def test_nothing_is_repeated_for_a_client_that_is_gone(world, api_key, method, fields):
     """It asks another listener, is answered there, and is in its next transaction when the repetition would arrive."""
-    world = two_nodes()
     world.coordinator.canned[method] = PeerUnavailable("gone")
 
     async with world.connected() as (role, client):
@@ -119,9 +122,7 @@ async def test_nothing_is_repeated_for_a_client_that_is_gone(api_key, method, fi
     assert [one.transactional_id for one in requests] == ["other"]
 
 
-async def test_a_frozen_coordinator_is_left_when_its_shard_moves():
-    world = two_nodes()
-
+async def test_a_frozen_coordinator_is_left_when_its_shard_moves(world):
     async def frozen(request, context):
         world.coordinator.calls.append(("EndTxn", request))
         await asyncio.Event().wait()
@@ -143,9 +144,8 @@ FENCED = coordinator_pb2.EndTxnResponse(error_code=90)
     ],
     ids=repr,
 )
-async def test_a_refused_repetition_of_an_end_is_no_answer(first):
+async def test_a_refused_repetition_of_an_end_is_no_answer(world, first):
     """What it repeats may have decided the transaction, and a successor have fenced the producer since."""
-    world = two_nodes()
     world.coordinator.canned["EndTxn"] = first
     world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
 
@@ -162,17 +162,15 @@ async def test_a_refused_repetition_of_an_end_is_no_answer(first):
     ],
     ids=repr,
 )
-async def test_a_refused_end_that_nobody_took_before_is_an_answer(first):
-    world = two_nodes()
+async def test_a_refused_end_that_nobody_took_before_is_an_answer(world, first):
     world.coordinator.canned["EndTxn"] = first
     world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
     answer = await during_failover(world, 26, 2, **END)
     assert answer.error_code == 90
 
 
-def test_the_only_answer_to_an_end_is_told_as_it_is():
+def test_the_only_answer_to_an_end_is_told_as_it_is(world):
     """The listener has not repeated anything, so the client knows as much as it does."""
-    world = two_nodes()
     world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(error_code=-1)
     assert ask(world, 26, 1, **END).error_code == -1
 
@@ -219,17 +217,15 @@ NOT_LEADER = storage_pb2.ProduceResponse(
 
 
 @pytest.mark.parametrize("failure", [PeerUnavailable("gone"), NOT_LEADER], ids=repr)
-async def test_an_idempotent_batch_goes_to_the_next_leader(failure):
-    world = two_nodes(topic("orders", 1))
+async def test_an_idempotent_batch_goes_to_the_next_leader(world, failure):
     world.storage.canned["Produce"] = failure
     answer = await during_failover(world, 0, 7, request=produce_request(records=[IDEMPOTENT]))
     assert answer.responses[0].partition_responses[0].error_code == 0
     assert world.directory.storages[OTHER].log("orders", 0)
 
 
-async def test_a_batch_of_a_gone_transactional_client_is_not_repeated():
+async def test_a_batch_of_a_gone_transactional_client_is_not_repeated(world):
     """It may have ended its transaction elsewhere, and under TV1 the batch would pass for one of its next."""
-    world = two_nodes(topic("orders", 1))
     world.storage.canned["Produce"] = NOT_LEADER
 
     async with world.listening() as role:
@@ -243,22 +239,19 @@ async def test_a_batch_of_a_gone_transactional_client_is_not_repeated():
 
 
 @pytest.mark.parametrize(("failure", "expected"), [(PeerUnavailable("gone"), 7), (NOT_LEADER, 6)])
-def test_a_batch_that_could_be_doubled_is_left_to_its_client(failure, expected):
-    world = two_nodes(topic("orders", 1))
+def test_a_batch_that_could_be_doubled_is_left_to_its_client(world, failure, expected):
     world.storage.canned["Produce"] = failure
     assert produce(world, records=(batch(),)) == [expected]
     assert len(world.storage.received("Produce")) == 1
 
 
-async def test_a_batch_surely_not_sent_goes_to_the_next_leader():
-    world = two_nodes(topic("orders", 1))
+async def test_a_batch_surely_not_sent_goes_to_the_next_leader(world):
     world.storage.canned["Produce"] = PeerUnavailable("gone", was_sent=False)
     answer = await during_failover(world, 0, 7, request=produce_request())
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-async def test_a_consumer_that_waits_for_data_waits_for_its_new_leader():
-    world = two_nodes(topic("orders", 1))
+async def test_a_consumer_that_waits_for_data_waits_for_its_new_leader(world):
     world.storage.canned["Fetch"] = PeerUnavailable("gone")
     world.directory.storages[OTHER].log("orders", 0).append(IDEMPOTENT)
     answer = await during_failover(world, 1, 4, request=fetch_request(4, max_wait_ms=20_000))
@@ -266,8 +259,7 @@ async def test_a_consumer_that_waits_for_data_waits_for_its_new_leader():
     assert (data.error_code, bytes(data.records)) == (0, IDEMPOTENT)
 
 
-def test_a_consumer_that_does_not_wait_is_told_at_once():
-    world = two_nodes(topic("orders", 1))
+def test_a_consumer_that_does_not_wait_is_told_at_once(world):
     world.storage.canned["Fetch"] = PeerUnavailable("gone")
     answer = fetch(world, 4)
     assert answer.responses[0].partitions[0].error_code == 6

@@ -13,6 +13,14 @@ from oncelog.protocol.versions import METADATA
 from oncelog.security.pki import make_client_certificate, make_development_pki
 
 
+def trusting(authority_file, files=None):
+    """A client's context, with a certificate of its own or without."""
+    context = ssl.create_default_context(cafile=authority_file)
+    if files is not None:
+        context.load_cert_chain(*files)
+    return context
+
+
 def over_tls(secured, authority, user=None):
     config = {
         "bootstrap.servers": secured.outside,
@@ -40,9 +48,7 @@ async def test_a_foreign_certificate_is_refused(tmp_path, authority, tmp_path_fa
     files = foreign.issue("mallory")
     settings = tls(authority, ssl_client_auth="required")
     with secured_log(tmp_path, **settings) as secured:
-        context = ssl.create_default_context(cafile=authority.pem)
-        context.check_hostname = False
-        context.load_cert_chain(files.certificate_chain, files.key)
+        context = trusting(authority.pem, (files.certificate_chain, files.key))
         with pytest.raises((OSError, asyncio.IncompleteReadError)):
             await answered_over(secured, context)
 
@@ -62,12 +68,10 @@ async def test_a_process_of_the_cluster_is_no_client(tmp_path, caplog):
     caplog.set_level("INFO", "oncelog.listener")
     with secured_log(tmp_path, **settings) as secured:
         for name in ("gateway", "storage", "listener"):
-            context = ssl.create_default_context(cafile=pki / "ca.pem")
-            context.load_cert_chain(pki / f"{name}.pem", pki / f"{name}.key")
+            context = trusting(pki / "ca.pem", (pki / f"{name}.pem", pki / f"{name}.key"))
             with pytest.raises((OSError, asyncio.IncompleteReadError)):
                 await answered_over(secured, context)
-        context = ssl.create_default_context(cafile=pki / "ca.pem")
-        context.load_cert_chain(client_of_pki.certificate, client_of_pki.key)
+        context = trusting(pki / "ca.pem", (client_of_pki.certificate, client_of_pki.key))
         assert await answered_over(secured, context)
     refused = [text for text in caplog.messages if "it is a process's and no client's" in text]
     assert len(refused) == 3
@@ -77,7 +81,7 @@ async def test_a_process_of_the_cluster_is_no_client(tmp_path, caplog):
 async def test_tls_1_2_can_be_turned_off(tmp_path, authority):
     settings = tls(authority, ssl_enabled_protocols="TLSv1.3")
     with secured_log(tmp_path, **settings) as secured:
-        context = ssl.create_default_context(cafile=authority.pem)
+        context = trusting(authority.pem)
         assert await answered_over(secured, context)
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         with pytest.raises(OSError):
@@ -96,8 +100,7 @@ def opened(secured, context):
 async def test_a_new_certificate_is_shown_to_new_connections(tmp_path, authority):
     settings = tls(authority)
     with secured_log(tmp_path, **settings) as secured:
-        context = ssl.create_default_context(cafile=authority.pem)
-        context.check_hostname = False
+        context = trusting(authority.pem)
         old = WireClient(*await opened(secured, context))
         shown = old.writer.get_extra_info("peercert")["serialNumber"]
         authority.issue("listener")
@@ -114,8 +117,7 @@ async def test_plain_bytes_on_a_tls_port_end_the_connection(tmp_path, authority)
         wire.send(METADATA, 1, topics=())
         while await asyncio.wait_for(wire.reader.read(100), 5):
             pass  # a TLS alert, and then the end
-        good = ssl.create_default_context(cafile=authority.pem)
-        good.check_hostname = False
+        good = trusting(authority.pem)
         again = WireClient(*await opened(secured, good))
         assert (await again.call(METADATA, 1, topics=())).brokers
 
@@ -127,8 +129,7 @@ async def test_failed_handshakes_leave_no_connection_behind(tmp_path, authority)
     settings = tls(authority, ssl_client_auth="requested", connections_max=10, **rules)
     with secured_log(tmp_path, **settings) as secured:
         host, _, port = secured.outside.rpartition(":")
-        refused = ssl.create_default_context(cafile=authority.pem)
-        refused.load_cert_chain(files.certificate_chain, files.key)
+        refused = trusting(authority.pem, (files.certificate_chain, files.key))
         for _ in range(15):
             _, garbage = await asyncio.open_connection(host, int(port))
             garbage.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -136,7 +137,7 @@ async def test_failed_handshakes_leave_no_connection_behind(tmp_path, authority)
             garbage.close()
             with pytest.raises((OSError, asyncio.IncompleteReadError)):
                 await answered_over(secured, refused)
-        good = ssl.create_default_context(cafile=authority.pem)
+        good = trusting(authority.pem)
         assert await answered_over(secured, good)
 
 

@@ -14,11 +14,10 @@ from tests.integration.listener.secured_log import (
     secured_log,
     settings_of,
     token_of,
+    topics_seen,
 )
 from tests.token_provider import token_provider
 
-from oncelog.client.cluster import ClientSettings, Cluster
-from oncelog.client.core.addresses import parse_addresses
 from oncelog.client.core.login import login_of
 from oncelog.errors import OncelogError
 from oncelog.protocol.versions import METADATA
@@ -88,18 +87,11 @@ def of_provider(endpoint, secret=SECRET):
     }
 
 
-def topics_seen(secured, properties):
-    settings = ClientSettings(login=login_of(properties), call_timeout_ms=10_000)
-    with Cluster(parse_addresses(secured.outside), settings) as cluster:
-        return cluster.partition_counts(["orders"])
-
-
 def prepare(secured):
     for operation in (AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.READ):
         secured.allow("alice", ResourceType.TOPIC, "orders", operation)
     secured.allow("alice", ResourceType.GROUP, "*", AclOperation.READ)
-    with Cluster(parse_addresses(secured.inside)) as inside:
-        inside.create_topic("orders", 1)
+    secured.create_topic("orders")
 
 
 def test_a_token_comes_from_its_provider_or_from_a_file(tmp_path):
@@ -107,22 +99,22 @@ def test_a_token_comes_from_its_provider_or_from_a_file(tmp_path):
     with secured_log(tmp_path, **settings_of(tmp_path)) as secured:
         prepare(secured)
         with token_provider(KEY, "first", {"alice": SECRET}) as (endpoint, calls):
-            assert topics_seen(secured, of_provider(endpoint)) == {"orders": 1}
+            assert topics_seen(secured, login_of(of_provider(endpoint))) == {"orders": 1}
             form = {"grant_type": ["client_credentials"], "scope": ["kafka"]}
             assert calls == [("alice", form)]
             with pytest.raises(OncelogError, match="answered 401") as refused:
-                topics_seen(secured, of_provider(endpoint, secret="guessed"))
+                topics_seen(secured, login_of(of_provider(endpoint, secret="guessed")))
             assert "guessed" not in str(refused.value)
         with pytest.raises(OncelogError, match="no token from"):
-            topics_seen(secured, of_provider(endpoint))
+            topics_seen(secured, login_of(of_provider(endpoint)))
         in_file = TOKEN | {"sasl.oauthbearer.token.endpoint.url": f"file://{file}"}
         with pytest.raises(OncelogError, match="cannot read the token"):
-            topics_seen(secured, in_file)
+            topics_seen(secured, login_of(in_file))
         file.write_text(token_of())
-        assert topics_seen(secured, in_file) == {"orders": 1}
+        assert topics_seen(secured, login_of(in_file)) == {"orders": 1}
         file.write_text(token_of(aud="other"))
         with pytest.raises(OncelogError, match="refused the login of this token"):
-            topics_seen(secured, in_file)
+            topics_seen(secured, login_of(in_file))
 
 
 def test_commands_and_librdkafka_log_in_with_a_token(tmp_path, capsys):

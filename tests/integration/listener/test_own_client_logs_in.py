@@ -5,7 +5,13 @@ import time
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
-from tests.integration.listener.secured_log import NAME_OF_CERTIFICATE, PASSWORD, secured_log, tls
+from tests.integration.listener.secured_log import (
+    NAME_OF_CERTIFICATE,
+    PASSWORD,
+    secured_log,
+    tls,
+    topics_seen,
+)
 
 from oncelog.client.cluster import ClientSettings, Cluster
 from oncelog.client.connection import Connection, Deadline
@@ -24,12 +30,6 @@ def connected(secured, login):
     return Connection.connect(address, "test", Deadline(TIMEOUT_MS), login)
 
 
-def topics_seen(secured, login):
-    settings = ClientSettings(login=login, call_timeout_ms=TIMEOUT_MS)
-    with Cluster(parse_addresses(secured.outside), settings) as cluster:
-        return cluster.partition_counts(["orders"])
-
-
 def test_a_user_logs_in_by_each_mechanism_and_acls_count(tmp_path, authority):
     users = tmp_path / "users"
     users.write_text(f"alice:{hash_password(PASSWORD)}\n")
@@ -40,8 +40,7 @@ def test_a_user_logs_in_by_each_mechanism_and_acls_count(tmp_path, authority):
     with secured_log(tmp_path, **tls(authority, "SASL_SSL", **mechanisms)) as secured:
         secured.add_user("alice")
         secured.allow("alice", ResourceType.TOPIC, "orders", AclOperation.DESCRIBE)
-        with Cluster(parse_addresses(secured.inside)) as inside:
-            inside.create_topic("orders", 1)
+        secured.create_topic("orders")
         for mechanism in WITH_PASSWORD:
             login = dataclasses.replace(USER, mechanism=mechanism, ca=str(authority.pem))
             assert topics_seen(secured, login) == {"orders": 1}, mechanism
@@ -77,8 +76,7 @@ def test_a_client_certificate_is_shown_with_its_password(tmp_path, authority):
         secured.allow(
             "carol", ResourceType.TOPIC, "o", AclOperation.ALL, ResourcePatternType.PREFIXED
         )
-        with Cluster(parse_addresses(secured.inside)) as inside:
-            inside.create_topic("orders", 1)
+        secured.create_topic("orders")
         login = ClientLogin(
             "SSL",
             ca=str(authority.pem),

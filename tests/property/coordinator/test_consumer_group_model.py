@@ -128,15 +128,7 @@ class ConsumerGroups(GroupModel):
     @invariant()
     def a_replay_knows_the_same(self):
         assert self.world.replayed().group("g") == self.world.consumers
-        assert self._compacted().group("g") == self.world.consumers
-
-    def _compacted(self):
-        latest = {}
-        for offset, record in enumerate(self.world.log):
-            name = getattr(record, "member_id", getattr(record, "pattern", None))
-            key = (type(record), record.group_id, name)
-            latest[key] = (offset, record)
-        return self.world.replayed(sorted(latest.values(), key=lambda pair: pair[0]))
+        assert self.world.compacted().group("g") == self.world.consumers
 
     def _pattern(self, client):
         """What the group has of it: who comes back under its name may have said it in an earlier life."""

@@ -106,6 +106,11 @@ class GroupWorld:
             machine.apply(offset, decode_group_record(key, value, *producer))
         return machine
 
+    def compacted(self):
+        """A machine that knows the newest record of each key."""
+        newest = {encode_group_record(one)[0]: (at, one) for at, one in enumerate(self.log)}
+        return self.replayed(sorted(newest.values(), key=lambda pair: pair[0]))
+
     def crash(self):
         """The next coordinator: replay, then `resume`. The requests that waited are gone."""
         self.machine = self.replayed()

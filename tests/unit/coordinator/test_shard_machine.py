@@ -33,7 +33,8 @@ def live(machine=None):
     return machine
 
 
-def with_branch():
+@pytest.fixture
+def machine():
     """The sink `lake` with one attempt, joined by one task."""
     machine = live()
     assert Step(machine, sink_events.OpenAttempt(1, "lake", NONCE, 60_000)).code == 0
@@ -52,8 +53,7 @@ def init(machine, name):
     return Step(machine, InitProducerId(1, name, 60_000, new_producer_id=7))
 
 
-def test_a_producer_works_as_if_there_were_no_sinks():
-    machine = with_branch()
+def test_a_producer_works_as_if_there_were_no_sinks(machine):
     assert init(machine, "pay").identity == (7, 0)
     assert Step(machine, AddPartitions(1, "pay", 7, 0, (ORDERS,))).code == 0
     assert Step(machine, EndTxn(1, "pay", 7, 0, True)).code == 0
@@ -69,8 +69,7 @@ def test_a_producer_works_as_if_there_were_no_sinks():
         "__oncelog/",
     ],
 )
-def test_a_producer_is_refused_sink_names_and_reserved_ones(name):
-    machine = with_branch()
+def test_a_producer_is_refused_sink_names_and_reserved_ones(machine, name):
     assert init(machine, name).code == 42
     assert Step(machine, EndTxn(1, name, 7, 0, True)).code == 42
 
@@ -80,8 +79,8 @@ def test_reserved_names_are_refused_before_there_is_a_sink():
 
 
 @pytest.mark.parametrize("name", ["lake/3", "lake/3/x", "lake/999/1", "lakes", "other/3/0", "__"])
-def test_other_names_are_free(name):
-    assert init(with_branch(), name).code == 0
+def test_other_names_are_free(machine, name):
+    assert init(machine, name).code == 0
 
 
 def test_a_sink_is_refused_a_producers_name():
@@ -94,8 +93,7 @@ def test_a_sink_is_refused_a_producers_name():
     assert joined.code == 42
 
 
-def test_a_leader_adds_and_verifies_partitions_of_a_branch():
-    machine = with_branch()
+def test_a_leader_adds_and_verifies_partitions_of_a_branch(machine):
     missing = Step(machine, VerifyPartitions(1, BRANCH, BRANCH_PID, 0, (ORDERS,)))
     assert (missing.code, missing.answer.missing) == (0, (ORDERS,))
     added = Step(machine, AddPartitions(1, BRANCH, BRANCH_PID, 0, (ORDERS,), 2))
@@ -104,14 +102,12 @@ def test_a_leader_adds_and_verifies_partitions_of_a_branch():
     assert (verified.code, verified.answer.missing) == (0, ())
 
 
-def test_a_zombie_branch_adds_nothing():
-    machine = with_branch()
+def test_a_zombie_branch_adds_nothing(machine):
     assert Step(machine, AddPartitions(1, BRANCH, BRANCH_PID, 1, (ORDERS,), 2)).code != 0
     assert Step(machine, AddPartitions(1, BRANCH, 41, 0, (ORDERS,), 2)).code == 49
 
 
-def test_branches_are_listed_and_described_as_transactions():
-    machine = with_branch()
+def test_branches_are_listed_and_described_as_transactions(machine):
     init(machine, "pay")
     listed = Step(machine, ListTransactions(1)).answer.transactions
     assert [txn.transactional_id for txn in listed] == ["pay", BRANCH]
@@ -122,8 +118,7 @@ def test_branches_are_listed_and_described_as_transactions():
 
 
 @pytest.mark.parametrize("name", [BRANCH, "lake"])
-def test_an_operator_ends_a_branch_with_its_whole_attempt(name):
-    machine = with_branch()
+def test_an_operator_ends_a_branch_with_its_whole_attempt(machine, name):
     Step(machine, AddPartitions(1, BRANCH, BRANCH_PID, 0, (ORDERS,), 2))
     ended = Step(machine, ForceTerminate(1, name))
     assert ended.code == 0
