@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import ConfigResource
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.face import values
 
@@ -111,16 +110,6 @@ def test_a_consumer_behind_the_cleaner_reaches_the_end(server, compacted, make_p
     assert consumer.position([place])[0].offset == 201
     assert consumer.get_watermark_offsets(place) == (0, 201)
     consumer.close()
-
-
-def test_compaction_settings_are_shown_and_changed(admin, compacted):
-    resource = ConfigResource(ConfigResource.Type.TOPIC, compacted)
-    (future,) = admin.describe_configs([resource]).values()
-    found = future.result(20)
-    assert found["min.cleanable.dirty.ratio"].value == "0.01"
-    assert found["min.compaction.lag.ms"].value == "0"
-    assert found["max.compaction.lag.ms"].value == str(2**63 - 1)
-    assert found["delete.retention.ms"].value == "86400000"
 
 
 def test_records_are_deleted_up_to_an_offset(admin, server, client, topic, make_producer):

@@ -121,11 +121,6 @@ class Ends:
 
 
 @pytest.fixture
-def topic(new_topic):
-    return new_topic()
-
-
-@pytest.fixture
 def ends(server, topic):
     ends = Ends(server.bootstrap, topic)
     yield ends

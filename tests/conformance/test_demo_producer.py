@@ -3,8 +3,6 @@
 import threading
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from oncelog_server.demo.producer import DemoProducer
 from oncelog_server.demo.reader import CommittedReader
@@ -14,12 +12,9 @@ ROWS, TRANSACTION_ROWS = 3_000, 100
 
 
 @pytest.fixture
-def scenario(server, request):
+def scenario(new_topic):
     scenario = PaymentsScenario(ROWS, 1)
-    scenario.input_topic = f"payments-{request.node.name}".replace("[", "-").replace("]", "")
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    for future in admin.create_topics([NewTopic(scenario.input_topic, 3)]).values():
-        future.result(20)
+    scenario.input_topic = new_topic(3)
     return scenario
 
 

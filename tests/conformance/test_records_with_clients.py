@@ -104,23 +104,6 @@ def test_reading_starts_at_any_offset(client, server, topic, make_producer):
     assert [(record.offset, record.value) for record in seen] == [(4, b"4"), (5, b"5")]
 
 
-def test_a_consumer_with_a_group_may_assign_itself(server, topic, make_producer):
-    make_producer(Confluent()).send(topic, b"one")
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": "self-assigned",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
-    message = consumer.poll(20)
-    consumer.close()
-    assert message is not None
-    assert message.value() == b"one"
-
-
 def test_a_partition_that_does_not_exist_is_unknown(server, topic, make_producer):
     with pytest.raises(ClientFailed):
         make_producer(Confluent()).send(topic, b"x", partition=7)

@@ -85,10 +85,9 @@ def read(bootstrap, topic, isolation):
 
 
 @pytest.fixture
-def application(server):
+def application(server, admin):
     """A fresh application id whose topics exist and whose table is filled."""
     name = f"streams-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
     topics = [NewTopic(f"{name}-{one}", PARTITIONS) for one in ("owners", "payments", "balances")]
     for future in admin.create_topics(topics).values():
         future.result(CALL_TIMEOUT_S)

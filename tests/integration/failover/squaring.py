@@ -11,18 +11,17 @@ import uuid
 from collections import Counter
 
 import confluent_kafka
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.conformance.group_members import ConfluentConsumer
+from tests.integration.failover.traffic import CALL_TIMEOUT_S, QUIET, committed_reader
 
 PARTITIONS = 4
 INSTANCES = 2
-CALL_TIMEOUT_S = 60.0
 TRY_TIMEOUT_S = 3.0
 SESSION_MS = 30_000
 FEED_PAUSE_S = 0.01
-QUIET = {"log_level": 0}
 
 
 class Instance:
@@ -160,16 +159,7 @@ class Squaring:
         self._is_ending = True
         self._feeder.join()
         wanted = {number**2 for number in range(self.fed)}
-        consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "judge",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                **QUIET,
-            }
-        )
-        consumer.assign([TopicPartition(self.squares, 0, 0)])
+        consumer = committed_reader(self.bootstrap, self.squares, [0])
         seen = Counter()
         try:
             deadline = time.monotonic() + CALL_TIMEOUT_S

@@ -23,6 +23,21 @@ ABORTED_EVERY = 4
 QUIET = {"log_level": 0}
 
 
+def committed_reader(bootstrap, topic, partitions):
+    """A consumer of all that is committed in these partitions, from their beginning on."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "judge",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            **QUIET,
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    return consumer
+
+
 class Commit(NamedTuple):
     number: int
     begun_at: float
@@ -80,15 +95,12 @@ class Traffic:
                 self._news.wait(min(left_s, 1.0))
             return next(commit for commit in self.commits if commit.begun_at > instant)
 
+    def _producer(self, **options):
+        who = {"bootstrap.servers": self._bootstrap, "transactional.id": self.transactional_id}
+        return Producer({**who, **QUIET, **options})
+
     def _run(self):
-        producer = Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "transactional.id": self.transactional_id,
-                **QUIET,
-                **self._options,
-            }
-        )
+        producer = self._producer(**self._options)
         try:
             producer.init_transactions(CALL_TIMEOUT_S)
             while not self._is_ending:
@@ -150,16 +162,7 @@ class Traffic:
     def _read(self):
         """For each partition how often each number is seen by a read_committed consumer, up to a sentinel."""
         self._write_sentinel()
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": "judge",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                **QUIET,
-            }
-        )
-        consumer.assign([TopicPartition(self.topic, number, 0) for number in range(PARTITIONS)])
+        consumer = committed_reader(self._bootstrap, self.topic, range(PARTITIONS))
         seen = [Counter() for _ in range(PARTITIONS)]
         waiting = set(range(PARTITIONS))
         deadline = time.monotonic() + CALL_TIMEOUT_S
@@ -178,13 +181,7 @@ class Traffic:
 
     def _write_sentinel(self):
         # The same id: what is still open of the one before it is ended, and readers may pass.
-        producer = Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "transactional.id": self.transactional_id,
-                **QUIET,
-            }
-        )
+        producer = self._producer()
         producer.init_transactions(CALL_TIMEOUT_S)
         producer.begin_transaction()
         for partition in range(PARTITIONS):

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from tests.integration.storage.storage_node import Calls
+
 from oncelog.api.v1 import controller_pb2 as metadata_pb
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -30,23 +32,7 @@ def marker(producer_id, producer_epoch, *partitions, coordinator_epoch=0):
 
 async def control_batches(storage, partition):
     """(producer id, producer epoch) of each control batch in the partition."""
-    answer = await storage.Fetch(
-        storage_pb2.FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=1 << 20,
-            partitions=[
-                storage_pb2.FetchPartition(
-                    topic="orders",
-                    partition=partition,
-                    fetch_offset=0,
-                    max_bytes=1 << 20,
-                    current_leader_epoch=-1,
-                )
-            ],
-        )
-    )
-    (fetched,) = answer.partitions
+    fetched = await Calls(storage).fetch("orders", 0, partition)
     assert fetched.error_code == 0
     found = [header for _, header in iter_headers(fetched.records) if header.is_control]
     return [(header.producer_id, header.producer_epoch) for header in found]

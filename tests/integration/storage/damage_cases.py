@@ -9,15 +9,16 @@ import random
 import shutil
 from typing import NamedTuple
 
-from tests.integration.storage.storage_node import NOW, batch, txn_batch
+from tests.integration.storage.storage_node import NOW, Calls, batch, txn_batch
 
-from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
+from oncelog.api.v1 import controller_pb2
 from oncelog.client.core.visibility import AbortedTransaction, sight_batches
 from oncelog.errors import ErrorCode
 from oncelog.record.batch import iter_headers
 from oncelog.record.records import decode_batch
 
 CONTROL = "control"
+IS_WHOLE = bool(os.environ.get("ONCELOG_TEST_ALL_DAMAGE"))
 ROUNDS = 6
 TIMESTAMPS = [NOW + 1000 * step for step in range(2 * ROUNDS + 1)]
 
@@ -128,31 +129,9 @@ def _overwrite(path, data):
 
 
 async def produce(storage, topic, records, **fields):
-    answer = await storage.Produce(
-        storage_pb2.ProduceRequest(
-            acks=-1,
-            timeout_ms=10_000,
-            partitions=[storage_pb2.PartitionRecords(topic=topic, records=bytes(records))],
-            **fields,
-        ),
-        None,
-    )
-    return answer.partitions[0].error_code
-
-
-async def mark(storage, topic, producer_id, commit):
-    await storage.WriteTxnMarkers(
-        storage_pb2.WriteTxnMarkersRequest(
-            markers=[
-                storage_pb2.TxnMarker(
-                    producer_id=producer_id,
-                    commit=commit,
-                    partitions=[types_pb2.TopicPartition(topic=topic)],
-                )
-            ]
-        ),
-        None,
-    )
+    """The error code."""
+    answer = await Calls(storage).produce(topic, records, mode=0, timeout_ms=10_000, **fields)
+    return answer.error_code
 
 
 async def write_rounds(storage, topics, first):
@@ -177,8 +156,7 @@ async def write_rounds(storage, topics, first):
                 ),
             ]
             assert codes == [0, 0, 0], (topic, codes)
-            await mark(storage, topic, 7, commit=False)
-            await mark(storage, topic, 8, commit=True)
+            assert await Calls(storage).mark(topic, (7, 0, False), (8, 0, True)) == [0, 0]
 
 
 # What is shown.
@@ -197,25 +175,10 @@ class Shown(NamedTuple):
 
 
 async def show(storage, topic, *, committed):
-    rows, offset, seen = [], 0, {}
-    isolation = types_pb2.READ_COMMITTED if committed else types_pb2.READ_UNCOMMITTED
+    calls = Calls(storage)
+    rows, offset = [], 0
     while True:
-        answer = await storage.Fetch(
-            storage_pb2.FetchRequest(
-                max_bytes=1 << 24,
-                isolation_level=isolation,
-                partitions=[
-                    storage_pb2.FetchPartition(
-                        topic=topic,
-                        fetch_offset=offset,
-                        max_bytes=1 << 20,
-                        current_leader_epoch=-1,
-                    )
-                ],
-            ),
-            None,
-        )
-        part = answer.partitions[0]
+        part = await calls.fetch(topic, offset, committed=committed)
         if part.error_code or not part.records:
             break
         aborted = [
@@ -231,25 +194,13 @@ async def show(storage, topic, *, committed):
             offset = header.next_offset
     if not part.error_code:
         assert offset == part.last_stable_offset if committed else part.high_watermark
-    return Shown(part.error_code, rows, offset, await _found_by_time(storage, topic))
+    found = [await calls.list_offset(topic, timestamp) for timestamp in (*TIMESTAMPS, -1, -2)]
+    return Shown(part.error_code, rows, offset, [(each.error_code, each.offset) for each in found])
 
 
-async def _found_by_time(storage, topic):
-    answers = []
-    for timestamp in (*TIMESTAMPS, -1, -2):
-        answer = await storage.ListOffsets(
-            storage_pb2.ListOffsetsRequest(
-                partitions=[
-                    storage_pb2.ListOffsetsPartition(
-                        topic=topic, timestamp_ms=timestamp, current_leader_epoch=-1
-                    )
-                ]
-            ),
-            None,
-        )
-        part = answer.partitions[0]
-        answers.append((part.error_code, part.offset))
-    return answers
+async def shown(storage, topic):
+    """To a consumer of each isolation level."""
+    return [await show(storage, topic, committed=committed) for committed in (True, False)]
 
 
 def fault(shown, expected):

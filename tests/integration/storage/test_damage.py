@@ -4,13 +4,13 @@ Never empty, never short, never with aborted records. `make damage` runs all cas
 """
 
 import logging
-import os
 import random
 import shutil
 
 import pytest
 from tests.integration.storage.damage_cases import (
     CONTROL,
+    IS_WHOLE,
     ROUNDS,
     STATES,
     cases,
@@ -18,7 +18,7 @@ from tests.integration.storage.damage_cases import (
     fault,
     new_topics,
     produce,
-    show,
+    shown,
     write_rounds,
 )
 from tests.integration.storage.embedded_node import embedded
@@ -27,7 +27,6 @@ from tests.integration.storage.storage_node import batch, until
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import OncelogError
 
-IS_WHOLE = bool(os.environ.get("ONCELOG_TEST_ALL_DAMAGE"))
 GATE_SHARE = 4
 """One case of so many in the gate."""
 
@@ -66,11 +65,6 @@ async def written(path, topics, state):
     return data if state == "stopped" else path / "ended"
 
 
-async def shown(node, topic):
-    storage = node.storage.servicer
-    return [await show(storage, topic, committed=committed) for committed in (True, False)]
-
-
 def lines_about(caplog, topic):
     return [
         each.getMessage()
@@ -90,9 +84,9 @@ async def test_no_damage_to_a_partition_changes_what_is_shown(tmp_path, caplog, 
     for start in range(2):
         caplog.clear()
         async with embedded(data) as node:
-            expected = await shown(node, CONTROL)
+            expected = await shown(node.storage.servicer, CONTROL)
             for case in hit:
-                found = await shown(node, case.name)
+                found = await shown(node.storage.servicer, case.name)
                 wrong = [fault(*pair) for pair in zip(found, expected, strict=True)]
                 lines = lines_about(caplog, case.name)
                 is_offline = any(each.error_code for each in found)
@@ -133,7 +127,7 @@ async def test_no_damage_to_the_folders_files_changes_what_is_shown(tmp_path, ca
     topics = [CONTROL, "other"]
     source = await written(tmp_path, topics, "stopped")
     async with embedded(source) as node:
-        expected = await shown(node, CONTROL)
+        expected = await shown(node.storage.servicer, CONTROL)
     draw = random.Random(12)
     wanted = [(name, how, n) for name in FOLDER_FILES for n, how in enumerate(HOWS)]
     outcomes = {}
@@ -146,7 +140,7 @@ async def test_no_damage_to_the_folders_files_changes_what_is_shown(tmp_path, ca
         try:
             async with embedded(data) as node:
                 for topic in topics:
-                    found = await shown(node, topic)
+                    found = await shown(node.storage.servicer, topic)
                     for pair in zip(found, expected, strict=True):
                         assert fault(*pair) == "", (name, how, number, topic)
                     if any(each.error_code for each in found):

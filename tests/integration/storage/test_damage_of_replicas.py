@@ -4,16 +4,21 @@ Never is a record lost that was acknowledged, and in the end all three have the 
 """
 
 import asyncio
-import os
 
 import pytest
-from tests.integration.storage.damage_cases import cases, damage, fault, show, write_rounds
+from tests.integration.storage.damage_cases import (
+    CONTROL,
+    IS_WHOLE,
+    cases,
+    damage,
+    fault,
+    shown,
+    write_rounds,
+)
 from tests.integration.storage.replica_cluster import differences, running_cluster
 from tests.integration.storage.storage_node import until
 
-IS_WHOLE = bool(os.environ.get("ONCELOG_TEST_ALL_DAMAGE"))
 GATE_SHARE = 12
-CONTROL = "control"
 HEALED_S = 60
 
 
@@ -59,13 +64,14 @@ async def test_a_damaged_replica_of_three_costs_nothing(tmp_path, state, role):
         for topic in topics:
             if cluster.controller.partition(topic).leader != node_id:
                 cluster.controller.change(topic, leader=node_id)
-            await shown(cluster, topic)
+            await shown(cluster.leader(topic).storage, topic)
         await cluster.nodes[node_id].role.replication.scrub_all(1 << 30)
         await asyncio.gather(*(healed(cluster, topic) for topic in topics))
-        expected = await shown(cluster, CONTROL)
+        expected = await shown(cluster.leader(CONTROL).storage, CONTROL)
         assert len(expected[1].rows) == 2 * 6 * 5
         for case in hit:
-            for pair in zip(await shown(cluster, case.name), expected, strict=True):
+            found = await shown(cluster.leader(case.name).storage, case.name)
+            for pair in zip(found, expected, strict=True):
                 assert fault(*pair) == "", case
             assert not pair[0].error_code, case
             # The CRC does not cover a leader epoch, and the scrub reads no segment that is written.
@@ -101,8 +107,3 @@ async def healed(cluster, topic):
         held = {node_id: node.held(topic) for node_id, node in cluster.nodes.items()}
         ends = {node_id: (one.offline, one.log.log_end_offset) for node_id, one in held.items()}
         raise AssertionError(f"{topic}: {ends}, {cluster.controller.partition(topic)}") from None
-
-
-async def shown(cluster, topic):
-    storage = cluster.leader(topic).storage
-    return [await show(storage, topic, committed=committed) for committed in (True, False)]
