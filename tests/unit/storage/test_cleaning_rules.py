@@ -228,6 +228,7 @@ def test_no_key_poses_as_another():
     assert offset_map.is_latest(long, 5)
     assert not offset_map.is_latest(long, 4)
     assert len(offset_map.offsets) == 2
+    assert key_name(b"k") == b"k"
 
 
 def segment(base, end, size=100, oldest=NOW, newest=NOW):
