@@ -76,33 +76,11 @@ class TestSqlJournal(JournalContract):
         return journal_of(database, OpenedByReplay)
 
     def record(self, number):
-        return f"record {number}"
+        return f"record {number} ü\n\"'%s:x"
 
 
 async def replayed(journal):
     return [found async for found in journal.replay()]
-
-
-async def test_another_process_replays_what_was_appended_in_order(database_url):
-    async with journal_at(database_url) as journal:
-        assert await replayed(journal) == []
-        assert journal.next_offset == 0
-        assert await journal.append(["a", "b"]) == 0
-        assert await journal.append(["ü\n\"'%s:x"]) == 2
-        assert journal.next_offset == 3
-    async with journal_at(database_url) as journal:
-        assert await replayed(journal) == [(0, "a"), (1, "b"), (2, "ü\n\"'%s:x")]
-        assert journal.next_offset == 3
-        assert await journal.append(["d"]) == 3
-
-
-async def test_replay_goes_over_many_pages(database_url):
-    records = [str(number) for number in range(2 * REPLAY_PAGE_ROWS)]
-    async with journal_at(database_url) as journal:
-        await replayed(journal)
-        await journal.append(records)
-        assert [record for _, record in await replayed(journal)] == records
-        assert journal.next_offset == len(records)
 
 
 async def test_of_two_level_writers_one_wins_and_the_other_replays(database_url):

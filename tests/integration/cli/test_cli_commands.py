@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import time
-from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
@@ -280,30 +279,6 @@ def test_the_only_node_can_be_looked_at_and_not_sent_away(oncelog):
     assert "is neither a topic nor" in oncelog(
         "partitions", "reassign", "other-7", "--cancel", code=1
     )
-
-
-def test_one_process_has_one_page_of_metrics_for_all_its_roles(server, oncelog):
-    oncelog("topics", "list")  # By Kafka's protocol, so that the listener has something to count.
-    with urlopen(f"{server['gateway']}/metrics", timeout=DEADLINE_S) as answer:
-        shown = answer.read().decode()
-    for line in (
-        "oncelog_controller_active 1.0",
-        "oncelog_storage_under_replicated_partitions 0.0",
-    ):
-        assert line in shown.splitlines()
-    for name in (
-        "coordinator_transaction_decisions",
-        "coordinator_transaction_seconds",
-        "coordinator_markers_seconds",
-        "listener_connections_open",
-        "listener_request_seconds",
-        "marker_sender_queued_markers",
-        "marker_sender_oldest_marker_seconds",
-        "storage_partitions_with_late_transactions",
-        "group_lag",
-    ):
-        assert f"# TYPE oncelog_{name}" in shown
-    assert 'oncelog_listener_requests_total{api="Metadata"}' in shown
 
 
 def test_markers_that_wait_are_shown(server, oncelog):

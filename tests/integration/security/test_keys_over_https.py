@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
@@ -73,9 +74,9 @@ def authority(tmp_path_factory):
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
-@pytest.fixture(scope="module")
-def provider(authority):
-    server = Provider(authority.issue("provider"))
+@contextmanager
+def providing(files):
+    server = Provider(files)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     yield server
@@ -83,6 +84,12 @@ def provider(authority):
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="module")
+def provider(authority):
+    with providing(authority.issue("provider")) as server:
+        yield server
 
 
 def refused(url, authorities):

@@ -339,25 +339,6 @@ async def test_renewed_certificates_reach_new_connections(pki, tmp_path):
         assert session.calls_in_flight == 0
 
 
-async def test_a_new_ca_shuts_out_the_certificates_of_the_old_one(pki, tmp_path):
-    folder = tmp_path / "own"
-    shutil.copytree(pki, folder)
-    describe = SERVICES[CONTROLLER].methods["DescribeController"]
-    async with (
-        everything(limits(folder, "storage")) as (address, _),
-        session_to(address, limits(folder, "gateway")) as session,
-    ):
-        assert await over_session(session, describe)
-        shutil.rmtree(folder)
-        make_development_pki(folder)
-        async with session_to(address, limits(folder, "gateway")) as renewed:
-            assert await over_session(renewed, describe)
-        async with session_to(address, limits(pki, "gateway", folder / "ca.pem")) as old:
-            with pytest.raises(PeerUnavailable):
-                await old.call(describe.path, lambda: b"", DEADLINE_S)
-        assert await over_session(session, describe), "what was open goes on"
-
-
 async def test_a_node_outlives_files_that_are_away_for_a_moment(pki, tmp_path):
     folder = tmp_path / "own"
     shutil.copytree(pki, folder)

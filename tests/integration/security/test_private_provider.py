@@ -1,7 +1,6 @@
 """A token provider whose certificate is of a private CA: listeners and gateways read its keys by that CA alone."""
 
 import json
-import threading
 import time
 
 import pytest
@@ -14,7 +13,7 @@ from tests.integration.listener.secured_log import (
     logged_in,
     secured_log,
 )
-from tests.integration.security.test_keys_over_https import KEY, Provider
+from tests.integration.security.test_keys_over_https import KEY, providing
 
 from oncelog.errors import OncelogError
 
@@ -26,14 +25,8 @@ def authority(tmp_path):
 
 @pytest.fixture
 def provider(authority):
-    server = Provider(authority.issue("provider"))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield server
-    server.is_closing.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with providing(authority.issue("provider")) as server:
+        yield server
 
 
 def token():

@@ -2,18 +2,10 @@
 
 import csv
 import json
-import os
-from pathlib import Path
 
 import pytest
 
 from oncelog_server.demo.input_rows import UnreadableInput, read_table
-from oncelog_server.demo.netting import net_rows
-from oncelog_server.demo.scenario import TableScenario
-
-ROOT = Path(__file__).resolve().parents[3]
-DATA = Path(os.environ.get("ONCELOG_TEST_DATA", ROOT.parent / "shared" / "data"))
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no folder of real data at {DATA}")
 
 ROWS = [
     {"city": "A", "count": 1, "miles": 1.5, "note": "x"},
@@ -107,40 +99,3 @@ def test_a_torn_arrow_file_is_refused(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UnreadableInput, match="No such file"):
         read_table(tmp_path / "none", "k")
-
-
-@needs_data
-@pytest.mark.parametrize(
-    ("name", "key", "rows"),
-    [
-        ("flights-200k.arrow", "time", 200_000),
-        ("flights-20k.json", "origin", 20_000),
-        ("airports.csv", "state", 3_376),
-    ],
-)
-def test_real_files_are_read_whole(name, key, rows):
-    table = read_table(DATA / name, key)
-    assert table.row_count == rows
-    assert table.numeric_columns
-
-
-@needs_data
-def test_sums_per_key_are_those_of_pyarrow():
-    arrow = pytest.importorskip("pyarrow")
-    scenario = TableScenario(read_table(DATA / "flights-200k.arrow", "time"), "flights")
-    with arrow.memory_map(str(DATA / "flights-200k.arrow")) as source:
-        flights = arrow.ipc.open_file(source).read_all()
-    expected = (
-        flights.group_by("time").aggregate([("delay", "sum"), ("distance", "sum")]).to_pylist()
-    )
-
-    entries = [
-        json.loads(output.value)
-        for output in net_rows(scenario.rows_from(0), scenario.numeric_columns)
-    ]
-
-    found = {entry["key"]: entry["sums"] for entry in entries}
-    assert found == {
-        str(row["time"]): {"delay": row["delay_sum"], "distance": row["distance_sum"]}
-        for row in expected
-    }

@@ -1,13 +1,14 @@
 """A fault injector on containers on paper: what it asks of the engine, and what it makes of what comes back."""
 
-import asyncio
+from functools import partial
 
 import pytest
 from oncelog_robustness.chaos.containers import injector as module
 from oncelog_robustness.chaos.containers.injector import ContainerInjector
 from oncelog_robustness.chaos.containers.plan import SUBNET, Images, plan_containers
 from oncelog_robustness.chaos.plan import CONTAINER_DECKS, name_of
-from oncelog_robustness.fault_plan import FaultKind, PlannedFault
+from oncelog_robustness.fault_plan import FaultKind
+from tests.unit.robustness import injecting
 
 EVERYTHING = frozenset(kind for deck in CONTAINER_DECKS.values() for kind in deck)
 CLIENTS_ADDRESS = "10.89.77.1"
@@ -73,24 +74,12 @@ class Paper:
         return "no more"
 
 
-def fault(kind, target="storage-1", strength=0.9):
-    return PlannedFault(0, 0, kind, target, strength)
+fault = partial(injecting.fault, target="storage-1")
 
 
-def carried_out(paper, *faults, meanwhile=lambda: None):
+def carried_out(paper, *faults, **more):
     injector = ContainerInjector(paper, EVERYTHING, lambda strength: "c#1")
-
-    async def run():
-        for one in faults:
-            await injector.begin(one)
-            await injector.look_for_dead()
-            meanwhile()
-            await injector.end(one)
-        await injector.look_for_dead()
-        await injector.heal()
-
-    asyncio.run(run())
-    injector.close()
+    injecting.carry_out(injector, *faults, **more)
     assert set(paper.state.values()) == {"running"}
     return injector
 
@@ -112,7 +101,7 @@ def test_who_is_killed_is_started_again():
 def test_a_restart_and_a_roll_drain():
     paper = Paper()
     injector = carried_out(
-        paper, fault(FaultKind.RESTART), fault(FaultKind.ROLLING_RESTART, "controller")
+        paper, fault(FaultKind.RESTART), fault(FaultKind.ROLLING_RESTART, target="controller")
     )
     assert paper.calls == [
         ("terminate", "storage-1"),
@@ -132,7 +121,7 @@ def test_who_does_not_drain_is_a_finding():
 
 def test_a_lost_machine_comes_back_with_all_of_it():
     paper = Paper()
-    carried_out(paper, fault(FaultKind.MACHINE_LOST, "machines-3"))
+    carried_out(paper, fault(FaultKind.MACHINE_LOST, target="machines-3"))
     names = {one.name for one in paper.on_machine(3)}
     assert names == {"storage-3", "gateway-1"}
     assert set(paper.calls) == {(what, name) for what in ("kill", "start") for name in names}
@@ -140,7 +129,7 @@ def test_a_lost_machine_comes_back_with_all_of_it():
 
 def test_a_machine_that_is_cut_off_keeps_its_own():
     paper = Paper()
-    carried_out(paper, fault(FaultKind.PARTITION, "machines-1"))
+    carried_out(paper, fault(FaultKind.PARTITION, target="machines-1"))
     names = {one.name for one in paper.on_machine(1)}
     assert set(paper.scripts) == names
     for name in names:
@@ -153,7 +142,7 @@ def test_a_machine_that_is_cut_off_keeps_its_own():
 
 def test_a_pair_is_parted_from_each_other_alone():
     paper = Paper()
-    carried_out(paper, fault(FaultKind.PARTITION_PAIR, "storage-1+controller-2"))
+    carried_out(paper, fault(FaultKind.PARTITION_PAIR, target="storage-1+controller-2"))
     assert f"-s {paper.container('controller-2').address} " in paper.scripts["storage-1"][0]
     assert CLIENTS_ADDRESS not in paper.scripts["storage-1"][0]
 
@@ -161,7 +150,7 @@ def test_a_pair_is_parted_from_each_other_alone():
 @pytest.mark.parametrize(("strength", "what"), [(0.1, "kill"), (0.9, "pause")])
 def test_an_outage_is_a_kill_or_a_freeze(strength, what):
     paper = Paper()
-    carried_out(paper, fault(FaultKind.DATABASE_OUTAGE, "postgres", strength))
+    carried_out(paper, fault(FaultKind.DATABASE_OUTAGE, target="postgres", strength=strength))
     assert paper.calls[0] == (what, "postgres")
 
 

@@ -99,17 +99,8 @@ def test_what_is_not_there_is_told_before_a_run(arguments, message, capsys):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (SCENARIO.format(kind="gossip", more=""), "there is no workload 'gossip'; there are: bank"),
-        (SCENARIO.format(kind="plain", more="writer = 1"), "there is no key 'writer'"),
         (SCENARIO.format(kind="plain", more='writers = "x"'), "writers = 'x'"),
-        (
-            SCENARIO.format(
-                kind="plain", more='[storm.kill]\nper_minute = 6\ntargets = ["strage"]'
-            ),
-            "storm.kill.targets: there is no target 'strage'",
-        ),
         ("<scenario/>", "is no TOML"),
-        ('name = "mine"', "duration_ms is missing; workloads is missing"),
     ],
 )
 def test_a_scenario_file_that_cannot_be_is_refused(text, named, capsys, tmp_path):
@@ -193,20 +184,11 @@ def test_chaos_that_cannot_begin_leaves_no_folder(chaos, arguments, named, tmp_p
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (SCENARIO.format(kind="gossip", more=""), "there is no workload 'gossip'; "),
         (SCENARIO.format(kind="gossip", more=""), "zombies, steady"),
         (SCENARIO.format(kind="steady", more="pause = 1"), "workload 1 (steady): there is no key"),
         (
             SCENARIO.format(kind="steady", more='library = "java"'),
             "steady: no client library 'java'; there are aiokafka",
-        ),
-        (
-            SCENARIO.format(
-                kind="steady",
-                more="[shape]\ncontrollers = 1\n[storm.partition-pair]\nper_minute = 6\n"
-                'targets = ["controller+controller"]',
-            ),
-            "in this [shape]",
         ),
     ],
 )

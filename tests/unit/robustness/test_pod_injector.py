@@ -1,6 +1,7 @@
 """A fault injector on pods on paper: what it asks the API for, what it waits for, and what it makes of what it sees."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from oncelog_robustness.chaos.plan import POD_DECKS, name_of
@@ -8,7 +9,9 @@ from oncelog_robustness.chaos.pods import injector as module
 from oncelog_robustness.chaos.pods.injector import PodInjector
 from oncelog_robustness.chaos.pods.machines import Machines
 from oncelog_robustness.chaos.pods.network import HELPER
-from oncelog_robustness.fault_plan import FaultKind, PlannedFault
+from oncelog_robustness.fault_plan import FaultKind
+from tests.unit.robustness import injecting
+from tests.unit.robustness.injecting import carry_out
 from tests.unit.robustness.pods_on_paper import Paper, pod
 
 from oncelog.errors import OncelogError
@@ -34,21 +37,7 @@ def injector_on(paper, kinds=EVERYTHING):
     )
 
 
-def fault(kind, target="storage-101", strength=0.9):
-    return PlannedFault(0, 0, kind, target, strength)
-
-
-def carried_out(injector, *faults):
-    async def run():
-        for one in faults:
-            await injector.begin(one)
-            await injector.look_for_dead()
-            await injector.end(one)
-        await injector.look_for_dead()
-        await injector.heal()
-
-    asyncio.run(run())
-    injector.close()
+fault = partial(injecting.fault, target="storage-101")
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +50,7 @@ def test_a_kill_deletes_without_grace_and_waits_for_the_next_one():
     paper = cluster()
     injector = injector_on(paper)
     kill = fault(FaultKind.KILL)
-    carried_out(injector, kill)
+    carry_out(injector, kill)
     assert paper.calls == [("delete", "log-oncelog-storage-101", 0)]
     assert injector.findings == []
     assert "deleted; Ready" in injector.facts[name_of(kill)]
@@ -71,7 +60,7 @@ def test_a_kill_from_within_is_given_to_a_pod_once():
     paper = cluster()
     injector = injector_on(paper)
     first, second = fault(FaultKind.KILL, strength=0.1), fault(FaultKind.KILL, strength=0.2)
-    carried_out(injector, first, second)
+    carry_out(injector, first, second)
     assert [call[0] for call in paper.calls] == ["execute", "delete"]
     assert paper.calls[0][3] == "kill -KILL -1"
     assert injector.findings == []
@@ -79,15 +68,17 @@ def test_a_kill_from_within_is_given_to_a_pod_once():
 
 def test_a_restart_leaves_the_pod_its_grace():
     paper = cluster()
-    carried_out(injector_on(paper), fault(FaultKind.RESTART))
+    carry_out(injector_on(paper), fault(FaultKind.RESTART))
     assert paper.calls == [("delete", "log-oncelog-storage-101", None)]
 
 
 def test_a_paused_pod_goes_on():
     paper = cluster()
     injector = injector_on(paper)
-    carried_out(
-        injector, fault(FaultKind.PAUSE, "gateway-1"), fault(FaultKind.DATABASE_OUTAGE, "postgres")
+    carry_out(
+        injector,
+        fault(FaultKind.PAUSE, target="gateway-1"),
+        fault(FaultKind.DATABASE_OUTAGE, target="postgres"),
     )
     assert [call[3] for call in paper.calls] == ["kill -STOP -1", "kill -CONT -1"] * 2
     assert injector.findings == []
@@ -106,7 +97,7 @@ def test_a_database_goes_on_though_its_stop_was_not_answered():
 
     paper.execute = execute
     injector = injector_on(paper)
-    carried_out(injector, fault(FaultKind.DATABASE_OUTAGE, "postgres"))
+    carry_out(injector, fault(FaultKind.DATABASE_OUTAGE, target="postgres"))
     assert [call[3] for call in paper.calls] == ["kill -STOP -1", "kill -CONT -1"]
     (finding,) = injector.findings
     assert "could not be carried out" in finding
@@ -114,7 +105,7 @@ def test_a_database_goes_on_though_its_stop_was_not_answered():
 
 def test_all_of_a_role_are_deleted_at_once():
     paper = cluster()
-    carried_out(injector_on(paper), fault(FaultKind.KILL_ALL, "storage"))
+    carry_out(injector_on(paper), fault(FaultKind.KILL_ALL, target="storage"))
     assert {call[1] for call in paper.calls} == {
         "log-oncelog-storage-101",
         "log-oncelog-storage-102",
@@ -124,8 +115,8 @@ def test_all_of_a_role_are_deleted_at_once():
 def test_a_cut_is_made_and_healed_in_a_container_of_ours():
     paper = cluster()
     injector = injector_on(paper)
-    pair = fault(FaultKind.PARTITION_PAIR, "storage-101+storage-102")
-    carried_out(injector, pair, fault(FaultKind.PARTITION))
+    pair = fault(FaultKind.PARTITION_PAIR, target="storage-101+storage-102")
+    carry_out(injector, pair, fault(FaultKind.PARTITION))
     kinds = [call[0] for call in paper.calls]
     # The second cut finds the container of the first.
     assert kinds == ["add", "execute", "execute", "execute", "execute"]
@@ -153,7 +144,9 @@ async def test_who_ended_by_itself_tells_its_last_words_once():
 def test_what_a_fault_did_is_no_finding_after_it():
     paper = cluster()
     injector = injector_on(paper)
-    carried_out(injector, fault(FaultKind.KILL, strength=0.1), fault(FaultKind.KILL_ALL, "storage"))
+    carry_out(
+        injector, fault(FaultKind.KILL, strength=0.1), fault(FaultKind.KILL_ALL, target="storage")
+    )
     assert injector.findings == []
 
 
@@ -162,15 +155,15 @@ def test_a_pod_that_does_not_come_back_is_a_finding(monkeypatch):
     paper = cluster()
     paper.brings_back = False
     injector = injector_on(paper)
-    carried_out(injector, fault(FaultKind.KILL))
+    carry_out(injector, fault(FaultKind.KILL))
     assert any("1 of 2 pods of storage are Ready" in one for one in injector.findings)
 
 
 def test_a_lost_machine_loses_its_pods_and_is_taken_back():
     paper = cluster()
     injector = injector_on(paper)
-    lost = fault(FaultKind.MACHINE_LOST, "machines-1")
-    carried_out(injector, lost)
+    lost = fault(FaultKind.MACHINE_LOST, target="machines-1")
+    carry_out(injector, lost)
     assert paper.calls == [
         ("cordon", "m1"),
         ("delete", "log-oncelog-storage-101", 0),
@@ -184,7 +177,7 @@ def test_a_lost_machine_loses_its_pods_and_is_taken_back():
 def test_a_drain_waits_for_budgets(monkeypatch):
     monkeypatch.setattr("oncelog_robustness.chaos.pods.machines.RETRY_S", 0.01)
     paper = cluster(budget=3)
-    carried_out(injector_on(paper), fault(FaultKind.MACHINE_DRAIN, "machines-2"))
+    carry_out(injector_on(paper), fault(FaultKind.MACHINE_DRAIN, target="machines-2"))
     assert [call[0] for call in paper.calls] == ["cordon", "evict", "evict", "uncordon"]
 
 
@@ -192,8 +185,8 @@ def test_a_machine_that_somebody_else_has_cordoned_is_left_alone():
     paper = cluster()
     paper.cordoned = {"m1"}
     injector = injector_on(paper)
-    drain = fault(FaultKind.MACHINE_DRAIN, "machines-1")
-    carried_out(injector, drain)
+    drain = fault(FaultKind.MACHINE_DRAIN, target="machines-1")
+    carry_out(injector, drain)
     assert paper.calls == []
     assert paper.cordoned == {"m1"}
     assert name_of(drain) in injector.missed
@@ -203,7 +196,7 @@ def test_a_machine_that_somebody_else_has_cordoned_is_left_alone():
 def test_a_run_that_is_given_up_takes_its_machines_back():
     paper = cluster()
     injector = injector_on(paper)
-    asyncio.run(injector.begin(fault(FaultKind.MACHINE_LOST, "machines-1")))
+    asyncio.run(injector.begin(fault(FaultKind.MACHINE_LOST, target="machines-1")))
     assert paper.cordoned == {"m1"}
     injector.close()
     assert paper.cordoned == set()

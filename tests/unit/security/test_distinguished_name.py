@@ -10,8 +10,6 @@ from cryptography.x509.name import _ASN1Type as Kind
 from cryptography.x509.oid import NameOID as Type
 
 from oncelog.security.distinguished_name import subject_of
-from oncelog.security.principal import Principal
-from oncelog.security.ssl_principal import PrincipalRules
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 BEGIN = datetime.datetime(2026, 1, 1)
@@ -103,12 +101,6 @@ def test_a_subject_is_printed_as_by_java(names, text):
 def test_a_long_subject_is_read():
     names = [(OU, "x" * 60)] * 40  # lengths of two bytes
     assert subject_of(certificate(*names)) == ",".join(["OU=" + "x" * 60] * 40)
-
-
-def test_rules_map_the_subject_to_a_principal():
-    rules = PrincipalRules(r"RULE:^CN=([^,]+),O=oncelog$/$1/L")
-    der = certificate((ORG, "oncelog"), (CN, "Alice"))
-    assert rules.principal_of(der) == Principal("User", "alice")
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 10, 40, 90])

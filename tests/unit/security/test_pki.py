@@ -43,16 +43,6 @@ def test_files_are_their_owners_only(tmp_path):
     assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
 
 
-def test_nothing_is_overwritten_unless_forced(tmp_path):
-    make_development_pki(tmp_path)
-    before = (tmp_path / "ca.pem").read_bytes(), (tmp_path / "storage.pem").read_bytes()
-    with pytest.raises(OncelogError, match=r"controller\.pem exists; --force"):
-        make_development_pki(tmp_path)
-    make_development_pki(tmp_path, force=True)
-    assert (tmp_path / "ca.pem").read_bytes() == before[0]
-    assert (tmp_path / "storage.pem").read_bytes() != before[1]
-
-
 def test_certificates_serve_tls_and_name_clients(tmp_path):
     make_development_pki(tmp_path)
     alice = make_client_certificate(tmp_path, "alice")
@@ -79,8 +69,3 @@ def test_half_a_ca_is_refused(tmp_path):
     (tmp_path / "ca.key").unlink()
     with pytest.raises(OncelogError, match=r"one of ca\.pem and ca\.key"):
         make_client_certificate(tmp_path, "alice")
-
-
-def test_a_host_that_is_none_is_named(tmp_path):
-    with pytest.raises(OncelogError, match="'ä'"):
-        make_development_pki(tmp_path, ("ä",))

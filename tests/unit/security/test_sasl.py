@@ -3,7 +3,6 @@
 import pytest
 
 from oncelog.security.sasl import (
-    SaslAuthenticationError,
     ScramCredential,
     invalid_credentials,
 )
@@ -21,10 +20,6 @@ def test_a_refused_client_reads_kafkas_words(is_reauthentication, during):
         "with SASL mechanism SCRAM-SHA-256"
     )
     assert error.reason == "no user named mallory"
-
-
-def test_a_reason_is_the_message_unless_it_is_given():
-    assert SaslAuthenticationError("no user name").reason == "no user name"
 
 
 def test_a_printed_credential_shows_no_secret():

@@ -215,11 +215,6 @@ def test_a_user_whom_oncelog_makes_looks_like_an_unknown_one():
         assert 20 < len(salt) <= 26, user
 
 
-def test_an_unknown_user_gets_the_same_salt_each_time():
-    salts = [refusal(server(), user)[0] for user in ("mallory", "mallory", "trudy")]
-    assert salts[0] == salts[1] != salts[2]
-
-
 def test_a_credential_with_too_few_iterations_is_no_credential():
     weak = make_credential(SCRAM_SHA_256, "pencil")
     weak = type(weak)(weak.salt, weak.stored_key, weak.server_key, 4095)
