@@ -6,45 +6,7 @@ import resource
 import time
 
 import pytest
-from tests.simulation.forked import ChildFailed, ChildTraceback, run_forked, run_forked_within
-
-REPLACED = "here"
-
-
-def test_result_comes_back_and_what_the_child_replaced_does_not():
-    def work(number):
-        global REPLACED
-        REPLACED = "there"
-        return REPLACED, number
-
-    assert run_forked(work, number=3) == ("there", 3)
-    assert REPLACED == "here"
-
-
-def test_exception_comes_back_with_the_place_in_the_child():
-    def culprit():
-        raise ValueError("seed 7")
-
-    with pytest.raises(ValueError, match="seed 7") as caught:
-        run_forked(culprit)
-    assert isinstance(caught.value.__cause__, ChildTraceback)
-    assert "culprit" in str(caught.value.__cause__)
-
-
-def test_exception_that_cannot_be_pickled_comes_back_as_text():
-    class Unpicklable(Exception):
-        pass
-
-    def fail():
-        raise Unpicklable("seed 8")
-
-    with pytest.raises(ChildFailed, match="seed 8"):
-        run_forked(fail)
-
-
-def test_child_that_dies_is_told():
-    with pytest.raises(ChildFailed, match="exit code 3"):
-        run_forked(os._exit, 3)
+from tests.simulation.forked import ChildFailed, run_forked, run_forked_within
 
 
 def test_a_parent_with_many_open_files_reads_the_answer():

@@ -1,6 +1,5 @@
 """Many seeds find nothing, and a seed is the same run whatever Python makes of hashes (ADR 0021)."""
 
-import os
 import re
 import signal
 import subprocess
@@ -8,8 +7,8 @@ import sys
 
 import pytest
 from oncelog_robustness.planted.hunt import SCENARIOS as PLANTED
+from tests.simulation.simulator_command import IS_FULL, digests, output_of_sound, simulate
 
-IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
 DIGESTS = 50 if IS_FULL else 2
 SEEDS = 2000 if IS_FULL else 10 - DIGESTS
 """Behind those of the digests, which find nothing either: ten scenarios, a seed each."""
@@ -17,33 +16,22 @@ TIMEOUT_S = 20_000 if IS_FULL else 900
 HUNTS = sorted(path.stem for path in PLANTED.glob("*.toml")) if IS_FULL else ["frozen"]
 
 
-def simulate(*arguments, hash_seed="0", columns="150"):
-    return subprocess.run(
-        [sys.executable, "-m", "oncelog_robustness.simulator", *arguments],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=TIMEOUT_S,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "COLUMNS": columns},
-    )
+def sound(*arguments):
+    return output_of_sound(*arguments, "--jobs", "2", timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_seeds_find_nothing():
     first = 1_001 if IS_FULL else DIGESTS + 1
-    done = simulate("--seeds", str(SEEDS), "--first-seed", str(first), "--jobs", "2")
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert f"{SEEDS} seeds" in done.stdout
+    assert f"{SEEDS} seeds" in sound("--seeds", str(SEEDS), "--first-seed", str(first))
 
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_partitions_move_under_load_and_nothing_is_lost():
     """A scenario that is played when asked for."""
     count = 60 if IS_FULL else 2
-    done = simulate("--scenario", "asked/moves", "--seeds", str(count), "--jobs", "2")
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert re.search(r"replicas-moved\s+\d", done.stdout), done.stdout
+    output = sound("--scenario", "asked/moves", "--seeds", str(count))
+    assert re.search(r"replicas-moved\s+\d", output), output
 
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
@@ -53,10 +41,7 @@ def test_partitions_move_under_load_and_nothing_is_lost():
 def test_what_clients_and_operators_seldom_do_breaks_nothing(scenario):
     """Scenarios that are played when asked for, too."""
     count = 60 if IS_FULL else 2
-    done = simulate("--scenario", f"asked/{scenario}", "--seeds", str(count), "--jobs", "2")
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert f"{count} seeds" in done.stdout
+    assert f"{count} seeds" in sound("--scenario", f"asked/{scenario}", "--seeds", str(count))
 
 
 @pytest.mark.slow
@@ -66,34 +51,29 @@ def test_a_hunt_finds_nothing_where_no_bug_is_planted(scenario):
     """These storms aim at one thing each, far harder than those of the many seeds."""
     count = 12 if IS_FULL else 2
     path = str(PLANTED / f"{scenario}.toml")
-    done = simulate("--scenario", path, "--seeds", str(count), "--jobs", "2")
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert f"{count} seeds" in done.stdout
+    assert f"{count} seeds" in sound("--scenario", path, "--seeds", str(count))
 
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_a_seed_is_one_run_under_two_hash_seeds():
-    runs = []
-    for hash_seed in ("1", "2"):
-        done = simulate("--seeds", str(DIGESTS), "--digests", "--jobs", "2", hash_seed=hash_seed)
-        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-        runs.append(sorted(done.stdout.strip().splitlines()))
-    assert len(runs[0]) == DIGESTS, runs[0]
-    assert runs[0] == runs[1]
+    given = ("--seeds", str(DIGESTS), "--jobs", "2")
+    one, other = (digests(*given, timeout_s=TIMEOUT_S, hash_seed=seed) for seed in ("1", "2"))
+    assert len(one) == DIGESTS, one
+    assert one == other
 
 
 @pytest.mark.slow
 def test_another_seed_is_another_run():
-    lines = simulate("--seeds", "3", "--scenario", "storm", "--digests", "--jobs", "2").stdout
-    digests = {line.split()[-1] for line in lines.strip().splitlines()}
-    assert len(digests) == 3, lines
+    lines = digests("--seeds", "3", "--scenario", "storm", "--jobs", "2", timeout_s=TIMEOUT_S)
+    assert len({line.split()[-1] for line in lines}) == 3, lines
 
 
 @pytest.mark.timeout(2 * TIMEOUT_S + 30)
 @pytest.mark.slow
 def test_a_seed_alone_runs_in_its_scenario_among_many():
-    many = simulate("--seeds", "1", "--first-seed", "3", "--digests").stdout.split()
-    alone = simulate("--seed", "3").stdout
+    (line,) = digests("--seeds", "1", "--first-seed", "3", timeout_s=TIMEOUT_S)
+    many = line.split()
+    alone = simulate("--seed", "3", timeout_s=TIMEOUT_S).stdout
     assert f"seed 3 of {many[1]}, " in alone
     assert f"digest {many[2]}\n" in alone
 
@@ -102,7 +82,7 @@ def test_what_broke_comes_with_the_line_that_replays_it():
     scenario = str(PLANTED / "readers.toml")
     bug = "fetch-begins-where-the-last-one-ended"
     many = ("--seeds", "5", "--until-broken", "--jobs", "1", "--scenario", scenario)
-    done = simulate(*many, "--planted", bug, columns="60")
+    done = simulate(*many, "--planted", bug, columns="60", timeout_s=TIMEOUT_S)
     assert done.returncode == 1, done.stdout
     (line,) = {line.strip() for line in done.stdout.splitlines() if line.startswith("  replay: ")}
     seed = int(line.split("SEED=")[1].split()[0])
@@ -112,7 +92,7 @@ def test_what_broke_comes_with_the_line_that_replays_it():
 def test_a_run_killed_by_its_clock_is_unfinished_never_broken():
     many = ("--seeds", "2", "--scenario", "storm", "--jobs", "2")
     for which, lines in ((many, 2), (("--seed", "1", "--scenario", "storm"), 1)):
-        done = simulate(*which, "--run-timeout-s", "1")
+        done = simulate(*which, "--run-timeout-s", "1", timeout_s=TIMEOUT_S)
         assert done.returncode == 3, done.stdout + done.stderr
         assert done.stdout.count("is unfinished: killed by its clock after") == lines
         assert "is broken" not in done.stdout

@@ -5,38 +5,19 @@ Today's contracts have hardly more than those of 0.1.0, so little is lost betwee
 shown with contracts from which something is left out.
 """
 
-import os
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 from oncelog_robustness.planted.hunt import SCENARIOS as PLANTED
 from oncelog_robustness.scenario import ROLES, Shape
 from oncelog_robustness.simulator.upgrades import RollPlan
+from tests.simulation.simulator_command import IS_FULL, digests, output_of_sound, simulate
 
-IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
 TIMEOUT_S = 3_600 if IS_FULL else 300
 TWO_VERSIONS = str(PLANTED / "two-versions.toml")
+WITHIN = {"timeout_s": TIMEOUT_S}
 AT_NIGHT = pytest.mark.skipif(not IS_FULL, reason="at night: ONCELOG_SIMULATION_FULL=1")
-
-
-def simulate(*arguments, hash_seed="0"):
-    return subprocess.run(
-        [sys.executable, "-m", "oncelog_robustness.simulator", "--jobs", "2", *arguments],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=TIMEOUT_S,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "COLUMNS": "150"},
-    )
-
-
-def digests(*arguments, hash_seed):
-    done = simulate("--digests", *arguments, hash_seed=hash_seed)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    return sorted(done.stdout.splitlines())
 
 
 # ---------------------------------------------------------------------------------------------------- the rolling
@@ -64,11 +45,9 @@ def test_a_plan_replaces_each_process_once():
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_upgrades_and_rollbacks_break_nothing():
     """The gate plays it too: it is one of the scenarios that take turns."""
-    done = simulate("--scenario", "upgrade", "--seeds", "100")
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    output = output_of_sound("--scenario", "upgrade", "--seeds", "100", "--jobs", "2", **WITHIN)
     # Contexts of traces, which 0.1.0 does not know.
-    assert re.search(r"messages-cut [1-9].*records-cut [1-9]", done.stdout), done.stdout
+    assert re.search(r"messages-cut [1-9].*records-cut [1-9]", output), output
 
 
 OPTIONAL = (
@@ -90,22 +69,22 @@ def test_a_seed_is_one_run_under_two_hash_seeds():
     without = [part for name in OPTIONAL for part in ("--without", name)]
     # Seeds of its own: two runs of one seed at one time have two folders, and their names stand in messages.
     given = ("--scenario", TWO_VERSIONS, "--first-seed", "901", *without)
-    given += ("--seeds", "12" if IS_FULL else "1")
-    assert digests(*given, hash_seed="1") == digests(*given, hash_seed="2")
+    given += ("--seeds", "12" if IS_FULL else "1", "--jobs", "2")
+    one, other = (digests(*given, hash_seed=seed, **WITHIN) for seed in ("1", "2"))
+    assert one == other
 
 
 @AT_NIGHT
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_upgrades_to_what_is_optional_break_nothing():
     without = [part for name in OPTIONAL for part in ("--without", name)]
-    done = simulate("--scenario", "upgrade", "--older", "this", "--seeds", "60", *without)
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    given = ("--scenario", "upgrade", "--older", "this", "--seeds", "60", "--jobs", "2")
+    assert "60 seeds" in output_of_sound(*given, *without, **WITHIN)
 
 
 def broken(*arguments):
     """The checkers that said so, and everything that was printed."""
-    done = simulate(*arguments)
+    done = simulate(*arguments, "--jobs", "2", **WITHIN)
     assert done.returncode == 1, done.stdout[-4000:] + done.stderr[-2000:]
     return set(re.findall(r"^  ([a-z0-9-]+):$", done.stdout, re.MULTILINE)), done.stdout
 

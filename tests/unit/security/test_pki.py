@@ -69,3 +69,8 @@ def test_half_a_ca_is_refused(tmp_path):
     (tmp_path / "ca.key").unlink()
     with pytest.raises(OncelogError, match=r"one of ca\.pem and ca\.key"):
         make_client_certificate(tmp_path, "alice")
+
+
+def test_a_host_that_is_none_is_named(tmp_path):
+    with pytest.raises(OncelogError, match="'ä'"):
+        make_development_pki(tmp_path, ("ä",))
