@@ -289,6 +289,8 @@ COORDINATOR_BUGS: Final = (
         ),
         scenario="wanderers",
         first_seed=102,
+        # One seed in six shows it: the late EndTxn must meet a transaction that its client wants to end otherwise.
+        seeds=40,
     ),
     Bug(
         name="late-copy-of-a-request-decides",
