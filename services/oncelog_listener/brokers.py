@@ -50,8 +50,8 @@ class Brokers(NamedTuple):
 def _mixed(number: int) -> int:
     """Every bit of the number moves every bit of this one (the finalizer of splitmix64).
 
-    A CRC alone is linear: the CRCs of one name with two node ids differ by the same bits for every name. One of three
-    brokers led half of all partitions, and one of five led none of a topic of 50.
+    A CRC alone is linear: the CRCs of one name with two node ids differ by the same bits for every name. So one of
+    three brokers led half of all partitions, and one of five led none of a topic of 50.
     """
     number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS
     number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & _64_BITS

@@ -2,8 +2,8 @@
 
 A group's coordinator appends offsets and markers under a client's producer id, without sequences. When the answer to
 such an append is lost it is sent again byte for byte, and by then the log ends behind it. In a repetition the very same
-batch is the log's last one, at the offset where it was expected. That tells it from an append decided without the
-newest record: the checksum covers everything but what a leader stamps.
+batch is the log's last one, at the offset where it was expected. That tells a repetition from an append that was
+decided without the newest record: the checksum covers everything but what a leader stamps.
 """
 
 from oncelog.record.batch import BatchHeader, iter_headers

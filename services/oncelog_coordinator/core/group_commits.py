@@ -182,11 +182,12 @@ def end_transaction(
 def _is_late(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction
 ) -> bool | None:
-    """As at a partition's leader: it is of another transaction than the open one, and was held up on its way. It was
-    written long ago, or the next transaction could not have begun. None: nobody here knows when that one began.
+    """As at a partition's leader: the marker is of another transaction than the open one, and was held up on its way.
+    It was written long ago, or the open transaction could not have begun. None: nobody here knows when that one began.
 
-    With none open it decides nothing, and is written: it may be the end of one whose first offsets are being verified,
-    and those must not be let in after it."""
+    Where no transaction is open, a marker decides nothing, and is written. It may end a transaction whose first offsets
+    are being verified, and those must not be let in after it.
+    """
     marker_start_ms = event.transaction_start_ms
     if event.transaction_version >= _TV2 or not marker_start_ms or not _is_open(offsets, event):
         return False

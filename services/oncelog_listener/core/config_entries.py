@@ -194,8 +194,8 @@ def altered(
 ) -> tuple[dict[str, str], list[str]]:
     """(what to set, what to remove) for these (name, operation, value) on a resource with these overrides.
 
-    Raises KafkaError: INVALID_REQUEST for a name given twice or an operation that does not exist. INVALID_CONFIG for a
-    name, a value or an operation that the config does not take.
+    Raises KafkaError. INVALID_REQUEST: a name was given twice, or an operation does not exist. INVALID_CONFIG: the
+    config does not take this name, value or operation.
     """
     kind, table = table_for(resource_type)
     to_set: dict[str, str] = {}

@@ -151,8 +151,8 @@ class MarkerQueues:
     ) -> tuple[int, tuple[Ended, ...]] | None:
         """Queue one decision's markers, each given as its partitions. None when there is no room.
 
-        A delivery larger than all room is let in while half of the room is free: refusing it for ever would hang it. It
-        is never alone where a partition has no leader for long and the markers for it wait.
+        A delivery larger than all room is let in while half of the room is free. It would hang if it had to wait until
+        nothing else is queued: the markers for a partition without a leader may be queued for long.
         """
         positions: dict[Partition, list[int]] = {}
         count = 0

@@ -40,7 +40,7 @@ def whole_batch_at(buffer: memoryview, at: int, expected_offset: int) -> tuple[H
     """(header, "") of the whole, sound batch at `at`; (header, reason) where the bytes are none.
 
     `expected_offset` is the lowest base offset that may stand here, -1 if unknown. The CRC does not cover the base
-    offset. In a compacted log it may be higher, and then the caller must look at what follows (`Segment.check_gap`).
+    offset. In a compacted log it may be higher, and then the caller must look at what follows (`batch_walk.check_gap`).
     """
     if len(buffer) - at < HEADER_BYTES:
         return _NO_HEADER, CUT_HEADER

@@ -7,9 +7,9 @@ it. The entry also remembers the lowest sequence seen while it stands. So a late
 in before the first one.
 
 Under TV1 the transactions of a producer share an epoch. A marker that was held up until the next transaction runs looks
-like that one's own. A marker sender that froze and was replaced holds one up so long. So the coordinator tells when the
-transaction it verified began, and markers tell it too. Then a marker of another transaction is known for what it is. A
-new leader asks the coordinator when the one began that runs (`learn_start`).
+like the marker of that next one. A marker sender that froze and was replaced may hold a marker up so long. So the
+coordinator tells when the transaction that it verified began, and each marker tells when its own began. The leader
+compares the two. A new leader asks the coordinator when the running transaction began (`learn_start`).
 """
 
 from collections.abc import Iterator
@@ -126,9 +126,9 @@ class Verifications:
     def is_late_marker(
         self, producer_id: int, transaction_start_ms: int, is_open: bool
     ) -> bool | None:
-        """It is of another transaction than the one that is open here, or verified and about to open. So it must have
-        been written long ago: the coordinator lets a transaction begin only when every marker of the last one is. None:
-        it is not known here when that one began.
+        """Whether the marker is of another transaction than the one that is open here, or verified and about to open.
+        Then it was written long ago: the coordinator lets a transaction begin only when every marker of the last one is
+        written. None: it is not known here when the open one began.
 
         Clocks differ and are set back, so starts are told apart and not put in order. Epochs tell nothing here: a
         marker that fences has the epoch behind that of its transaction. Where nothing is open a marker decides
