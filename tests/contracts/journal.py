@@ -54,6 +54,7 @@ class JournalContract:
         assert await read_all(again) == await read_all(again)
 
     async def test_many_records_in_one_append(self):
+        """A journal in a database replays them in two pages."""
         world = self.world()
         journal = self.open(world)
         await read_all(journal)

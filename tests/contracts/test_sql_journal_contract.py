@@ -19,7 +19,7 @@ from oncelog.journal import AppendFailed
 from oncelog.runtime import SystemClock
 from oncelog_controller.database import Database
 from oncelog_controller.lease import Lease
-from oncelog_controller.sql_journal import REPLAY_PAGE_ROWS, SqlJournal
+from oncelog_controller.sql_journal import SqlJournal
 
 
 def journal_of(database, kind=SqlJournal):
