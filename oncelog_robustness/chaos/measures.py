@@ -62,8 +62,10 @@ class RoleSummary:
     p99_ms: int | None
     max_ms: int | None
     kills: int
-    """How many of the recoveries were from a kill alone: another process may be frozen, cut off or without its
-    database, or the client that commits itself killed. Then the time to the next commit says nothing of the kill.
+    """How many of the recoveries were from a kill alone.
+
+    Others do not count: meanwhile another process was frozen, cut off or without its database, or the client that
+    commits was killed itself. The time to the next commit then says nothing of the kill.
     """
     kills_p99_ms: int | None
 

@@ -1,8 +1,8 @@
 """stuck-lso: after healing the read_committed end of each partition reaches its high watermark.
 
-Two requests tell the two ends, so they are compared only in two cases. The read_committed end was asked for later; or
-the read_uncommitted read shows data above it that was sent before it was asked for. A transaction that its client still
-holds open excuses the partition.
+The two ends come from two requests, so they are compared only in two cases. The read_committed end was requested later;
+or the read_uncommitted read shows data above that end, and the data was sent before that end was requested. A
+transaction that its client still holds open excuses the partition.
 """
 
 from oncelog_robustness.checkers.evidence import FinalLog, FinalState, Written, writer_of

@@ -6,8 +6,8 @@
 
 Production's schema, statements and transactions run unchanged; what differs from Postgres is the dialect, as in
 `oncelog up`. A call is one instant of the simulation, with its commit in it: a controller that is killed is killed
-before a transaction or after it. Two never wait for each other's lock, and the file is never left locked. What happens
-between a controller and a database on another machine is given to the calls from outside:
+before a transaction or after it. Two transactions never wait for each other's lock, and the file is never
+left locked. What happens between a controller and a database on another machine is given to the calls from outside:
 
 - `slow`: they take longer;
 - `outage`: until it ends they fail, at once (the database is down) or after their timeout (it cannot be reached);

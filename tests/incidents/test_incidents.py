@@ -1,7 +1,7 @@
 """Incidents in `oncelog up`, each made by a script and explained by one command and by one page (docs/operations.md).
 
 Real clients make them, except for two that no client of today makes: a write behind the coordinator's back, and an
-EndTxn for a transaction that its timeout had ended. Its client had asked for its epoch again.
+EndTxn for a transaction that its timeout had ended. The client got a new epoch before that EndTxn.
 """
 
 import os

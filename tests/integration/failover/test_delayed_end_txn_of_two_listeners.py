@@ -1,5 +1,5 @@
-"""One listener holds up an EndTxn. It must not end the transaction that its producer has begun through the other one
-(ADR 0018).
+"""One listener holds up an EndTxn. The EndTxn must not end the transaction that its producer began meanwhile through
+the other listener (ADR 0018).
 
 That is how chaos met it: a listener is cut off with the request still under way, its client gives up, connects to the
 other listener and goes on there; then the network heals. Unmodified clients of the old transaction protocol.
