@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from oncelog.errors import OncelogError
 from oncelog_robustness.chaos.links import CLIENTS, Rule
 from oncelog_robustness.chaos.part import end_part, start_part
-from oncelog_robustness.chaos.proxy import Door
+from oncelog_robustness.chaos.proxy import Frontend
 from oncelog_server.cluster.databases import redis_socket
 from oncelog_server.cluster.plan import (
     CONTROLLER,
@@ -62,8 +62,8 @@ class ProxyProcess:
             raise OncelogError(f"the proxy cannot {do}: {answer['error']}")
         return answer
 
-    def open(self, doors: Sequence[Door], names: Mapping[str, str]) -> None:
-        self.ask("open", doors=[asdict(door) for door in doors], names=dict(names))
+    def open(self, frontends: Sequence[Frontend], names: Mapping[str, str]) -> None:
+        self.ask("open", frontends=[asdict(frontend) for frontend in frontends], names=dict(names))
 
     def put(self, fault: str, rules: Iterable[Rule]) -> None:
         self.ask("put", fault=fault, rules=[asdict(rule) for rule in rules])
@@ -94,61 +94,61 @@ class ClusterNetwork:
         self._proxy = proxy
         self._ports = FreePorts()
         self.bootstrap = ""
-        """For clients: the doors of the listeners."""
+        """For clients: the frontends of the listeners."""
 
     def take_in(self, state: ClusterState) -> None:
-        """Open the doors of a planned cluster and tell each process its own; for `Cluster(on_plan=...)`."""
+        """Open the frontends of a planned cluster and tell each process its own; for `Cluster(on_plan=...)`."""
         # The cluster's own are free until its processes run.
         self._ports.keep(ports_of(state.members))
-        doors: list[Door] = []
+        frontends: list[Frontend] = []
         kafka: list[str] = []
         for member in state.members:
             environment = state.environments.setdefault(member.name, {})
-            environment.update(self._calls(member, doors))
-            environment.update(self._databases(member, doors))
+            environment.update(self._calls(member, frontends))
+            environment.update(self._databases(member, frontends))
             if member.role == LISTENER.role:
-                door = Door(CLIENTS, self._address(), member.name, member.address)
-                doors.append(door)
-                kafka.append(door.listen)
-                host, _, port = door.listen.rpartition(":")
+                frontend = Frontend(CLIENTS, self._address(), member.name, member.address)
+                frontends.append(frontend)
+                kafka.append(frontend.listen)
+                host, _, port = frontend.listen.rpartition(":")
                 environment["ONCELOG_LISTENER_ADVERTISED_HOST"] = host
                 environment["ONCELOG_LISTENER_ADVERTISED_PORT"] = port
                 if state.is_secure:
                     environment["ONCELOG_LISTENER_ADVERTISED_LISTENERS"] = (
-                        f"{CLIENT_LISTENER}://{door.listen}"
+                        f"{CLIENT_LISTENER}://{frontend.listen}"
                     )
             if member.role == GATEWAY.role:
-                doors.append(Door(CLIENTS, self._address(), member.name, member.address))
+                frontends.append(Frontend(CLIENTS, self._address(), member.name, member.address))
         names = {member.rpc_address: member.name for member in state.members}
-        self._proxy.open(doors, names)
+        self._proxy.open(frontends, names)
         self.bootstrap = ",".join(kafka)
 
     def _address(self) -> str:
         return f"{HOST}:{self._ports.take()}"
 
-    def _calls(self, member: Member, doors: list[Door]) -> dict[str, str]:
-        door = Door(member.name, self._address())
-        doors.append(door)
+    def _calls(self, member: Member, frontends: list[Frontend]) -> dict[str, str]:
+        frontend = Frontend(member.name, self._address())
+        frontends.append(frontend)
         # gRPC would leave the proxy out for hosts that the environment excepts for the web.
-        return {"ONCELOG_NODE_HTTP_PROXY": door.listen, "no_grpc_proxy": "none.invalid"}
+        return {"ONCELOG_NODE_HTTP_PROXY": frontend.listen, "no_grpc_proxy": "none.invalid"}
 
     def _socket(self, member: Member, name: str) -> str:
         """In a folder of its own: as private as the sockets it stands before."""
-        folder = self._folder / "doors" / member.name
+        folder = self._folder / "frontends" / member.name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / name).unlink(missing_ok=True)
         return str(folder / name)
 
-    def _databases(self, member: Member, doors: list[Door]) -> dict[str, str]:
+    def _databases(self, member: Member, frontends: list[Frontend]) -> dict[str, str]:
         if member.role == CONTROLLER.role:
             listen = self._socket(member, _POSTGRES_SOCKET)
             target = self._folder / POSTGRES / _POSTGRES_SOCKET
-            doors.append(Door(member.name, listen, POSTGRES, str(target)))
+            frontends.append(Frontend(member.name, listen, POSTGRES, str(target)))
             url = f"postgresql+psycopg://postgres:@/postgres?host={Path(listen).parent}"
             return {"ONCELOG_CONTROLLER_DATABASE_URL": url}
         if member.role in _REDIS_CLIENTS:
             listen = self._socket(member, "redis.sock")
-            doors.append(Door(member.name, listen, REDIS, str(redis_socket(self._folder))))
+            frontends.append(Frontend(member.name, listen, REDIS, str(redis_socket(self._folder))))
             variable = f"ONCELOG_{member.role.upper().replace('-', '_')}_REDIS_URL"
             return {variable: f"unix://{listen}"}
         return {}

@@ -1,8 +1,8 @@
 """The network between the processes of a cluster, as a process: `python -m oncelog_robustness.chaos.proxy`.
 
-Every process of a cluster has an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`). The door
+Every process of a cluster has an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`). The frontend
 through which a connection comes in says who opened it, and the address it asks for says to whom. Postgres, Redis and
-the Kafka ports have doors with one target. Nobody's advertised address changes but that of listeners.
+the Kafka ports have frontends with one target. Nobody's advertised address changes but that of listeners.
 
 A held flow is what a network without packets is to TCP: connections stay, new ones are not made, nothing arrives, not
 even the end of a connection. It is no refusal: nobody is told anything.
@@ -32,7 +32,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Frontend:
     """Where connections of one party come in."""
 
     sender: str
@@ -114,16 +114,16 @@ class Side(asyncio.Protocol):
 
 
 class Connection:
-    """One that was opened through a door, and ours to its target."""
+    """One that was opened through a frontend, and ours to its target."""
 
-    def __init__(self, proxy: "Proxy", door: Door) -> None:
+    def __init__(self, proxy: "Proxy", frontend: Frontend) -> None:
         self._proxy = proxy
-        self._door = door
+        self._frontend = frontend
         self._opener = Side(self)
         self._target: Side | None = None
         self._head = b""
-        self._address = door.target
-        self.receiver = door.receiver
+        self._address = frontend.target
+        self.receiver = frontend.receiver
         self._task: asyncio.Task[None] | None = None
         self.forth: Flow | None = None
         self.back: Flow | None = None
@@ -139,7 +139,7 @@ class Connection:
 
     @property
     def sender(self) -> str:
-        return self._door.sender
+        return self._frontend.sender
 
     def flows(self) -> Iterator[Flow]:
         for flow in (self.forth, self.back):
@@ -193,7 +193,7 @@ class Connection:
         if self._opener.transport is None:
             target.reset()
             return
-        if not self._door.receiver:
+        if not self._frontend.receiver:
             self._opener.transport.write(b"HTTP/1.1 200 OK\r\n\r\n")
         for flow in self.flows():
             self.pump(flow)
@@ -312,7 +312,7 @@ class Connection:
 
 
 class Proxy:
-    """All doors, and the rules in force."""
+    """All frontends, and the rules in force."""
 
     def __init__(self) -> None:
         self.rules = Rules()
@@ -327,17 +327,17 @@ class Proxy:
     async def changed(self) -> None:
         await self._change.wait()
 
-    async def open(self, doors: list[Door]) -> None:
+    async def open(self, frontends: list[Frontend]) -> None:
         loop = asyncio.get_running_loop()
-        for door in doors:
+        for frontend in frontends:
 
-            def accept(door: Door = door) -> asyncio.Protocol:
-                return Connection(self, door).opener
+            def accept(frontend: Frontend = frontend) -> asyncio.Protocol:
+                return Connection(self, frontend).opener
 
-            if door.listen.startswith("/"):
-                server: Any = await loop.create_unix_server(accept, door.listen)
+            if frontend.listen.startswith("/"):
+                server: Any = await loop.create_unix_server(accept, frontend.listen)
             else:
-                host, _, port = door.listen.rpartition(":")
+                host, _, port = frontend.listen.rpartition(":")
                 server = await loop.create_server(accept, host, int(port))
             self._servers.append(server)
 
@@ -387,7 +387,7 @@ class Proxy:
         match order["do"]:
             case "open":
                 self.names.update(order["names"])
-                await self.open([Door(**door) for door in order["doors"]])
+                await self.open([Frontend(**frontend) for frontend in order["frontends"]])
             case "put":
                 self.put(order["fault"], tuple(rule_from(rule) for rule in order["rules"]))
             case "lift":

@@ -20,7 +20,7 @@ from oncelog_listener.memory_budget import MemoryBudget
 from oncelog_listener.pause_detector import PauseDetector
 from oncelog_listener.peer_watch import PeerWatch
 from oncelog_listener.protection import Protection
-from oncelog_listener.tls_door import TlsDoor
+from oncelog_listener.tls_server import TlsServer
 
 log = logging.getLogger("oncelog.listener")
 
@@ -46,7 +46,7 @@ class ListenerRole:
         self._admission = Admission(cluster.settings)
         self.ports: dict[str, int] = {}
         """The port of each listener by its name; known after `start` when settings say 0."""
-        self._servers: list[asyncio.Server | TlsDoor] = []
+        self._servers: list[asyncio.Server | TlsServer] = []
         self._open: dict[Connection, None] = {}
         self._serving: dict[Connection, None] = {}
         self._all_ended = asyncio.Event()
@@ -89,7 +89,7 @@ class ListenerRole:
         first = self.settings.endpoints[0]
         return self.ports.get(first.name, first.port)
 
-    async def _serve(self, endpoint: Endpoint, one: socket.socket) -> asyncio.Server | TlsDoor:
+    async def _serve(self, endpoint: Endpoint, one: socket.socket) -> asyncio.Server | TlsServer:
         def make_connection() -> Connection:
             return Connection(self, endpoint)
 
@@ -97,9 +97,9 @@ class ListenerRole:
             loop = asyncio.get_running_loop()
             return await loop.create_server(make_connection, sock=one, backlog=_BACKLOG)
         timeout_s = self.settings.authentication_timeout_ms / 1000
-        door = TlsDoor(one, make_connection, self.protection.tls_context, timeout_s)
-        door.start(_BACKLOG)
-        return door
+        server = TlsServer(one, make_connection, self.protection.tls_context, timeout_s)
+        server.start(_BACKLOG)
+        return server
 
     async def stop(self) -> None:
         """Accept nothing more, let requests in progress end for at most `stop_grace_ms`, close everything."""

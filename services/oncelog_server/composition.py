@@ -1,8 +1,8 @@
 """Every role in one process: the same roles as in a cluster, with direct calls for channels.
 
 Order matters only here. The controller comes first. Then this node registers, which fences whatever an earlier process
-left behind, and follows the image. Then come storage, marker sender and coordinator, and at last the doors: the
-listener, and the gateway behind it, which nobody waits for. Stopping goes the other way round.
+left behind, and follows the image. Then come storage, marker sender and coordinator, and at last the
+listener. The gateway comes after it, and nobody waits for that. Stopping goes the other way round.
 """
 
 import asyncio

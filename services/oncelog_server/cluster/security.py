@@ -31,7 +31,7 @@ CLIENT_PROPERTIES: Final = "client.properties"
 METRICS_TOKEN: Final = "metrics-token"
 ADMIN: Final = "admin"
 CLIENT_LISTENER: Final = "SASL_SSL"
-"""Name of the one door for clients, and its protocol."""
+"""Name of the one listener for clients, and its protocol."""
 _FOLDER: Final = "security"
 _ADMIT_TIMEOUT_S: Final = 10.0
 _KAFKA_NUMBER: Final = 2

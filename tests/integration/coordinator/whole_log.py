@@ -1,4 +1,4 @@
-"""Every role behind the doors, in this process: a real controller, storage node, marker sender and coordinator."""
+"""Every role behind the listener in this process: a real controller, storage node, marker sender and coordinator."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ async def repeated(call, *codes):
 
 
 class Log:
-    """What a client and an operator do, as the doors would call it."""
+    """What a client and an operator do, as listener and gateway would call it."""
 
     def __init__(self, directory, controller, coordinator, follower):
         self.storage = directory.storage(NODE)

@@ -28,7 +28,7 @@ def bootstrap(tmp_path):
 
 @pytest.fixture
 def secured(tmp_path):
-    """A fresh oncelog with ACLs, whose outer door wants a login by SCRAM."""
+    """A fresh oncelog with ACLs, whose outer listener wants a login by SCRAM."""
     with secured_log(tmp_path) as found:
         yield found
 

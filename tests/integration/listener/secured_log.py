@@ -1,5 +1,7 @@
-"""Every role in one process behind a door for administrators on this machine and one for those who log in; and what
-such clients need: certificates, tokens."""
+"""Every role in one process, behind two listeners: one for administrators on this machine, one for clients that log in.
+
+Also what such clients need: certificates, tokens.
+"""
 
 import socket
 import time
@@ -36,7 +38,7 @@ NAME_OF_CERTIFICATE = {"ssl_principal_mapping_rules": "RULE:^CN=([^,]+).*$/$1/L,
 
 
 class Secured:
-    """How clients of both doors come in, and what the administrator lets them do."""
+    """How clients of both listeners connect, and what the administrator lets them do."""
 
     def __init__(self, inside: str, outside: str) -> None:
         self.inside = inside

@@ -123,7 +123,7 @@ async def test_plain_bytes_on_a_tls_port_end_the_connection(tmp_path, authority)
 
 
 async def test_failed_handshakes_leave_no_connection_behind(tmp_path, authority):
-    """Ten places, and thirty who never get through the door."""
+    """Ten places, and thirty who never finish a handshake."""
     files = authority.issue("nobody")
     rules = {"ssl_principal_mapping_rules": "RULE:^CN=alice.*$/alice/"}
     settings = tls(authority, ssl_client_auth="requested", connections_max=10, **rules)

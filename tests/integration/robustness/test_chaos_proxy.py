@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from oncelog_robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
 from oncelog_robustness.chaos.network import ClusterNetwork, ProxyProcess
-from oncelog_robustness.chaos.proxy import CONNECT_BYTES_MAX, QUEUED_BYTES_MAX, Door, Proxy
+from oncelog_robustness.chaos.proxy import CONNECT_BYTES_MAX, QUEUED_BYTES_MAX, Frontend, Proxy
 from tests.free_ports import free_block
 from tests.loops import UvLoopOfATest
 
@@ -80,15 +80,17 @@ class Caller:
 
 
 class Net:
-    """Three parties: `a` and `b` call by CONNECT, clients through a door with one target; `s` serves them."""
+    """Three parties: `a` and `b` call by CONNECT, clients through a frontend with one target; `s` serves them."""
 
-    def __init__(self, proxy: Proxy, server: Server, doors: dict[str, str], address: str) -> None:
+    def __init__(
+        self, proxy: Proxy, server: Server, frontends: dict[str, str], address: str
+    ) -> None:
         self.proxy, self.server, self.address = proxy, server, address
-        self.doors = doors
+        self.frontends = frontends
         self.callers: list[Caller] = []
 
     async def dial(self, sender: str) -> Caller:
-        host, _, port = self.doors[sender].rpartition(":")
+        host, _, port = self.frontends[sender].rpartition(":")
         caller = Caller(*await asyncio.open_connection(host, int(port)))
         self.callers.append(caller)
         if sender != CLIENTS:
@@ -107,7 +109,7 @@ class Net:
 @asynccontextmanager
 async def net():
     ports, server = FreePorts(), Server()
-    doors = {sender: f"{HOST}:{ports.take()}" for sender in ("a", "b", CLIENTS)}
+    frontends = {sender: f"{HOST}:{ports.take()}" for sender in ("a", "b", CLIENTS)}
     listening = await asyncio.start_server(server.serve, HOST, ports.take())
     host, port = listening.sockets[0].getsockname()
     address = f"{host}:{port}"
@@ -115,12 +117,12 @@ async def net():
     proxy.names[address] = "s"
     await proxy.open(
         [
-            Door("a", doors["a"]),
-            Door("b", doors["b"]),
-            Door(CLIENTS, doors[CLIENTS], "s", address),
+            Frontend("a", frontends["a"]),
+            Frontend("b", frontends["b"]),
+            Frontend(CLIENTS, frontends[CLIENTS], "s", address),
         ]
     )
-    found = Net(proxy, server, doors, address)
+    found = Net(proxy, server, frontends, address)
     try:
         yield found
     finally:
@@ -275,7 +277,7 @@ async def test_two_faults_at_once_end_each_for_itself():
 )
 async def test_who_asks_for_nobody_it_knows_is_reset(head):
     async with net() as world:
-        host, _, port = world.doors["a"].rpartition(":")
+        host, _, port = world.frontends["a"].rpartition(":")
         caller = Caller(*await asyncio.open_connection(host, int(port)))
         world.callers.append(caller)
         caller.writer.write(head)
@@ -291,11 +293,11 @@ async def test_nobody_listening_is_a_refusal_at_once():
         assert world.proxy.refused_count == 1
 
 
-def test_a_door_takes_no_port_that_the_cluster_is_about_to_use(tmp_path, monkeypatch):
-    """There are just as many as are needed, so a door that takes another one's port is found out."""
+def test_a_frontend_takes_no_port_that_the_cluster_will_use(tmp_path, monkeypatch):
+    """There are just as many as are needed, so a frontend that takes another one's port is found out."""
     members = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
-    doors = len(members) + 2 + 1  # calls; listeners; gateway
-    block = free_block(len(ports_of(members)) + doors)
+    frontends = len(members) + 2 + 1  # calls; listeners; gateway
+    block = free_block(len(ports_of(members)) + frontends)
     monkeypatch.setattr(plan, "_FREE_PORTS", block)
     ports = FreePorts()
     members = plan_members(ClusterShape(), ports, port=0, gateway_port=0)
@@ -306,7 +308,7 @@ def test_a_door_takes_no_port_that_the_cluster_is_about_to_use(tmp_path, monkeyp
         planned = set(ports_of(state.members))
         for port in block:
             with socket.socket() as tried:
-                is_door = tried.connect_ex((HOST, port)) == 0
-            assert is_door != (port in planned), port
+                is_frontend = tried.connect_ex((HOST, port)) == 0
+            assert is_frontend != (port in planned), port
     finally:
         proxy.close()

@@ -1,4 +1,4 @@
-"""The log of `oncelog up` in this process, without its doors: controller, storage, coordinator and marker sender."""
+"""The log of `oncelog up` in this process, without listener and gateway."""
 
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple

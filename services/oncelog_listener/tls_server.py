@@ -19,7 +19,7 @@ _NO_DESCRIPTOR_PAUSE_S: Final = 0.1
 """After a failed accept: mostly the process has no file descriptor left for now."""
 
 
-class TlsDoor:
+class TlsServer:
     """Accepts on one socket between `start` and `close`."""
 
     def __init__(
