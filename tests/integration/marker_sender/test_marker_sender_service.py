@@ -329,7 +329,8 @@ async def test_a_caller_is_let_go_though_its_own_request_hangs(ending):
         behind = sending(stub, delivery((6, "a-0"), shard=8))
         match ending:
             case "cancel_shard":
-                await stub.CancelShard(pb.CancelShardRequest(shard=7, coordinator_epoch=3))
+                request = pb.CancelShardRequest(shard=7, coordinator_epoch=3)
+                assert (await stub.CancelShard(request)).cancelled == 1
                 assert (await call).outcome == pb.CANCELLED
             case "fenced":
                 other.codes = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]

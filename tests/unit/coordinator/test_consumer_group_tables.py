@@ -429,6 +429,7 @@ def test_a_pattern_goes_with_the_last_member_that_has_it(world):
 def test_an_empty_expression_ends_the_subscription_by_one(world):
     client = world.client("a", ("bills",), regex="o.*")
     world.quiesce()
+    assert client.owned == slots(TOPICS, "orders", "bills")
     client.options["regex"] = ""
     world.quiesce()
     assert client.owned == slots(TOPICS, "bills")

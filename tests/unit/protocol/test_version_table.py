@@ -70,6 +70,9 @@ BOTH = [
     for api in APIS.values()
     for version in range(api.served_min, api.max_version + 1)
 ]
+# The highest version by key that librdkafka, aiokafka or kafka-python asks for (facts 2.2).
+ASKED_FOR = {0: 10, 1: 11, 2: 7, 3: 1, 8: 9, 9: 9, 10: 2, 11: 5, 12: 3, 13: 1, 14: 3, 15: 4}
+ASKED_FOR |= {16: 4, 18: 2, 22: 4, 24: 3, 25: 3, 26: 3, 28: 3, 32: 1, 42: 1, 47: 0}
 
 
 @pytest.mark.parametrize("key", APIS, ids=lambda key: APIS[key].name)
@@ -79,6 +82,12 @@ def test_served_ranges_lie_within_kafkas(key):
     assert api.served_min == lowest
     assert api.max_version <= highest
     assert api.flexible_from == flexible_from
+
+
+def test_what_the_python_clients_speak_is_served():
+    """A client takes an older version where this one is not served, and what it lacks is missed by nobody."""
+    for key, version in ASKED_FOR.items():
+        assert APIS[key].serves(version), key
 
 
 def test_only_produce_is_told_from_a_version_that_is_not_served():

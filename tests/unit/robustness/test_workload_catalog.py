@@ -17,9 +17,10 @@ def test_every_kind_has_a_workload_with_defaults(kind):
         ("transactions", {"abort_share": 1.1}, "abort_share"),
         ("bank", {"accounts": 1}, "accounts"),
         ("hijack", {"contenders": 1}, "contenders"),
+        ("gossip", {}, "there are bank, churn"),
     ],
 )
-def test_what_is_out_of_bounds_is_refused(kind, parameters, named):
+def test_what_is_unknown_or_out_of_bounds_is_refused(kind, parameters, named):
     with pytest.raises(ValueError, match=named):
         make_workload(kind, "w", parameters)
 

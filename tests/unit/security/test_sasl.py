@@ -3,6 +3,7 @@
 import pytest
 
 from oncelog.security.sasl import (
+    SaslAuthenticationError,
     ScramCredential,
     invalid_credentials,
 )
@@ -20,6 +21,7 @@ def test_a_refused_client_reads_kafkas_words(is_reauthentication, during):
         "with SASL mechanism SCRAM-SHA-256"
     )
     assert error.reason == "no user named mallory"
+    assert SaslAuthenticationError("no user name").reason == "no user name"
 
 
 def test_a_printed_credential_shows_no_secret():

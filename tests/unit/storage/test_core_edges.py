@@ -234,8 +234,13 @@ def test_a_shards_new_leader_takes_its_coordinators_epoch():
     partition = partition_of(log_state(SHARD))
     append(partition, header(producer_id=7, epoch=9, attributes=TRANSACTIONAL))
     append(partition, header(producer_id=8, epoch=4))
+    append(partition, header(producer_id=6, epoch=3))
     partition.lead(1, 5, (1, 2), (1, 2), 0, 0.0)
     assert partition.coordinator_epoch == 4
+    plain = partition_of()
+    append(plain, header(producer_id=8, epoch=4))
+    plain.lead(1, 5, (1, 2), (1, 2), 0, 0.0)
+    assert plain.coordinator_epoch == -1
 
 
 def test_a_coordinators_batch_may_have_no_producer_id():

@@ -7,7 +7,7 @@ from tests.unit.storage.segments import MemorySegment, abort_marker, batch
 from oncelog.record.batch import read_header
 from oncelog.record.control import MARKER_BYTES
 from oncelog_storage.core import read_places
-from oncelog_storage.core.copied import copied_batches, wrote_copied
+from oncelog_storage.core.copied import copied_batches, fitting, wrote_copied
 from oncelog_storage.core.log_state import Room
 from oncelog_storage.core.partition_values import MarkerRequest, marker_to_write
 from oncelog_storage.core.read_places import ReadPlaces
@@ -36,6 +36,7 @@ def log_with(*sizes: int, **config):
 def test_an_append_goes_where_it_fits(sizes, room):
     log = log_with(*sizes, segment_bytes=1000)
     assert log.room_for(Addition(100, 5, NOW), NOW) is room
+    assert log_with(0, segment_bytes=10).room_for(Addition(100, 5, NOW), NOW) is Room.NEWEST
 
 
 def test_a_batch_gets_its_offset_and_leader_epoch():
@@ -83,6 +84,15 @@ def copied(*batches: bytes, segment_bytes: int = 1 << 20, size_bytes: int = 0):
     log = log_with(size_bytes, segment_bytes=segment_bytes)
     view = memoryview(b"".join(batches))
     return log, view, copied_batches(log, view)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "segment_bytes", "run"), [(0, 1000, 3), (0, 200, 2), (0, 1, 1), (150, 200, 1)]
+)
+def test_what_a_segment_takes_is_one_write(size_bytes, segment_bytes, run):
+    batches = [batch(at) for at in range(3)]
+    log, _, found = copied(*batches, segment_bytes=segment_bytes, size_bytes=size_bytes)
+    assert fitting(log, log.segments[0], found, NOW) == found[:run]
 
 
 def test_copied_batches_change_what_the_leaders_did():
