@@ -259,3 +259,12 @@ def test_the_oldest_silent_transaction_is_late_whoever_owns_it():
     assert partition.states.has_late_transaction(6_001, 1_000)
     partition.mark()
     assert not partition.states.has_late_transaction(99_000, 1_000)
+
+
+def test_a_marker_holds_the_lso_until_it_is_replicated():
+    partition = Partition(data(0, txn=True))
+    partition.mark()
+    partition.states.high_watermark_moved(1)
+    assert partition.states.first_unstable_offset() == 0, "the marker is at 1"
+    partition.states.high_watermark_moved(2)
+    assert partition.states.first_unstable_offset() is None

@@ -191,6 +191,19 @@ def test_who_joins_has_all_that_was_committed_since():
     assert not followed.take(partition, 0.0).may_join
 
 
+def test_a_position_that_is_not_ours_acknowledges_nothing():
+    log = log_state()
+    log.leader_epochs.assign(2, 0)
+    log.leader_epochs.assign(5, 3)
+    partition = with_followers(log)
+    append(partition, header(count=6))
+    assert partition.replicas is not None
+    for offset, epoch, diverging in ((4, 2, Divergence(2, 3)), (7, -1, None)):
+        _, followed = session_at(offset, last_epoch=epoch)
+        assert followed.take(partition, 0.0) == PositionTaken(diverging)
+        assert partition.replicas.followers[OTHER].end_offset == -1
+
+
 ALL = (HERE, OTHER, THIRD)
 
 
