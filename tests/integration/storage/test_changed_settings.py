@@ -1,6 +1,6 @@
 """Settings of a storage node that change while it runs (Kafka's dynamic broker configs) count at once."""
 
-from tests.integration.storage.storage_node import NODE, batch, running, topic, txn_batch
+from tests.integration.storage.storage_node import NODE, NOW, batch, running, topic, txn_batch
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import ErrorCode
@@ -38,12 +38,17 @@ async def test_producers_expire_after_the_time_that_is_set(node):
     fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     await node.produce("orders", batch(**fields))
     node.clock.time += 2_000
-    producers = node.role.partition(Partition("orders", 0)).log.producers
+    hosted = node.role.partition(Partition("orders", 0))
+    producers, verifications = hosted.log.producers, hosted.verifications
+    # Its batch was verified and never came.
+    verifications.begin(8, 0, 0, supports_epoch_bump=False, now=NOW)
     node.role.maintenance.expire_producers()
     assert producers.get(7) is not None
+    assert verifications.get(8) is not None
     set_for(node, "", producer_id_expiration_ms="1000")
     node.role.maintenance.expire_producers()
     assert producers.get(7) is None
+    assert verifications.get(8) is None
 
 
 async def test_defaults_of_topics_count_where_the_topic_sets_nothing(tmp_path):

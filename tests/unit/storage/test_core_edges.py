@@ -235,6 +235,16 @@ def test_a_shards_new_leader_takes_its_coordinators_epoch():
     append(partition, header(producer_id=7, epoch=9, attributes=TRANSACTIONAL))
     append(partition, header(producer_id=8, epoch=4))
     append(partition, header(producer_id=6, epoch=3))
+    # A client's transaction that has ended shows by its marker's coordinator epoch.
+    append(partition, header(producer_id=5, epoch=8, attributes=TRANSACTIONAL))
+    partition.state.producers.apply_marker(
+        producer_id=5,
+        producer_epoch=8,
+        coordinator_epoch=2,
+        is_commit=True,
+        marker_offset=4,
+        timestamp=NOW,
+    )
     partition.lead(1, 5, (1, 2), (1, 2), 0, 0.0)
     assert partition.coordinator_epoch == 4
     plain = partition_of()
