@@ -133,7 +133,7 @@ class ClusterNetwork:
         return {"ONCELOG_NODE_HTTP_PROXY": frontend.listen, "no_grpc_proxy": "none.invalid"}
 
     def _socket(self, member: Member, name: str) -> str:
-        """In a folder of its own: as private as the sockets it stands before. The path of a socket has 107 bytes at most."""
+        """In a folder of its own: as private as the sockets it stands before. A socket's path has 107 bytes at most."""
         folder = self._folder / "front" / member.name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / name).unlink(missing_ok=True)
