@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import pytest
 from oncelog_robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
@@ -10,6 +10,7 @@ from oncelog_robustness.chaos.network import ClusterNetwork, ProxyProcess
 from oncelog_robustness.chaos.proxy import CONNECT_BYTES_MAX, QUEUED_BYTES_MAX, Frontend, Proxy
 from tests.free_ports import free_block
 from tests.loops import UvLoopOfATest
+from tests.targets import cluster_folder
 
 from oncelog_server.cluster import plan
 from oncelog_server.cluster.plan import HOST, ClusterShape, FreePorts, plan_members, ports_of
@@ -293,7 +294,7 @@ async def test_nobody_listening_is_a_refusal_at_once():
         assert world.proxy.refused_count == 1
 
 
-def test_a_frontend_takes_no_port_that_the_cluster_will_use(tmp_path, monkeypatch):
+def test_a_frontend_takes_no_port_that_the_cluster_will_use(monkeypatch):
     """There are just as many as are needed, so a frontend that takes another one's port is found out."""
     members = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
     frontends = len(members) + 2 + 1  # calls; listeners; gateway
@@ -302,13 +303,11 @@ def test_a_frontend_takes_no_port_that_the_cluster_will_use(tmp_path, monkeypatc
     ports = FreePorts()
     members = plan_members(ClusterShape(), ports, port=0, gateway_port=0)
     state = ClusterState(members)
-    proxy = ProxyProcess(tmp_path / "proxy.log")
-    try:
-        ClusterNetwork(tmp_path, proxy).take_in(state)
+    # Paths of sockets have 107 bytes at most: pytest's own folders are too deep.
+    with cluster_folder() as folder, closing(ProxyProcess(folder / "proxy.log")) as proxy:
+        ClusterNetwork(folder, proxy).take_in(state)
         planned = set(ports_of(state.members))
         for port in block:
             with socket.socket() as tried:
                 is_frontend = tried.connect_ex((HOST, port)) == 0
             assert is_frontend != (port in planned), port
-    finally:
-        proxy.close()
