@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Mapping
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -219,7 +219,8 @@ class Access:
                 return
 
     def _start_report(self, report: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(report, name=name)
+        # In a context of its own: the request that starts it has little time left (`time_budget`).
+        task = asyncio.create_task(report, name=name, context=Context())
         self._reports.add(task)
         task.add_done_callback(self._reports.discard)
 
