@@ -7,15 +7,21 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from oncelog.errors import ErrorCode, OncelogError
+from oncelog.api.v1.types_pb2 import Status
+from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.ids import Partition
-from oncelog.protocol.messages import WireError
 from oncelog.rpc.deadline import AnswerT, answer_within
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.rpc.sessions import PeerUnavailable
-from oncelog.rpc.stubs import GroupCoordinatorStub, StorageStub, TransactionCoordinatorStub
+from oncelog.rpc.stubs import (
+    ControllerStub,
+    GroupCoordinatorStub,
+    StorageStub,
+    TransactionCoordinatorStub,
+    Unary,
+)
 from oncelog_listener.access import Access
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.memory_budget import UnsentAnswers
@@ -24,15 +30,13 @@ from oncelog_listener.settings import ListenerSettings
 from oncelog_listener.throttling import Throttling
 from oncelog_listener.turns import Turns
 
-NO_THROTTLE: Final = timedelta(0)
-"""What handlers say; `throttling.py` says another time for a client above its quota."""
-
 PEER_FAILURES: Final = (OSError, TimeoutError, OncelogError)
 """What asking another role raises when that role cannot be reached: the world failing, told to clients as a retriable
 code. Anything else is a bug and ends the connection."""
 
 TopicPartition = tuple[str, int]
 ItemT = TypeVar("ItemT")
+RequestT = TypeVar("RequestT")
 
 
 class _OfPartition(Protocol):
@@ -49,11 +53,35 @@ class _OfPartition(Protocol):
 
 
 FoundT = TypeVar("FoundT", bound=_OfPartition)
+RowT_co = TypeVar("RowT_co", covariant=True)
+
+
+class _Partitions(Protocol[RowT_co]):
+    """A leader's answer, with a row for each partition."""
+
+    @property
+    def partitions(self) -> Sequence[RowT_co]: ...
+
+
+class _Change(Protocol):
+    """What the controller answers to a change."""
+
+    @property
+    def metadata_offset(self) -> int: ...
+
+
+class _Changes(_Change, Protocol[RowT_co]):
+    """What it answers to several, with a row for each."""
+
+    @property
+    def results(self) -> Sequence[RowT_co]: ...
+
+
+ChangeT = TypeVar("ChangeT", bound=_Change)
 
 LEADER_TIMEOUT_S: Final = 120.0
 """For a leader that keeps its own, shorter time; it bounds what a frozen one can hold."""
 
-_WIRE_ERRORS: Final[Mapping[int, WireError]] = {int(error): error for error in WireError}
 _DATETIME_MS_MAX: Final = 253_402_300_799_999
 
 
@@ -64,6 +92,11 @@ class Unanswered(NamedTuple):
     error_message: str
     was_sent: bool = False
     """It may have reached the leader, and be done."""
+
+
+def unanswered(status: Status) -> Unanswered:
+    """What the controller says of a change; no error: it is done."""
+    return Unanswered(error_code_of(status.error_code), status.error_message)
 
 
 class Address(NamedTuple):
@@ -127,6 +160,33 @@ class Cluster:
         """The answer of a coordinator or the controller. Raises one of PEER_FAILURES."""
         return await answer_within(answer, self.settings.request_timeout_ms / 1000)
 
+    async def ask_controller(
+        self,
+        change: Callable[[ControllerStub], Awaitable[ChangeT]],
+        *,
+        validate_only: bool = False,
+    ) -> ChangeT | Unanswered:
+        """The controller's answer, once this node's image has the change; an Unanswered when there is none."""
+        try:
+            answer = await self.ask(change(self.directory.controller()))
+        except PEER_FAILURES as error:
+            return Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
+        if not validate_only:
+            await self.wait_for_image(answer.metadata_offset)
+        return answer
+
+    async def ask_controller_each(
+        self,
+        count: int,
+        change: Callable[[ControllerStub], Awaitable[_Changes[RowT_co]]],
+        refusal: Unanswered | None,
+    ) -> Sequence[RowT_co | Unanswered]:
+        """For each of `count` changes of one request the controller's row, or why there is none."""
+        if not count:
+            return ()
+        answer = refusal or await self.ask_controller(change)
+        return [answer] * count if isinstance(answer, Unanswered) else answer.results
+
     async def wait_for_image(self, metadata_offset: int) -> bool:
         """Wait until this node's image has the change; False when it takes too long."""
         try:
@@ -148,6 +208,19 @@ class Cluster:
                 ErrorCode.LEADER_NOT_AVAILABLE, f"partition {key[0]}-{key[1]} has no leader now"
             )
         return leader
+
+    async def rows_of_leaders(
+        self,
+        items: Mapping[TopicPartition, ItemT],
+        method: Callable[[StorageStub], Unary[RequestT, _Partitions[FoundT]]],
+        request: Callable[[list[ItemT]], RequestT],
+    ) -> dict[TopicPartition, FoundT | Unanswered]:
+        """Each partition's row in the answer of its leader, or an Unanswered. `request` is made for one leader."""
+
+        async def ask(storage: StorageStub, some: list[ItemT]) -> Sequence[FoundT]:
+            return (await self.ask(method(storage)(request(some)))).partitions
+
+        return await self.ask_leaders(items, ask)
 
     async def ask_leaders(
         self,
@@ -240,11 +313,6 @@ class Cluster:
                 answers[key] = Unanswered(
                     ErrorCode.UNKNOWN_SERVER_ERROR, f"storage node {leader} left {key} out"
                 )
-
-
-def wire_error(error_code: int) -> WireError:
-    """kio's enum of this code; a number that Kafka does not have becomes UNKNOWN_SERVER_ERROR."""
-    return _WIRE_ERRORS.get(error_code, WireError.unknown_server_error)
 
 
 def wire_time(timestamp_ms: int) -> datetime:

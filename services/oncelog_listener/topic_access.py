@@ -73,6 +73,11 @@ def refused_creations(call: Call, names: Iterable[str]) -> frozenset[str]:
     return refused_topics(call, Operation.CREATE, names)
 
 
+def cluster_refusal(call: Call, operation: Operation) -> Unanswered | None:
+    """Whether the client may not do it on the cluster."""
+    return None if call.may_cluster(operation) else CLUSTER_REFUSED
+
+
 def operations_on_topic(call: Call, name: str) -> int:
     """What the client may do with the topic, as the bits of KIP-430."""
     return sum(

@@ -1,11 +1,9 @@
 """DescribeAcls, CreateAcls and DeleteAcls. The controller keeps the entries; this listener's metadata have them all."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import (
     AclFilter,
@@ -16,14 +14,12 @@ from oncelog.security.acl import (
     enum_of,
 )
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, wire_error
+from oncelog_listener.cluster import Unanswered
+from oncelog_listener.topic_access import cluster_refusal
 
-_NO_AUTHORIZER: Final = types_pb2.Status(
-    error_code=ErrorCode.SECURITY_DISABLED,
-    error_message="this listener has no authorizer; start it with ONCELOG_LISTENER_AUTHORIZER=acl",
-)
-_NOT_ALLOWED: Final = types_pb2.Status(
-    error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
+_NO_AUTHORIZER: Final = Unanswered(
+    ErrorCode.SECURITY_DISABLED,
+    "this listener has no authorizer; start it with ONCELOG_LISTENER_AUTHORIZER=acl",
 )
 
 
@@ -32,7 +28,7 @@ async def describe_acls(call: Call) -> Any:
     wanted = _filter(call.request)
     refusal = _refusal(call, Operation.DESCRIBE)
     if refusal is None and wanted.fault:
-        refusal = types_pb2.Status(error_code=ErrorCode.INVALID_REQUEST, error_message=wanted.fault)
+        refusal = Unanswered(ErrorCode.INVALID_REQUEST, wanted.fault)
     by_resource: dict[tuple[int, str, int], list[Any]] = defaultdict(list)
     if refusal is None:
         for acl in sorted(call.cluster.image.security.acls):
@@ -49,8 +45,7 @@ async def describe_acls(call: Call) -> Any:
             if call.is_turn_over():
                 await call.next_turn()
     return types.DescribeAclsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(refusal.error_code if refusal else 0),
+        error_code=refusal.error_code if refusal else 0,
         error_message=refusal.error_message if refusal else None,
         resources=tuple(
             types.DescribeAclsResource(
@@ -78,27 +73,15 @@ async def create_acls(call: Call) -> Any:
         )
         if call.is_turn_over():
             await call.next_turn()
-    results: Sequence[types_pb2.Status]
-    refusal = _refusal(call, Operation.ALTER)
-    if refusal is not None:
-        results = [refusal] * len(forwarded.acls)
-    elif not forwarded.acls:
-        results = []
-    else:
-        try:
-            answer = await call.cluster.ask(
-                call.cluster.directory.controller().CreateAcls(forwarded)
-            )
-        except PEER_FAILURES as error:
-            results = [_lost(error)] * len(forwarded.acls)
-        else:
-            results = answer.results
-            await call.cluster.wait_for_image(answer.metadata_offset)
+    results = await call.cluster.ask_controller_each(
+        len(forwarded.acls),
+        lambda controller: controller.CreateAcls(forwarded),
+        _refusal(call, Operation.ALTER),
+    )
     return call.types.CreateAclsResponse(
-        throttle_time=NO_THROTTLE,
         results=tuple(
             call.types.AclCreationResult(
-                error_code=wire_error(one.error_code), error_message=one.error_message or None
+                error_code=one.error_code, error_message=one.error_message or None
             )
             for one in results
         ),
@@ -120,38 +103,29 @@ async def delete_acls(call: Call) -> Any:
         )
         if call.is_turn_over():
             await call.next_turn()
-    results: Sequence[pb.DeleteAclsResponse.Result]
-    refusal = _refusal(call, Operation.ALTER)
-    if refusal is not None:
-        results = [pb.DeleteAclsResponse.Result(status=refusal)] * len(forwarded.filters)
-    elif not forwarded.filters:
-        results = []
-    else:
-        try:
-            answer = await call.cluster.ask(
-                call.cluster.directory.controller().DeleteAcls(forwarded)
-            )
-        except PEER_FAILURES as error:
-            results = [pb.DeleteAclsResponse.Result(status=_lost(error))] * len(forwarded.filters)
-        else:
-            results = answer.results
-            await call.cluster.wait_for_image(answer.metadata_offset)
+    results = await call.cluster.ask_controller_each(
+        len(forwarded.filters),
+        lambda controller: controller.DeleteAcls(forwarded),
+        _refusal(call, Operation.ALTER),
+    )
     return call.types.DeleteAclsResponse(
-        throttle_time=NO_THROTTLE,
-        filter_results=tuple(
-            call.types.DeleteAclsFilterResult(
-                error_code=wire_error(one.status.error_code),
-                error_message=one.status.error_message or None,
-                matching_acls=tuple(_deleted(call, acl) for acl in one.deleted),
-            )
-            for one in results
-        ),
+        filter_results=tuple(_deletions(call, one) for one in results)
+    )
+
+
+def _deletions(call: Call, found: pb.DeleteAclsResponse.Result | Unanswered) -> Any:
+    status = found if isinstance(found, Unanswered) else found.status
+    deleted = () if isinstance(found, Unanswered) else found.deleted
+    return call.types.DeleteAclsFilterResult(
+        error_code=status.error_code,
+        error_message=status.error_message or None,
+        matching_acls=tuple(_deleted(call, acl) for acl in deleted),
     )
 
 
 def _deleted(call: Call, acl: pb.Acl) -> Any:
     return call.types.DeleteAclsMatchingAcl(
-        error_code=wire_error(0),
+        error_code=0,
         error_message=None,
         resource_type=acl.resource_type,
         resource_name=acl.resource_name,
@@ -163,10 +137,10 @@ def _deleted(call: Call, acl: pb.Acl) -> Any:
     )
 
 
-def _refusal(call: Call, operation: Operation) -> types_pb2.Status | None:
+def _refusal(call: Call, operation: Operation) -> Unanswered | None:
     if not call.cluster.access.is_checked:
         return _NO_AUTHORIZER
-    return None if call.may_cluster(operation) else _NOT_ALLOWED
+    return cluster_refusal(call, operation)
 
 
 def _filter(request: Any) -> AclFilter:
@@ -178,10 +152,4 @@ def _filter(request: Any) -> AclFilter:
         request.host_filter,
         enum_of(Operation, request.operation),
         enum_of(Permission, request.permission_type),
-    )
-
-
-def _lost(error: BaseException) -> types_pb2.Status:
-    return types_pb2.Status(
-        error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=f"the controller: {error!r}"
     )

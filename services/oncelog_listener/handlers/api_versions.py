@@ -7,7 +7,6 @@ from oncelog.errors import ErrorCode
 from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, PRIVATE_CALLS, PRIVATE_VERSION
 from oncelog.protocol.versions import API_VERSIONS_RANGE, APIS
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, wire_error
 
 SUPPORTED_FEATURES: Final = (("group.version", 0, 1), ("transaction.version", 0, 2))
 """(name, lowest level, highest level) that this release can work with."""
@@ -25,15 +24,13 @@ async def api_versions(call: Call) -> Any:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return call.types.ApiVersionsResponse(
-                error_code=wire_error(ErrorCode.INVALID_REQUEST),
+                error_code=ErrorCode.INVALID_REQUEST,
                 api_keys=(),
-                throttle_time=NO_THROTTLE,
             )
         call.session.software_name, call.session.software_version = name, version
     return call.types.ApiVersionsResponse(
-        error_code=wire_error(0),
+        error_code=0,
         api_keys=_served_versions(call),
-        throttle_time=NO_THROTTLE,
         **(_features(call) if call.version >= _FEATURES_FROM else {}),
     )
 
@@ -44,9 +41,7 @@ def unsupported_api_versions(types: Any) -> Any:
     row = types.ApiVersion(
         api_key=api.key, min_version=api.min_version, max_version=api.max_version
     )
-    return types.ApiVersionsResponse(
-        error_code=wire_error(ErrorCode.UNSUPPORTED_VERSION), api_keys=(row,)
-    )
+    return types.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(row,))
 
 
 def _served_versions(call: Call) -> tuple[Any, ...]:

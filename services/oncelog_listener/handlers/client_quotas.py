@@ -1,16 +1,15 @@
 """DescribeClientQuotas and AlterClientQuotas (KIP-546)."""
 
-from typing import Any, Final
+from typing import Any
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation
 from oncelog.security.quotas import CLIENT_ID, IP, USER, Entity
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, wire_error
+from oncelog_listener.topic_access import cluster_refusal
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
-_NOT_ALLOWED: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
 async def describe_client_quotas(call: Call) -> Any:
@@ -18,8 +17,8 @@ async def describe_client_quotas(call: Call) -> Any:
     code, message = ErrorCode.NONE, _filter_fault(request.components)
     if message:
         code = ErrorCode.INVALID_REQUEST
-    if not call.may_cluster(Operation.DESCRIBE_CONFIGS):
-        code, message = _NOT_ALLOWED
+    if refusal := cluster_refusal(call, Operation.DESCRIBE_CONFIGS):
+        code, message = refusal.error_code, refusal.error_message
     entries = []
     if not code:
         for entity, values in sorted(call.cluster.image.security.quotas.items(), key=repr):
@@ -36,8 +35,7 @@ async def describe_client_quotas(call: Call) -> Any:
             if call.is_turn_over():
                 await call.next_turn()
     return types.DescribeClientQuotasResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(code),
+        error_code=code,
         error_message=message or None,
         entries=None if code else tuple(entries),
     )
@@ -83,34 +81,23 @@ async def alter_client_quotas(call: Call) -> Any:
             change.operations.add(key=one.key, value=one.value, remove=one.remove)
         if call.is_turn_over():
             await call.next_turn()
-    results: list[tuple[int, str]]
-    if not call.may_cluster(Operation.ALTER_CONFIGS):
-        results = [_NOT_ALLOWED] * len(forwarded.changes)
-    elif not forwarded.changes:
-        results = []
-    else:
-        controller = call.cluster.directory.controller()
-        try:
-            answer = await call.cluster.ask(controller.AlterClientQuotas(forwarded))
-        except PEER_FAILURES as error:
-            lost = (ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
-            results = [lost] * len(forwarded.changes)
-        else:
-            results = [(one.error_code, one.error_message) for one in answer.results]
-            await call.cluster.wait_for_image(answer.metadata_offset)
+    results = await call.cluster.ask_controller_each(
+        len(forwarded.changes),
+        lambda controller: controller.AlterClientQuotas(forwarded),
+        cluster_refusal(call, Operation.ALTER_CONFIGS),
+    )
     types = call.types
     return types.AlterClientQuotasResponse(
-        throttle_time=NO_THROTTLE,
         entries=tuple(
             types.EntryData(
-                error_code=wire_error(code),
-                error_message=message or None,
+                error_code=result.error_code,
+                error_message=result.error_message or None,
                 entity=tuple(
                     types.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
                     for part in entry.entity
                 ),
             )
-            for entry, (code, message) in zip(request.entries, results, strict=True)
+            for entry, result in zip(request.entries, results, strict=True)
         ),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.errors import ErrorCode, KafkaError, error_code_of
+from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.rpc.metadata import ALL_BROKERS, MetadataImage
 from oncelog.security import acl
@@ -16,7 +16,7 @@ from oncelog.security.acl import Operation
 from oncelog_listener.broker_values import broker_values, of_roles
 from oncelog_listener.brokers import brokers_for
 from oncelog_listener.call import Call, CloseConnection
-from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Cluster, Unanswered, wire_error
+from oncelog_listener.cluster import Unanswered, unanswered
 from oncelog_listener.core.config_entries import (
     ConfigEntry,
     ConfigOperation,
@@ -27,7 +27,7 @@ from oncelog_listener.core.config_entries import (
     group_entries,
     topic_entries,
 )
-from oncelog_listener.topic_access import CLUSTER_REFUSED, GROUP_REFUSED, TOPIC_REFUSED
+from oncelog_listener.topic_access import GROUP_REFUSED, TOPIC_REFUSED, cluster_refusal
 
 _Change = Callable[[Any, Mapping[str, str], ResourceType], tuple[dict[str, str], list[str]]]
 """From a request's resource and what is set there now to (what to set, what to remove)."""
@@ -61,7 +61,7 @@ async def describe_configs(call: Call) -> Any:
         failed = found if isinstance(found, Unanswered) else _NOTHING_FAILED
         results.append(
             types.DescribeConfigsResult(
-                error_code=wire_error(failed.error_code),
+                error_code=failed.error_code,
                 # Kafka sends an empty message here where its other responses have null.
                 error_message=failed.error_message,
                 resource_type=resource_type,
@@ -77,7 +77,7 @@ async def describe_configs(call: Call) -> Any:
             raise CloseConnection(f"its answer would have more than {_DESCRIBED_MAX} configs")
         if call.is_turn_over(count):
             await call.next_turn()
-    return types.DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+    return types.DescribeConfigsResponse(results=tuple(results))
 
 
 async def _wanted(call: Call) -> dict[tuple[int, str], frozenset[str] | None]:
@@ -140,7 +140,7 @@ def _refusal(call: Call, resource_type: int, name: str, operation: Operation) ->
         case ResourceType.GROUP:
             return None if call.may(operation, acl.ResourceType.GROUP, name) else GROUP_REFUSED
         case _:
-            return None if call.may_cluster(operation) else CLUSTER_REFUSED
+            return cluster_refusal(call, operation)
 
 
 def _no_topic(name: str) -> Unanswered:
@@ -176,16 +176,14 @@ def _described(call: Call, entry: ConfigEntry) -> Any:
 async def incremental_alter_configs(call: Call) -> Any:
     types = call.types
     return types.IncrementalAlterConfigsResponse(
-        throttle_time=NO_THROTTLE, responses=await _altered_resources(call, _incremental)
+        responses=await _altered_resources(call, _incremental)
     )
 
 
 async def alter_configs(call: Call) -> Any:
     """What is not named goes back to its default; deprecated in Kafka for that, and still sent by older clients."""
     types = call.types
-    return types.AlterConfigsResponse(
-        throttle_time=NO_THROTTLE, responses=await _altered_resources(call, _whole)
-    )
+    return types.AlterConfigsResponse(responses=await _altered_resources(call, _whole))
 
 
 def _incremental(
@@ -218,7 +216,7 @@ async def _altered_resources(call: Call, change: _Change) -> tuple[Any, ...]:
             failed = await _alter(call, found[0], change)
         results.append(
             call.types.AlterConfigsResourceResponse(
-                error_code=wire_error(failed.error_code),
+                error_code=failed.error_code,
                 error_message=failed.error_message or None,
                 resource_type=resource_type,
                 resource_name=name,
@@ -253,7 +251,10 @@ async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
         remove=to_remove,
         validate_only=call.request.validate_only,
     )
-    return await _ask_controller(cluster, request)
+    answer = await cluster.ask_controller(
+        lambda controller: controller.AlterConfigs(request), validate_only=request.validate_only
+    )
+    return answer if isinstance(answer, Unanswered) else unanswered(answer.status)
 
 
 def _overrides(
@@ -270,25 +271,12 @@ def _overrides(
             return image.broker_configs(name)
 
 
-async def _ask_controller(cluster: Cluster, request: pb.AlterConfigsRequest) -> Unanswered:
-    try:
-        answer = await cluster.ask(cluster.directory.controller().AlterConfigs(request))
-    except PEER_FAILURES as error:
-        return Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
-    if answer.status.error_code:
-        return Unanswered(error_code_of(answer.status.error_code), answer.status.error_message)
-    if not request.validate_only:
-        await cluster.wait_for_image(answer.metadata_offset)
-    return _NOTHING_FAILED
-
-
 async def list_config_resources(call: Call) -> Any:
     """Which resources DescribeConfigs knows (KIP-1142). oncelog has no client metrics, of which version 0 asks."""
     types, image = call.types, call.cluster.image
     if not call.may_cluster(Operation.DESCRIBE_CONFIGS):
         return types.ListConfigResourcesResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=wire_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             config_resources=(),
         )
     supported: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
@@ -298,8 +286,7 @@ async def list_config_resources(call: Call) -> Any:
         wanted = tuple(call.request.resource_types) or supported
     if any(one not in supported for one in wanted):
         return types.ListConfigResourcesResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=wire_error(ErrorCode.UNSUPPORTED_VERSION),
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
             config_resources=(),
         )
     names: dict[int, list[str]] = {
@@ -310,8 +297,7 @@ async def list_config_resources(call: Call) -> Any:
         ResourceType.TOPIC: list(image.topics),
     }
     return types.ListConfigResourcesResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(ErrorCode.NONE),
+        error_code=ErrorCode.NONE,
         config_resources=tuple(
             _listed(call, resource_type, name)
             for resource_type, found in names.items()

@@ -12,7 +12,7 @@ from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, milliseconds, wire_error
+from oncelog_listener.cluster import milliseconds
 from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.group_access import (
@@ -25,7 +25,6 @@ from oncelog_listener.handlers.groups import (
     ask_coordinator,
     client_host,
     code_of,
-    for_owner,
     optional,
 )
 
@@ -76,8 +75,8 @@ async def consumer_group_heartbeat(call: Call) -> Any:
     is_join = request.member_epoch == _JOINS
     answer = await ask_coordinator(
         call,
-        request.group_id,
-        lambda coordinator: coordinator.ConsumerGroupHeartbeat(for_owner(call, forwarded)),
+        forwarded,
+        lambda coordinator: coordinator.ConsumerGroupHeartbeat,
         repeatable=Repeatable.ALWAYS if is_join else Repeatable.UNLESS_DONE,
     )
     if isinstance(answer, ErrorCode):
@@ -97,8 +96,7 @@ async def consumer_group_heartbeat(call: Call) -> Any:
             )
         )
     return types.ConsumerGroupHeartbeatResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(0),
+        error_code=0,
         error_message=None,
         member_id=answer.member_id,
         member_epoch=answer.member_epoch,
@@ -119,12 +117,11 @@ def _may_see_id(call: Call, topic_id: bytes) -> bool:
 
 def _refused(call: Call, code: int, message: str = "") -> Any:
     return call.types.ConsumerGroupHeartbeatResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(code),
+        error_code=code,
         error_message=message or None,
         member_id=None,
         member_epoch=0,
-        heartbeat_interval=NO_THROTTLE,
+        heartbeat_interval=timedelta(0),
         assignment=None,
     )
 
@@ -136,7 +133,7 @@ async def consumer_group_describe(call: Call) -> Any:
         *zip(ids, await described_groups(call, ids), strict=True),
     ]
     return call.types.ConsumerGroupDescribeResponse(
-        throttle_time=NO_THROTTLE, groups=tuple(_described(call, *one) for one in found)
+        groups=tuple(_described(call, *one) for one in found)
     )
 
 
@@ -155,7 +152,7 @@ def _described(
         message = f"there is no consumer group {group_id!r}"
     types = call.types
     return types.DescribedGroup(
-        error_code=wire_error(code),
+        error_code=code,
         error_message=message,
         group_id=group_id,
         group_state="" if code else found.state,

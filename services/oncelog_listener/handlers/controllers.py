@@ -12,28 +12,24 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.security.acl import Operation
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Unanswered, wire_error
+from oncelog_listener.cluster import Unanswered, unanswered
 from oncelog_listener.core.feature_rules import (
     SAFE_DOWNGRADE,
     UPGRADE,
     FeatureUpdate,
     wanted_levels,
 )
-from oncelog_listener.topic_access import CLUSTER_REFUSED
+from oncelog_listener.topic_access import cluster_refusal
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
-_MESSAGES_FROM: Final = 2
-_TIMES_FROM: Final = 1
+_NODES_FROM: Final = 2
 _RESULTS_UNTIL: Final = 1
 
 
 async def describe_quorum(call: Call) -> Any:
-    if not call.may_cluster(Operation.DESCRIBE):
-        message_fields = {"error_message": CLUSTER_REFUSED.error_message, "nodes": ()}
+    if refusal := cluster_refusal(call, Operation.DESCRIBE):
         return call.types.DescribeQuorumResponse(
-            error_code=wire_error(CLUSTER_REFUSED.error_code),
-            topics=(),
-            **(message_fields if call.version >= _MESSAGES_FROM else {}),
+            error_code=refusal.error_code, error_message=refusal.error_message, topics=(), nodes=()
         )
     topics = tuple(
         call.types.TopicData(
@@ -44,11 +40,12 @@ async def describe_quorum(call: Call) -> Any:
         )
         for topic in call.request.topics
     )
-    extra: dict[str, Any] = {}
-    if call.version >= _MESSAGES_FROM:
-        controller = call.types.Node(node_id=call.cluster.image.controller, listeners=())
-        extra = {"error_message": "", "nodes": (controller,)}
-    return call.types.DescribeQuorumResponse(error_code=wire_error(0), topics=topics, **extra)
+    nodes: tuple[Any, ...] = ()
+    if call.version >= _NODES_FROM:
+        nodes = (call.types.Node(node_id=call.cluster.image.controller, listeners=()),)
+    return call.types.DescribeQuorumResponse(
+        error_code=0, error_message="", topics=topics, nodes=nodes
+    )
 
 
 def _quorum(call: Call, topic: str, partition: int) -> Any:
@@ -58,52 +55,45 @@ def _quorum(call: Call, topic: str, partition: int) -> Any:
     message = "" if is_known else f"{topic}-{partition} is no log of controllers"
     return types.PartitionData(
         partition_index=partition,
-        error_code=wire_error(code),
+        error_code=code,
         leader_id=image.controller if is_known else -1,
         leader_epoch=image.controller_epoch if is_known else -1,
         high_watermark=image.metadata_offset + 1 if is_known else -1,
         current_voters=(_voter(call),) if is_known else (),
         observers=(),
-        **({"error_message": message} if call.version >= _MESSAGES_FROM else {}),
+        error_message=message,
     )
 
 
 def _voter(call: Call) -> Any:
     image = call.cluster.image
-    extra: dict[str, Any] = {}
-    if call.version >= _TIMES_FROM:
-        now_ms = time.time_ns() // 1_000_000
-        extra = {"last_fetch_timestamp": now_ms, "last_caught_up_timestamp": now_ms}
-    if call.version >= _MESSAGES_FROM:
-        extra["replica_directory_id"] = None
+    now_ms = time.time_ns() // 1_000_000
     return call.types.ReplicaState(
-        replica_id=image.controller, log_end_offset=image.metadata_offset + 1, **extra
+        replica_id=image.controller,
+        replica_directory_id=None,
+        log_end_offset=image.metadata_offset + 1,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
     )
 
 
 async def update_features(call: Call) -> Any:
     failed = await _update(call)
-    results: dict[str, Any] = {}
-    if call.version <= _RESULTS_UNTIL:
-        names = () if failed.error_code else call.request.feature_updates
-        results["results"] = tuple(
-            call.types.UpdatableFeatureResult(
-                feature=one.feature, error_code=wire_error(0), error_message=None
-            )
-            for one in names
-        )
+    is_told = call.version <= _RESULTS_UNTIL and not failed.error_code
     return call.types.UpdateFeaturesResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(failed.error_code),
+        error_code=failed.error_code,
         error_message=failed.error_message or None,
-        **results,
+        results=tuple(
+            call.types.UpdatableFeatureResult(feature=one.feature, error_code=0, error_message=None)
+            for one in (call.request.feature_updates if is_told else ())
+        ),
     )
 
 
 async def _update(call: Call) -> Unanswered:
     cluster, request = call.cluster, call.request
-    if not call.may_cluster(Operation.ALTER):
-        return CLUSTER_REFUSED
+    if refusal := cluster_refusal(call, Operation.ALTER):
+        return refusal
     updates = [
         FeatureUpdate(one.feature, one.max_version_level, _upgrade_type(call, one))
         for one in request.feature_updates
@@ -114,18 +104,14 @@ async def _update(call: Call) -> Unanswered:
         return Unanswered(error.error_code, error.message)
     validate_only = call.version > 0 and request.validate_only
     forwarded = pb.UpdateFeaturesRequest(levels=levels, validate_only=validate_only)
-    try:
-        answer = await cluster.ask(cluster.directory.controller().UpdateFeatures(forwarded))
-    except PEER_FAILURES as error:
-        return Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
-    if answer.status.error_code:
+    answer = await cluster.ask_controller(
+        lambda controller: controller.UpdateFeatures(forwarded), validate_only=validate_only
+    )
+    failed = answer if isinstance(answer, Unanswered) else unanswered(answer.status)
+    if failed.error_code == ErrorCode.FEATURE_UPDATE_FAILED:
         # What no version of the feature allows, Kafka calls an invalid version.
-        is_refused = answer.status.error_code == ErrorCode.FEATURE_UPDATE_FAILED
-        code = ErrorCode.INVALID_UPDATE_VERSION if is_refused else answer.status.error_code
-        return Unanswered(ErrorCode(code), answer.status.error_message)
-    if not validate_only:
-        await cluster.wait_for_image(answer.metadata_offset)
-    return Unanswered(ErrorCode.NONE, "")
+        return failed._replace(error_code=ErrorCode.INVALID_UPDATE_VERSION)
+    return failed
 
 
 def _upgrade_type(call: Call, update: Any) -> int:

@@ -14,7 +14,6 @@ from oncelog.rpc.metadata import GROUP, TRANSACTION
 from oncelog.security.acl import Operation
 from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, wire_error
 from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.group_access import group_refusal, transaction_refusal
 from oncelog_listener.topic_access import operations_on_cluster
@@ -31,15 +30,13 @@ async def find_coordinator(call: Call) -> Any:
     key_type = request.key_type if call.version >= 1 else 0
     brokers = brokers_for(call)
     if call.version < _KEYS_FROM:
-        return call.types.FindCoordinatorResponse(
-            throttle_time=NO_THROTTLE, **_place(call, brokers, key_type, request.key)
-        )
+        return call.types.FindCoordinatorResponse(**_place(call, brokers, key_type, request.key))
     found: list[Any] = []
     for key in request.coordinator_keys:
         found.append(call.types.Coordinator(key=key, **_place(call, brokers, key_type, key)))
         if call.is_turn_over():
             await call.next_turn()
-    return call.types.FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(found))
+    return call.types.FindCoordinatorResponse(coordinators=tuple(found))
 
 
 def _place(call: Call, brokers: Brokers, key_type: int, key: str) -> dict[str, Any]:
@@ -60,7 +57,7 @@ def _place(call: Call, brokers: Brokers, key_type: int, key: str) -> dict[str, A
         "node_id": place.node_id,
         "host": place.host,
         "port": place.port,
-        "error_code": wire_error(0),
+        "error_code": 0,
         # Null by the schema, but never from Kafka: the name of no error, and from version 4 nothing.
         "error_message": "" if call.version >= _KEYS_FROM else "NONE",
     }
@@ -71,7 +68,7 @@ def _nowhere(code: ErrorCode, message: str) -> dict[str, Any]:
         "node_id": -1,
         "host": "",
         "port": -1,
-        "error_code": wire_error(code),
+        "error_code": code,
         "error_message": message,
     }
 
@@ -86,8 +83,7 @@ async def describe_cluster(call: Call) -> Any:
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         )
         return types.DescribeClusterResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=wire_error(code),
+            error_code=code,
             error_message="this is a listener for brokers' clients",
             endpoint_type=_BROKERS,
             cluster_id="",
@@ -95,8 +91,7 @@ async def describe_cluster(call: Call) -> Any:
         )
     brokers = brokers_for(call)
     return types.DescribeClusterResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(0),
+        error_code=0,
         error_message=None,
         endpoint_type=_BROKERS,
         cluster_id=cluster.image.cluster_id,

@@ -11,20 +11,16 @@ from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
-from oncelog.protocol.versions import FETCH
 from oncelog.rpc.metadata import MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.security.acl import Operation
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
-    NO_THROTTLE,
     PEER_FAILURES,
     TopicPartition,
     Unanswered,
     milliseconds,
-    wire_error,
 )
-from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_in_turns
 
@@ -43,8 +39,7 @@ async def fetch(call: Call) -> Any:
         raise CloseConnection(f"isolation level {request.isolation_level} is neither 0 nor 1")
     if call.version >= _SESSION_FROM and request.session_epoch not in _FULL_FETCH_EPOCHS:
         return call.types.FetchResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=wire_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+            error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
             session_id=0,
             responses=(),
         )
@@ -250,18 +245,15 @@ async def _response(
             topics.append(
                 types.FetchableTopicResponse(topic=topic.topic, partitions=tuple(partitions))
             )
-    return types.FetchResponse(
-        throttle_time=NO_THROTTLE, error_code=wire_error(0), session_id=0, responses=tuple(topics)
-    )
+    return types.FetchResponse(error_code=0, session_id=0, responses=tuple(topics))
 
 
 def _partition_data(call: Call, partition: int, answer: pb.FetchedPartition | Unanswered) -> Any:
     types = call.types
     if isinstance(answer, Unanswered):
-        code = answer.error_code
         return types.PartitionData(
             partition_index=partition,
-            error_code=wire_error(error_for_version(FETCH, call.version, code)),
+            error_code=answer.error_code,
             high_watermark=-1,
             aborted_transactions=None,
             records=b"",
@@ -275,7 +267,7 @@ def _partition_data(call: Call, partition: int, answer: pb.FetchedPartition | Un
         )
     return types.PartitionData(
         partition_index=partition,
-        error_code=wire_error(error_for_version(FETCH, call.version, answer.error_code)),
+        error_code=answer.error_code,
         high_watermark=answer.high_watermark,
         last_stable_offset=answer.last_stable_offset,
         log_start_offset=answer.log_start_offset,

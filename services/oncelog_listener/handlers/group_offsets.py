@@ -5,30 +5,26 @@ Kafka's brokers do before they ask their coordinator; the others go on without t
 that was deleted since can still be read until the coordinator drops it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.protocol.versions import ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
-    NO_THROTTLE,
     PEER_FAILURES,
     TopicPartition,
     grouped,
-    wire_error,
 )
-from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.group_access import commit_refusal, group_refusal
 from oncelog_listener.handlers.groups import (
     NO_GENERATION,
     ask_coordinator,
     code_of,
-    for_owner,
+    refused,
 )
 from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
 
@@ -59,8 +55,8 @@ async def offset_commit(call: Call) -> Any:
         )
         answer = await ask_coordinator(
             call,
-            request.group_id,
-            lambda coordinator: coordinator.OffsetCommit(for_owner(call, forwarded)),
+            forwarded,
+            lambda coordinator: coordinator.OffsetCommit,
             error_code_of=_first_code,
         )
         codes.update(await _codes_of(call, answer, offsets))
@@ -74,13 +70,12 @@ async def offset_commit(call: Call) -> Any:
                 name,
                 topic,
                 codes,
-                wire_error,
                 refusal or ErrorCode.UNKNOWN_TOPIC_ID,
             ),
         )
         for name, topic in topics
     ]
-    return types.OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(topic_results))
+    return types.OffsetCommitResponse(topics=tuple(topic_results))
 
 
 async def txn_offset_commit(call: Call) -> Any:
@@ -112,26 +107,23 @@ async def txn_offset_commit(call: Call) -> Any:
         elif request.group_id:
             answer = await ask_coordinator(
                 call,
-                request.group_id,
-                lambda coordinator: coordinator.TxnOffsetCommit(for_owner(call, commit)),
+                commit,
+                lambda coordinator: coordinator.TxnOffsetCommit,
                 error_code_of=_first_code,
             )
         codes.update(await _codes_of(call, answer, offsets))
-
-    def wire_code(code: int) -> Any:
-        return wire_error(error_for_version(TXN_OFFSET_COMMIT, call.version, code))
 
     types = call.types
     topic_results = [
         types.TxnOffsetCommitResponseTopic(
             name=name,
             partitions=await _coded(
-                call, types.TxnOffsetCommitResponsePartition, name, topic, codes, wire_code
+                call, types.TxnOffsetCommitResponsePartition, name, topic, codes
             ),
         )
         for name, topic in topics
     ]
-    return types.TxnOffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(topic_results))
+    return types.TxnOffsetCommitResponse(topics=tuple(topic_results))
 
 
 async def _checked(
@@ -199,14 +191,13 @@ async def _coded(
     name: str | None,
     topic: Any,
     codes: Mapping[TopicPartition, int],
-    wire_code: Callable[[int], Any],
     without_name: ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID,
 ) -> tuple[Any, ...]:
     found = []
     for one in topic.partitions:
         index = one.partition_index
         code = without_name if name is None else codes[name, index]
-        found.append(partition_type(partition_index=index, error_code=wire_code(code)))
+        found.append(partition_type(partition_index=index, error_code=code))
         if call.is_turn_over():
             await call.next_turn()
     return tuple(found)
@@ -240,8 +231,7 @@ async def add_offsets_to_txn(call: Call) -> Any:
         except PEER_FAILURES:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return call.types.AddOffsetsToTxnResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(error_for_version(ADD_OFFSETS_TO_TXN, call.version, code)),
+        error_code=code,
     )
 
 
@@ -252,7 +242,7 @@ async def offset_delete(call: Call) -> Any:
     request = call.request
     image, codes = call.cluster.image, {}
     existing: list[TopicPartition] = []
-    answer: Any = group_refusal(call, Operation.DELETE, request.group_id)
+    answer: Any = refused(call, Operation.DELETE)
     for topic in () if answer else request.topics:
         count = len(image.topics[topic.name].partitions) if topic.name in image.topics else 0
         may_read = call.may(Operation.READ, ResourceType.TOPIC, topic.name)
@@ -264,8 +254,6 @@ async def offset_delete(call: Call) -> Any:
                 existing.append(key)
             else:
                 codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not answer and not request.group_id:
-        answer = ErrorCode.INVALID_GROUP_ID
     if not answer:
         forwarded = pb.OffsetDeleteRequest(
             group_id=request.group_id,
@@ -276,29 +264,26 @@ async def offset_delete(call: Call) -> Any:
         )
         answer = await ask_coordinator(
             call,
-            request.group_id,
-            lambda coordinator: coordinator.OffsetDelete(forwarded),
+            forwarded,
+            lambda coordinator: coordinator.OffsetDelete,
             # The first copy, held up on its way, would delete what was committed since.
             repeatable=Repeatable.UNLESS_DONE,
         )
     code = code_of(answer)
     types = call.types
     if code:
-        return types.OffsetDeleteResponse(
-            error_code=wire_error(code), throttle_time=NO_THROTTLE, topics=()
-        )
+        return types.OffsetDeleteResponse(error_code=code, topics=())
     codes.update(dict.fromkeys(existing, ErrorCode.NONE))
     codes.update({(one.topic, one.partition): one.error_code for one in answer.partitions})
     return types.OffsetDeleteResponse(
-        error_code=wire_error(0),
-        throttle_time=NO_THROTTLE,
+        error_code=0,
         topics=tuple(
             types.OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=tuple(
                     types.OffsetDeleteResponsePartition(
                         partition_index=one.partition_index,
-                        error_code=wire_error(codes[topic.name, one.partition_index]),
+                        error_code=codes[topic.name, one.partition_index],
                     )
                     for one in topic.partitions
                 ),

@@ -1,7 +1,6 @@
 """Looking at groups and removing them: DescribeGroups, ListGroups, DeleteGroups. One listener answers for all."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from oncelog.api.v1 import groups_pb2 as pb
@@ -11,14 +10,13 @@ from oncelog.rpc.stubs import GroupCoordinatorStub
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import listed_here
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, wire_error
+from oncelog_listener.cluster import PEER_FAILURES
 from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.group_access import operations_on_group, split_groups
 from oncelog_listener.handlers.groups import ask_coordinators, code_of, optional
 
 _UNKNOWN_IS_AN_ERROR_FROM: Final = 6
-_AUTHORIZED_OPERATIONS_FROM: Final = 3
 _DEAD: Final = "Dead"
 CONSUMER: Final = "consumer"
 
@@ -42,7 +40,6 @@ async def describe_groups(call: Call) -> Any:
     ids, refused = split_groups(call, Operation.DESCRIBE, call.request.groups)
     found = await described_groups(call, ids)
     return call.types.DescribeGroupsResponse(
-        throttle_time=NO_THROTTLE,
         groups=(
             *(_nothing(call, one, ErrorCode.GROUP_AUTHORIZATION_FAILED, "") for one in refused),
             *(_described(call, group_id, one) for group_id, one in zip(ids, found, strict=True)),
@@ -62,8 +59,9 @@ def _described(
         code = ErrorCode.GROUP_ID_NOT_FOUND
     is_unknown = code == ErrorCode.GROUP_ID_NOT_FOUND or (not code and found.state == _DEAD)
     if is_unknown and call.version < _UNKNOWN_IS_AN_ERROR_FROM:
-        dead = _nothing(call, group_id, ErrorCode.NONE, _DEAD)
-        return replace(dead, **_operations(call, group_id))
+        return _nothing(
+            call, group_id, ErrorCode.NONE, _DEAD, operations=_operations(call, group_id)
+        )
     if is_unknown:
         message = f"there is no group {group_id!r}"
         return _nothing(call, group_id, ErrorCode.GROUP_ID_NOT_FOUND, _DEAD, message)
@@ -71,13 +69,13 @@ def _described(
         return _nothing(call, group_id, code, "")
     types = call.types
     return types.DescribedGroup(
-        error_code=wire_error(0),
+        error_code=0,
         error_message=None,
         group_id=group_id,
         group_state=found.state,
         protocol_type=found.protocol_type,
         protocol_data=found.protocol_name,
-        **_operations(call, group_id),
+        authorized_operations=_operations(call, group_id),
         members=tuple(
             types.DescribedGroupMember(
                 member_id=one.member_id,
@@ -92,22 +90,27 @@ def _described(
     )
 
 
-def _operations(call: Call, group_id: str) -> dict[str, int]:
-    if call.version < _AUTHORIZED_OPERATIONS_FROM:
-        return {}
-    is_wanted = call.request.include_authorized_operations
-    operations = operations_on_group(call, group_id) if is_wanted else NOT_ASKED
-    return {"authorized_operations": operations}
+def _operations(call: Call, group_id: str) -> int:
+    is_wanted = getattr(call.request, "include_authorized_operations", False)
+    return operations_on_group(call, group_id) if is_wanted else NOT_ASKED
 
 
-def _nothing(call: Call, group_id: str, code: int, state: str, message: str | None = None) -> Any:
+def _nothing(
+    call: Call,
+    group_id: str,
+    code: int,
+    state: str,
+    message: str | None = None,
+    operations: int = NOT_ASKED,
+) -> Any:
     return call.types.DescribedGroup(
-        error_code=wire_error(code),
+        error_code=code,
         error_message=message,
         group_id=group_id,
         group_state=state,
         protocol_type="",
         protocol_data="",
+        authorized_operations=operations,
         members=(),
     )
 
@@ -147,8 +150,7 @@ async def list_groups(call: Call) -> Any:
 def _listed(call: Call, error_code: int, found: Sequence[pb.ListGroupsResponse.Group] = ()) -> Any:
     types = call.types
     return types.ListGroupsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(error_code),
+        error_code=error_code,
         groups=tuple(
             types.ListedGroup(
                 group_id=one.group_id,
@@ -177,9 +179,8 @@ async def delete_groups(call: Call) -> Any:
     codes += [(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in refused]
     types = call.types
     return types.DeleteGroupsResponse(
-        throttle_time=NO_THROTTLE,
         results=tuple(
-            types.DeletableGroupResult(group_id=group_id, error_code=wire_error(code))
+            types.DeletableGroupResult(group_id=group_id, error_code=code)
             for group_id, code in codes
         ),
     )

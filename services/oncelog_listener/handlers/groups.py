@@ -7,8 +7,9 @@ clients build on. Both go on when their client leaves: the member is in the grou
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from copy import deepcopy
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
@@ -16,26 +17,27 @@ from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.rpc.deadline import AnswerT
 from oncelog.rpc.metadata import GROUP
-from oncelog.rpc.stubs import GroupCoordinatorStub
+from oncelog.rpc.stubs import GroupCoordinatorStub, Unary
 from oncelog.security.acl import Operation
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
-    NO_THROTTLE,
     PEER_FAILURES,
     milliseconds,
-    wire_error,
 )
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.group_access import group_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
 from oncelog_listener.shard_calls import GROUP_SHARD, call_shard
 
-OfGroupT = TypeVar(
-    "OfGroupT",
-    pb.OffsetCommitRequest,
-    pb.TxnOffsetCommitRequest,
-    pb.ConsumerGroupHeartbeatRequest,
-)
+
+class _OfGroup(Protocol):
+    """A request about one group."""
+
+    @property
+    def group_id(self) -> str: ...
+
+
+OfGroupT = TypeVar("OfGroupT", bound=_OfGroup)
 
 _REBALANCE_TIMEOUT_FROM: Final = 1
 _MEMBER_ID_REQUIRED_FROM: Final = 4
@@ -49,20 +51,20 @@ _NO_MEMBER: Final = ""
 
 async def ask_coordinator(
     call: Call,
-    group_id: str,
-    ask: Callable[[GroupCoordinatorStub], Awaitable[AnswerT]],
+    request: OfGroupT,
+    method: Callable[[GroupCoordinatorStub], Unary[OfGroupT, AnswerT]],
     *,
     error_code_of: Callable[[AnswerT], int] = attrgetter("error_code"),
     repeatable: Repeatable = Repeatable.ALWAYS,
     timeout_ms: int | None = None,
 ) -> AnswerT | ErrorCode:
-    """What `ask(stub)` of the group's coordinator returns, or COORDINATOR_NOT_AVAILABLE when nobody answers."""
+    """What the group's coordinator answers, or COORDINATOR_NOT_AVAILABLE when nobody does."""
     try:
         return await call_shard(
             call.cluster,
             GROUP_SHARD,
-            group_id,
-            ask,
+            request.group_id,
+            lambda coordinator: method(coordinator)(_for_owner(call, request)),
             error_code_of=error_code_of,
             repeatable=repeatable,
             timeout_ms=timeout_ms,
@@ -72,16 +74,15 @@ async def ask_coordinator(
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def for_owner(call: Call, request: OfGroupT) -> OfGroupT:
-    """The request with the epoch of the coordinator that it is sent to.
+def _for_owner(call: Call, request: OfGroupT) -> OfGroupT:
+    """One with an origin gets the epoch of the coordinator that it is sent to.
 
     That coordinator may lose the shard and get it back before the request arrives. Then the client may have sent later
     requests to another coordinator, and this one is a late copy."""
     shard = call.cluster.image.shard_for(GROUP, request.group_id)
-    if shard is None:
+    if shard is None or not hasattr(request, "origin"):
         return request
-    with_epoch = type(request)()
-    with_epoch.CopyFrom(request)
+    with_epoch = deepcopy(request)
     with_epoch.origin.coordinator_epoch = shard.coordinator_epoch
     return with_epoch
 
@@ -138,6 +139,13 @@ async def ask_coordinators(
             return found
 
 
+def refused(call: Call, operation: Operation = Operation.READ) -> ErrorCode:
+    """Why the group of the request is not asked; NONE: it is."""
+    group_id = call.request.group_id
+    invalid = ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
+    return group_refusal(call, operation, group_id) or invalid
+
+
 def _payload_fault(call: Call, payloads: Any) -> ErrorCode:
     """What members say of themselves is written as one record of the shard: what can never fit is refused at once."""
     if sum(len(payload) for payload in payloads) > call.cluster.settings.group_payload_bytes_max:
@@ -181,8 +189,8 @@ async def join_group(call: Call) -> Any:
     is_known = bool(request.member_id) or instance_id is not None
     answer = await ask_coordinator(
         call,
-        request.group_id,
-        lambda coordinator: coordinator.JoinGroup(forwarded),
+        forwarded,
+        lambda coordinator: coordinator.JoinGroup,
         repeatable=Repeatable.ALWAYS if is_known else Repeatable.UNLESS_DONE,
         timeout_ms=call.cluster.settings.rebalance_wait_max_ms,
     )
@@ -192,8 +200,7 @@ async def join_group(call: Call) -> Any:
         return _not_joined(call, answer.error_code, answer.member_id or None)
     types = call.types
     return types.JoinGroupResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(0),
+        error_code=0,
         generation_id=answer.generation_id,
         protocol_type=answer.protocol_type or None,
         protocol_name=_protocol_name(call, answer.protocol_name),
@@ -214,8 +221,7 @@ async def join_group(call: Call) -> Any:
 def _not_joined(call: Call, error_code: int, member_id: str | None = None) -> Any:
     """A refusal. It names the member: with MEMBER_ID_REQUIRED that is the id to come back with."""
     return call.types.JoinGroupResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(error_code),
+        error_code=error_code,
         generation_id=NO_GENERATION,
         protocol_type=None,
         protocol_name=_protocol_name(call, ""),
@@ -236,14 +242,9 @@ async def sync_group(call: Call) -> Any:
     protocol_name = getattr(request, "protocol_name", None)
     if call.version >= _PROTOCOL_NAMED_FROM and (protocol_type is None or protocol_name is None):
         return _not_synced(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    refusal = group_refusal(call, Operation.READ, request.group_id)
+    refusal = refused(call) or _payload_fault(call, (one.assignment for one in request.assignments))
     if refusal:
         return _not_synced(call, refusal)
-    if not request.group_id:
-        return _not_synced(call, ErrorCode.INVALID_GROUP_ID)
-    fault = _payload_fault(call, (one.assignment for one in request.assignments))
-    if fault:
-        return _not_synced(call, fault)
     forwarded = pb.SyncGroupRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
@@ -258,17 +259,14 @@ async def sync_group(call: Call) -> Any:
     )
     answer = await ask_coordinator(
         call,
-        request.group_id,
-        lambda coordinator: coordinator.SyncGroup(forwarded),
+        forwarded,
+        lambda coordinator: coordinator.SyncGroup,
         timeout_ms=call.cluster.settings.rebalance_wait_max_ms,
     )
-    if isinstance(answer, ErrorCode):
-        return _not_synced(call, answer)
-    if answer.error_code:
-        return _not_synced(call, answer.error_code)
+    if isinstance(answer, ErrorCode) or answer.error_code:
+        return _not_synced(call, code_of(answer))
     return call.types.SyncGroupResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(0),
+        error_code=0,
         protocol_type=answer.protocol_type or None,
         protocol_name=answer.protocol_name or None,
         assignment=answer.assignment,
@@ -277,8 +275,7 @@ async def sync_group(call: Call) -> Any:
 
 def _not_synced(call: Call, error_code: int) -> Any:
     return call.types.SyncGroupResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(error_code),
+        error_code=error_code,
         protocol_type=None,
         protocol_name=None,
         assignment=b"",
@@ -287,9 +284,7 @@ def _not_synced(call: Call, error_code: int) -> Any:
 
 async def heartbeat(call: Call) -> Any:
     request = call.request
-    answer: Any = group_refusal(call, Operation.READ, request.group_id)
-    if not answer and not request.group_id:
-        answer = ErrorCode.INVALID_GROUP_ID
+    answer: Any = refused(call)
     if not answer:
         forwarded = pb.GroupHeartbeatRequest(
             group_id=request.group_id,
@@ -298,11 +293,9 @@ async def heartbeat(call: Call) -> Any:
             group_instance_id=getattr(request, "group_instance_id", None),
         )
         answer = await ask_coordinator(
-            call, request.group_id, lambda coordinator: coordinator.GroupHeartbeat(forwarded)
+            call, forwarded, lambda coordinator: coordinator.GroupHeartbeat
         )
-    return call.types.HeartbeatResponse(
-        throttle_time=NO_THROTTLE, error_code=wire_error(code_of(answer))
-    )
+    return call.types.HeartbeatResponse(error_code=code_of(answer))
 
 
 async def leave_group(call: Call) -> Any:
@@ -318,15 +311,13 @@ async def leave_group(call: Call) -> Any:
             )
             for one in request.members
         ]
-    answer: Any = group_refusal(call, Operation.READ, request.group_id)
-    if not answer and not request.group_id:
-        answer = ErrorCode.INVALID_GROUP_ID
+    answer: Any = refused(call)
     if not answer:
         forwarded = pb.LeaveGroupRequest(group_id=request.group_id, members=leaving)
         answer = await ask_coordinator(
             call,
-            request.group_id,
-            lambda coordinator: coordinator.LeaveGroup(forwarded),
+            forwarded,
+            lambda coordinator: coordinator.LeaveGroup,
             # Who has left is not known any more.
             repeatable=Repeatable.UNLESS_DONE,
         )
@@ -336,15 +327,14 @@ async def leave_group(call: Call) -> Any:
     if call.version < _MANY_LEAVE_FROM:
         # One leaves, so its code is the answer's.
         code = code or next((one.error_code for one in left if one.error_code), 0)
-        return types.LeaveGroupResponse(throttle_time=NO_THROTTLE, error_code=wire_error(code))
+        return types.LeaveGroupResponse(error_code=code)
     return types.LeaveGroupResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(code),
+        error_code=code,
         members=tuple(
             types.MemberResponse(
                 member_id=one.member_id,
                 group_instance_id=optional(one, "group_instance_id"),
-                error_code=wire_error(one.error_code),
+                error_code=one.error_code,
             )
             for one in left
         ),

@@ -6,14 +6,12 @@ from typing import Any, Final
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_listener.call import Call, CloseConnection
-from oncelog_listener.cluster import wire_error
 from oncelog_listener.sasl_session import LoginRefused
 
 log = logging.getLogger("oncelog.login")
 
 _HEADERS_FROM: Final = 1
 """Version 0 of the handshake is followed by bare SASL messages."""
-_LIFETIME_FROM: Final = 1
 
 
 async def sasl_handshake(call: Call) -> Any:
@@ -29,7 +27,7 @@ async def sasl_handshake(call: Call) -> Any:
         code = error.error_code
         call.session.is_refused = sasl is not None
         log.info("%s refused: %s", call.session.peer, error.message)
-    return call.types.SaslHandshakeResponse(error_code=wire_error(code), mechanisms=mechanisms)
+    return call.types.SaslHandshakeResponse(error_code=code, mechanisms=mechanisms)
 
 
 async def sasl_authenticate(call: Call) -> Any:
@@ -48,8 +46,8 @@ async def sasl_authenticate(call: Call) -> Any:
         log.info("%s refused: %s", session.peer, reason)
     lifetime = timedelta(milliseconds=sasl.lifetime_ms if sasl is not None and not code else 0)
     return call.types.SaslAuthenticateResponse(
-        error_code=wire_error(code),
+        error_code=code,
         error_message=message,
         auth_bytes=answer,
-        **({"session_lifetime": lifetime} if call.version >= _LIFETIME_FROM else {}),
+        session_lifetime=lifetime,
     )

@@ -4,8 +4,6 @@ Storage nodes take no client connections. Which listeners a client is told of, a
 partition, says `brokers`.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,7 +12,6 @@ from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, wire_error
 from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.core.topic_names import is_legal_topic_name
 from oncelog_listener.topic_access import (
@@ -26,8 +23,6 @@ from oncelog_listener.topic_access import (
 from oncelog_listener.topic_creation import create_missing
 
 _AUTO_CREATION_FROM: Final = 4
-_AUTHORIZED_OPERATIONS_FROM: Final = 8
-_CLUSTER_OPERATIONS_UNTIL: Final = 10
 _ALL_IS_NULL_FROM: Final = 1
 _LEADER_EPOCH_NONE: Final = -1
 
@@ -112,15 +107,15 @@ def _missing(
     name: str | None,
     topic_id: UUID | None,
     code: ErrorCode,
-    operations: Mapping[str, int] = MappingProxyType({}),
+    operations: int = NOT_ASKED,
 ) -> Any:
     return call.types.MetadataResponseTopic(
-        error_code=wire_error(code),
+        error_code=code,
         # Before version 12 a name cannot be null.
         name="" if name is None and call.version < 12 else name,
         topic_id=topic_id,
         is_internal=False,
-        **operations,
+        topic_authorized_operations=operations,
         partitions=(),
     )
 
@@ -132,11 +127,11 @@ async def _topic(call: Call, topic: controller_pb2.Topic, brokers: Brokers) -> A
         if call.is_turn_over():
             await call.next_turn()
     return call.types.MetadataResponseTopic(
-        error_code=wire_error(0),
+        error_code=0,
         name=topic.name,
         topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else None,
         is_internal=topic.internal,
-        **_topic_operations(call, topic.name),
+        topic_authorized_operations=_topic_operations(call, topic.name),
         partitions=tuple(partitions),
     )
 
@@ -147,7 +142,7 @@ def _partition(
     node_id = brokers.leader_of(topic.name, partition.partition)
     has_leader = partition.leader >= 0
     return call.types.MetadataResponsePartition(
-        error_code=wire_error(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=partition.partition,
         leader_id=node_id if has_leader else -1,
         leader_epoch=partition.leader_epoch if has_leader else _LEADER_EPOCH_NONE,
@@ -157,27 +152,20 @@ def _partition(
     )
 
 
-def _topic_operations(call: Call, name: str) -> dict[str, int]:
-    if call.version < _AUTHORIZED_OPERATIONS_FROM:
-        return {}
-    is_wanted = call.request.include_topic_authorized_operations
-    found = operations_on_topic(call, name) if is_wanted else NOT_ASKED
-    return {"topic_authorized_operations": found}
+def _topic_operations(call: Call, name: str) -> int:
+    is_wanted = getattr(call.request, "include_topic_authorized_operations", False)
+    return operations_on_topic(call, name) if is_wanted else NOT_ASKED
 
 
-def _cluster_operations(call: Call) -> dict[str, int]:
-    """DescribeCluster tells them from version 11 on."""
-    if not _AUTHORIZED_OPERATIONS_FROM <= call.version <= _CLUSTER_OPERATIONS_UNTIL:
-        return {}
-    is_wanted = call.request.include_cluster_authorized_operations
-    found = operations_on_cluster(call) if is_wanted else NOT_ASKED
-    return {"cluster_authorized_operations": found}
+def _cluster_operations(call: Call) -> int:
+    """From version 11 on DescribeCluster tells them."""
+    is_wanted = getattr(call.request, "include_cluster_authorized_operations", False)
+    return operations_on_cluster(call) if is_wanted else NOT_ASKED
 
 
 def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
     cluster, types = call.cluster, call.types
     return types.MetadataResponse(
-        throttle_time=NO_THROTTLE,
         brokers=tuple(
             types.MetadataResponseBroker(
                 node_id=one.node_id, host=one.host, port=one.port, rack=one.rack
@@ -188,8 +176,8 @@ def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
         # Every listener passes requests on to the controller. Clients must not choose one that stops.
         controller_id=brokers.place("controller").node_id,
         topics=topics,
-        error_code=wire_error(0),
-        **_cluster_operations(call),
+        error_code=0,
+        cluster_authorized_operations=_cluster_operations(call),
     )
 
 
@@ -201,7 +189,6 @@ async def describe_topic_partitions(call: Call) -> Any:
         cursor.partition_index < 0 or (wanted and cursor.topic_name not in wanted)
     ):
         return types.DescribeTopicPartitionsResponse(
-            throttle_time=NO_THROTTLE,
             topics=tuple(
                 _undescribed(call, one, ErrorCode.INVALID_REQUEST) for one in sorted(wanted)
             ),
@@ -243,9 +230,7 @@ async def describe_topic_partitions(call: Call) -> Any:
         if start + len(page) < len(topic.partitions):
             next_cursor = types.Cursor(topic_name=name, partition_index=start + len(page))
             break
-    return types.DescribeTopicPartitionsResponse(
-        throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=next_cursor
-    )
+    return types.DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=next_cursor)
 
 
 def _why_missing(name: str) -> ErrorCode:
@@ -256,7 +241,7 @@ def _why_missing(name: str) -> ErrorCode:
 
 def _undescribed(call: Call, name: str, code: ErrorCode, operations: int = NOT_ASKED) -> Any:
     return call.types.DescribeTopicPartitionsResponseTopic(
-        error_code=wire_error(code),
+        error_code=code,
         name=name,
         topic_id=None,
         is_internal=False,
@@ -269,7 +254,7 @@ def _described(call: Call, topic: controller_pb2.Topic, partitions: Any, brokers
     types = call.types
     leaders = [brokers.leader_of(topic.name, one.partition) for one in partitions]
     return types.DescribeTopicPartitionsResponseTopic(
-        error_code=wire_error(0),
+        error_code=0,
         name=topic.name,
         topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else None,
         is_internal=topic.internal,
@@ -277,9 +262,9 @@ def _described(call: Call, topic: controller_pb2.Topic, partitions: Any, brokers
         topic_authorized_operations=operations_on_topic(call, topic.name),
         partitions=tuple(
             types.DescribeTopicPartitionsResponsePartition(
-                error_code=wire_error(
-                    ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE
-                ),
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE
+                if partition.leader < 0
+                else ErrorCode.NONE,
                 partition_index=partition.partition,
                 leader_id=-1 if partition.leader < 0 else node_id,
                 leader_epoch=partition.leader_epoch,

@@ -10,7 +10,7 @@ from oncelog.errors import ErrorCode
 from oncelog.rpc.stubs import GroupCoordinatorStub
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, grouped, wire_error
+from oncelog_listener.cluster import grouped
 from oncelog_listener.group_access import group_refusal
 from oncelog_listener.handlers.group_offsets import TOPIC_IDS_FROM, topic_fields, topic_name
 from oncelog_listener.handlers.groups import ask_coordinators, code_of
@@ -54,18 +54,15 @@ async def offset_fetch(call: Call) -> Any:
     fetched = [_fetched(call, group, group.refusal or next(found)) for group in groups]
     if is_batch:
         return types.OffsetFetchResponse(
-            throttle_time=NO_THROTTLE,
             groups=tuple(
                 types.OffsetFetchResponseGroup(
-                    group_id=group.request.group_id, topics=topics, error_code=wire_error(code)
+                    group_id=group.request.group_id, topics=topics, error_code=code
                 )
                 for group, (code, topics) in zip(groups, fetched, strict=True)
             ),
         )
     ((code, topics),) = fetched
-    return types.OffsetFetchResponse(
-        throttle_time=NO_THROTTLE, topics=topics, error_code=wire_error(code)
-    )
+    return types.OffsetFetchResponse(topics=topics, error_code=code)
 
 
 def _read(call: Call, group: Any) -> _Group:
@@ -170,7 +167,7 @@ def _fetched_partition(
         committed_offset=_NONE_COMMITTED if found is None else found.offset,
         committed_leader_epoch=-1 if found is None else found.leader_epoch,
         metadata="" if found is None else found.metadata,
-        error_code=wire_error(code if found is None else found.error_code),
+        error_code=code if found is None else found.error_code,
     )
 
 

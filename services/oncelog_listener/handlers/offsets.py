@@ -1,24 +1,19 @@
 """Offsets of partitions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import INTERNAL_TOPICS
-from oncelog.protocol.versions import LIST_OFFSETS
-from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
-    NO_THROTTLE,
     TopicPartition,
     Unanswered,
     milliseconds,
-    wire_error,
 )
-from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics, take_refused
 
 _LATEST: Final = -1
@@ -59,21 +54,9 @@ async def list_offsets(call: Call) -> Any:
                     if call.version >= _LEADER_EPOCH_FROM
                     else -1,
                 )
-
-    async def ask(
-        storage: StorageStub, partitions: list[pb.ListOffsetsPartition]
-    ) -> Sequence[pb.ListedOffset]:
-        answer = await call.cluster.ask(
-            storage.ListOffsets(
-                pb.ListOffsetsRequest(isolation_level=isolation_level, partitions=partitions)
-            )
-        )
-        return answer.partitions
-
-    answers.update(await call.cluster.ask_leaders(items, ask))
+    answers.update(await _listed_offsets(call, items, isolation_level))
     types = call.types
     return types.ListOffsetsResponse(
-        throttle_time=NO_THROTTLE,
         topics=tuple(
             types.ListOffsetsTopicResponse(
                 name=topic.name,
@@ -91,10 +74,9 @@ async def list_offsets(call: Call) -> Any:
 
 def _listed(call: Call, partition: int, answer: pb.ListedOffset | Unanswered) -> Any:
     found = None if isinstance(answer, Unanswered) or answer.error_code else answer
-    error_code = error_for_version(LIST_OFFSETS, call.version, answer.error_code)
     return call.types.ListOffsetsPartitionResponse(
         partition_index=partition,
-        error_code=wire_error(error_code),
+        error_code=answer.error_code,
         timestamp=-1 if found is None else found.timestamp_ms,
         offset=-1 if found is None else found.offset,
         leader_epoch=-1 if found is None else found.leader_epoch,
@@ -116,19 +98,13 @@ async def offset_for_leader_epoch(call: Call) -> Any:
     # Kafka's followers ask this of each other. They may of every topic.
     is_follower = call.may_cluster(Operation.CLUSTER_ACTION, is_logged=False)
     refused = {} if is_follower else take_refused(call, Operation.DESCRIBE, items)
-
-    async def ask(
-        storage: StorageStub, partitions: list[pb.OffsetsForLeaderEpochRequest.Partition]
-    ) -> Sequence[pb.OffsetsForLeaderEpochResponse.Partition]:
-        answer = await call.cluster.ask(
-            storage.OffsetsForLeaderEpoch(pb.OffsetsForLeaderEpochRequest(partitions=partitions))
-        )
-        return answer.partitions
-
-    answers = refused | await call.cluster.ask_leaders(items, ask)
+    answers = refused | await call.cluster.rows_of_leaders(
+        items,
+        lambda storage: storage.OffsetsForLeaderEpoch,
+        lambda partitions: pb.OffsetsForLeaderEpochRequest(partitions=partitions),
+    )
     types = call.types
     return types.OffsetForLeaderEpochResponse(
-        throttle_time=NO_THROTTLE,
         topics=tuple(
             types.OffsetForLeaderTopicResult(
                 topic=topic.topic,
@@ -147,7 +123,7 @@ def _epoch_end(
 ) -> Any:
     found = None if isinstance(answer, Unanswered) or answer.error_code else answer
     return types.EpochEndOffset(
-        error_code=wire_error(answer.error_code),
+        error_code=answer.error_code,
         partition=partition,
         leader_epoch=-1 if found is None else found.leader_epoch,
         end_offset=-1 if found is None else found.end_offset,
@@ -181,23 +157,15 @@ async def delete_records(call: Call) -> Any:
             del items[key]
         else:
             items[key].before_offset = end.offset
-
-    async def ask(
-        storage: StorageStub, partitions: list[pb.DeleteRecordsRequest.Partition]
-    ) -> Sequence[pb.DeleteRecordsResponse.Partition]:
-        answer = await call.cluster.ask(
-            storage.DeleteRecords(
-                pb.DeleteRecordsRequest(
-                    partitions=partitions, timeout_ms=milliseconds(request.timeout)
-                )
-            )
-        )
-        return answer.partitions
-
-    answers.update(await call.cluster.ask_leaders(items, ask))
+    timeout_ms = milliseconds(request.timeout)
+    found = await call.cluster.rows_of_leaders(
+        items,
+        lambda storage: storage.DeleteRecords,
+        lambda partitions: pb.DeleteRecordsRequest(partitions=partitions, timeout_ms=timeout_ms),
+    )
+    answers.update(found)
     types = call.types
     return types.DeleteRecordsResponse(
-        throttle_time=NO_THROTTLE,
         topics=tuple(
             types.DeleteRecordsTopicResult(
                 name=topic.name,
@@ -207,7 +175,7 @@ async def delete_records(call: Call) -> Any:
                         low_watermark=-1
                         if isinstance(answer, Unanswered) or answer.error_code
                         else answer.low_watermark,
-                        error_code=wire_error(answer.error_code),
+                        error_code=answer.error_code,
                     )
                     for wanted in topic.partitions
                     for answer in (answers[topic.name, wanted.partition_index],)
@@ -223,19 +191,24 @@ async def _high_watermarks(
 ) -> dict[TopicPartition, pb.ListedOffset | Unanswered]:
     """Where "all that is there" ends, found out once: a copy of the request that is held up on its way, while the
     repetition is answered, must not delete what was written since."""
-
-    async def ask(
-        storage: StorageStub, partitions: list[pb.ListOffsetsPartition]
-    ) -> Sequence[pb.ListedOffset]:
-        answer = await call.cluster.ask(
-            storage.ListOffsets(pb.ListOffsetsRequest(partitions=partitions))
-        )
-        return answer.partitions
-
     items = {
         (topic, partition): pb.ListOffsetsPartition(
             topic=topic, partition=partition, timestamp_ms=_LATEST, current_leader_epoch=-1
         )
         for topic, partition in keys
     }
-    return await call.cluster.ask_leaders(items, ask)
+    return await _listed_offsets(call, items)
+
+
+async def _listed_offsets(
+    call: Call,
+    items: Mapping[TopicPartition, pb.ListOffsetsPartition],
+    isolation_level: Any = types_pb2.READ_UNCOMMITTED,
+) -> dict[TopicPartition, pb.ListedOffset | Unanswered]:
+    return await call.cluster.rows_of_leaders(
+        items,
+        lambda storage: storage.ListOffsets,
+        lambda partitions: pb.ListOffsetsRequest(
+            isolation_level=isolation_level, partitions=partitions
+        ),
+    )

@@ -6,20 +6,16 @@ from typing import Any, Final, NamedTuple
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS, Partition
-from oncelog.protocol.versions import PRODUCE
 from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.brokers import Broker, brokers_for
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
-    NO_THROTTLE,
     TopicPartition,
     Unanswered,
     milliseconds,
-    wire_error,
     wire_time,
 )
-from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.produce_rules import (
     Refusal,
     has_producer_id,
@@ -167,7 +163,6 @@ def _response(call: Call, answers: dict[TopicPartition, pb.PartitionProduced | U
             )
             for topic in call.request.topic_data
         ),
-        throttle_time=NO_THROTTLE,
     )
 
 
@@ -223,7 +218,7 @@ def _partition_response(
             error_code = ErrorCode.REQUEST_TIMED_OUT
         return call.types.PartitionProduceResponse(
             index=partition,
-            error_code=wire_error(error_for_version(PRODUCE, call.version, error_code)),
+            error_code=error_code,
             base_offset=-1,
             log_append_time=None,
             log_start_offset=-1,
@@ -241,7 +236,7 @@ def _partition_response(
     appended_ms = answer.log_append_time_ms
     return call.types.PartitionProduceResponse(
         index=partition,
-        error_code=wire_error(0),
+        error_code=0,
         base_offset=answer.base_offset,
         log_append_time=None if appended_ms < 0 else wire_time(appended_ms),
         log_start_offset=answer.log_start_offset,

@@ -9,30 +9,27 @@ Clients see listeners as brokers, and each partition "led" by one of them (ADR 0
 - a storage node has one folder, so no replica moves to another one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
-from oncelog.rpc.stubs import StorageStub
+from oncelog.rpc.stubs import ControllerStub, StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
-    NO_THROTTLE,
-    PEER_FAILURES,
     TopicPartition,
     Unanswered,
     grouped,
-    wire_error,
 )
-from oncelog_listener.topic_access import CLUSTER_REFUSED
+from oncelog_listener.topic_access import CLUSTER_REFUSED, cluster_refusal
 
-_Outcomes = dict[TopicPartition, tuple[int, str]]
-"""(error code, message) of each partition."""
+_Outcomes = dict[TopicPartition, types_pb2.PartitionError | Unanswered]
+
+_ChangedPartitions = controller_pb2.ElectLeadersResponse | controller_pb2.ReassignPartitionsResponse
 
 _LOG_DIRS: Final = "log.dirs"
-_ERROR_OF_ALL_FROM: Final = 3
 _TYPES_FROM: Final = 1
 _UNCLEAN: Final = 1
 _FACTOR_CHANGE_FROM: Final = 1
@@ -44,10 +41,8 @@ _FACTOR_CHANGE_FROM: Final = 1
 async def describe_log_dirs(call: Call) -> Any:
     cluster, types = call.cluster, call.types
     image, brokers = cluster.image, brokers_for(call)
-    if not call.may_cluster(Operation.DESCRIBE):
-        code = wire_error(CLUSTER_REFUSED.error_code)
-        error_field = {"error_code": code} if call.version >= _ERROR_OF_ALL_FROM else {}
-        return types.DescribeLogDirsResponse(throttle_time=NO_THROTTLE, results=(), **error_field)
+    if refusal := cluster_refusal(call, Operation.DESCRIBE):
+        return types.DescribeLogDirsResponse(results=(), error_code=refusal.error_code)
     wanted = [
         key
         for key in _wanted(call, call.request.topics)
@@ -77,14 +72,13 @@ async def describe_log_dirs(call: Call) -> Any:
             by_leader.setdefault(leader, {})[key] = answer.size_bytes
     results = tuple(
         types.DescribeLogDirsResult(
-            error_code=wire_error(0),
+            error_code=0,
             log_dir=_log_dir(call, node_id),
             topics=_sizes(call, sizes),
         )
         for node_id, sizes in sorted(by_leader.items())
     )
-    extra = {"error_code": wire_error(0)} if call.version >= _ERROR_OF_ALL_FROM else {}
-    return types.DescribeLogDirsResponse(throttle_time=NO_THROTTLE, results=results, **extra)
+    return types.DescribeLogDirsResponse(results=results, error_code=0)
 
 
 async def alter_replica_log_dirs(call: Call) -> Any:
@@ -105,13 +99,12 @@ async def alter_replica_log_dirs(call: Call) -> Any:
                 if call.is_turn_over():
                     await call.next_turn()
     return types.AlterReplicaLogDirsResponse(
-        throttle_time=NO_THROTTLE,
         results=tuple(
             types.AlterReplicaLogDirTopicResult(
                 topic_name=topic,
                 partitions=tuple(
                     types.AlterReplicaLogDirPartitionResult(
-                        partition_index=partition, error_code=wire_error(code)
+                        partition_index=partition, error_code=code
                     )
                     for partition, code in codes.items()
                 ),
@@ -187,52 +180,44 @@ async def elect_leaders(call: Call) -> Any:
         # For each of them, too: before version 1 there is no error for all.
         answers, failed = _refused_alike(wanted), CLUSTER_REFUSED
     else:
-        answers, failed = await _call_controller(call, "ElectLeaders", forwarded)
+        answers, failed = await _changed(
+            call, lambda controller: controller.ElectLeaders(forwarded)
+        )
     results: dict[str, list[Any]] = {}
     for topic, partition in wanted if answers else ():
         results.setdefault(topic, [])
-        code, message = answers[topic, partition]
-        if is_all and code == ErrorCode.ELECTION_NOT_NEEDED:
+        outcome = answers[topic, partition]
+        if is_all and outcome.error_code == ErrorCode.ELECTION_NOT_NEEDED:
             continue
         results[topic].append(
             types.PartitionResult(
                 partition_id=partition,
-                error_code=wire_error(code),
-                error_message=message or None,
+                error_code=outcome.error_code,
+                error_message=outcome.error_message or None,
             )
         )
-    extra: dict[str, Any] = {}
-    if call.version >= _TYPES_FROM:
-        extra["error_code"] = wire_error(failed.error_code if failed else 0)
     return types.ElectLeadersResponse(
-        throttle_time=NO_THROTTLE,
+        error_code=failed.error_code if failed else 0,
         replica_election_results=tuple(
             types.ReplicaElectionResult(topic=topic, partition_result=tuple(found))
             for topic, found in results.items()
         ),
-        **extra,
     )
 
 
 def _refused_alike(wanted: Iterable[TopicPartition]) -> _Outcomes:
     """To who may not: each partition that it named, and no other."""
-    return dict.fromkeys(wanted, (CLUSTER_REFUSED.error_code, CLUSTER_REFUSED.error_message))
+    return dict.fromkeys(wanted, CLUSTER_REFUSED)
 
 
-async def _call_controller(
-    call: Call, method: str, request: Any
+async def _changed(
+    call: Call, change: Callable[[ControllerStub], Awaitable[_ChangedPartitions]]
 ) -> tuple[_Outcomes, Unanswered | None]:
     """The controller's code and message for each partition; or why there is none."""
-    cluster = call.cluster
-    try:
-        answer = await cluster.ask(getattr(cluster.directory.controller(), method)(request))
-    except PEER_FAILURES as error:
-        return {}, Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
-    await cluster.wait_for_image(answer.metadata_offset)
-    outcomes = {
-        (one.topic, one.partition): (one.error_code, one.error_message) for one in answer.partitions
-    }
-    return outcomes, None
+    answer = await call.cluster.ask_controller(change)
+    if isinstance(answer, Unanswered):
+        return {}, answer
+    return {(one.topic, one.partition): one for one in answer.partitions}, None
 
 
 # Reassignments.
@@ -259,16 +244,14 @@ async def alter_partition_reassignments(call: Call) -> Any:
     if not call.may_cluster(Operation.ALTER):
         answers, failed = _refused_alike(wanted), CLUSTER_REFUSED
     elif forwarded.assignments:
-        answers, failed = await _call_controller(call, "ReassignPartitions", forwarded)
+        answers, failed = await _changed(
+            call, lambda controller: controller.ReassignPartitions(forwarded)
+        )
     else:
         answers, failed = {}, None
     outcomes = answers if failed else {**answers, **refused}
-    extra: dict[str, Any] = {}
-    if call.version >= _FACTOR_CHANGE_FROM:
-        extra["allow_replication_factor_change"] = request.allow_replication_factor_change
     return types.AlterPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(failed.error_code if failed else 0),
+        error_code=failed.error_code if failed else 0,
         error_message=failed.error_message if failed else None,
         responses=tuple(
             types.ReassignableTopicResponse(
@@ -276,33 +259,39 @@ async def alter_partition_reassignments(call: Call) -> Any:
                 partitions=tuple(
                     types.ReassignablePartitionResponse(
                         partition_index=partition,
-                        error_code=wire_error(outcomes[topic, partition][0]),
-                        error_message=outcomes[topic, partition][1] or None,
+                        error_code=outcomes[topic, partition].error_code,
+                        error_message=outcomes[topic, partition].error_message or None,
                     )
                     for partition in partitions
                 ),
             )
             for topic, partitions in grouped(list(outcomes)).items()
         ),
-        **extra,
+        allow_replication_factor_change=_may_change_factor(call),
     )
+
+
+def _may_change_factor(call: Call) -> bool:
+    return call.version < _FACTOR_CHANGE_FROM or bool(call.request.allow_replication_factor_change)
 
 
 def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Outcomes:
     """What Kafka's protocol says and our controller's does not: no replicas at all, and a change of their number."""
     found: _Outcomes = {}
-    may_change = call.version < _FACTOR_CHANGE_FROM or call.request.allow_replication_factor_change
+    may_change = _may_change_factor(call)
     for key, replicas in wanted.items():
         if replicas is None:
             continue
         topic = call.cluster.image.topics.get(key[0])
         if not replicas:
-            found[key] = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the list of replicas is empty")
+            found[key] = Unanswered(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the list of replicas is empty"
+            )
         elif not may_change and topic is not None and key[1] in range(len(topic.partitions)):
             known = topic.partitions[key[1]]
             settled = [one for one in known.replicas if one not in known.adding_replicas]
             if len(replicas) != len(settled):
-                found[key] = (
+                found[key] = Unanswered(
                     ErrorCode.INVALID_REPLICATION_FACTOR,
                     f"{len(settled)} replicas would become {len(replicas)}",
                 )
@@ -312,7 +301,7 @@ def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Outcomes:
 async def list_partition_reassignments(call: Call) -> Any:
     types, image = call.types, call.cluster.image
     topics = call.request.topics
-    failed = None if call.may_cluster(Operation.DESCRIBE) else CLUSTER_REFUSED
+    failed = cluster_refusal(call, Operation.DESCRIBE)
     if failed is not None:
         topics = topics or ()
     keys = (
@@ -343,8 +332,7 @@ async def list_partition_reassignments(call: Call) -> Any:
                 )
             )
     return types.ListPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(failed.error_code if failed else 0),
+        error_code=failed.error_code if failed else 0,
         error_message=failed.error_message if failed else None,
         topics=tuple(
             types.OngoingTopicReassignment(name=name, partitions=tuple(found))

@@ -1,33 +1,31 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554). The controller never sees a password."""
 
 from collections import Counter
-from typing import Any, Final
+from typing import Any
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation
 from oncelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of_salted_password
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, wire_error
+from oncelog_listener.cluster import Unanswered
 from oncelog_listener.protection import SCRAM_NAMES
-
-_NOT_ALLOWED: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+from oncelog_listener.topic_access import cluster_refusal
 
 
 async def describe_user_scram_credentials(call: Call) -> Any:
     """All users, or those that are named; never what proves a password."""
     types = call.types
-    if not call.may_cluster(Operation.DESCRIBE):
-        code, message = _NOT_ALLOWED
+    if refusal := cluster_refusal(call, Operation.DESCRIBE):
+        code, message = refusal.error_code, refusal.error_message
         return types.DescribeUserScramCredentialsResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=wire_error(code),
+            error_code=code,
             error_message=message,
             # As in Kafka, one for each user that was asked for, without its name.
             results=tuple(
                 types.DescribeUserScramCredentialsResult(
                     user="",
-                    error_code=wire_error(code),
+                    error_code=code,
                     error_message=message,
                     credential_infos=(),
                 )
@@ -53,7 +51,7 @@ async def describe_user_scram_credentials(call: Call) -> Any:
         results.append(
             types.DescribeUserScramCredentialsResult(
                 user=user,
-                error_code=wire_error(code),
+                error_code=code,
                 error_message=message or None,
                 credential_infos=() if code else tuple(found[user]),
             )
@@ -61,8 +59,7 @@ async def describe_user_scram_credentials(call: Call) -> Any:
         if call.is_turn_over():
             await call.next_turn()
     return types.DescribeUserScramCredentialsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(0),
+        error_code=0,
         error_message=None,
         results=tuple(results),
     )
@@ -78,32 +75,22 @@ async def alter_user_scram_credentials(call: Call) -> Any:
         if call.is_turn_over():
             await call.next_turn()
     users = dict.fromkeys(one.user for one in forwarded.credentials)
-    results: dict[str, tuple[int, str]]
-    if not call.may_cluster(Operation.ALTER):
-        results = dict.fromkeys(users, _NOT_ALLOWED)
-    elif not users:
-        results = {}
-    else:
-        controller = call.cluster.directory.controller()
-        try:
-            answer = await call.cluster.ask(controller.AlterUserScramCredentials(forwarded))
-        except PEER_FAILURES as error:
-            lost = (ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
-            results = dict.fromkeys(users, lost)
-        else:
-            results = {
-                one.user: (one.status.error_code, one.status.error_message)
-                for one in answer.results
-            }
-            await call.cluster.wait_for_image(answer.metadata_offset)
+    found = await call.cluster.ask_controller_each(
+        len(users),
+        lambda controller: controller.AlterUserScramCredentials(forwarded),
+        cluster_refusal(call, Operation.ALTER),
+    )
+    results = [
+        (user, one) if isinstance(one, Unanswered) else (one.user, one.status)
+        for user, one in zip(users, found, strict=True)
+    ]
     return call.types.AlterUserScramCredentialsResponse(
-        throttle_time=NO_THROTTLE,
         results=tuple(
             call.types.AlterUserScramCredentialsResult(
-                user=user, error_code=wire_error(code), error_message=message or None
+                user=user, error_code=one.error_code, error_message=one.error_message or None
             )
-            for user, (code, message) in results.items()
-        ),
+            for user, one in results
+        )
     )
 
 

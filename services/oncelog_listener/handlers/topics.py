@@ -13,7 +13,7 @@ from oncelog.rpc.stubs import ControllerStub
 from oncelog.security.acl import Operation, ResourceType
 from oncelog.topic_config import TOPIC_CONFIGS
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Unanswered, wire_error
+from oncelog_listener.cluster import Unanswered
 from oncelog_listener.core.config_entries import topic_entries
 from oncelog_listener.core.topic_names import is_legal_topic_name
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_creations, refused_topics
@@ -67,10 +67,9 @@ async def create_topics(call: Call) -> Any:
             call,
             [topic.name for topic in new_topics],
             lambda controller: controller.CreateTopics(wanted),
-            is_change=not request.validate_only,
+            validate_only=request.validate_only,
         )
     return call.types.CreateTopicsResponse(
-        throttle_time=NO_THROTTLE,
         topics=tuple(
             _created(call, name, results.get(name), configs_of.get(name, {})) for name in times
         ),
@@ -119,19 +118,14 @@ def _created(
     is_hidden = created is not None and not call.may(
         Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_logged=False
     )
-    extra = (
-        {"topic_config_error_code": wire_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
-        if is_hidden
-        else {}
-    )
     return types.CreatableTopicResult(
         name=name,
         topic_id=None if created is None else _uuid(created.topic_id),
-        error_code=wire_error(result.error_code),
+        error_code=result.error_code,
         error_message=result.error_message or None,
         num_partitions=_DEFAULT if created is None or is_hidden else created.partitions,
         replication_factor=_DEFAULT if created is None or is_hidden else created.replication_factor,
-        **extra,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_hidden else 0,
         configs=()
         if created is None or is_hidden or call.version < _CONFIGS_FROM
         else tuple(
@@ -195,7 +189,6 @@ async def delete_topics(call: Call) -> Any:
             call,
             [*forwarded.names, *forwarded.topic_ids],
             lambda controller: controller.DeleteTopics(forwarded),
-            is_change=True,
         )
     types = call.types
     missing = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
@@ -210,11 +203,11 @@ async def delete_topics(call: Call) -> Any:
             types.DeletableTopicResult(
                 name=known.name if name is None and known and not is_unknown else name,
                 topic_id=_uuid(known.topic_id) if known is not None else topic_id,
-                error_code=wire_error(result.error_code),
+                error_code=result.error_code,
                 error_message=result.error_message or None,
             )
         )
-    return types.DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
+    return types.DeleteTopicsResponse(responses=tuple(responses))
 
 
 def _known(image: MetadataImage, name: str | None, topic_id: UUID | None) -> pb.Topic | None:
@@ -258,18 +251,13 @@ async def _decided(
     wanted: Sequence[str | bytes],
     ask: Callable[[ControllerStub], Awaitable[TopicsAnswer]],
     *,
-    is_change: bool,
+    validate_only: bool = False,
 ) -> dict[str | bytes, pb.TopicResult | Unanswered]:
     """What the controller says of each topic, by name and by id, once the image shows it: the client may ask for it at
     once."""
-    controller = call.cluster.directory.controller()
-    try:
-        answer = await call.cluster.ask(ask(controller))
-    except PEER_FAILURES as error:
-        lost = Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
-        return dict.fromkeys(wanted, lost)
-    if is_change:
-        await call.cluster.wait_for_image(answer.metadata_offset)
+    answer = await call.cluster.ask_controller(ask, validate_only=validate_only)
+    if isinstance(answer, Unanswered):
+        return dict.fromkeys(wanted, answer)
     return {key: result for result in answer.results for key in (result.name, result.topic_id)}
 
 
@@ -300,16 +288,15 @@ async def create_partitions(call: Call) -> Any:
             call,
             [topic.name for topic in new_partitions],
             lambda controller: controller.CreatePartitions(wanted),
-            is_change=not request.validate_only,
+            validate_only=request.validate_only,
         )
     types = call.types
     missing = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
     return types.CreatePartitionsResponse(
-        throttle_time=NO_THROTTLE,
         results=tuple(
             types.CreatePartitionsTopicResult(
                 name=name,
-                error_code=wire_error(result.error_code),
+                error_code=result.error_code,
                 error_message=result.error_message or None,
             )
             for name in times

@@ -8,16 +8,13 @@ from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import TRANSACTION
-from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import listed_here
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
-    NO_THROTTLE,
     PEER_FAILURES,
     Unanswered,
     grouped,
-    wire_error,
     wire_time,
 )
 from oncelog_listener.group_access import may_transaction, transaction_refusal
@@ -31,21 +28,14 @@ async def describe_producers(call: Call) -> Any:
         for topic in call.request.topics
         for partition in topic.partition_indexes
     }
-
     refused = take_refused(call, Operation.READ, items)
-
-    async def ask(
-        storage: StorageStub, partitions: list[types_pb2.TopicPartition]
-    ) -> Sequence[storage_pb2.PartitionProducers]:
-        answer = await call.cluster.ask(
-            storage.DescribeProducers(storage_pb2.DescribeProducersRequest(partitions=partitions))
-        )
-        return answer.partitions
-
-    answers = refused | await call.cluster.ask_leaders(items, ask)
+    answers = refused | await call.cluster.rows_of_leaders(
+        items,
+        lambda storage: storage.DescribeProducers,
+        lambda partitions: storage_pb2.DescribeProducersRequest(partitions=partitions),
+    )
     types = call.types
     return types.DescribeProducersResponse(
-        throttle_time=NO_THROTTLE,
         topics=tuple(
             types.TopicResponse(
                 name=topic.name,
@@ -65,7 +55,7 @@ def _producers(
     found = () if isinstance(answer, Unanswered) else answer.producers
     return types.PartitionResponse(
         partition_index=partition,
-        error_code=wire_error(answer.error_code),
+        error_code=answer.error_code,
         error_message=answer.error_message or None,
         active_producers=tuple(
             types.ProducerState(
@@ -110,7 +100,6 @@ async def describe_transactions(call: Call) -> Any:
             continue
         described.update((one.transactional_id, one) for one in answer.transactions)
     return call.types.DescribeTransactionsResponse(
-        throttle_time=NO_THROTTLE,
         transaction_states=tuple(
             _state(
                 call,
@@ -126,7 +115,7 @@ def _state(call: Call, transactional_id: str, found: pb.TransactionDescription |
     types = call.types
     if isinstance(found, ErrorCode) or found.error_code:
         return types.TransactionState(
-            error_code=wire_error(code_of(found)),
+            error_code=code_of(found),
             transactional_id=transactional_id,
             transaction_state="",
             transaction_timeout=timedelta(0),
@@ -137,7 +126,7 @@ def _state(call: Call, transactional_id: str, found: pb.TransactionDescription |
         )
     partitions = [(one.topic, one.partition) for one in found.partitions]
     return types.TransactionState(
-        error_code=wire_error(0),
+        error_code=0,
         transactional_id=transactional_id,
         transaction_state=found.state,
         transaction_timeout=timedelta(milliseconds=found.transaction_timeout_ms),
@@ -195,8 +184,7 @@ def _listed(
 ) -> Any:
     types = call.types
     return types.ListTransactionsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(error_code),
+        error_code=error_code,
         unknown_state_filters=unknown,
         transaction_states=tuple(
             types.TransactionState(

@@ -7,7 +7,6 @@ from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
-from oncelog.protocol.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 from oncelog.rpc.metadata import GROUP, TRANSACTION
 from oncelog.rpc.stubs import (
     GroupCoordinatorStub,
@@ -17,16 +16,13 @@ from oncelog.rpc.stubs import (
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
-    NO_THROTTLE,
     PEER_FAILURES,
     Cluster,
     TopicPartition,
     Unanswered,
     grouped,
     milliseconds,
-    wire_error,
 )
-from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.group_access import transaction_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
@@ -123,8 +119,7 @@ def _initialised(
     call: Call, error_code: int, producer_id: int = -1, producer_epoch: int = -1
 ) -> Any:
     return call.types.InitProducerIdResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(error_for_version(INIT_PRODUCER_ID, call.version, error_code)),
+        error_code=error_code,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )
@@ -155,10 +150,9 @@ async def add_partitions_to_txn(call: Call) -> Any:
     results: dict[str, list[Any]] = {}
     for name, partition in keys:
         error_code = codes.get((name, partition), otherwise)
-        code = error_for_version(ADD_PARTITIONS_TO_TXN, call.version, error_code)
         results.setdefault(name, []).append(
             types.AddPartitionsToTxnPartitionResult(
-                partition_index=partition, partition_error_code=wire_error(code)
+                partition_index=partition, partition_error_code=error_code
             )
         )
         if call.is_turn_over():
@@ -170,9 +164,7 @@ async def add_partitions_to_txn(call: Call) -> Any:
         )
         if call.is_turn_over():
             await call.next_turn()
-    return types.AddPartitionsToTxnResponse(
-        throttle_time=NO_THROTTLE, results_by_topic_v3_and_below=tuple(topics)
-    )
+    return types.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=tuple(topics))
 
 
 def _is_writable(call: Call, topic: str) -> bool:
@@ -286,8 +278,7 @@ async def end_txn(call: Call) -> Any:
 
 def _ended(call: Call, error_code: int, producer_id: int = -1, producer_epoch: int = -1) -> Any:
     return call.types.EndTxnResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(error_for_version(END_TXN, call.version, error_code)),
+        error_code=error_code,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )
@@ -360,7 +351,7 @@ async def write_txn_markers(call: Call) -> Any:
                         partitions=tuple(
                             types.WritableTxnMarkerPartitionResult(
                                 partition_index=partition,
-                                error_code=wire_error(written[name, partition]),
+                                error_code=written[name, partition],
                             )
                             for partition in partitions
                         ),

@@ -2,11 +2,14 @@
 
 kio has a module per version, and most versions of a message differ by one field. `Schema.response_types` hides that:
 each class of the response is a constructor that takes the fields of every version and drops those this version does not
-have. So a handler is written once. Loading a schema takes milliseconds, so it happens when a version is first spoken.
+have. An error code is given as a number and becomes the code that this version knows. A response is not throttled
+unless it says so. So a handler is written once. Loading a schema takes milliseconds, so it happens when a version is
+first spoken.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import timedelta
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Final
@@ -17,13 +20,11 @@ from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
+from oncelog.protocol.error_versions import error_for_version
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.reading import message_reading
 from oncelog.protocol.shape import RequestCheck
 from oncelog.protocol.writing import message_steps, message_writer
-
-WireError = ErrorCode
-"""kio's enum of Kafka's error codes: what its messages take."""
 
 _SCHEMAS_MAX: Final = 512
 """More than all versions of all APIs that are served; a bound, not a setting."""
@@ -31,6 +32,11 @@ _SCHEMAS_MAX: Final = 512
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
 """What kio raises for bytes that are no such message: ours first, then what its conversions to Python values raise."""
 
+_WIRE_ERRORS: Final[Mapping[int, ErrorCode]] = {int(error): error for error in ErrorCode}
+"""kio's enum of Kafka's error codes: what its messages take."""
+
+_THROTTLE: Final = "throttle_time"
+_NOT_THROTTLED: Final = timedelta(0)
 
 _UNKNOWN_TAG: Final = KeyError
 """What kio raises for a tagged field that it does not know."""
@@ -169,7 +175,7 @@ def _constructors(api_key: int, version: int, kind: Any) -> Any:
     module = load_payload_module(api_key, version, kind)
     return SimpleNamespace(
         **{
-            name: _tolerant(value)
+            name: _tolerant(value, api_key, version)
             for name, value in vars(module).items()
             if isinstance(value, type)
             and is_dataclass(value)
@@ -178,12 +184,25 @@ def _constructors(api_key: int, version: int, kind: Any) -> Any:
     )
 
 
-def _tolerant(entity: Any) -> Callable[..., Any]:
+def _tolerant(entity: Any, api_key: int, version: int) -> Callable[..., Any]:
     known = frozenset(field.name for field in fields(entity))
+    codes = tuple(field.name for field in fields(entity) if field.type is ErrorCode)
+    has_throttle = _THROTTLE in known
 
     def construct(**values: Any) -> Any:
-        if values.keys() <= known:
-            return entity(**values)
-        return entity(**{name: value for name, value in values.items() if name in known})
+        if not values.keys() <= known:
+            values = {name: value for name, value in values.items() if name in known}
+        for name in codes:
+            if name in values:
+                code = values[name]
+                values[name] = _wire_error(api_key, version, code) if code else ErrorCode.none
+        if has_throttle and _THROTTLE not in values:
+            values[_THROTTLE] = _NOT_THROTTLED
+        return entity(**values)
 
     return construct
+
+
+def _wire_error(api_key: int, version: int, error_code: int) -> ErrorCode:
+    known = error_for_version(api_key, version, error_code)
+    return _WIRE_ERRORS.get(known, ErrorCode.unknown_server_error)

@@ -4,6 +4,7 @@ from oncelog.broker_config import BROKER_CONFIGS, checked_broker_configs
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.idle_broker_config import STATIC_NAMES
 from oncelog.ids import acl_name_of, branch_transactional_id, job_sink_name
+from oncelog.protocol.error_versions import error_for_version
 from oncelog.record.batch import HEADER, HEADER_BYTES
 from oncelog.topic_config import TOPIC_CONFIGS, TopicConfig, checked_overrides
 from oncelog_listener.core.config_entries import (
@@ -15,7 +16,6 @@ from oncelog_listener.core.config_entries import (
     broker_entries,
     topic_entries,
 )
-from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.feature_rules import FeatureUpdate, wanted_levels
 from oncelog_listener.core.produce_rules import refused_records, refused_request
 from oncelog_listener.core.topic_names import is_legal_topic_name
