@@ -18,18 +18,15 @@ from oncelog.security.acl import (
     ResourceType,
 )
 from oncelog.wording import counted
-from oncelog_server.cli.lazy import HelpfulGroup
-from oncelog_server.cli.options import AsOutput, Bootstrap, Output, Yes, confirmed
+from oncelog_server.cli.kafka_clients import admin, answer_of
+from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.options import AsOutput, Bootstrap, Yes, confirmed
+from oncelog_server.cli.tables import printed_as_json, say, show_table
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AclBinding, AclBindingFilter, AdminClient
 
-app = typer.Typer(
-    add_completion=False,
-    help="List, add and delete access control entries (ACLs).",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
-)
+app = command_group("List, add and delete access control entries (ACLs).")
 
 _CONFIGS: Final = ("DescribeConfigs", "AlterConfigs")
 OPERATIONS: Final[Mapping[ResourceType, tuple[str, ...]]] = {
@@ -134,16 +131,12 @@ def list_acls(
     output: AsOutput = None,
 ) -> None:
     """List entries. With a name: those that count for it, by name, by prefix or by '*'."""
-    from oncelog_server.cli.kafka_clients import admin
-    from oncelog_server.cli.tables import say, show_json
-
     pattern = PatternType.PREFIXED if prefix else PatternType.MATCH
     resources = _resources(topic, group, transactional_id, cluster, pattern)
     permission = Permission.DENY if deny else Permission.ANY
     filters = _filters(principal, operation, resources, host, permission)
     found = _described(admin(bootstrap), filters)
-    if output == Output.JSON:
-        show_json([_fields(one) for one in found])
+    if printed_as_json([_fields(one) for one in found], output):
         return
     _show(found, "No ACL matches")
     if not found:
@@ -168,8 +161,6 @@ def add_acls(
 
     Without --operation it is All, without --host every host.
     """
-    from oncelog_server.cli.kafka_clients import admin, answer_of
-
     pattern = PatternType.PREFIXED if prefix else PatternType.LITERAL
     resources = _resources(topic, group, transactional_id, cluster, pattern)
     if not principal:
@@ -218,9 +209,6 @@ def delete_acls(
 
     The arguments of `add` delete what it added. Entries that deny need --deny.
     """
-    from oncelog_server.cli.kafka_clients import admin, answer_of
-    from oncelog_server.cli.tables import say
-
     pattern = PatternType.PREFIXED if prefix else PatternType.LITERAL
     resources = _resources(topic, group, transactional_id, cluster, pattern)
     if not (principal or resources):
@@ -306,8 +294,6 @@ def _of_kafka(binding: Any) -> Acl:
 
 def _described(client: "AdminClient", filters: "Iterable[AclBindingFilter]") -> list[Acl]:
     """Those that match one of the filters, by principal."""
-    from oncelog_server.cli.kafka_clients import answer_of
-
     futures = [client.describe_acls(one) for one in filters]
     found = {
         _of_kafka(acl) for one in futures for acl in answer_of(one, "the ACLs were not listed")
@@ -333,8 +319,6 @@ def _fields(acl: Acl) -> dict[str, str]:
 
 
 def _show(acls: Iterable[Acl], empty: str) -> None:
-    from oncelog_server.cli.tables import show_table
-
     show_table(
         ["principal", "permission", "operation", "on", "name", "pattern", "host"],
         [tuple(_fields(acl).values()) for acl in acls],

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from oncelog_server.cli.options import AsOutput, Gateway, Output
+from oncelog_server.cli.options import AsOutput, Gateway
+from oncelog_server.cli.rest import Rest
+from oncelog_server.cli.tables import printed_as_json, show_rows, warn
 
 
 def audit(
@@ -22,28 +24,24 @@ def audit(
     output: AsOutput = None,
 ) -> None:
     """List who tried to change what through the gateway, the newest first."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import show_json, show_table, warn
-
     filters = {"limit": limit, "action": action, "outcome": outcome, "caller": caller}
     page = Rest(gateway).get("/v1/audit", {name: one for name, one in filters.items() if one})
     acts = page["acts"]
-    if output == Output.JSON:
-        show_json(acts)
-    else:
-        show_table(
-            ["time (UTC)", "who", "act", "target", "outcome", "reason"],
-            [
-                (
-                    f"{datetime.fromtimestamp(one['time_ms'] / 1000, UTC):%Y-%m-%d %H:%M:%S}",
-                    f"{one['user'] or one['caller']} at {one['remote_address']}",
-                    one["action"],
-                    json.dumps(one["target"], ensure_ascii=False),
-                    one["outcome"] + (f": {one['detail']}" if one["detail"] else ""),
-                    one["reason"] or "",
-                )
-                for one in acts
-            ],
+    if not printed_as_json(acts, output):
+        show_rows(
+            {
+                "time (UTC)": lambda one: (
+                    f"{datetime.fromtimestamp(one['time_ms'] / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+                ),
+                "who": lambda one: f"{one['user'] or one['caller']} at {one['remote_address']}",
+                "act": "action",
+                "target": lambda one: json.dumps(one["target"], ensure_ascii=False),
+                "outcome": lambda one: (
+                    one["outcome"] + (f": {one['detail']}" if one["detail"] else "")
+                ),
+                "reason": lambda one: one["reason"] or "",
+            },
+            acts,
             empty="Nobody has changed anything",
         )
     if page["total"] > len(acts):

@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.errors import OncelogError
-from oncelog_server.cli.lazy import HelpfulGroup
+from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import AsOutput, Output
+from oncelog_server.cli.tables import show_table
 
 if TYPE_CHECKING:
     from oncelog_server.cluster.cluster import Cluster
 
-app = typer.Typer(
-    help="Start, watch and break a whole cluster on this machine.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = command_group("Start, watch and break a whole cluster on this machine.")
 
 Folder = Annotated[
     Path,
@@ -196,7 +192,6 @@ def _folder_option(folder: Path) -> str:
 
 
 def _show(cluster: "Cluster") -> None:
-    from oncelog_server.cli.tables import show_table
     from oncelog_server.cluster.status import cluster_status
 
     rows = cluster_status(cluster)
@@ -209,7 +204,6 @@ def _show(cluster: "Cluster") -> None:
 
 def _show_metrics(cluster: "Cluster") -> None:
     """Not in the other table: that one has no room left in 80 columns."""
-    from oncelog_server.cli.tables import show_table
     from oncelog_server.cluster.status import cluster_status
 
     show_table(

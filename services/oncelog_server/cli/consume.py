@@ -3,20 +3,28 @@
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 from uuid import uuid4
 
 import typer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
+from oncelog_server.cli import kafka_clients
+from oncelog_server.cli.kafka_clients import CONNECT_TIMEOUT_S, offsets_of_time, words
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
+from oncelog_server.cli.record_form import LINES, VALUES, Form, form_of, json_line
+from oncelog_server.cli.tables import warn
 from oncelog_server.cli.times import milliseconds_of
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message, TopicPartition
-
-    from oncelog_server.cli.record_form import Form
 
 app = typer.Typer(add_completion=False)
 POLL_S: Final = 0.5
@@ -98,8 +106,6 @@ def consume(
 
     A line is TOPIC-PARTITION@OFFSET, key and value with tabs between; --output json prints one object a line.
     """
-    from oncelog_server.cli import kafka_clients
-
     if group is not None and (offset is not None or from_beginning or partition):
         raise typer.BadParameter(_where_a_group_goes_on(group, topic))
     begin = _begin(offset, from_beginning=from_beginning, follow=follow)
@@ -173,9 +179,6 @@ class Reader:
 
     def print_all(self, show: "Printer") -> None:
         """Raises OncelogError when the log stops answering before the end is reached."""
-        from confluent_kafka import KafkaError
-
-        from oncelog_server.cli.kafka_clients import words
 
         count = 0
         silent_s = 0.0
@@ -213,11 +216,6 @@ class Reader:
         show.flush()
 
     def _warn_of_offline(self) -> None:
-        from confluent_kafka import KafkaError, KafkaException
-
-        from oncelog_server.cli.kafka_clients import CONNECT_TIMEOUT_S
-        from oncelog_server.cli.tables import warn
-
         for one in self._client.assignment()[:LOOKED_AT_MAX]:
             if one.partition in self.ends:
                 continue
@@ -253,8 +251,6 @@ def _known(value: int | None) -> int:
 def _printer(
     output: Output | None, *, values_only: bool, record_format: str | None, null_marker: str
 ) -> Printer:
-    from oncelog_server.cli.record_form import LINES, VALUES, form_of, json_line
-
     if values_only and record_format is not None:
         raise typer.BadParameter("give --values-only or --format, not both")
     if output == Output.JSON and not values_only and record_format is None:
@@ -274,8 +270,6 @@ class Begin:
 
 
 def _begin(offset: str | None, *, from_beginning: bool, follow: bool) -> Begin:
-    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
-
     if from_beginning and offset is not None:
         raise typer.BadParameter("give --from-beginning or --offset, not both")
     if offset is None:
@@ -297,8 +291,6 @@ def _begin(offset: str | None, *, from_beginning: bool, follow: bool) -> Begin:
 def _places(
     client: "Consumer", topic: str, partitions: list[int], begin: Begin
 ) -> list["TopicPartition"]:
-    from oncelog_server.cli.kafka_clients import offsets_of_time
-
     if begin.from_ms is None:
         return [_partition(topic, one, begin.offset) for one in partitions]
     found = offsets_of_time(client, topic, partitions, begin.from_ms)
@@ -307,8 +299,6 @@ def _places(
 
 def _warn_of_waiting(client: "Consumer", topic: str, ends: dict[int, int]) -> None:
     """An end below the high watermark is a last stable offset: somebody's transaction is undecided."""
-    from oncelog_server.cli.tables import warn
-
     held = []
     for one, end in sorted(ends.items()):
         _, high_watermark = client.get_watermark_offsets(_partition(topic, one), cached=True)
@@ -321,8 +311,6 @@ def _warn_of_waiting(client: "Consumer", topic: str, ends: dict[int, int]) -> No
 
 
 def _partition(topic: str, partition: int, offset: int | None = None) -> "TopicPartition":
-    from confluent_kafka import TopicPartition
-
     if offset is None:
         return TopicPartition(topic, partition)
     return TopicPartition(topic, partition, offset)

@@ -4,22 +4,19 @@ from typing import Annotated, Any
 
 import typer
 
-from oncelog_server.cli.lazy import HelpfulGroup
+from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import AsOutput, Gateway, Output
+from oncelog_server.cli.rest import Rest
+from oncelog_server.cli.tables import printed_as_json, show_rows
 
-app = typer.Typer(
-    add_completion=False,
-    help="Show and change the levels of protocol features: transaction.version, group.version.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
+app = command_group(
+    "Show and change the levels of protocol features: transaction.version, group.version."
 )
 
 
 @app.command("list")
 def list_features(gateway: Gateway = "", output: AsOutput = None) -> None:
     """List the finalized level of each feature."""
-    from oncelog_server.cli.rest import Rest
-
     _show(Rest(gateway).get("/v1/features"), output)
 
 
@@ -37,20 +34,12 @@ def set_feature(
     """Finalize a level. An open transaction ends with the protocol that it began with."""
     from urllib.parse import quote
 
-    from oncelog_server.cli.rest import Rest
-
     body = {"level": level, "allow_downgrade": allow_downgrade, "validate_only": validate_only}
     _show(Rest(gateway).put(f"/v1/features/{quote(feature, safe='')}", body), output)
 
 
 def _show(found: Any, output: Output | None) -> None:
-    from oncelog_server.cli.tables import show_json, show_table
-
-    if output == Output.JSON:
-        show_json(found)
+    if printed_as_json(found, output):
         return
-    show_table(
-        ["feature", ">level"],
-        [(one["feature"], one["level"]) for one in found["features"]],
-        empty="No feature is finalized",
-    )
+    columns = {"feature": "feature", ">level": "level"}
+    show_rows(columns, found["features"], empty="No feature is finalized")

@@ -8,30 +8,35 @@ import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
-from oncelog_server.cli.lazy import HelpfulGroup
+from oncelog_server.cli import kafka_clients
+from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, offsets_of_time
+from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import (
     AsOutput,
     Bootstrap,
     Gateway,
-    Output,
     Yes,
     as_spelled,
     confirmed,
     not_empty,
+)
+from oncelog_server.cli.rest import Rest, quoted
+from oncelog_server.cli.tables import (
+    of_partition,
+    printed_as_json,
+    say,
+    show_fields,
+    show_rows,
+    show_table,
+    warn_of_incomplete,
 )
 from oncelog_server.cli.times import milliseconds_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
-    from oncelog_server.cli.rest import Rest
 
-app = typer.Typer(
-    add_completion=False,
-    help="Show consumer groups, their lag and offsets; reset or delete them.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
-)
+app = command_group("Show consumer groups, their lag and offsets; reset or delete them.")
 PAGE: Final = 10_000
 LAGS_MAX: Final = 500
 """Each is a question of its own."""
@@ -59,43 +64,31 @@ def list_groups(
     output: AsOutput = None,
 ) -> None:
     """List the groups of every coordinator, and the lag of each."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import number, say, show_json, show_table, warn
-
     rest = Rest(gateway)
     page = rest.get("/v1/groups", {"state": state, "limit": PAGE})
     rows = page["groups"]
     for row, lag in zip(rows, _lags(rest, [row["group_id"] for row in rows]), strict=True):
         row["total_lag"] = lag
-    if output == Output.JSON:
-        show_json(rows)
-    else:
-        show_table(
-            ["group", "state", "kind", ">lag"],
-            [
-                (
-                    row["group_id"],
-                    row["state"],
-                    row["protocol_type"] or "–",
-                    number(row["total_lag"]),
-                )
-                for row in rows
-            ],
+    if not printed_as_json(rows, output):
+        show_rows(
+            {
+                "group": "group_id",
+                "state": "state",
+                "kind": lambda row: row["protocol_type"] or None,
+                ">lag": "total_lag",
+            },
+            rows,
             empty="No group matches" if state else "No groups yet",
         )
         if len(rows) > LAGS_MAX:
             say(f"lag of the first {LAGS_MAX}; of another: oncelog groups offsets GROUP")
         if page["total"] > len(rows):
             say(f"{len(rows)} of {page['total']}")
-    for failure in page["incomplete"]:
-        warn(f"not complete: {failure['kafka_error_name']}, {failure['detail']}")
-    if page["incomplete"]:
-        raise typer.Exit(1)
+    warn_of_incomplete(page["incomplete"])
 
 
 def _lags(rest: "Rest", group_ids: list[str]) -> list[int | None]:
     """Of each group; None for one whose lag is not known, and for those after the first few hundred."""
-    from oncelog_server.cli.rest import quoted
 
     def lag_of(group_id: str) -> int | None:
         try:
@@ -113,12 +106,8 @@ def _lags(rest: "Rest", group_ids: list[str]) -> list[int | None]:
 @app.command("describe")
 def describe_group(group_id: GroupId, gateway: Gateway = "", output: AsOutput = None) -> None:
     """Show one group: its state, its members and their assignments."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import show_fields, show_json, show_table
-
     found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}")
-    if output == Output.JSON:
-        show_json(found)
+    if printed_as_json(found, output):
         return
     show_fields(
         [
@@ -128,17 +117,14 @@ def describe_group(group_id: GroupId, gateway: Gateway = "", output: AsOutput = 
             ("coordinator", f"node {found['coordinator']}"),
         ]
     )
-    show_table(
-        ["member", "client", "host", "partitions"],
-        [
-            (
-                one["group_instance_id"] or one["member_id"],
-                one["client_id"],
-                one["client_host"].lstrip("/"),
-                _assigned(one["assignments"]),
-            )
-            for one in found["members"]
-        ],
+    show_rows(
+        {
+            "member": lambda one: one["group_instance_id"] or one["member_id"],
+            "client": "client_id",
+            "host": lambda one: one["client_host"].lstrip("/"),
+            "partitions": lambda one: _assigned(one["assignments"]),
+        },
+        found["members"],
         empty="no members",
     )
 
@@ -146,27 +132,20 @@ def describe_group(group_id: GroupId, gateway: Gateway = "", output: AsOutput = 
 @app.command("offsets")
 def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = None) -> None:
     """Show a group's committed offsets and its lag. Commit markers count."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import number, say, show_json, show_table
-
     query = {"limit": PAGE, "count_records": "true"}
     found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}/offsets", query)
-    if output == Output.JSON:
-        show_json(found)
+    if printed_as_json(found, output):
         return
-    show_table(
-        ["partition", ">offset", ">end", ">lag", ">records", "note"],
-        [
-            (
-                f"{one['topic']}-{one['partition']}",
-                number(one["offset"]),
-                number(one["log_end_offset"]),
-                number(one["lag"]),
-                _records(one),
-                _note(one),
-            )
-            for one in found["offsets"]
-        ],
+    show_rows(
+        {
+            "partition": of_partition,
+            ">offset": "offset",
+            ">end": "log_end_offset",
+            ">lag": "lag",
+            ">records": _records,
+            "note": _note,
+        },
+        found["offsets"],
         empty=f"Group {group_id} has committed nothing",
     )
     if found["offsets"]:
@@ -196,9 +175,6 @@ def _note(offset: dict[str, Any]) -> str:
 @app.command("delete")
 def delete_group(group_id: GroupId, yes: Yes = False, gateway: Gateway = "") -> None:
     """Delete a group without members, with its offsets."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import say
-
     confirmed(f"Delete group {group_id} and its offsets?", yes=yes)
     Rest(gateway).delete(f"/v1/groups/{quoted(group_id)}")
     say(f"group {group_id} is deleted")
@@ -228,9 +204,6 @@ def reset_offsets(
     output: AsOutput = None,
 ) -> None:
     """Reset the offsets of a group without members. An offset outside the log becomes its nearer end."""
-    from oncelog_server.cli import kafka_clients
-    from oncelog_server.cli.tables import say, show_json, show_table
-
     target = _target(to, to_datetime)
     client = kafka_clients.consumer(bootstrap, {"group.id": group_id, "enable.auto.commit": False})
     try:
@@ -241,8 +214,7 @@ def reset_offsets(
         client.close()
     if execute:
         _commit(bootstrap, group_id, topic, moves)
-    if output == Output.JSON:
-        show_json({"group_id": group_id, "executed": execute, "offsets": moves})
+    if printed_as_json({"group_id": group_id, "executed": execute, "offsets": moves}, output):
         return
     show_table(
         ["partition", ">from", ">to"],
@@ -283,8 +255,6 @@ def _moves(
 ) -> list[dict[str, Any]]:
     from confluent_kafka import TopicPartition
 
-    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, offsets_of_time
-
     of_time = (
         {} if target.from_ms is None else offsets_of_time(client, topic, partitions, target.from_ms)
     )
@@ -309,8 +279,6 @@ def _moves(
 
 def _commit(bootstrap: str, group_id: str, topic: str, moves: list[dict[str, Any]]) -> None:
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-    from oncelog_server.cli import kafka_clients
 
     wanted = ConsumerGroupTopicPartitions(
         group_id, [TopicPartition(topic, one["partition"], one["to"]) for one in moves]

@@ -4,36 +4,24 @@ from datetime import UTC, datetime
 from typing import Any
 
 from oncelog.wording import counted
-from oncelog_server.cli.tables import duration, say, show_table
+from oncelog_server.cli.tables import duration, of_partition, say, show_rows
 
 
 def show_hanging(found: dict[str, Any], hides: str) -> None:
     """`hides`: the options that may have hidden some, as they were typed."""
     hidden = found["hidden_count"]
-    show_table(
-        [
-            "partition",
-            ">start offset",
-            ">pid",
-            ">epoch",
-            ">coord epoch",
-            "last record",
-            ">duration",
-            "transactional id",
-        ],
-        [
-            (
-                f"{one['topic']}-{one['partition']}",
-                one["start_offset"],
-                one["producer_id"],
-                one["producer_epoch"],
-                one["coordinator_epoch"],
-                moment(one["last_timestamp_ms"]),
-                duration(one["idle_ms"]),
-                one["transactional_id"],
-            )
-            for one in found["hanging"]
-        ],
+    show_rows(
+        {
+            "partition": of_partition,
+            ">start offset": "start_offset",
+            ">pid": "producer_id",
+            ">epoch": "producer_epoch",
+            ">coord epoch": "coordinator_epoch",
+            "last record": lambda one: moment(one["last_timestamp_ms"]),
+            ">duration": lambda one: duration(one["idle_ms"]),
+            "transactional id": "transactional_id",
+        },
+        found["hanging"],
         empty=f"Nothing is shown: {_searched(found)}"
         if hidden
         else f"Nothing hangs: {_searched(found)}, none without a coordinator",

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from oncelog.errors import OncelogError
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.wording import counted
+from oncelog_server.cli.kafka_clients import admin, topics
 from oncelog_server.cli.offline import is_offline, way_out
-from oncelog_server.cli.options import AsOutput, Bootstrap, Gateway, Output
-
-if TYPE_CHECKING:
-    from oncelog_server.cli.rest import Rest
+from oncelog_server.cli.options import AsOutput, Bootstrap, Gateway
+from oncelog_server.cli.rest import Rest
+from oncelog_server.cli.tables import printed_as_json, show_table
 
 app = typer.Typer(add_completion=False)
 
@@ -30,9 +30,6 @@ class Check:
 @app.command()
 def health(bootstrap: Bootstrap = "", gateway: Gateway = "", output: AsOutput = None) -> None:
     """Check listeners, nodes, shards, partitions and transactions. Exit code 0: all is well. 1: something is not."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import show_json, show_table
-
     rest = Rest(gateway)
     checks = [
         _checked("kafka clients", lambda: _clients(bootstrap)),
@@ -41,9 +38,7 @@ def health(bootstrap: Bootstrap = "", gateway: Gateway = "", output: AsOutput = 
         _checked("transactions", lambda: _transactions(rest)),
     ]
     is_well = all(one.ok for one in checks)
-    if output == Output.JSON:
-        show_json({"healthy": is_well, "checks": [asdict(one) for one in checks]})
-    else:
+    if not printed_as_json({"healthy": is_well, "checks": [asdict(one) for one in checks]}, output):
         show_table(
             ["check", "state", "what"],
             [(one.name, "ok" if one.ok else "not ok", one.detail) for one in checks],
@@ -62,8 +57,6 @@ def _checked(name: str, ask: Callable[[], tuple[bool, str]]) -> Check:
 
 
 def _clients(bootstrap: str) -> tuple[bool, str]:
-    from oncelog_server.cli.kafka_clients import admin, topics
-
     found = [name for name in topics(admin(bootstrap)) if name not in INTERNAL_TOPICS]
     return True, f"{counted(len(found), 'topic')} at {bootstrap}"
 

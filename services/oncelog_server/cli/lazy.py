@@ -71,6 +71,11 @@ class HelpfulGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
+def command_group(text: str) -> typer.Typer:
+    """A command that has commands."""
+    return typer.Typer(add_completion=False, help=text, cls=HelpfulGroup, no_args_is_help=True)
+
+
 class LazyGroup(HelpfulGroup):
     """The root of the command tree."""
 

@@ -7,16 +7,22 @@ from anywhere, and it survives a restart of the gateway or of the controller.
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
 from oncelog_server.cli.options import Output
-
-if TYPE_CHECKING:
-    from oncelog_server.cli.rest import Rest
+from oncelog_server.cli.rest import Rest
+from oncelog_server.cli.tables import (
+    listed,
+    of_partition,
+    say,
+    show_json,
+    show_rows,
+    warn,
+)
 
 POLL_S: Final = 0.2
 LINE_INTERVAL_S: Final = 5.0
@@ -155,21 +161,16 @@ class MoveCommand:
         )
 
     def _show_plan(self, step: Any) -> None:
-        from oncelog_server.cli.tables import show_json, show_table
-
         if self._output == Output.JSON:
             show_json(step)
             return
-        show_table(
-            ["partition", "replicas", "becomes"],
-            [
-                (
-                    f"{one['topic']}-{one['partition']}",
-                    ", ".join(map(str, one["replicas"])),
-                    ", ".join(map(str, one["target_replicas"])),
-                )
-                for one in step["moves"][:SHOWN_MAX]
-            ],
+        show_rows(
+            {
+                "partition": of_partition,
+                "replicas": lambda one: listed(one["replicas"]),
+                "becomes": lambda one: listed(one["target_replicas"]),
+            },
+            step["moves"][:SHOWN_MAX],
             empty="Nothing is to be moved",
         )
         if step["moves"]:
@@ -182,8 +183,6 @@ class MoveCommand:
             )
 
     def _show_end(self, left: int, seconds: float) -> None:
-        from oncelog_server.cli.tables import show_json
-
         if self._output == Output.JSON:
             shown = {"partitions": self._moved, "replicas_copied": self._copied, "left": left}
             show_json({**shown, "seconds": round(seconds, 1)})
@@ -205,14 +204,10 @@ class MoveCommand:
 
 def _say(text: str, output: Output | None) -> None:
     """To people; a script that reads JSON gets it on stderr."""
-    from oncelog_server.cli.tables import say
-
     (_warn if output == Output.JSON else say)(text)
 
 
 def _warn(text: str) -> None:
-    from oncelog_server.cli.tables import warn
-
     warn(text)
 
 

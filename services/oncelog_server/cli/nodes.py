@@ -2,23 +2,26 @@
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
-from oncelog_server.cli.lazy import HelpfulGroup
+from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.node_moves import MoveCommand, await_fenced, selected
 from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed
+from oncelog_server.cli.rest import Rest
+from oncelog_server.cli.tables import (
+    printed_as_json,
+    say,
+    show_json,
+    show_rows,
+    warn_of_incomplete,
+)
 
-if TYPE_CHECKING:
-    from oncelog_server.cli.rest import Rest
-
-app = typer.Typer(
-    add_completion=False,
-    help="Show nodes; drain them, move replicas off storage nodes, balance replicas, remove stopped nodes.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
+app = command_group(
+    "Show nodes; drain them, move replicas off storage nodes, balance replicas, remove stopped nodes."
 )
 POLL_S: Final = 0.2
 ROLE_COUNT: Final = 6
@@ -51,37 +54,26 @@ InMotion = Annotated[
 @app.command("list")
 def list_nodes(gateway: Gateway = "", output: AsOutput = None) -> None:
     """List the nodes, their partitions and shards, and the active controller."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import say, show_json, show_table, warn
-
     found = Rest(gateway).get("/v1/nodes", {"limit": 10_000})
-    if output == Output.JSON:
-        show_json(found)
-    else:
-        show_table(
-            [">node", "roles", "address", "state", ">leads", ">replicas", ">shards"],
-            [
-                (
-                    one["node_id"],
-                    _roles(one),
-                    one["rpc_address"] or one["kafka_address"],
-                    _state(one),
-                    one["leader_count"],
-                    one["replica_count"],
-                    _shards(one),
-                )
-                for one in found["nodes"]
-            ],
+    if not printed_as_json(found, output):
+        show_rows(
+            {
+                ">node": "node_id",
+                "roles": _roles,
+                "address": lambda one: one["rpc_address"] or one["kafka_address"],
+                "state": _state,
+                ">leads": "leader_count",
+                ">replicas": "replica_count",
+                ">shards": _shards,
+            },
+            found["nodes"],
             empty="No node is registered",
         )
         active = found["controller"]
         if active:
             place = f" at {active['rpc_address']}" if active["rpc_address"] else ""
             say(f"controller {active['controller_id']}{place}, epoch {active['controller_epoch']}")
-    for failure in found["incomplete"]:
-        warn(f"no controller: {failure['kafka_error_name']}, {failure['detail']}")
-    if found["incomplete"]:
-        raise typer.Exit(1)
+    warn_of_incomplete(found["incomplete"], "no controller")
 
 
 @app.command("drain")
@@ -97,9 +89,6 @@ def drain_node(
     output: AsOutput = None,
 ) -> None:
     """Move leaders and shards off a node. Its replicas stay. A restart of the node ends the drain."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import say, show_json
-
     rest = Rest(gateway)
     node = rest.post(f"/v1/nodes/{node_id}/drain")["node"]
     if wait:
@@ -117,13 +106,8 @@ def drain_node(
 @app.command("undrain")
 def undrain_node(node_id: NodeId, gateway: Gateway = "", output: AsOutput = None) -> None:
     """End a drain. Leaders return within some ten seconds."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import say, show_json
-
     node = Rest(gateway).delete(f"/v1/nodes/{node_id}/drain")["node"]
-    if output == Output.JSON:
-        show_json(node)
-    else:
+    if not printed_as_json(node, output):
         say(f"node {node_id} is in service again; leaders and shards come back to it")
 
 
@@ -143,9 +127,6 @@ def evacuate_nodes(
 
     Clients may write meanwhile. After an interruption, moves that have begun go on; run the command again for the rest.
     """
-    from oncelog_server.cli.node_moves import MoveCommand, selected
-    from oncelog_server.cli.rest import Rest
-
     rest = Rest(gateway)
     chosen = selected(rest, node_ids, role, from_id, ("storage",), output)
     if chosen:
@@ -169,9 +150,6 @@ def balance_nodes(
 
     Clients may write meanwhile. Leaders move within some ten seconds.
     """
-    from oncelog_server.cli.node_moves import MoveCommand
-    from oncelog_server.cli.rest import Rest
-
     command = MoveCommand(Rest(gateway), "balance", {}, "balancing", output)
     command.run(in_motion_max, timeout_s, dry_run=dry_run, wait=wait)
 
@@ -194,10 +172,6 @@ def remove_nodes(
     gateway: Gateway = "",
 ) -> None:
     """Remove stopped nodes without replicas from the metadata."""
-    from oncelog_server.cli.node_moves import await_fenced, selected
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import say
-
     rest = Rest(gateway)
     chosen = selected(rest, node_ids, role, from_id, REMOVABLE_ROLES, None)
     if not chosen:

@@ -1,6 +1,6 @@
 """`oncelog partitions`: why a read_committed consumer waits, and which nodes have the replicas."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
 import typer
@@ -8,10 +8,17 @@ from typer.core import TyperGroup
 
 from oncelog.errors import OncelogError
 from oncelog_server.cli.offline import is_offline, way_out
-from oncelog_server.cli.options import AsOutput, Gateway, Output
-
-if TYPE_CHECKING:
-    from oncelog_server.cli.rest import Rest
+from oncelog_server.cli.options import AsOutput, Gateway
+from oncelog_server.cli.rest import Rest, quoted
+from oncelog_server.cli.tables import (
+    duration,
+    listed,
+    of_partition,
+    printed_as_json,
+    say,
+    show_rows,
+    warn_of_incomplete,
+)
 
 DEFAULT_COMMAND: Final = "show"
 PAGE: Final = 10_000
@@ -45,35 +52,28 @@ def partitions(
     output: AsOutput = None,
 ) -> None:
     """Show each partition's offsets, in-sync replicas, and the transaction that holds its last stable offset."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import number, say, show_json, show_table
-
     rest = Rest(gateway)
     if topic is None:
         found = rest.get("/v1/partitions", {"troubled": "true", "limit": PAGE})["partitions"]
     else:
         found = rest.get(f"/v1/topics/{quoted(topic)}/partitions", {"limit": PAGE})["partitions"]
-    if output == Output.JSON:
-        show_json(found)
+    if printed_as_json(found, output):
         return
-    show_table(
-        ["partition", ">leader", "in sync", ">LSO", ">HW", ">lag", "held by"],
-        [
-            (
-                f"{row['topic']}-{row['partition']}",
-                number(row["leader"]),
-                in_sync(row),
-                number(row["last_stable_offset"]),
-                number(row["high_watermark"]),
-                number(row["lso_lag"]),
-                held_by(row),
-            )
-            for row in found
-        ],
+    show_rows(
+        {
+            "partition": of_partition,
+            ">leader": "leader",
+            "in sync": in_sync,
+            ">LSO": "last_stable_offset",
+            ">HW": "high_watermark",
+            ">lag": "lso_lag",
+            "held by": held_by,
+        },
+        found,
         empty="No partition is held back, and every replica is in sync",
     )
     if offline := [row for row in found if is_offline(row)]:
-        names = [f"{row['topic']}-{row['partition']}" for row in offline]
+        names = [of_partition(row) for row in offline]
         say(f"{shortened(names)} {'is' if len(names) == 1 else 'are'} offline; {way_out(offline)}")
     for advice, names in _advice(found).items():
         say(f"{shortened(names)}: {advice}")
@@ -84,9 +84,7 @@ def _advice(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in rows:
         if row["lso_holder"]:
-            found.setdefault(row["lso_holder"]["advice"], []).append(
-                f"{row['topic']}-{row['partition']}"
-            )
+            found.setdefault(row["lso_holder"]["advice"], []).append(of_partition(row))
     return found
 
 
@@ -117,9 +115,6 @@ def reassign(
     output: AsOutput = None,
 ) -> None:
     """Change a partition's replicas. New replicas copy it before old ones are removed."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import say, show_json, warn
-
     if cancel == bool(replicas):
         raise typer.BadParameter("give either --replicas or --cancel")
     node_ids = _node_ids(replicas)
@@ -131,28 +126,19 @@ def reassign(
     else:
         body = {"topic": topic, "partition": partition, "replicas": node_ids}
         result = rest.post("/v1/reassignments", body)
-    if output == Output.JSON:
-        show_json(result)
-    else:
+    if not printed_as_json(result, output):
         _show_replicas(result["partitions"], empty="nothing was changed")
         if any(one["adding_replicas"] for one in result["partitions"]):
             say("`oncelog partitions reassignments` shows what is still being copied")
-    for failure in result["failures"]:
-        warn(f"refused: {failure['kafka_error_name']}, {failure['detail']}")
-    if result["failures"]:
-        raise typer.Exit(1)
+    warn_of_incomplete(result["failures"], "refused")
 
 
 @app.command("reassignments")
 def reassignments(gateway: Gateway = "", output: AsOutput = None) -> None:
     """List the partitions whose replicas are moving."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import say, show_json
-
     page = Rest(gateway).get("/v1/reassignments", {"limit": PAGE})
     rows = page["reassignments"]
-    if output == Output.JSON:
-        show_json(rows)
+    if printed_as_json(rows, output):
         return
     _show_replicas(rows, empty="No reassignment is under way")
     if page["total"] > len(rows):
@@ -160,21 +146,16 @@ def reassignments(gateway: Gateway = "", output: AsOutput = None) -> None:
 
 
 def _show_replicas(rows: list[dict[str, Any]], *, empty: str) -> None:
-    from oncelog_server.cli.tables import number, show_table
-
-    show_table(
-        ["partition", ">leader", "replicas", "in sync", "adding", "removing"],
-        [
-            (
-                f"{one['topic']}-{one['partition']}",
-                number(one["leader"]),
-                *(
-                    ", ".join(map(str, one[name])) or "–"
-                    for name in ("replicas", "isr", "adding_replicas", "removing_replicas")
-                ),
-            )
-            for one in rows
-        ],
+    show_rows(
+        {
+            "partition": of_partition,
+            ">leader": "leader",
+            "replicas": lambda one: listed(one["replicas"]),
+            "in sync": lambda one: listed(one["isr"]),
+            "adding": lambda one: listed(one["adding_replicas"]),
+            "removing": lambda one: listed(one["removing_replicas"]),
+        },
+        rows,
         empty=empty,
     )
 
@@ -211,8 +192,6 @@ def in_sync(row: dict[str, Any]) -> str:
 
 def held_by(row: dict[str, Any]) -> str | None:
     """Whose transaction it is, in what state, and for how long."""
-    from oncelog_server.cli.tables import duration
-
     if row["failure"]:
         return f"{row['failure']['kafka_error_name']}: {row['failure']['detail']}"
     holder = row["lso_holder"]

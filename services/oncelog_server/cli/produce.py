@@ -5,16 +5,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
+from oncelog_server.cli import kafka_clients
+from oncelog_server.cli.input_lines import LineForm, unescaped
+from oncelog_server.cli.line_writer import TRANSACTION_TIMEOUT_S, LineWriter
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
-
-if TYPE_CHECKING:
-    from oncelog_server.cli.input_lines import LineForm
+from oncelog_server.cli.tables import printed_as_json, say
 
 app = typer.Typer(add_completion=False)
 
@@ -106,8 +107,6 @@ def produce(
     headers = _headers(header or [])
     if file is not None:
         _look_at(file, form)
-    from oncelog_server.cli import kafka_clients
-    from oncelog_server.cli.line_writer import LineWriter
 
     client = kafka_clients.producer(bootstrap, _configuration(transactional_id, acks, compression))
     known = kafka_clients.existing_topic(client, topic)
@@ -131,10 +130,9 @@ def produce(
 
 
 def _show(topic: str, written: int, committed: int | None, output: Output | None) -> None:
-    from oncelog_server.cli.tables import say, show_json
-
-    if output == Output.JSON:
-        show_json({"topic": topic, "records": written, "transactions_committed": committed or 0})
+    if printed_as_json(
+        {"topic": topic, "records": written, "transactions_committed": committed or 0}, output
+    ):
         return
     in_transactions = "" if committed is None else f" in {counted(committed, 'transaction')}"
     say(f"{counted(written, 'record')} written to {topic}{in_transactions}")
@@ -143,8 +141,6 @@ def _show(topic: str, written: int, committed: int | None, output: Output | None
 def _configuration(
     transactional_id: str | None, acks: Acks, compression: Compression
 ) -> dict[str, Any]:
-    from oncelog_server.cli.line_writer import TRANSACTION_TIMEOUT_S
-
     configuration: dict[str, Any] = {
         "acks": acks.value,
         "compression.type": compression.value,
@@ -159,8 +155,6 @@ def _configuration(
 
 
 def _form(key_separator: str | None, null_marker: str | None) -> "LineForm":
-    from oncelog_server.cli.input_lines import LineForm, unescaped
-
     try:
         separator = None if key_separator is None else unescaped(key_separator)
     except ValueError as error:

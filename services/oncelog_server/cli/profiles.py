@@ -19,18 +19,14 @@ from oncelog.errors import OncelogError
 from oncelog.process.config_file import not_toml
 from oncelog.process.variables import meant
 from oncelog_server.cli.addresses import checked_bootstrap, checked_gateway
-from oncelog_server.cli.lazy import HelpfulGroup
-from oncelog_server.cli.options import AsOutput, Output, not_empty
+from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.options import AsOutput, not_empty
+from oncelog_server.cli.tables import printed_as_json, say, show_table
 
 FILE_VARIABLE: Final = "ONCELOG_PROFILES"
 KEYS: Final = ("bootstrap", "gateway", "config", "token_file")
 
-app = typer.Typer(
-    add_completion=False,
-    help="Keep the addresses of the logs that you work with, by name.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
-)
+app = command_group("Keep the addresses of the logs that you work with, by name.")
 Name = Annotated[str, typer.Argument(callback=not_empty, help="the profile")]
 
 
@@ -106,15 +102,12 @@ class Profiles:
 @app.command("list")
 def list_profiles(output: AsOutput = None) -> None:
     """List the profiles. Commands use the current one unless --profile names another."""
-    from oncelog_server.cli.tables import show_json, show_table
-
     found = Profiles.read()
     rows = [
         {"name": name, "current": name == found.current, **values}
         for name, values in sorted(found.by_name.items())
     ]
-    if output == Output.JSON:
-        show_json(rows)
+    if printed_as_json(rows, output):
         return
     show_table(
         ["profile", "current", "bootstrap", "gateway", "config", "token file"],
@@ -146,8 +139,6 @@ def set_profile(
     ] = None,
 ) -> None:
     """Create or change a profile. The first profile becomes the current one."""
-    from oncelog_server.cli.tables import say
-
     if bootstrap is None and gateway is None and config is None and token_file is None:
         raise typer.BadParameter("give --bootstrap, --gateway, --config, --token-file or several")
     if config is not None:
@@ -171,8 +162,6 @@ def set_profile(
 @app.command("use")
 def use_profile(name: Name) -> None:
     """Make a profile the current one."""
-    from oncelog_server.cli.tables import say
-
     found = Profiles.read()
     found.named(name)
     found.current = name
@@ -183,8 +172,6 @@ def use_profile(name: Name) -> None:
 @app.command("delete")
 def delete_profile(name: Name) -> None:
     """Delete a profile. The log does not change."""
-    from oncelog_server.cli.tables import say
-
     found = Profiles.read()
     found.named(name)
     del found.by_name[name]

@@ -4,22 +4,18 @@ from typing import Annotated, Any
 
 import typer
 
-from oncelog_server.cli.lazy import HelpfulGroup
+from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import (
     INT32_MAX,
     INT64_MAX,
     AsOutput,
     Gateway,
-    Output,
     not_empty,
 )
+from oncelog_server.cli.rest import Rest, quoted
+from oncelog_server.cli.tables import duration, printed_as_json, show_fields
 
-app = typer.Typer(
-    add_completion=False,
-    help="Show the state of a record.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
-)
+app = command_group("Show the state of a record.")
 
 
 @app.callback()
@@ -36,12 +32,8 @@ def show_status(
     output: AsOutput = None,
 ) -> None:
     """Say whether a record is committed, aborted, open, compacted, or not written yet."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import show_fields, show_json
-
     found = Rest(gateway).get(f"/v1/partitions/{quoted(topic)}/{partition}/records/{offset}")
-    if output == Output.JSON:
-        show_json(found)
+    if printed_as_json(found, output):
         return
     show_fields(
         [
@@ -73,8 +65,6 @@ def _producer(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _transaction(opened: dict[str, Any] | None) -> list[tuple[str, str]]:
-    from oncelog_server.cli.tables import duration
-
     if opened is None:
         return []
     state = opened["coordinator_state"] or "no coordinator knows it"

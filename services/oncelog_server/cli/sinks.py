@@ -1,19 +1,23 @@
 """`oncelog sinks`: what Spark writes through, and what each sink has committed, through the gateway."""
 
 import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from oncelog_server.cli.lazy import HelpfulGroup
-from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed, not_empty
-
-app = typer.Typer(
-    add_completion=False,
-    help="Show Spark's sinks and their committed batches; delete unused sinks.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
+from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.options import AsOutput, Gateway, Yes, confirmed, not_empty
+from oncelog_server.cli.rest import Rest, quoted
+from oncelog_server.cli.tables import (
+    duration,
+    printed_as_json,
+    say,
+    show_fields,
+    show_rows,
+    warn_of_incomplete,
 )
+
+app = command_group("Show Spark's sinks and their committed batches; delete unused sinks.")
 PAGE: Final = 10_000
 
 SinkName = Annotated[
@@ -24,72 +28,62 @@ SinkName = Annotated[
 @app.command("list")
 def list_sinks(gateway: Gateway = "", output: AsOutput = None) -> None:
     """List the sinks of every coordinator."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import number, show_json, show_table, warn
-
     rest = Rest(gateway)
     page = rest.get("/v1/sinks", {"limit": PAGE})
     rows = page["sinks"]
     while page["next_cursor"] is not None:
         page = rest.get("/v1/sinks", {"limit": PAGE, "cursor": page["next_cursor"]})
         rows += page["sinks"]
-    if output == Output.JSON:
-        show_json(rows)
-    else:
-        show_table(
-            ["sink", "kind", ">last batch", ">last used", "state"],
-            [
-                (
-                    row["sink"],
-                    row["kind"],
-                    number(row["last_committed_batch_id"]),
-                    _ago(row["last_used_time_ms"]),
-                    "writing" if row["attempt_count"] else "idle",
-                )
-                for row in rows
-            ],
+    if not printed_as_json(rows, output):
+        show_rows(
+            {
+                "sink": "sink",
+                "kind": "kind",
+                ">last batch": "last_committed_batch_id",
+                ">last used": lambda row: _ago(row["last_used_time_ms"]),
+                "state": lambda row: "writing" if row["attempt_count"] else "idle",
+            },
+            rows,
             empty="No sinks yet",
         )
-    for failure in page["incomplete"]:
-        warn(f"not complete: {failure['kafka_error_name']}, {failure['detail']}")
-    if page["incomplete"]:
-        raise typer.Exit(1)
+    warn_of_incomplete(page["incomplete"])
 
 
 @app.command("describe")
 def describe_sink(sink: SinkName, gateway: Gateway = "", output: AsOutput = None) -> None:
     """Show one sink: its query, its open attempts and its last committed batches."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import number, show_fields, show_json, show_table
-
     found = Rest(gateway).get(f"/v1/sinks/{quoted(sink)}")
-    if output == Output.JSON:
-        show_json(found)
+    if printed_as_json(found, output):
         return
     show_fields(
         [
             ("sink", found["sink"]),
             ("query", found["query_id"] or "–"),
-            ("last batch", number(found["last_committed_batch_id"])),
+            ("last batch", found["last_committed_batch_id"]),
         ]
     )
-    show_table(
-        ["attempt", ">batch", "state", ">opened", ">times out", ">tasks", ">sealed"],
-        [_attempt_row(one) for one in found["attempts"]],
+    show_rows(
+        {
+            "attempt": lambda one: one["nonce"][:8],
+            ">batch": "batch_id",
+            "state": "state",
+            ">opened": lambda one: _ago(one["opened_time_ms"]),
+            ">times out": lambda one: _until(one["deadline_ms"]),
+            ">tasks": lambda one: len(one["branches"]),
+            ">sealed": lambda one: sum(branch["sealed"] for branch in one["branches"]),
+        },
+        found["attempts"],
         empty="no attempt is open",
     )
-    show_table(
-        [">batch", ">rows", "checksum", ">tasks", ">committed"],
-        [
-            (
-                one["batch_id"],
-                one["row_count"],
-                one["row_checksum"],
-                one["branch_count"],
-                _ago(one["decided_time_ms"]),
-            )
-            for one in found["decisions"]
-        ],
+    show_rows(
+        {
+            ">batch": "batch_id",
+            ">rows": "row_count",
+            "checksum": "row_checksum",
+            ">tasks": "branch_count",
+            ">committed": lambda one: _ago(one["decided_time_ms"]),
+        },
+        found["decisions"],
         empty="no batch is committed",
     )
 
@@ -101,9 +95,6 @@ def delete_sinks(
     gateway: Gateway = "",
 ) -> None:
     """Delete sinks. Afterwards a batch that Spark runs again is written again."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import say
-
     names = ", ".join(sinks)
     confirmed(
         f"Forget what {names} committed? A batch that Spark runs again is written again.", yes=yes
@@ -114,29 +105,12 @@ def delete_sinks(
         say(f"sink {sink} is deleted")
 
 
-def _attempt_row(attempt: dict[str, Any]) -> tuple[object, ...]:
-    branches = attempt["branches"]
-    return (
-        attempt["nonce"][:8],
-        attempt["batch_id"],
-        attempt["state"],
-        _ago(attempt["opened_time_ms"]),
-        _until(attempt["deadline_ms"]),
-        len(branches),
-        sum(one["sealed"] for one in branches),
-    )
-
-
 def _until(time_ms: int) -> str:
-    from oncelog_server.cli.tables import duration
-
     left_ms = time_ms - int(time.time() * 1000)
     return f"in {duration(left_ms)}" if left_ms > 0 else "–"
 
 
 def _ago(time_ms: int | None) -> str:
-    from oncelog_server.cli.tables import duration
-
     if time_ms is None or time_ms < 0:
         return "–"
     return f"{duration(max(0, int(time.time() * 1000) - time_ms))} ago"

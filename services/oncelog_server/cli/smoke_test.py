@@ -3,15 +3,15 @@ see the first alone. It makes a topic of its own and deletes it again."""
 
 import secrets
 import time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
+from confluent_kafka import KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from oncelog.errors import OncelogError
+from oncelog_server.cli.kafka_clients import admin, consumer, kafka_errors, producer, words
 from oncelog_server.cli.options import Bootstrap
-
-if TYPE_CHECKING:
-    from confluent_kafka import Producer
 
 COMMITTED: Final = (b"committed-1", b"committed-2")
 ABORTED: Final = (b"aborted-1", b"aborted-2")
@@ -28,8 +28,6 @@ def smoke_test(
     ] = 60.0,
 ) -> None:
     """Commit a transaction, abort another, and read both. Exit code 0: only the first is visible."""
-    from oncelog_server.cli.kafka_clients import admin, kafka_errors
-
     name = f"smoke-test-{secrets.token_hex(4)}"
     began = time.monotonic()
     client = admin(bootstrap)
@@ -49,15 +47,11 @@ def smoke_test(
 
 
 def _create(client: object, name: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
     assert isinstance(client, AdminClient)
     client.create_topics([NewTopic(name, 1)], operation_timeout=CALL_TIMEOUT_S)[name].result()
 
 
 def _write(bootstrap: str, name: str) -> None:
-    from oncelog_server.cli.kafka_clients import producer
-
     writer = producer(bootstrap, {"transactional.id": name, "linger.ms": 0})
     writer.init_transactions(CALL_TIMEOUT_S)
     writer.begin_transaction()
@@ -80,10 +74,6 @@ def _must_see(
     bootstrap: str, name: str, isolation: str, wanted: tuple[bytes, ...], timeout_s: float
 ) -> None:
     """Raises OncelogError unless exactly these records stand there, up to the end of the partition."""
-    from confluent_kafka import KafkaError, TopicPartition
-
-    from oncelog_server.cli.kafka_clients import consumer, words
-
     configuration = {
         "group.id": name,
         "isolation.level": isolation,

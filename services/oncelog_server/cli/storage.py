@@ -7,18 +7,14 @@ import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
-from oncelog_server.cli.lazy import HelpfulGroup
-from oncelog_server.cli.options import AsOutput, Output, Yes, confirmed
+from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.options import AsOutput, Yes, confirmed
+from oncelog_server.cli.tables import printed_as_json, say, show_table, warn
 
 if TYPE_CHECKING:
     from oncelog_storage.repair import Damage, Repair
 
-app = typer.Typer(
-    add_completion=False,
-    help="Check and repair the data folder of a stopped node.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
-)
+app = command_group("Check and repair the data folder of a stopped node.")
 
 
 @app.callback()
@@ -45,15 +41,14 @@ def repair(
     The bytes behind the damage go into files that end with `.cut`. In a cluster a damaged replica copies its data from
     the leader by itself. Use this command only where no other replica is intact.
     """
-    from oncelog_server.cli.tables import say, show_json, show_table, warn
     from oncelog_storage.repair import Repair
 
     opened = Repair(folder)
     try:
         found = opened.examine()
-        if output == Output.JSON:
-            show_json({"folder": str(opened.path), "damaged": [_as_json(one) for one in found]})
-        else:
+        if not printed_as_json(
+            {"folder": str(opened.path), "damaged": [_as_json(one) for one in found]}, output
+        ):
             show_table(
                 ["partition", ">kept", ">readable behind", "why"],
                 [_row(one) for one in found],
@@ -87,7 +82,6 @@ def accept_loss(
     Acknowledged records that are not in the folder are lost. Where another replica is in sync, the node copies the
     missing records by itself.
     """
-    from oncelog_server.cli.tables import say
     from oncelog_storage.folder_history import FolderHistory, node_folder
 
     path = node_folder(folder)

@@ -3,9 +3,11 @@
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
@@ -13,27 +15,43 @@ from rich.table import Table
 from rich.text import Text
 
 from oncelog_gateway.core.wording import duration, size
+from oncelog_server.cli.options import Output
 
 __all__ = [
     "duration",
-    "number",
+    "listed",
+    "of_partition",
     "printable",
+    "printed_as_json",
     "say",
     "show_fields",
     "show_json",
     "show_paragraph",
+    "show_rows",
     "show_table",
     "size",
     "warn",
+    "warn_of_incomplete",
 ]
 
 GAP: Final = 3
 """Columns between two columns of a table."""
 
 
+Columns = Mapping[str, str | Callable[[Any], object]]
+"""By heading: the name of the row's field, or what makes the cell of the row."""
+
+
 def show_json(value: Any) -> None:
     """One document, indented."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def printed_as_json(value: Any, output: Output | None) -> bool:
+    """Print the document where JSON is wanted. False: it is not, so the caller prints for people."""
+    if output == Output.JSON:
+        show_json(value)
+    return output == Output.JSON
 
 
 def printable(text: str) -> str:
@@ -69,6 +87,13 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empt
     for row in cells:
         table.add_row(*row)
     _out().print(table)
+
+
+def show_rows(columns: Columns, rows: Iterable[Any], *, empty: str) -> None:
+    """A table of rows as REST has them; headings as in `show_table`."""
+    readers = [itemgetter(one) if isinstance(one, str) else one for one in columns.values()]
+    cells = [[read(row) for read in readers] for row in rows]
+    show_table(list(columns), cells, empty=empty)
 
 
 def _widths(names: Sequence[str], cells: Sequence[Sequence[Text]], room: int) -> list[int] | None:
@@ -122,6 +147,24 @@ def show_fields(fields: Iterable[tuple[str, object]]) -> None:
     _out().print(grid)
 
 
+def of_partition(row: Mapping[str, Any]) -> str:
+    """As people write it: orders-0."""
+    return f"{row['topic']}-{row['partition']}"
+
+
+def listed(numbers: Iterable[int]) -> str | None:
+    """Node ids, say; None for none."""
+    return ", ".join(map(str, numbers)) or None
+
+
+def warn_of_incomplete(incomplete: Sequence[Mapping[str, Any]], what: str = "not complete") -> None:
+    """Tell what is missing, and end the command as failed."""
+    for failure in incomplete:
+        warn(f"{what}: {failure['kafka_error_name']}, {failure['detail']}")
+    if incomplete:
+        raise typer.Exit(1)
+
+
 def say(text: str) -> None:
     """A sentence on stdout."""
     _out().print(_lines(text), soft_wrap=True)
@@ -130,10 +173,6 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """A sentence on stderr: results stay clean."""
     Console(stderr=True, highlight=False).print(_lines(text, "yellow"), soft_wrap=True)
-
-
-def number(value: int | None) -> str:
-    return "–" if value is None else str(value)
 
 
 def _cell(value: object) -> Text:

@@ -7,17 +7,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from oncelog_server.cli.lazy import HelpfulGroup
-from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed, not_empty
+from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.options import AsOutput, Gateway, Yes, confirmed, not_empty
+from oncelog_server.cli.rest import Rest, quoted
+from oncelog_server.cli.tables import printed_as_json, say, show_rows, warn
 
 UNITS_MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-app = typer.Typer(
-    add_completion=False,
-    help="Create, list and revoke the tokens that REST and the console take.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
-)
+app = command_group("Create, list and revoke the tokens that REST and the console take.")
 
 
 class RoleWord(StrEnum):
@@ -48,13 +45,9 @@ def create_token(
     output: AsOutput = None,
 ) -> None:
     """Create a token and print it, this once: only its SHA-256 is kept."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import show_json, warn
-
     body = {"name": name, "role": role.value, "lifetime_ms": lifetime_ms(expires)}
     made = Rest(gateway).post("/v1/tokens", body)
-    if output == Output.JSON:
-        show_json(made)
+    if printed_as_json(made, output):
         return
     typer.echo(made["token"])
     warn(
@@ -65,16 +58,19 @@ def create_token(
 @app.command("list")
 def list_tokens(gateway: Gateway = "", output: AsOutput = None) -> None:
     """List the tokens, and when each was used last."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import show_json, show_table
-
     rows = Rest(gateway).get("/v1/tokens", {"limit": 10_000})["tokens"]
-    if output == Output.JSON:
-        show_json(rows)
+    if printed_as_json(rows, output):
         return
-    show_table(
-        ["token", "role", "created by", "created", "expires", "last used"],
-        [_row(one) for one in rows],
+    show_rows(
+        {
+            "token": "name",
+            "role": "role",
+            "created by": "created_by",
+            "created": lambda one: _time(one["created_time_ms"]),
+            "expires": _end,
+            "last used": _last_use,
+        },
+        rows,
         empty="No tokens yet; create one with: oncelog tokens create NAME --role viewer",
     )
 
@@ -82,25 +78,18 @@ def list_tokens(gateway: Gateway = "", output: AsOutput = None) -> None:
 @app.command("revoke")
 def revoke_token(name: Name, yes: Yes = False, gateway: Gateway = "") -> None:
     """Revoke a token. Every gateway refuses it within a second; its sessions and streams end."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import say
-
     rest = Rest(gateway)
     confirmed(f"Revoke token {name}?", yes=yes)
     rest.delete(f"/v1/tokens/{quoted(name)}")
     say(f"token {name} is revoked")
 
 
-def _row(token: dict[str, Any]) -> tuple[str, ...]:
-    expires = _time(token["expires_time_ms"])
-    return (
-        token["name"],
-        token["role"],
-        token["created_by"],
-        _time(token["created_time_ms"]),
-        f"{expires}, over" if token["is_expired"] else expires,
-        "never" if token["last_used_time_ms"] is None else _time(token["last_used_time_ms"]),
-    )
+def _end(token: dict[str, Any]) -> str:
+    return _time(token["expires_time_ms"]) + (", over" if token["is_expired"] else "")
+
+
+def _last_use(token: dict[str, Any]) -> str:
+    return "never" if token["last_used_time_ms"] is None else _time(token["last_used_time_ms"])
 
 
 def _time(time_ms: int) -> str:

@@ -1,25 +1,28 @@
 """`oncelog topics`: through Kafka's own admin protocol."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 from oncelog.errors import OncelogError
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.wording import counted
-from oncelog_server.cli.lazy import HelpfulGroup
-from oncelog_server.cli.options import AsOutput, Bootstrap, Output, Yes, confirmed
+from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, admin, existing_topic, topics, words
+from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.options import AsOutput, Bootstrap, Yes, confirmed
+from oncelog_server.cli.tables import printed_as_json, say, show_rows
 
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-
-app = typer.Typer(
-    add_completion=False,
-    help="List, create, change and delete topics.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
-)
+app = command_group("List, create, change and delete topics.")
 Name = Annotated[str, typer.Argument(help="the topic")]
 
 
@@ -30,9 +33,6 @@ def list_topics(
     output: AsOutput = None,
 ) -> None:
     """List topics and their partition counts. `oncelog partitions TOPIC` shows leaders and replicas."""
-    from oncelog_server.cli.kafka_clients import admin, topics
-    from oncelog_server.cli.tables import show_json, show_table
-
     found = topics(admin(bootstrap))
     rows = [
         {
@@ -43,12 +43,11 @@ def list_topics(
         for name in sorted(found)
         if internal or name not in INTERNAL_TOPICS
     ]
-    if output == Output.JSON:
-        show_json(rows)
+    if printed_as_json(rows, output):
         return
-    show_table(
-        ["topic", ">partitions"],
-        [(row["name"], row["partitions"]) for row in rows],
+    show_rows(
+        {"topic": "name", ">partitions": "partitions"},
+        rows,
         empty="No topics yet; make one with: oncelog topics create NAME",
     )
 
@@ -71,12 +70,6 @@ def create_topic(
     bootstrap: Bootstrap = "",
 ) -> None:
     """Create a topic."""
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import NewTopic
-
-    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, admin, words
-    from oncelog_server.cli.tables import say
-
     wanted = NewTopic(
         name,
         num_partitions=partitions,
@@ -104,9 +97,6 @@ def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = Non
 
     On a cluster that is a listener, which passes on to the leader; `oncelog partitions TOPIC` shows who leads.
     """
-    from oncelog_server.cli.kafka_clients import admin, existing_topic
-    from oncelog_server.cli.tables import say, show_json, show_table
-
     client = admin(bootstrap)
     topic = existing_topic(client, name)
     changed = {one["name"]: one["value"] for one in _configs(client, name) if not one["is_default"]}
@@ -117,25 +107,18 @@ def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = Non
         }
         for one in sorted(topic.partitions.values(), key=lambda one: one.id)
     ]
-    if output == Output.JSON:
-        show_json({"name": name, "configs": changed, "partitions": rows})
+    if printed_as_json({"name": name, "configs": changed, "partitions": rows}, output):
         return
     settings = ", ".join(f"{key}={value}" for key, value in changed.items())
     say(f"{name}: {counted(len(rows), 'partition')}; {settings or 'default configuration'}")
-    show_table(
-        [">partition", ">reached through node"],
-        [(row["partition"], row["reached_through"]) for row in rows],
-        empty="",
-    )
+    columns = {">partition": "partition", ">reached through node": "reached_through"}
+    show_rows(columns, rows, empty="")
     say(f"leaders and replicas: oncelog partitions {name}")
 
 
 @app.command("delete")
 def delete_topic(name: Name, yes: Yes = False, bootstrap: Bootstrap = "") -> None:
     """Delete a topic with all its records. This cannot be undone."""
-    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, admin, existing_topic
-    from oncelog_server.cli.tables import say
-
     client = admin(bootstrap)
     existing_topic(client, name)
     confirmed(f"Delete topic {name} with all its records?", yes=yes)
@@ -151,11 +134,6 @@ def add_partitions(
     bootstrap: Bootstrap = "",
 ) -> None:
     """Give a topic more partitions. Keys may go to other partitions from then on."""
-    from confluent_kafka.admin import NewPartitions
-
-    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, admin, existing_topic
-    from oncelog_server.cli.tables import say
-
     client = admin(bootstrap)
     before = len(existing_topic(client, name).partitions)
     futures = client.create_partitions(
@@ -179,20 +157,20 @@ def configs(
     output: AsOutput = None,
 ) -> None:
     """Show a topic's configuration. --set and --unset change it first."""
-    from oncelog_server.cli.kafka_clients import admin, existing_topic
-    from oncelog_server.cli.tables import show_json, show_table
-
     client = admin(bootstrap)
     existing_topic(client, name)
     if set_ or unset:
         _alter(client, name, _pairs(set_ or (), "--set"), unset or ())
     found = _configs(client, name)
-    if output == Output.JSON:
-        show_json(found)
+    if printed_as_json(found, output):
         return
-    show_table(
-        ["config", "value", ""],
-        [(one["name"], one["value"], "" if one["is_default"] else "changed") for one in found],
+    show_rows(
+        {
+            "config": "name",
+            "value": "value",
+            "": lambda one: "" if one["is_default"] else "changed",
+        },
+        found,
         empty="The cluster tells no configuration of this topic",
     )
 
@@ -200,8 +178,6 @@ def configs(
 def _alter(
     client: "AdminClient", name: str, changed: dict[str, str], removed: Sequence[str]
 ) -> None:
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
     entries = [
         ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         for key, value in changed.items()
@@ -215,8 +191,6 @@ def _alter(
 
 
 def _configs(client: "AdminClient", name: str) -> list[dict[str, Any]]:
-    from confluent_kafka.admin import ConfigResource
-
     answers = client.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)])
     (answer,) = answers.values()
     found = _wait(answer.result, f"reading the configuration of topic {name!r}")
@@ -227,10 +201,6 @@ def _configs(client: "AdminClient", name: str) -> list[dict[str, Any]]:
 
 
 def _wait(result: Callable[[float], Any], what: str) -> Any:
-    from confluent_kafka import KafkaException
-
-    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, words
-
     try:
         return result(CALL_TIMEOUT_S)
     except KafkaException as error:

@@ -4,7 +4,9 @@ from typing import Annotated, Any, Final, get_args
 
 import typer
 
-from oncelog_server.cli.lazy import HelpfulGroup
+from oncelog_server.cli.explain import show_explanation
+from oncelog_server.cli.hanging import show_hanging
+from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import (
     INT32_MAX,
     INT64_MAX,
@@ -16,13 +18,20 @@ from oncelog_server.cli.options import (
     confirmed,
     not_empty,
 )
-
-app = typer.Typer(
-    add_completion=False,
-    help="Show transactions, find hanging ones, end them.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
+from oncelog_server.cli.rest import Rest, quoted
+from oncelog_server.cli.tables import (
+    Columns,
+    duration,
+    of_partition,
+    printed_as_json,
+    say,
+    show_fields,
+    show_rows,
+    warn_of_incomplete,
 )
+from oncelog_server.cli.timelines import timeline
+
+app = command_group("Show transactions, find hanging ones, end them.")
 PAGE: Final = 500
 ROWS_MAX: Final = 10_000
 """In one answer of the gateway."""
@@ -67,9 +76,6 @@ def list_transactions(
     output: AsOutput = None,
 ) -> None:
     """List the transactional ids of every coordinator."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import duration, say, show_json, show_table
-
     filters = {
         "state": state,
         "producer_id": producer_id,
@@ -77,28 +83,23 @@ def list_transactions(
         "id_pattern": id_pattern,
     }
     rows, total, incomplete = _pages(Rest(gateway), filters, limit)
-    if output == Output.JSON:
-        show_json(rows)
-    else:
-        show_table(
-            ["transactional id", "state", ">age", ">timeout", ">pid", ">epoch", ">parts"],
-            [
-                (
-                    row["transactional_id"],
-                    row["state"] + (" late" if row["is_late"] else ""),
-                    duration(row["age_ms"]),
-                    duration(row["timeout_ms"]),
-                    row["producer_id"],
-                    row["producer_epoch"],
-                    row["partition_count"],
-                )
-                for row in rows
-            ],
+    if not printed_as_json(rows, output):
+        show_rows(
+            {
+                "transactional id": "transactional_id",
+                "state": lambda row: row["state"] + (" late" if row["is_late"] else ""),
+                ">age": lambda row: duration(row["age_ms"]),
+                ">timeout": lambda row: duration(row["timeout_ms"]),
+                ">pid": "producer_id",
+                ">epoch": "producer_epoch",
+                ">parts": "partition_count",
+            },
+            rows,
             empty="No transaction matches" if any(filters.values()) else "No transactions yet",
         )
         if total > len(rows):
             say(f"{len(rows)} of {total}; --limit shows more")
-    _fail_if(incomplete)
+    warn_of_incomplete(incomplete)
 
 
 @app.command("describe")
@@ -106,12 +107,8 @@ def describe_transaction(
     transactional_id: TransactionalId, gateway: Gateway = "", output: AsOutput = None
 ) -> None:
     """Show one transaction, its partitions, and its first offset in each."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import duration, number, show_fields, show_json, show_table
-
     found = Rest(gateway).get(f"/v1/transactions/{quoted(transactional_id)}")
-    if output == Output.JSON:
-        show_json(found)
+    if printed_as_json(found, output):
         return
     show_fields(
         [
@@ -125,14 +122,8 @@ def describe_transaction(
             ("trace", found.get("trace_url") or found.get("trace_id") or "–"),
         ]
     )
-    show_table(
-        ["partition", ">start offset"],
-        [
-            (f"{one['topic']}-{one['partition']}", number(one["start_offset"]))
-            for one in found["partitions"]
-        ],
-        empty="no partitions",
-    )
+    columns: Columns = {"partition": of_partition, ">start offset": "start_offset"}
+    show_rows(columns, found["partitions"], empty="no partitions")
 
 
 @app.command("explain")
@@ -155,14 +146,8 @@ def explain(
     output: AsOutput = None,
 ) -> None:
     """Say why something waits or was refused: a verdict, its causes, and the next command."""
-    from oncelog_server.cli.explain import show_explanation
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import show_json
-
     found = Rest(gateway).get("/v1/explain", {"subject": subject, "kind": kind})
-    if output == Output.JSON:
-        show_json(found)
-    else:
+    if not printed_as_json(found, output):
         show_explanation(found)
 
 
@@ -179,9 +164,6 @@ def show_timeline(
     output: AsOutput = None,
 ) -> None:
     """Show every state, epoch, partition, refusal and marker of a transaction, with its cause."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.timelines import timeline
-
     timeline(Rest(gateway), transactional_id, limit, follow=follow, is_json=output == Output.JSON)
 
 
@@ -190,28 +172,21 @@ def describe_producers(
     topic: Topic, partition: Partition, gateway: Gateway = "", output: AsOutput = None
 ) -> None:
     """List the producers of a partition, and the open transaction of each."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import number, show_json, show_table
-
     found = Rest(gateway).get(
         f"/v1/partitions/{quoted(topic)}/{partition}/producers", {"limit": ROWS_MAX}
     )["producers"]
-    if output == Output.JSON:
-        show_json(found)
+    if printed_as_json(found, output):
         return
-    show_table(
-        [">pid", ">epoch", ">last seq", ">start offset", ">coord epoch", "transactional id"],
-        [
-            (
-                one["producer_id"],
-                one["producer_epoch"],
-                number(one["last_sequence"]),
-                number(one["current_txn_start_offset"]),
-                one["coordinator_epoch"],
-                one["transactional_id"],
-            )
-            for one in found
-        ],
+    show_rows(
+        {
+            ">pid": "producer_id",
+            ">epoch": "producer_epoch",
+            ">last seq": "last_sequence",
+            ">start offset": "current_txn_start_offset",
+            ">coord epoch": "coordinator_epoch",
+            "transactional id": "transactional_id",
+        },
+        found,
         empty=f"{topic}-{partition} remembers no producer",
     )
 
@@ -247,10 +222,6 @@ def find_hanging(
     output: AsOutput = None,
 ) -> None:
     """Find transactions that are open in a partition and that no coordinator will end."""
-    from oncelog_server.cli.hanging import show_hanging
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import show_json
-
     query = {"topic": topic, "partition": partition, "broker": broker_id, "limit": ROWS_MAX}
     hides = []
     if min_idle_ms:
@@ -263,37 +234,27 @@ def find_hanging(
         query["coordinator"] = coordinator
         hides.append(f"--coordinator {coordinator}")
     found = Rest(gateway).get("/v1/hanging-transactions", query)
-    if output == Output.JSON:
-        show_json(found)
-    else:
+    if not printed_as_json(found, output):
         show_hanging(found, " ".join(hides))
-    _fail_if(found["incomplete"])
+    warn_of_incomplete(found["incomplete"])
 
 
 @app.command("markers")
 def marker_queues(gateway: Gateway = "", output: AsOutput = None) -> None:
     """Show markers that wait for a node. Read_committed consumers wait until they are written."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import duration, show_json, show_table
-
     found = Rest(gateway).get("/v1/marker-queues", {"limit": ROWS_MAX})
-    if output == Output.JSON:
-        show_json(found["marker_queues"])
-    else:
-        show_table(
-            [">marker sender", ">for node", ">markers", ">oldest"],
-            [
-                (
-                    one["marker_sender"],
-                    "no leader" if one["node"] is None else one["node"],
-                    one["marker_count"],
-                    duration(one["oldest_age_ms"]),
-                )
-                for one in found["marker_queues"]
-            ],
+    if not printed_as_json(found["marker_queues"], output):
+        show_rows(
+            {
+                ">marker sender": "marker_sender",
+                ">for node": lambda one: "no leader" if one["node"] is None else one["node"],
+                ">markers": "marker_count",
+                ">oldest": lambda one: duration(one["oldest_age_ms"]),
+            },
+            found["marker_queues"],
             empty="No marker waits",
         )
-    _fail_if(found["incomplete"])
+    warn_of_incomplete(found["incomplete"])
 
 
 @app.command("abort")
@@ -314,9 +275,6 @@ def abort(
     output: AsOutput = None,
 ) -> None:
     """Write an abort marker for a hanging transaction. Refused if a coordinator owns the transaction."""
-    from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import say, show_json
-
     answer = Rest(gateway).post(
         "/v1/transactions/abort",
         {
@@ -327,8 +285,7 @@ def abort(
             "dry_run": not execute,
         },
     )
-    if output == Output.JSON:
-        show_json(answer)
+    if printed_as_json(answer, output):
         return
     say(answer["detail"])
     say(f"audit {answer['audit_id']}" if execute else "nothing was written; add --execute to do it")
@@ -343,16 +300,12 @@ def terminate(
     output: AsOutput = None,
 ) -> None:
     """Fence the producer and abort its transaction, by its coordinator."""
-    from oncelog_server.cli.rest import Rest, quoted
-    from oncelog_server.cli.tables import say, show_json
-
     if not dry_run:
         confirmed(f"Fence the producer of {transactional_id} and abort its transaction?", yes=yes)
     answer = Rest(gateway).post(
         f"/v1/transactions/{quoted(transactional_id)}/terminate", {"dry_run": dry_run}
     )
-    if output == Output.JSON:
-        show_json(answer)
+    if printed_as_json(answer, output):
         return
     say(answer["detail"])
 
@@ -371,12 +324,3 @@ def _pages(rest: Any, filters: dict[str, Any], limit: int) -> tuple[list[Any], i
         cursor = page["next_cursor"]
         if cursor is None or len(rows) >= limit:
             return rows, page["total"], incomplete
-
-
-def _fail_if(incomplete: list[Any]) -> None:
-    from oncelog_server.cli.tables import warn
-
-    for failure in incomplete:
-        warn(f"not complete: {failure['kafka_error_name']}, {failure['detail']}")
-    if incomplete:
-        raise typer.Exit(1)

@@ -1,31 +1,31 @@
 """`oncelog users`: who may log in with SCRAM, through Kafka's own protocol; lines for a file of PLAIN users."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 from oncelog.errors import OncelogError
 from oncelog.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from oncelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
-from oncelog_server.cli.lazy import HelpfulGroup
-from oncelog_server.cli.options import AsOutput, Bootstrap, Output, Yes, confirmed, not_empty
+from oncelog_server.cli.kafka_clients import admin, answer_of
+from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.options import AsOutput, Bootstrap, Yes, confirmed, not_empty
 from oncelog_server.cli.passwords import PasswordFile, read_password
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import (
-        AdminClient,
-        ScramMechanism,
-        UserScramCredentialAlteration,
-    )
+from oncelog_server.cli.tables import printed_as_json, say, show_rows
 
 SEE_ALL: Final = "`oncelog users list` shows all"
 
-app = typer.Typer(
-    add_completion=False,
-    help="List, add and delete the users of SCRAM; write lines for a file of PLAIN users.",
-    cls=HelpfulGroup,
-    no_args_is_help=True,
+app = command_group(
+    "List, add and delete the users of SCRAM; write lines for a file of PLAIN users."
 )
 
 
@@ -34,8 +34,6 @@ class Mechanism(StrEnum):
     SCRAM_SHA_512 = SCRAM_SHA_512
 
     def of_kafka(self) -> "ScramMechanism":
-        from confluent_kafka.admin import ScramMechanism
-
         return ScramMechanism[self.name]
 
 
@@ -49,9 +47,6 @@ Mechanisms = Annotated[
 @app.command("list")
 def list_users(bootstrap: Bootstrap = "", output: AsOutput = None) -> None:
     """List the users of SCRAM, their mechanisms and the iterations of each."""
-    from oncelog_server.cli.kafka_clients import admin, answer_of
-    from oncelog_server.cli.tables import show_json, show_table
-
     client = admin(bootstrap)
     found = answer_of(client.describe_user_scram_credentials(), "the users were not listed")
     rows = [
@@ -63,12 +58,11 @@ def list_users(bootstrap: Bootstrap = "", output: AsOutput = None) -> None:
         for user in sorted(found)
         for info in sorted(found[user].scram_credential_infos, key=lambda one: one.mechanism.name)
     ]
-    if output == Output.JSON:
-        show_json(rows)
+    if printed_as_json(rows, output):
         return
-    show_table(
-        ["user", "mechanism", ">iterations"],
-        [tuple(row.values()) for row in rows],
+    show_rows(
+        {"user": "user", "mechanism": "mechanism", ">iterations": "iterations"},
+        rows,
         empty="No users of SCRAM yet; add one with: oncelog users add NAME",
     )
 
@@ -84,11 +78,7 @@ def add_user(
     bootstrap: Bootstrap = "",
 ) -> None:
     """Add a user of SCRAM, or change the password. Sessions that are open go on."""
-    from confluent_kafka.admin import ScramCredentialInfo, UserScramCredentialUpsertion
-
     from oncelog.security.scram import new_salt
-    from oncelog_server.cli.kafka_clients import admin
-    from oncelog_server.cli.tables import say
 
     chosen = list(dict.fromkeys(mechanism or Mechanism))
     password = read_password(name, password_file)
@@ -108,11 +98,6 @@ def delete_user(
     bootstrap: Bootstrap = "",
 ) -> None:
     """Delete a user of SCRAM, or one mechanism of the user. ACLs stay; open sessions go on."""
-    from confluent_kafka.admin import UserScramCredentialDeletion
-
-    from oncelog_server.cli.kafka_clients import admin, answer_of
-    from oncelog_server.cli.tables import say
-
     client = admin(bootstrap)
     failed = f"user {name!r} was not deleted"
     futures: Any = client.describe_user_scram_credentials([name])
@@ -145,6 +130,4 @@ def plain_line(name: Name, password_file: PasswordFile = None) -> None:
 
 def _alter(client: "AdminClient", change: "UserScramCredentialAlteration", failed: str) -> None:
     """Kafka takes one change of a user in a request."""
-    from oncelog_server.cli.kafka_clients import answer_of
-
     answer_of(client.alter_user_scram_credentials([change])[change.user], failed)

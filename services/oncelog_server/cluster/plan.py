@@ -8,7 +8,7 @@ process is being restarted.
 import random
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 from oncelog.errors import OncelogError
@@ -53,15 +53,7 @@ class ClusterShape:
     gateways: int = 1
 
     def counts(self) -> Iterator[tuple[RolePlan, int]]:
-        counts = (
-            self.controllers,
-            self.storage,
-            self.coordinators,
-            self.marker_senders,
-            self.listeners,
-            self.gateways,
-        )
-        for role, count in zip(ROLES, counts, strict=True):
+        for role, count in zip(ROLES, astuple(self), strict=True):
             assert 0 <= count <= PER_ROLE_MAX, f"{count} processes of {role.role}"
             yield role, count
 
@@ -104,18 +96,21 @@ def plan_members(
     for role, count in counts.items():
         for index in range(count):
             has_own = role in (LISTENER, GATEWAY)
-            members.append(
-                Member(
-                    name=f"{role.role}-{index + 1}",
-                    role=role.role,
-                    module=role.module,
-                    node_id=role.first_node_id + index,
-                    rpc_port=ports.take(),
-                    port=given.get((role.role, index)) or (ports.take() if has_own else 0),
-                    metrics_port=ports.take(),
-                )
-            )
+            own = given.get((role.role, index)) or (ports.take() if has_own else 0)
+            members.append(_member(role, index, ports, own))
     return tuple(members)
+
+
+def _member(role: RolePlan, index: int, ports: "FreePorts", own_port: int = 0) -> Member:
+    return Member(
+        name=f"{role.role}-{index + 1}",
+        role=role.role,
+        module=role.module,
+        node_id=role.first_node_id + index,
+        rpc_port=ports.take(),
+        port=own_port,
+        metrics_port=ports.take(),
+    )
 
 
 def plan_more(members: tuple[Member, ...], role: RolePlan, count: int) -> tuple[Member, ...]:
@@ -126,18 +121,7 @@ def plan_more(members: tuple[Member, ...], role: RolePlan, count: int) -> tuple[
     taken = {one.node_id for one in members}
     free = [index for index in range(PER_ROLE_MAX) if role.first_node_id + index not in taken]
     assert count <= len(free), f"{count} more processes of {role.role}"
-    return tuple(
-        Member(
-            name=f"{role.role}-{index + 1}",
-            role=role.role,
-            module=role.module,
-            node_id=role.first_node_id + index,
-            rpc_port=ports.take(),
-            port=0,
-            metrics_port=ports.take(),
-        )
-        for index in free[:count]
-    )
+    return tuple(_member(role, index, ports) for index in free[:count])
 
 
 def replan_ports(
