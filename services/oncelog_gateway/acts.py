@@ -8,13 +8,21 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from oncelog_gateway.core.paging import PageRequest, page_of
-from oncelog_gateway.resources import Page, Resource
+from oncelog_gateway.core.paging import PageRequest
+from oncelog_gateway.resources import Page, Resource, paged
 
 READ_BYTES_MAX: Final = 16 << 20
 """Of the end of the file: some 40,000 acts."""
 NEWEST_BYTES_MAX: Final = 1 << 20
 """For a page that shows the newest alone, and is read again every few seconds."""
+
+_OF_EARLIER_VERSIONS: Final[dict[str, Any]] = {
+    # Lines of versions without a login have no caller.
+    "caller": "anonymous",
+    "remote_address": "unknown",
+    **dict.fromkeys(("role", "route", "reason", "user", "forwarded_for", "user_agent")),
+}
+"""What a line may lack."""
 
 Outcome = Literal["under_way", "done", "dry_run", "refused", "unknown"]
 
@@ -73,9 +81,9 @@ class Acts:
             and caller in ("", one.caller)
             and one.time_ms >= since_ms
         ]
-        rows, cursor = page_of(found, lambda one: (-one.time_ms, one.audit_id), paging)
+        rows, about = paged(found, lambda one: (-one.time_ms, one.audit_id), paging)
         since = None if is_whole or not acts else acts[0].time_ms
-        return ActPage(total=len(found), next_cursor=cursor, acts=rows, since_time_ms=since)
+        return ActPage(acts=rows, since_time_ms=since, **about)
 
 
 def _read(path: Path, bytes_max: int) -> tuple[list[Act], bool]:
@@ -104,21 +112,12 @@ def _read(path: Path, bytes_max: int) -> tuple[list[Act], bool]:
 
 
 def _act(attempted: dict[str, Any], ended: dict[str, Any]) -> Act:
-    return Act(
-        audit_id=attempted["audit_id"],
-        time_ms=attempted["time_ms"],
-        action=attempted["action"],
-        target=attempted["target"],
-        outcome=ended.get("outcome", "under_way"),
-        detail=ended.get("detail", ""),
-        ended_time_ms=ended.get("time_ms"),
-        # Lines of versions without a login have no caller.
-        caller=attempted.get("caller", "anonymous"),
-        role=attempted.get("role"),
-        remote_address=attempted.get("remote_address", "unknown"),
-        route=attempted.get("route"),
-        reason=attempted.get("reason"),
-        user=attempted.get("user"),
-        forwarded_for=attempted.get("forwarded_for"),
-        user_agent=attempted.get("user_agent"),
+    return Act.model_validate(
+        {
+            **_OF_EARLIER_VERSIONS,
+            **attempted,
+            "outcome": ended.get("outcome", "under_way"),
+            "detail": ended.get("detail", ""),
+            "ended_time_ms": ended.get("time_ms"),
+        }
     )

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Millis
 from oncelog.runtime.clock import Clock
 from oncelog_gateway.operators import Operator
 
@@ -28,6 +27,8 @@ class Attempt:
 
     audit_id: str
     detail: str = ""
+    outcome: str = "done"
+    """Or `dry_run`."""
 
 
 class AuditLog:
@@ -43,24 +44,22 @@ class AuditLog:
         self, operator: Operator, action: str, target: dict[str, Any]
     ) -> AsyncIterator["Attempt"]:
         """Both lines of an act: the block does it and sets the detail, or raises why not."""
-        attempt = Attempt(await self.attempted(self._clock.now(), operator, action, target))
+        attempt = Attempt(await self._attempted(operator, action, target))
         try:
             yield attempt
         except BaseException as error:
-            await self.failed(self._clock.now(), attempt.audit_id, error)
+            await self._failed(attempt.audit_id, error)
             raise
-        await self.ended(self._clock.now(), attempt.audit_id, "done", attempt.detail)
+        await self._ended(attempt.audit_id, attempt.outcome, attempt.detail)
 
-    async def attempted(
-        self, now: Millis, operator: Operator, action: str, target: dict[str, Any]
-    ) -> str:
+    async def _attempted(self, operator: Operator, action: str, target: dict[str, Any]) -> str:
         """Durable when it returns the audit id. Raises KafkaError(KAFKA_STORAGE_ERROR) when it cannot be."""
         audit_id = uuid.uuid4().hex
         await self._append(
             {
                 "audit_id": audit_id,
                 "event": "attempted",
-                "time_ms": now,
+                "time_ms": self._clock.now(),
                 "action": action,
                 **asdict(operator),
                 "target": target,
@@ -70,27 +69,26 @@ class AuditLog:
 
     async def refused(self, operator: Operator, target: dict[str, Any], error: KafkaError) -> None:
         """Both lines of an act that never began."""
-        audit_id = await self.attempted(self._clock.now(), operator, "refused_act", target)
-        await self.failed(self._clock.now(), audit_id, error)
+        await self._failed(await self._attempted(operator, "refused_act", target), error)
 
-    async def ended(self, now: Millis, audit_id: str, outcome: str, detail: str) -> None:
+    async def _ended(self, audit_id: str, outcome: str, detail: str) -> None:
         """`outcome` is `done`, `dry_run`, `refused` or `unknown`."""
         await self._append(
             {
                 "audit_id": audit_id,
                 "event": "ended",
-                "time_ms": now,
+                "time_ms": self._clock.now(),
                 "outcome": outcome,
                 "detail": detail,
             }
         )
 
-    async def failed(self, now: Millis, audit_id: str, error: BaseException) -> None:
+    async def _failed(self, audit_id: str, error: BaseException) -> None:
         """A timeout or a cancelled request may still have been done: an unanswered request is unknown, never failed."""
         is_known = (
             isinstance(error, KafkaError) and error.error_code is not ErrorCode.REQUEST_TIMED_OUT
         )
-        await self.ended(now, audit_id, "refused" if is_known else "unknown", str(error))
+        await self._ended(audit_id, "refused" if is_known else "unknown", str(error))
 
     async def _append(self, line: dict[str, Any]) -> None:
         content = json.dumps(line).encode("ascii") + b"\n"

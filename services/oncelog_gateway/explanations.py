@@ -39,7 +39,7 @@ from oncelog_gateway.group_resources import GroupOffset, UnstableOffset
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.marker_queues import marker_queues
 from oncelog_gateway.partitions import Partitions, all_partitions
-from oncelog_gateway.resources import PartitionStatus, Resource
+from oncelog_gateway.resources import PartitionStatus, Resource, resource_of
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.sinks import Sinks
 from oncelog_gateway.subjects import NOT_SAID, Kind, Named, Subjects, partition_of, producer_id_of
@@ -110,20 +110,11 @@ class Explanations:
                 if error.error_code not in NOT_SAID:
                     raise
                 diagnosis = self._unanswered(subject, named.kind, error)
-        return Explanation(
+        return resource_of(
+            Explanation,
+            diagnosis,
             subject=subject,
             kind=named.kind,
-            incident=diagnosis.incident,
-            verdict=diagnosis.verdict,
-            findings=list(diagnosis.findings),
-            evidence=[
-                EvidenceRow(name=one.name, value=one.value, source=one.source)
-                for one in diagnosis.evidence
-            ],
-            next_commands=[
-                CommandRow(command=one.command, does=one.does, is_safe=one.is_safe)
-                for one in diagnosis.next_commands
-            ],
             unknown=list(dict.fromkeys((*diagnosis.unknown, *named.unknown))),
         )
 

@@ -14,7 +14,7 @@ from oncelog.runtime.clock import Clock
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.core.group_assignment import assigned_partitions
 from oncelog_gateway.core.hanging import CoordinatedTransaction
-from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.group_resources import (
     Group,
     GroupAssignment,
@@ -33,8 +33,9 @@ from oncelog_gateway.group_resources import (
 )
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.records_behind import RecordsBehind
-from oncelog_gateway.roles import Roles, raise_for
-from oncelog_gateway.transactions import Transactions, failure_of
+from oncelog_gateway.resources import paged, resource_of
+from oncelog_gateway.roles import Roles, all_answers, raise_for
+from oncelog_gateway.transactions import Transactions
 
 OfGroupT = TypeVar(
     "OfGroupT",
@@ -72,13 +73,8 @@ class Groups:
         rows, failures = await self._listed(states)
         if failures and len(failures) == len(self._roles.group_coordinators()):
             raise failures[0]
-        page, next_cursor = page_of(rows, lambda row: (row.group_id,), paging)
-        return GroupPage(
-            groups=page,
-            total=len(rows),
-            next_cursor=next_cursor,
-            incomplete=[failure_of(failure) for failure in failures],
-        )
+        page, about = paged(rows, lambda row: (row.group_id,), paging, failures)
+        return GroupPage(groups=page, **about)
 
     async def known(self, count_max: int) -> tuple[list[Group], list[KafkaError]]:
         """The first groups in order of id, and the failures of the coordinators that did not answer."""
@@ -87,24 +83,17 @@ class Groups:
 
     async def _listed(self, states: Sequence[str]) -> tuple[list[Group], list[KafkaError]]:
         request = pb.ListGroupsRequest(state_filters=states)
-        found: dict[str, pb.ListGroupsResponse.Group] = {}
-        failures: list[KafkaError] = []
 
-        async def ask(node_id: int) -> None:
-            try:
-                answer = await self._roles.ask_groups(
-                    node_id, lambda groups: groups.ListGroups, request
-                )
-                raise_for(answer.error_code, f"the coordinator on node {node_id} is not ready")
-            except KafkaError as error:
-                failures.append(error)
-                return
-            found.update((one.group_id, one) for one in answer.groups)
+        async def ask(node_id: int) -> pb.ListGroupsResponse:
+            answer = await self._roles.ask_groups(
+                node_id, lambda groups: groups.ListGroups, request
+            )
+            raise_for(answer.error_code, f"the coordinator on node {node_id} is not ready")
+            return answer
 
-        async with asyncio.TaskGroup() as group:
-            for node_id in self._roles.group_coordinators():
-                group.create_task(ask(node_id))
-        return [Group(**_fields(found[one])) for one in sorted(found)], failures
+        answers, failures = await all_answers(map(ask, self._roles.group_coordinators()))
+        found = {one.group_id: one for answer in answers for one in answer.groups}
+        return [resource_of(Group, found[one]) for one in sorted(found)], failures
 
     async def describe(self, group_id: str) -> GroupDetail:
         """With its members and what each was assigned."""
@@ -114,21 +103,18 @@ class Groups:
             coordinator, lambda groups: groups.DescribeGroups, request
         )
         found = _only(answer.groups, group_id)
-        return GroupDetail(
-            group_id=group_id,
-            state=found.state,
-            protocol_type=found.protocol_type,
+        return resource_of(
+            GroupDetail,
+            found,
             group_type=found.group_type or "classic",
-            protocol_name=found.protocol_name,
             coordinator=coordinator,
             members=[
-                GroupMember(
-                    member_id=one.member_id,
+                resource_of(
+                    GroupMember,
+                    one,
                     group_instance_id=one.group_instance_id
                     if one.HasField("group_instance_id")
                     else None,
-                    client_id=one.client_id,
-                    client_host=one.client_host,
                     assignments=_assignments(one.assignment),
                 )
                 for one in found.members
@@ -149,17 +135,11 @@ class Groups:
             for partition in found
         ]
         failures += silent
-        page, next_cursor = page_of(rows, lambda row: (row.topic, row.partition), paging)
+        page, about = paged(rows, lambda row: (row.topic, row.partition), paging, failures)
         if count_records:
             page = await self._counted(page)
-        return GroupOffsetPage(
-            group_id=group_id,
-            offsets=page,
-            total=len(rows),
-            next_cursor=next_cursor,
-            incomplete=[failure_of(failure) for failure in failures],
-            total_lag=sum(row.lag or 0 for row in rows),
-        )
+        total_lag = sum(row.lag or 0 for row in rows)
+        return GroupOffsetPage(group_id=group_id, offsets=page, total_lag=total_lag, **about)
 
     async def _counted(self, page: Sequence[GroupOffset]) -> list[GroupOffset]:
         """Reads at most the first MiB behind each of the first offsets that are behind, a few at a time."""
@@ -174,13 +154,7 @@ class Groups:
                 found = await counting.count(partition, row.offset, row.log_end_offset)
             if found is None:
                 return row
-            behind = RecordsAfter(
-                records=found.records,
-                aborted=found.aborted,
-                markers=found.markers,
-                is_whole=found.is_whole,
-            )
-            return row.model_copy(update={"behind": behind})
+            return row.model_copy(update={"behind": resource_of(RecordsAfter, found)})
 
         behind = [row for row in page if row.lag][:COUNTED_MAX]
         done = dict(zip(map(id, behind), await asyncio.gather(*map(counted, behind)), strict=True))
@@ -202,8 +176,7 @@ class Groups:
         self, group_id: str, *, with_pending: bool = False
     ) -> dict[Partition, pb.OffsetFetchResponse.Offset]:
         coordinator = self._roles.coordinator_of_group(group_id)
-        wanted = pb.OffsetFetchRequest.Group(group_id=group_id, member_epoch=-1, all_topics=True)
-        request = pb.OffsetFetchRequest(groups=[wanted], with_pending=with_pending)
+        request = _fetch_of_all_topics([group_id], with_pending=with_pending)
         answer = await self._roles.ask_groups(
             coordinator, lambda groups: groups.OffsetFetch, request
         )
@@ -215,36 +188,25 @@ class Groups:
     async def lags(self, ends: Mapping[Partition, int], count_max: int) -> GroupLags:
         """How many records each group has not read yet, by topic, of the first groups in order of id. `ends` are high
         watermarks; a partition that is not there counts nothing. A silent coordinator leaves its groups out."""
-        found, failures = await self._listed(())
+        found, _ = await self._listed(())
         of_coordinator: dict[int, list[str]] = {}
         for one in found[:count_max]:
             shard = self._roles.image.shard_for(GROUP, one.group_id)
             if shard is not None and shard.coordinator >= 0:
                 of_coordinator.setdefault(shard.coordinator, []).append(one.group_id)
+        answers, _ = await all_answers(
+            self._roles.ask_groups(
+                node_id, lambda groups: groups.OffsetFetch, _fetch_of_all_topics(group_ids)
+            )
+            for node_id, group_ids in of_coordinator.items()
+        )
         lags: dict[tuple[str, str], int] = {}
-
-        async def ask(node_id: int, group_ids: list[str]) -> None:
-            wanted = [
-                pb.OffsetFetchRequest.Group(group_id=one, member_epoch=-1, all_topics=True)
-                for one in group_ids
-            ]
-            try:
-                answer = await self._roles.ask_groups(
-                    node_id, lambda groups: groups.OffsetFetch, pb.OffsetFetchRequest(groups=wanted)
-                )
-            except KafkaError as error:
-                failures.append(error)
-                return
-            for group in answer.groups:
-                for one in group.offsets:
-                    end = ends.get(Partition(one.topic, one.partition))
-                    if one.offset >= 0 and end is not None:
-                        key = (group.group_id, one.topic)
-                        lags[key] = lags.get(key, 0) + max(end - one.offset, 0)
-
-        async with asyncio.TaskGroup() as tasks:
-            for node_id, group_ids in of_coordinator.items():
-                tasks.create_task(ask(node_id, group_ids))
+        for group in (one for answer in answers for one in answer.groups):
+            for offset in group.offsets:
+                end = ends.get(Partition(offset.topic, offset.partition))
+                if offset.offset >= 0 and end is not None:
+                    key = (group.group_id, offset.topic)
+                    lags[key] = lags.get(key, 0) + max(end - offset.offset, 0)
         return GroupLags(lags, max(len(found) - count_max, 0))
 
     async def delete(self, operator: Operator, group_id: str) -> None:
@@ -375,15 +337,16 @@ def _refusal(error_code: int, group_id: str) -> str:
     return f"group {group_id!r}"
 
 
-def _fields(
-    found: pb.ListGroupsResponse.Group | pb.DescribeGroupsResponse.Group,
-) -> dict[str, str]:
-    return {
-        "group_id": found.group_id,
-        "state": found.state,
-        "protocol_type": found.protocol_type,
-        "group_type": found.group_type,
-    }
+def _fetch_of_all_topics(
+    group_ids: Iterable[str], *, with_pending: bool = False
+) -> pb.OffsetFetchRequest:
+    return pb.OffsetFetchRequest(
+        groups=[
+            pb.OffsetFetchRequest.Group(group_id=one, member_epoch=-1, all_topics=True)
+            for one in group_ids
+        ],
+        with_pending=with_pending,
+    )
 
 
 def _assignments(content: bytes) -> list[GroupAssignment] | None:

@@ -6,8 +6,8 @@ leads.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
 
 from oncelog.api.v1 import storage_pb2
 from oncelog.api.v1.types_pb2 import TopicPartition
@@ -42,12 +42,39 @@ class _OfPartition(Protocol):
 
 
 FoundT = TypeVar("FoundT", bound=_OfPartition)
+RowT_co = TypeVar("RowT_co", covariant=True)
+
+
+class _Partitions(Protocol[RowT_co]):
+    """A leader's answer, with a row for each partition."""
+
+    @property
+    def partitions(self) -> Iterable[RowT_co]: ...
 
 
 def raise_for(error_code: int, message: str) -> None:
     """Raises KafkaError unless the code is NONE."""
     if error_code != ErrorCode.NONE:
         raise KafkaError(error_code_of(error_code), message)
+
+
+async def all_answers(
+    calls: Iterable[Coroutine[Any, Any, ResponseT]],
+) -> tuple[list[ResponseT], list[KafkaError]]:
+    """The answers of those that give one, asked at once, and the failures of the others."""
+    answers: list[ResponseT] = []
+    failures: list[KafkaError] = []
+
+    async def ask(call: Coroutine[Any, Any, ResponseT]) -> None:
+        try:
+            answers.append(await call)
+        except KafkaError as error:
+            failures.append(error)
+
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(ask(call))
+    return answers, failures
 
 
 class LeaderCalls:
@@ -68,29 +95,21 @@ class LeaderCalls:
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionDescription | KafkaError]:
         """Offsets of each partition as its leader has them, or why they could not be had."""
-
-        async def ask(
-            stub: StorageStub, led: list[Partition]
-        ) -> Iterable[storage_pb2.PartitionDescription]:
-            request = storage_pb2.DescribePartitionsRequest(partitions=_named(led))
-            answer = await self.call("the partition leader", stub.DescribePartitions, request)
-            return answer.partitions
-
-        return await self._of_leaders(partitions, ask)
+        return await self._of_leaders(
+            partitions,
+            lambda storage: storage.DescribePartitions,
+            lambda led: storage_pb2.DescribePartitionsRequest(partitions=_named(led)),
+        )
 
     async def describe_producers(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionProducers | KafkaError]:
         """Producers of each partition as its leader has them, or why they could not be had."""
-
-        async def ask(
-            stub: StorageStub, led: list[Partition]
-        ) -> Iterable[storage_pb2.PartitionProducers]:
-            request = storage_pb2.DescribeProducersRequest(partitions=_named(led))
-            answer = await self.call("the partition leader", stub.DescribeProducers, request)
-            return answer.partitions
-
-        return await self._of_leaders(partitions, ask)
+        return await self._of_leaders(
+            partitions,
+            lambda storage: storage.DescribeProducers,
+            lambda led: storage_pb2.DescribeProducersRequest(partitions=_named(led)),
+        )
 
     async def describe_record(
         self, partition: Partition, offset: int
@@ -108,10 +127,8 @@ class LeaderCalls:
     ) -> dict[Partition, storage_pb2.ListedOffset | KafkaError]:
         """Kafka's: -1 is the high watermark, -2 the start of the log, else the first record that is not older."""
 
-        async def ask(
-            stub: StorageStub, led: list[Partition]
-        ) -> Iterable[storage_pb2.ListedOffset]:
-            request = storage_pb2.ListOffsetsRequest(
+        def request(led: list[Partition]) -> storage_pb2.ListOffsetsRequest:
+            return storage_pb2.ListOffsetsRequest(
                 partitions=[
                     storage_pb2.ListOffsetsPartition(
                         topic=one.topic,
@@ -122,10 +139,8 @@ class LeaderCalls:
                     for one in led
                 ]
             )
-            answer = await self.call("the partition leader", stub.ListOffsets, request)
-            return answer.partitions
 
-        return await self._of_leaders(partitions, ask)
+        return await self._of_leaders(partitions, lambda storage: storage.ListOffsets, request)
 
     async def ask_leader(
         self,
@@ -198,7 +213,8 @@ class LeaderCalls:
     async def _of_leaders(
         self,
         partitions: Iterable[Partition],
-        ask: Callable[[StorageStub, list[Partition]], Awaitable[Iterable[FoundT]]],
+        method: Callable[[StorageStub], Unary[RequestT, _Partitions[FoundT]]],
+        request: Callable[[list[Partition]], RequestT],
     ) -> dict[Partition, FoundT | KafkaError]:
         found: dict[Partition, FoundT | KafkaError] = {}
         of_leader: dict[int, list[Partition]] = defaultdict(list)
@@ -213,11 +229,12 @@ class LeaderCalls:
 
         async def ask_leader(leader: int, led: list[Partition]) -> None:
             try:
-                answers = await ask(stubs[leader], led)
+                call = method(stubs[leader])
+                answer = await self.call("the partition leader", call, request(led))
             except KafkaError as error:
                 found.update(dict.fromkeys(led, error))
                 return
-            for one in answers:
+            for one in answer.partitions:
                 partition = Partition(one.topic, one.partition)
                 found[partition] = (
                     KafkaError(error_code_of(one.error_code), f"node {leader} about {partition}")

@@ -4,15 +4,19 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from oncelog.errors import KafkaError
+from oncelog.ids import Partition
 from oncelog_gateway.resources import (
     INT32_MAX,
     ClusterNode,
     Failure,
+    KnownOrNone,
     Page,
     PartitionIndex,
     RequestBody,
     Resource,
     TopicName,
+    failure_of,
 )
 
 REPLICAS_MAX = 32
@@ -132,7 +136,7 @@ class ReassignRequest(RequestBody):
 class Reassignment(Resource):
     topic: str
     partition: int
-    leader: int | None
+    leader: KnownOrNone
     replicas: list[int] = Field(description="those to be removed are still among them")
     isr: list[int]
     adding_replicas: list[int]
@@ -146,6 +150,14 @@ class ReassignmentPage(Page):
 class ReassignmentFailure(Failure):
     topic: str
     partition: int
+
+
+def reassignment_failure(partition: Partition, error: KafkaError) -> ReassignmentFailure:
+    return ReassignmentFailure(
+        topic=partition.topic,
+        partition=partition.partition,
+        **failure_of(error).model_dump(),
+    )
 
 
 class ReassignResult(Resource):

@@ -1,7 +1,7 @@
 """Nodes as REST shows and changes them: who does what, draining, forgetting."""
 
 from collections import Counter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -9,12 +9,13 @@ from oncelog.ids import Partition
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog.wording import counted
 from oncelog_gateway.audit import AuditLog
-from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.node_resources import ControllerStatus, NodeChange, NodePage, NodeStatus
 from oncelog_gateway.operators import Operator
-from oncelog_gateway.resources import ClusterNode, Failure
+from oncelog_gateway.resources import ClusterNode, paged, resource_of
 from oncelog_gateway.roles import Roles
-from oncelog_gateway.transactions import failure_of
+
+NodeT = TypeVar("NodeT", bound=ClusterNode)
 
 SHOWN_PARTITIONS_MAX: Final = 10
 _MOVING_ROLES: Final = {
@@ -37,7 +38,7 @@ class Duties:
 
 
 def cluster_node(node: pb.Node, duties: Duties) -> ClusterNode:
-    return ClusterNode(**_fields(node, duties))
+    return _shown(ClusterNode, node, duties)
 
 
 class Nodes:
@@ -52,20 +53,18 @@ class Nodes:
 
     async def list(self, paging: PageRequest) -> NodePage:
         """Nodes are shown from the image also while no controller answers."""
-        controller, incomplete = None, list[Failure]()
+        controller, failures = None, list[KafkaError]()
         try:
             controller = _controller(await self._roles.describe_controller())
         except KafkaError as error:
-            incomplete.append(failure_of(error))
+            failures.append(error)
         image = self._roles.image
         duties = Duties(image)
-        page, next_cursor = page_of(tuple(image.nodes), lambda node_id: (node_id,), paging)
+        page, about = paged(tuple(image.nodes), lambda node_id: (node_id,), paging, failures)
         return NodePage(
             controller=controller,
             nodes=[_status(image, image.nodes[one], duties) for one in page],
-            total=len(image.nodes),
-            next_cursor=next_cursor,
-            incomplete=incomplete,
+            **about,
         )
 
     def describe(self, node_id: int) -> NodeStatus:
@@ -182,7 +181,7 @@ def _is_drained(image: MetadataImage, node: pb.Node) -> bool:
 
 
 def _status(image: MetadataImage, node: pb.Node, duties: Duties) -> NodeStatus:
-    return NodeStatus(**_fields(node, duties), drained=_is_drained(image, node))
+    return _shown(NodeStatus, node, duties, drained=_is_drained(image, node))
 
 
 def require_node(image: MetadataImage, node_id: int) -> None:
@@ -199,31 +198,29 @@ def role_names(node: pb.Node) -> list[str]:
     return [pb.Role.Name(role).removeprefix("ROLE_").lower() for role in node.roles]
 
 
-def _fields(node: pb.Node, duties: Duties) -> dict[str, Any]:
-    return {
-        "node_id": node.node_id,
-        "node_epoch": node.node_epoch,
-        "roles": role_names(node),
-        "rpc_address": node.rpc_address or None,
+def _shown(kind: type[NodeT], node: pb.Node, duties: Duties, **given: Any) -> NodeT:
+    return resource_of(
+        kind,
+        node,
+        roles=role_names(node),
+        rpc_address=node.rpc_address or None,
         # Port 0 was taken by an embedded node that registered before it knew which port it would get.
-        "kafka_address": f"{node.kafka_host}:{node.kafka_port}" if node.kafka_port else None,
-        "rack": node.rack or None,
-        "fenced": node.fenced,
-        "draining": node.draining,
-        "given": node.given,
-        "leader_count": duties.leaders[node.node_id],
-        "replica_count": duties.replicas[node.node_id],
-        "transaction_shard_count": duties.shards[TRANSACTION, node.node_id],
-        "group_shard_count": duties.shards[GROUP, node.node_id],
-    }
+        kafka_address=f"{node.kafka_host}:{node.kafka_port}" if node.kafka_port else None,
+        rack=node.rack or None,
+        leader_count=duties.leaders[node.node_id],
+        replica_count=duties.replicas[node.node_id],
+        transaction_shard_count=duties.shards[TRANSACTION, node.node_id],
+        group_shard_count=duties.shards[GROUP, node.node_id],
+        **given,
+    )
 
 
 def _controller(answer: pb.DescribeControllerResponse) -> ControllerStatus:
     has_lease = bool(answer.active_rpc_address)
-    return ControllerStatus(
+    return resource_of(
+        ControllerStatus,
+        answer,
         controller_id=answer.active_node_id,
         rpc_address=answer.active_rpc_address or None,
-        controller_epoch=answer.controller_epoch,
-        metadata_offset=answer.metadata_offset,
         lease_remaining_ms=answer.lease_remaining_ms if has_lease else None,
     )

@@ -17,7 +17,7 @@ from oncelog_gateway.core.hanging import (
     owner_of,
     still_open,
 )
-from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.nodes import require_node
 from oncelog_gateway.resources import (
     ActiveProducer,
@@ -25,12 +25,14 @@ from oncelog_gateway.resources import (
     HangingTransaction,
     LsoHolder,
     PartitionStatus,
+    failure_of,
+    known_or_none,
+    paged,
+    resource_of,
 )
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.transactions import (
     Transactions,
-    failure_of,
-    known_or_none,
     opened_in,
     opened_of,
 )
@@ -87,15 +89,7 @@ class Partitions:
         )
         names: dict[int, str] = {one.producer_id: one.transactional_id for one in known}
         return [
-            ActiveProducer(
-                producer_id=one.producer_id,
-                producer_epoch=one.producer_epoch,
-                last_sequence=known_or_none(one.last_sequence),
-                last_timestamp_ms=known_or_none(one.last_timestamp_ms),
-                coordinator_epoch=one.coordinator_epoch,
-                current_txn_start_offset=known_or_none(one.current_txn_start_offset),
-                transactional_id=names.get(one.producer_id),
-            )
+            resource_of(ActiveProducer, one, transactional_id=names.get(one.producer_id))
             for one in answer.producers
         ]
 
@@ -123,17 +117,18 @@ class Partitions:
         now = self._clock.now()
         found = [self._hanging(one, named_by(one, known.of(one)), now) for one in confirmed]
         rows = [row for row in found if shown.shows(row.idle_ms, row.coordinator)]
-        page, next_cursor = page_of(
-            rows, lambda row: (row.topic, row.partition, row.start_offset), paging
+        page, about = paged(
+            rows,
+            lambda row: (row.topic, row.partition, row.start_offset),
+            paging,
+            (*failures, *silent),
         )
         return HangingPage(
             hanging=page,
-            total=len(rows),
-            next_cursor=next_cursor,
             hidden_count=len(found) - len(rows),
             checked_partitions=len(partitions) - len(failures),
             open_transactions=len(opened),
-            incomplete=[failure_of(error) for error in (*failures, *silent)],
+            **about,
         )
 
     async def _confirmed(self, suspects: Sequence[OpenTransaction]) -> tuple[OpenTransaction, ...]:
@@ -145,14 +140,11 @@ class Partitions:
     def _hanging(
         self, opened: OpenTransaction, named: CoordinatedTransaction | None, now: Millis
     ) -> HangingTransaction:
-        return HangingTransaction(
+        return resource_of(
+            HangingTransaction,
+            opened,
             topic=opened.partition.topic,
             partition=opened.partition.partition,
-            producer_id=opened.producer_id,
-            producer_epoch=opened.producer_epoch,
-            start_offset=opened.start_offset,
-            coordinator_epoch=opened.coordinator_epoch,
-            last_timestamp_ms=known_or_none(opened.last_timestamp_ms),
             idle_ms=_idle_ms(opened, now),
             transactional_id=named.transactional_id if named else None,
             coordinator_state=named.state if named else None,
@@ -174,16 +166,14 @@ class Partitions:
         owner = owner_of(opened, known)
         named = owner or named_by(opened, known)
         is_hanging = opened in unowned if is_known else None
-        return LsoHolder(
+        return resource_of(
+            LsoHolder,
+            opened,
             transactional_id=named.transactional_id if named else None,
-            producer_id=opened.producer_id,
-            producer_epoch=opened.producer_epoch,
-            start_offset=opened.start_offset,
             age_ms=max(now - owner.start_time_ms, 0)
             if owner and owner.start_time_ms >= 0
             else None,
             idle_ms=_idle_ms(opened, now),
-            coordinator_epoch=opened.coordinator_epoch,
             coordinator_state=named.state if named else None,
             hanging=is_hanging,
             advice=advice(opened, owner, is_hanging=is_hanging),
@@ -269,18 +259,11 @@ def _status(
     }
     if isinstance(answer, KafkaError):
         return PartitionStatus.model_validate({**leadership, "failure": failure_of(answer)})
-    return PartitionStatus.model_validate(
-        {
-            **leadership,
-            "leader_epoch": answer.leader_epoch,
-            "log_start_offset": answer.log_start_offset,
-            "log_end_offset": answer.log_end_offset,
-            "high_watermark": answer.high_watermark,
-            "last_stable_offset": answer.last_stable_offset,
-            "lso_lag": max(answer.high_watermark - answer.last_stable_offset, 0),
-            "size_bytes": answer.size_bytes,
-            "segment_count": answer.segment_count,
-            "open_transaction_count": answer.open_transaction_count,
-            "lso_holder": holder,
-        }
+    leadership["leader_epoch"] = answer.leader_epoch
+    return resource_of(
+        PartitionStatus,
+        answer,
+        **leadership,
+        lso_lag=max(answer.high_watermark - answer.last_stable_offset, 0),
+        lso_holder=holder,
     )

@@ -7,9 +7,9 @@ from heapq import nsmallest
 from oncelog.api.v1 import storage_pb2
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
-from oncelog_gateway.resources import ActiveProducer
+from oncelog_gateway.resources import ActiveProducer, resource_of
 from oncelog_gateway.roles import Roles
-from oncelog_gateway.transactions import Transactions, known_or_none
+from oncelog_gateway.transactions import Transactions
 
 
 class ProducerIn(ActiveProducer):
@@ -73,14 +73,10 @@ def _open_first(
 def _row(
     partition: Partition, one: storage_pb2.ActiveProducer, transactional_id: str | None
 ) -> ProducerIn:
-    return ProducerIn(
+    return resource_of(
+        ProducerIn,
+        one,
         topic=partition.topic,
         partition=partition.partition,
-        producer_id=one.producer_id,
-        producer_epoch=one.producer_epoch,
-        last_sequence=known_or_none(one.last_sequence),
-        last_timestamp_ms=known_or_none(one.last_timestamp_ms),
-        coordinator_epoch=one.coordinator_epoch,
-        current_txn_start_offset=known_or_none(one.current_txn_start_offset),
         transactional_id=transactional_id,
     )

@@ -7,17 +7,17 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.wording import counted
 from oncelog_gateway.audit import AuditLog
-from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.node_resources import (
     Reassignment,
-    ReassignmentFailure,
     ReassignmentPage,
     ReassignRequest,
     ReassignResult,
+    reassignment_failure,
 )
 from oncelog_gateway.operators import Operator
+from oncelog_gateway.resources import paged, resource_of
 from oncelog_gateway.roles import Roles
-from oncelog_gateway.transactions import failure_of, known_or_none
 
 
 class Reassignments:
@@ -31,13 +31,13 @@ class Reassignments:
         """Those under way, in order of topic and partition."""
         topics = self._roles.image.topics
         rows = [
-            _reassignment(name, one)
+            resource_of(Reassignment, one, topic=name)
             for name in sorted(topics)
             for one in topics[name].partitions
             if _is_under_way(one)
         ]
-        page, next_cursor = page_of(rows, lambda row: (row.topic, row.partition), paging)
-        return ReassignmentPage(reassignments=page, total=len(rows), next_cursor=next_cursor)
+        page, about = paged(rows, lambda row: (row.topic, row.partition), paging)
+        return ReassignmentPage(reassignments=page, **about)
 
     async def begin(self, operator: Operator, request: ReassignRequest) -> ReassignResult:
         """One that is under way is replaced by this one."""
@@ -99,17 +99,12 @@ class Reassignments:
         image = self._roles.image
         return ReassignResult(
             partitions=[
-                _reassignment(partition.topic, found)
+                resource_of(Reassignment, found, topic=partition.topic)
                 for partition in wanted
                 if partition not in failures and (found := image.partition(partition)) is not None
             ],
             failures=[
-                ReassignmentFailure(
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    **failure_of(error).model_dump(),
-                )
-                for partition, error in failures.items()
+                reassignment_failure(partition, error) for partition, error in failures.items()
             ],
             audit_id=audit_id,
         )
@@ -123,18 +118,6 @@ def _rotated(replicas: Sequence[int], partition: int) -> Sequence[int]:
 
 def _is_under_way(one: pb.Partition) -> bool:
     return bool(one.adding_replicas or one.removing_replicas)
-
-
-def _reassignment(topic: str, one: pb.Partition) -> Reassignment:
-    return Reassignment(
-        topic=topic,
-        partition=one.partition,
-        leader=known_or_none(one.leader),
-        replicas=list(one.replicas),
-        isr=list(one.isr),
-        adding_replicas=list(one.adding_replicas),
-        removing_replicas=list(one.removing_replicas),
-    )
 
 
 def _name(topic: str, partition: int | None) -> str:

@@ -7,9 +7,9 @@ from pydantic import Field
 from oncelog.api.v1 import storage_pb2
 from oncelog.ids import Partition
 from oncelog_gateway.partitions import Partitions
-from oncelog_gateway.resources import LsoHolder, Resource
+from oncelog_gateway.resources import LsoHolder, Resource, known_or_none, resource_of
 from oncelog_gateway.roles import Roles
-from oncelog_gateway.transactions import Transactions, known_or_none, opened_of
+from oncelog_gateway.transactions import Transactions, opened_of
 
 Status = Literal[
     "committed",
@@ -89,7 +89,9 @@ async def record_status(
         name = known[0].transactional_id if known else None
     status = _status(found, offset)
     is_readable = found.fate in (storage_pb2.NOT_TRANSACTIONAL, storage_pb2.IN_COMMITTED)
-    return RecordStatus(
+    return resource_of(
+        RecordStatus,
+        found,
         topic=partition.topic,
         partition=partition.partition,
         offset=offset,
@@ -102,10 +104,6 @@ async def record_status(
         transaction_start_offset=known_or_none(found.txn_first_offset),
         marker_offset=known_or_none(found.txn_last_offset),
         open_transaction=holder,
-        log_start_offset=found.log_start_offset,
-        log_end_offset=found.log_end_offset,
-        high_watermark=found.high_watermark,
-        last_stable_offset=found.last_stable_offset,
         detail=_detail(found, status, offset),
     )
 

@@ -20,12 +20,11 @@ from oncelog_gateway.node_resources import (
     BalanceRequest,
     EvacuateRequest,
     MoveStep,
-    ReassignmentFailure,
     ReplicaMove,
+    reassignment_failure,
 )
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.roles import Roles
-from oncelog_gateway.transactions import failure_of
 
 REORDERS_MAX: Final = 100
 """Partitions that only change their order in one step: as many as the controller elects in one of its balance."""
@@ -126,12 +125,7 @@ class ReplicaMoves:
                 self._roles.image, [move for move in moves if move.partition not in begun]
             ),
             under_way_count=_under_way_count(self._roles.image),
-            failures=[
-                ReassignmentFailure(
-                    topic=one.topic, partition=one.partition, **failure_of(error).model_dump()
-                )
-                for one, error in failures.items()
-            ],
+            failures=[reassignment_failure(one, error) for one, error in failures.items()],
             audit_id=audit_id,
         )
 

@@ -1,9 +1,12 @@
 """What REST shows: one model a resource. Times are milliseconds; `null` means "none" or "not known"."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from oncelog.errors import KafkaError
+from oncelog_gateway.core.paging import Key, PageRequest, page_of
 from oncelog_gateway.core.topic_configs import JSON_INTEGER_MAX
 
 TransactionState = Literal[
@@ -23,8 +26,32 @@ TopicName = Annotated[str, Field(min_length=1, max_length=249, examples=["orders
 PartitionIndex = Annotated[int, Field(ge=0, le=INT32_MAX, examples=[0])]
 
 
+RowT = TypeVar("RowT")
+
+
+def known_or_none(value: int | None) -> int | None:
+    """Kafka's -1 is our null."""
+    return value if value is not None and value >= 0 else None
+
+
+KnownOrNone = Annotated[int | None, BeforeValidator(known_or_none)]
+"""Kafka's -1 is our null."""
+
+
 class Resource(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+
+ResourceT = TypeVar("ResourceT", bound=Resource)
+_ABSENT: Final = object()
+
+
+def resource_of(kind: type[ResourceT], source: object, /, **given: Any) -> ResourceT:
+    """The resource with the fields that are given; the others are those of the same names of a role's answer."""
+    for name in kind.model_fields:
+        if name not in given and (found := getattr(source, name, _ABSENT)) is not _ABSENT:
+            given[name] = found
+    return kind.model_validate(given)
 
 
 class RequestBody(BaseModel):
@@ -69,6 +96,26 @@ class Page(Resource):
     )
 
 
+def failure_of(error: KafkaError) -> Failure:
+    return Failure(
+        kafka_error_name=error.error_code.name,
+        kafka_error_code=error.error_code.value,
+        detail=error.message,
+    )
+
+
+def paged(
+    rows: Sequence[RowT],
+    key: Callable[[RowT], Key],
+    paging: PageRequest,
+    failures: Sequence[KafkaError] = (),
+) -> tuple[list[RowT], dict[str, Any]]:
+    """The rows of this page, and what a `Page` has beside them. Raises KafkaError for a cursor that cannot be."""
+    page, next_cursor = page_of(rows, key, paging)
+    incomplete = [failure_of(failure) for failure in failures]
+    return page, {"total": len(rows), "next_cursor": next_cursor, "incomplete": incomplete}
+
+
 class Transaction(Resource):
     transactional_id: str
     producer_id: int
@@ -80,7 +127,7 @@ class Transaction(Resource):
     timeout_ms: int
     is_late: bool = Field(description="open for longer than its timeout")
     start_time_ms: int | None
-    last_update_time_ms: int | None
+    last_update_time_ms: KnownOrNone
     partition_count: int
     transaction_version: int = Field(description="of the client: 2 is TV2 (KIP-890), below it TV1")
     shard: int = Field(description="partition of __transaction_state")
@@ -181,10 +228,10 @@ class PartitionPage(Page):
 class ActiveProducer(Resource):
     producer_id: int
     producer_epoch: int
-    last_sequence: int | None
-    last_timestamp_ms: int | None
+    last_sequence: KnownOrNone
+    last_timestamp_ms: KnownOrNone
     coordinator_epoch: int
-    current_txn_start_offset: int | None = Field(description="null: no transaction open here")
+    current_txn_start_offset: KnownOrNone = Field(description="null: no transaction open here")
     transactional_id: str | None = Field(
         description="null: idempotent only, or unknown to every coordinator"
     )
@@ -203,7 +250,7 @@ class HangingTransaction(Resource):
     coordinator_epoch: int = Field(
         description="of the last marker this producer id got here; -1: none yet"
     )
-    last_timestamp_ms: int | None = Field(description="of its last record here, by its producer")
+    last_timestamp_ms: KnownOrNone = Field(description="of its last record here, by its producer")
     idle_ms: int | None = Field(
         description="since that record: what Kafka's find-hanging calls the duration"
     )
@@ -288,7 +335,7 @@ class SinkBranch(Resource):
 
 class SinkAttempt(Resource):
     nonce: str = Field(description="hexadecimal")
-    batch_id: int | None
+    batch_id: KnownOrNone
     state: str
     opened_time_ms: int
     deadline_ms: int
@@ -310,7 +357,7 @@ class Sink(Resource):
     sink: str
     query_id: str
     sink_epoch: int
-    last_committed_batch_id: int | None
+    last_committed_batch_id: KnownOrNone
     attempts: list[SinkAttempt]
     decisions: list[SinkDecision] = Field(description="the newest last")
 
@@ -319,8 +366,8 @@ class SinkSummary(Resource):
     sink: str
     kind: Literal["stream", "job"] = Field(description="a job's sink expires when it is not used")
     query_id: str
-    last_committed_batch_id: int | None
-    last_used_time_ms: int | None = Field(description="null: unknown")
+    last_committed_batch_id: KnownOrNone
+    last_used_time_ms: KnownOrNone = Field(description="null: unknown")
     attempt_count: int = Field(description="open, or with markers under way")
 
 

@@ -5,7 +5,6 @@ coordinators say at this moment. A call that gets no answer in time becomes REQU
 becomes a failure of what it leads, and the rest is still shown.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,7 +21,7 @@ from oncelog.rpc.stubs import (
     TransactionCoordinatorStub,
     Unary,
 )
-from oncelog_gateway.leader_calls import LeaderCalls, raise_for
+from oncelog_gateway.leader_calls import LeaderCalls, all_answers, raise_for
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -82,22 +81,14 @@ class Roles(LeaderCalls):
     ) -> tuple[list[ListingT], list[KafkaError]]:
         """The answers of all coordinators of transaction shards, and the failures of those that gave none."""
         owners = self._transaction_owners()
-        answers: list[ListingT] = []
-        failures: list[KafkaError] = []
 
-        async def ask(node_id: int) -> None:
-            try:
-                call = method(self._coordinator(node_id))
-                answer = await self.call(f"the coordinator on node {node_id}", call, request)
-                raise_for(answer.error_code, answer.error_message)
-            except KafkaError as error:
-                failures.append(error)
-                return
-            answers.append(answer)
+        async def ask(node_id: int) -> ListingT:
+            call = method(self._coordinator(node_id))
+            answer = await self.call(f"the coordinator on node {node_id}", call, request)
+            raise_for(answer.error_code, answer.error_message)
+            return answer
 
-        async with asyncio.TaskGroup() as group:
-            for node_id in sorted(set(owners.values())):
-                group.create_task(ask(node_id))
+        answers, failures = await all_answers(map(ask, sorted(set(owners.values()))))
         if self._transaction_owners() != owners:
             # Neither the old owner nor the new one may have listed what it holds.
             failures.append(
@@ -323,4 +314,4 @@ class Roles(LeaderCalls):
             ) from None
 
 
-__all__ = ["Listing", "Roles", "raise_for"]
+__all__ = ["Listing", "Roles", "all_answers", "raise_for"]

@@ -8,7 +8,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.telemetry.events import Event, EventFilter
 from oncelog.telemetry.history import History
 from oncelog_gateway.core.event_text import sentence
-from oncelog_gateway.resources import Resource
+from oncelog_gateway.resources import Resource, resource_of
 from oncelog_gateway.roles import Roles
 
 
@@ -97,12 +97,4 @@ class Timelines:
 
 
 def shown(event: Event) -> TimelineEvent:
-    return TimelineEvent(
-        id=event.id,
-        time_ms=event.time_ms,
-        role=event.role,
-        node=event.node,
-        kind=event.kind,
-        text=sentence(event),
-        fields=dict(event.fields),
-    )
+    return resource_of(TimelineEvent, event, text=sentence(event), fields=dict(event.fields))

@@ -1,7 +1,7 @@
 """API tokens as REST shows, makes and revokes them."""
 
 import secrets
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
@@ -15,9 +15,9 @@ from oncelog.security.api_tokens import (
     digest_of,
 )
 from oncelog_gateway.audit import AuditLog
-from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.operators import Operator
-from oncelog_gateway.resources import Page, RequestBody, Resource
+from oncelog_gateway.resources import Page, RequestBody, Resource, paged, resource_of
 from oncelog_gateway.roles import Roles, raise_for
 
 RoleWord = Literal["viewer", "operator", "admin"]
@@ -33,6 +33,9 @@ class Token(Resource):
     expires_time_ms: int
     is_expired: bool
     last_used_time_ms: int | None = Field(description="within an hour; null: never")
+
+
+TokenT = TypeVar("TokenT", bound=Token)
 
 
 class TokenPage(Page):
@@ -64,9 +67,8 @@ class Tokens:
     def page(self, paging: PageRequest) -> TokenPage:
         """In order of name."""
         found = list(self._roles.image.security.tokens.values())
-        rows, next_cursor = page_of(found, lambda one: (one.name,), paging)
-        shown = [Token(**self._shown(one)) for one in rows]
-        return TokenPage(tokens=shown, total=len(found), next_cursor=next_cursor)
+        rows, about = paged(found, lambda one: (one.name,), paging)
+        return TokenPage(tokens=[self._shown(Token, one) for one in rows], **about)
 
     async def create(self, operator: Operator, body: CreateTokenRequest) -> CreatedToken:
         """Every gateway knows it once it is told."""
@@ -84,7 +86,7 @@ class Tokens:
         async with self._audit.attempt(operator, "create_token", body.model_dump()) as attempt:
             await self._alter(pb.AlterApiTokensRequest.Change(create=message))
             attempt.detail = f"token {body.name} may do what a {body.role} may"
-        return CreatedToken(**self._shown(token), token=text)
+        return self._shown(CreatedToken, token, token=text)
 
     async def revoke(self, operator: Operator, name: str) -> None:
         async with self._audit.attempt(operator, "revoke_token", {"name": name}) as attempt:
@@ -99,13 +101,13 @@ class Tokens:
         raise_for(answer.results[0].error_code, answer.results[0].error_message)
         await self._roles.seen(answer.metadata_offset)
 
-    def _shown(self, token: ApiToken) -> dict[str, object]:
-        return {
-            "name": token.name,
-            "role": token.role,
-            "created_time_ms": token.created_ms,
-            "created_by": token.created_by,
-            "expires_time_ms": token.expires_ms,
-            "is_expired": self._clock.now() >= token.expires_ms,
-            "last_used_time_ms": token.last_used_ms or None,
-        }
+    def _shown(self, kind: type[TokenT], one: ApiToken, **given: str) -> TokenT:
+        return resource_of(
+            kind,
+            one,
+            created_time_ms=one.created_ms,
+            expires_time_ms=one.expires_ms,
+            is_expired=self._clock.now() >= one.expires_ms,
+            last_used_time_ms=one.last_used_ms or None,
+            **given,
+        )

@@ -11,7 +11,7 @@ from oncelog_gateway.core.topic_configs import (
     changes_as_text,
     configs_as_text,
 )
-from oncelog_gateway.resources import Page, RequestBody, Resource
+from oncelog_gateway.resources import KnownOrNone, Page, RequestBody, Resource
 
 PARTITIONS_MAX = 10_000
 
@@ -56,7 +56,7 @@ class TopicPage(Page):
 
 class TopicPartitionLeadership(Resource):
     partition: int
-    leader: int | None
+    leader: KnownOrNone
     leader_epoch: int
     replicas: list[int]
     isr: list[int]

@@ -31,22 +31,25 @@ from oncelog_gateway.core.interlock import (
     find_target,
     plan_abort,
 )
-from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.resources import (
     AbortRequest,
     AbortResult,
-    Failure,
     TerminateRequest,
     TerminateResult,
     Transaction,
     TransactionDetail,
     TransactionPage,
     TransactionPartition,
+    known_or_none,
+    paged,
+    resource_of,
 )
 from oncelog_gateway.roles import Listing, Roles
 
 T = TypeVar("T", OpenTransaction, AbortMarker)
+TransactionT = TypeVar("TransactionT", bound=Transaction)
 
 
 class TransactionsFound(NamedTuple):
@@ -90,22 +93,19 @@ class Transactions:
             for one in listing.transactions
             if min_duration_ms is None or one.state in OPEN_STATES
         ]
-        rows, next_cursor = page_of(
-            found, lambda one: (one.transactional_id, one.producer_id), paging
+        rows, about = paged(
+            found, lambda one: (one.transactional_id, one.producer_id), paging, listing.failures
         )
         now = self._clock.now()
         return TransactionPage(
-            transactions=[Transaction(**_fields(row, now)) for row in rows],
-            total=len(found),
-            next_cursor=next_cursor,
-            incomplete=[failure_of(failure) for failure in listing.failures],
+            transactions=[_shown(Transaction, row, now) for row in rows], **about
         )
 
     async def everything(self) -> tuple[list[Transaction], tuple[KafkaError, ...]]:
         """All transactions that coordinators answered with, and the failures of the others."""
         listing = await self._roles.list_transactions()
         now = self._clock.now()
-        return [Transaction(**_fields(one, now)) for one in listing.transactions], listing.failures
+        return [_shown(Transaction, one, now) for one in listing.transactions], listing.failures
 
     async def urgent(
         self,
@@ -127,7 +127,7 @@ class Transactions:
             found = [one for one in found if _is_late(one, now)]
         shown = nsmallest(skipped + rows_max, found, key=_open_first)[skipped:]
         return TransactionsFound(
-            [Transaction(**_fields(one, now)) for one in shown],
+            [_shown(Transaction, one, now) for one in shown],
             len(found),
             sum(_is_late(one, now) for one in found),
             listing.failures,
@@ -143,8 +143,10 @@ class Transactions:
             for one in opened_in(producers)
             if one.producer_id == described.producer_id
         }
-        return TransactionDetail(
-            **_fields(described, self._clock.now()),
+        return _shown(
+            TransactionDetail,
+            described,
+            self._clock.now(),
             partitions=[
                 TransactionPartition(
                     topic=one.topic, partition=one.partition, start_offset=opened.get(one)
@@ -186,13 +188,8 @@ class Transactions:
         """Ask the coordinator to fence the producer and abort. Raises KafkaError, also when another transaction is open
         than the one that was looked at."""
         dry_run = request.dry_run
-        audit_id = await self._audit.attempted(
-            self._clock.now(),
-            operator,
-            "terminate",
-            {"transactional_id": transactional_id, **request.model_dump(exclude_none=True)},
-        )
-        try:
+        target = {"transactional_id": transactional_id, **request.model_dump(exclude_none=True)}
+        async with self._audit.attempt(operator, "terminate", target) as attempt:
             before = await self._roles.describe_transaction(transactional_id)
             start_time_ms = _open_since(before)
             if request.start_time_ms not in (None, start_time_ms):
@@ -201,18 +198,15 @@ class Transactions:
                     f"the transaction of {transactional_id!r} that was looked at has ended meanwhile; the id is "
                     f"{before.state} now, and nothing was changed",
                 )
-            if not dry_run:
+            if dry_run:
+                attempt.outcome = "dry_run"
+                attempt.detail = f"{transactional_id!r} is {before.state}; nothing was changed"
+            else:
                 await self._roles.terminate(transactional_id)
-        except BaseException as error:
-            await self._audit.failed(self._clock.now(), audit_id, error)
-            raise
-        if dry_run:
-            detail = f"{transactional_id!r} is {before.state}; nothing was changed"
-        else:
-            detail = f"{transactional_id!r} was {before.state}; its producer is fenced, an open transaction is aborted"
-        await self._audit.ended(
-            self._clock.now(), audit_id, "dry_run" if dry_run else "done", detail
-        )
+                attempt.detail = (
+                    f"{transactional_id!r} was {before.state}; its producer is fenced, "
+                    "an open transaction is aborted"
+                )
         return TerminateResult(
             dry_run=dry_run,
             terminated=not dry_run,
@@ -221,30 +215,23 @@ class Transactions:
             producer_epoch=before.producer_epoch,
             state_before=before.state,
             start_time_ms=start_time_ms,
-            audit_id=audit_id,
-            detail=detail,
+            audit_id=attempt.audit_id,
+            detail=attempt.detail,
         )
 
     async def abort(self, operator: Operator, request: AbortRequest) -> AbortResult:
         """Write an abort marker for a transaction that has no owner. Raises KafkaError with the reason of a refusal."""
-        audit_id = await self._audit.attempted(
-            self._clock.now(), operator, "abort", request.model_dump()
-        )
-        try:
+        async with self._audit.attempt(operator, "abort", request.model_dump()) as attempt:
             opened, marker, known = await self._checked(request)
-            if not request.dry_run:
+            if request.dry_run:
+                attempt.outcome = "dry_run"
+            else:
                 await self._roles.write_abort_marker(marker)
-        except BaseException as error:
-            await self._audit.failed(self._clock.now(), audit_id, error)
-            raise
+            attempt.detail = (
+                f"an abort marker of producer {marker.producer_id}, epoch {marker.producer_epoch}, "
+                f"{'would be' if request.dry_run else 'was'} written to {marker.partition}"
+            )
         named = named_by(opened, known)
-        detail = (
-            f"an abort marker of producer {marker.producer_id}, epoch {marker.producer_epoch}, "
-            f"{'would be' if request.dry_run else 'was'} written to {marker.partition}"
-        )
-        await self._audit.ended(
-            self._clock.now(), audit_id, "dry_run" if request.dry_run else "done", detail
-        )
         return AbortResult(
             dry_run=request.dry_run,
             aborted=not request.dry_run,
@@ -256,8 +243,8 @@ class Transactions:
             coordinator_epoch=marker.coordinator_epoch,
             transactional_id=named.transactional_id if named else None,
             coordinator_state=named.state if named else None,
-            audit_id=audit_id,
-            detail=detail,
+            audit_id=attempt.audit_id,
+            detail=attempt.detail,
         )
 
     async def _checked(
@@ -334,39 +321,24 @@ def partitions_of(description: coordinator_pb2.TransactionDescription) -> list[P
     return sorted(Partition(one.topic, one.partition) for one in description.partitions)
 
 
-def failure_of(error: KafkaError) -> Failure:
-    return Failure(
-        kafka_error_name=error.error_code.name,
-        kafka_error_code=error.error_code.value,
-        detail=error.message,
-    )
-
-
-def known_or_none(value: int) -> int | None:
-    """Kafka's -1 is our null."""
-    return value if value >= 0 else None
-
-
-def _fields(one: coordinator_pb2.TransactionDescription, now: Millis) -> dict[str, Any]:
-    start = known_or_none(one.transaction_start_time_ms)
+def _shown(
+    kind: type[TransactionT],
+    one: coordinator_pb2.TransactionDescription,
+    now: Millis,
+    **given: Any,
+) -> TransactionT:
     opened = _open_since(one)
-    age = None if opened is None else max(now - opened, 0)
-    return {
-        "transactional_id": one.transactional_id,
-        "producer_id": one.producer_id,
-        "producer_epoch": one.producer_epoch,
-        "state": one.state,
-        "age_ms": age,
-        "timeout_ms": one.transaction_timeout_ms,
-        "is_late": _is_late(one, now),
-        "start_time_ms": start,
-        "last_update_time_ms": known_or_none(one.last_update_time_ms),
-        "partition_count": len(one.partitions),
-        "transaction_version": one.client_transaction_version,
-        "shard": one.shard,
-        "coordinator": one.coordinator,
-        "coordinator_epoch": one.coordinator_epoch,
-    }
+    return resource_of(
+        kind,
+        one,
+        age_ms=None if opened is None else max(now - opened, 0),
+        timeout_ms=one.transaction_timeout_ms,
+        is_late=_is_late(one, now),
+        start_time_ms=known_or_none(one.transaction_start_time_ms),
+        partition_count=len(one.partitions),
+        transaction_version=one.client_transaction_version,
+        **given,
+    )
 
 
 def _open_first(

@@ -16,6 +16,7 @@ from oncelog_gateway.resources import (
     Health,
     Readiness,
     ReadinessCheck,
+    resource_of,
 )
 from oncelog_gateway.roles import Roles
 
@@ -28,17 +29,14 @@ def cluster_router(roles: Roles) -> APIRouter:
         """Nodes with what they lead and own, features, and how new the gateway's view is."""
         image = roles.image
         duties = Duties(image)
-        return ClusterStatus(
-            cluster_id=image.cluster_id,
-            controller=image.controller,
-            controller_epoch=image.controller_epoch,
-            metadata_offset=image.metadata_offset,
+        return resource_of(
+            ClusterStatus,
+            image,
             topic_count=len(image.topics),
             transaction_shard_count=image.shard_count(TRANSACTION),
             group_shard_count=image.shard_count(GROUP),
             leaderless_partition_count=duties.leaders[-1],
             unowned_shard_count=duties.shards[TRANSACTION, -1] + duties.shards[GROUP, -1],
-            features_epoch=image.features_epoch,
             features=dict(image.feature_levels),
             nodes=[cluster_node(image.nodes[node_id], duties) for node_id in sorted(image.nodes)],
         )

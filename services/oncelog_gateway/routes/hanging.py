@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from oncelog_gateway.core.hanging import Shown
-from oncelog_gateway.core.paging import page_of
 from oncelog_gateway.marker_queues import marker_queues
 from oncelog_gateway.nodes import require_node
 from oncelog_gateway.partitions import Partitions, partitions_to_search
@@ -16,10 +15,10 @@ from oncelog_gateway.resources import (
     HangingPage,
     MarkerQueue,
     MarkerQueuePage,
+    paged,
 )
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.paging import Paging
-from oncelog_gateway.transactions import failure_of
 
 
 def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
@@ -69,13 +68,8 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
     async def list_marker_queues(paging: Paging) -> MarkerQueuePage:
         """Of every marker sender. Until they are written, their transaction stays in PrepareCommit or PrepareAbort."""
         rows, failures = await marker_queues(roles)
-        page, next_cursor = page_of(rows, lambda row: (row.marker_sender, _place(row)), paging)
-        return MarkerQueuePage(
-            marker_queues=page,
-            total=len(rows),
-            next_cursor=next_cursor,
-            incomplete=[failure_of(failure) for failure in failures],
-        )
+        page, about = paged(rows, lambda row: (row.marker_sender, _place(row)), paging, failures)
+        return MarkerQueuePage(marker_queues=page, **about)
 
     return router
 

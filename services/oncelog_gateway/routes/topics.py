@@ -1,7 +1,7 @@
 """`/v1/topics` and `/v1/partitions`."""
 
 import uuid
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -10,7 +10,6 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.topic_config import TOPIC_CONFIGS
-from oncelog_gateway.core.paging import page_of
 from oncelog_gateway.core.topic_configs import as_json, configs_as_json
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import Partitions, all_partitions
@@ -22,6 +21,8 @@ from oncelog_gateway.resources import (
     PartitionPage,
     PartitionStatus,
     ProducerPage,
+    paged,
+    resource_of,
 )
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.paging import Paging
@@ -37,10 +38,11 @@ from oncelog_gateway.topic_resources import (
     TopicConfigEntry,
     TopicDetail,
     TopicPage,
-    TopicPartitionLeadership,
     TopicSummary,
 )
-from oncelog_gateway.transactions import Transactions, known_or_none
+from oncelog_gateway.transactions import Transactions
+
+TopicT = TypeVar("TopicT", bound=TopicSummary)
 
 PARTITIONS_READ_MAX = 10_000
 """Partitions whose offsets one request reads; beyond it, ask topic by topic."""
@@ -61,29 +63,23 @@ def topics_router(roles: Roles) -> APIRouter:
         """In order of name."""
         image = roles.image
         names = [name for name in image.topics if internal or not image.topics[name].internal]
-        page, next_cursor = page_of(names, lambda name: (name,), paging)
+        page, about = paged(names, lambda name: (name,), paging)
         return TopicPage(
-            topics=[TopicSummary(**_summary(image.topics[name])) for name in page],
-            total=len(names),
-            next_cursor=next_cursor,
+            topics=[_summary(TopicSummary, image.topics[name]) for name in page], **about
         )
 
     @router.get("/topics/{name}", summary="Describe a topic", responses=documented(404))
     async def describe_topic(name: Name) -> TopicDetail:
         """Leaders, replicas and every configuration, defaults included."""
         topic = _topic(roles, name)
-        return TopicDetail(
-            **_summary(topic),
-            partitions=[_leadership(one) for one in topic.partitions],
-            all_configs=_configs(roles, topic),
-        )
+        return _summary(TopicDetail, topic, all_configs=_configs(roles, topic))
 
     @router.get("/topics/{name}/configs", summary="Configs of a topic", responses=documented(404))
     async def topic_configs(name: Name, paging: Paging) -> ConfigPage:
         """Every one, defaults included, in order of name."""
         rows = _configs(roles, _topic(roles, name))
-        page, next_cursor = page_of(rows, lambda row: (row.name,), paging)
-        return ConfigPage(configs=page, total=len(rows), next_cursor=next_cursor)
+        page, about = paged(rows, lambda row: (row.name,), paging)
+        return ConfigPage(configs=page, **about)
 
     return router
 
@@ -184,14 +180,9 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
         """Offsets, sizes, and what holds each last stable offset."""
         topic = _topic(roles, name)
         every = [Partition(name, one.partition) for one in topic.partitions]
-        shown, next_cursor = page_of(every, lambda one: (one.partition,), paging)
+        shown, about = paged(every, lambda one: (one.partition,), paging)
         rows = await partitions.statuses(shown)
-        return PartitionPage(
-            partitions=rows,
-            total=len(every),
-            next_cursor=next_cursor,
-            incomplete=[row.failure for row in rows if row.failure is not None],
-        )
+        return _partition_page(rows, rows, about)
 
     @router.get(
         "/partitions", summary="Partitions, the most stuck first", responses=documented(404)
@@ -216,15 +207,10 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
             for row in await partitions.statuses(wanted)
             if (row.lso_lag or 0) >= min_lso_lag and (row.is_troubled or not troubled)
         ]
-        page, next_cursor = page_of(
+        page, about = paged(
             rows, lambda row: (-(row.lso_lag or 0), row.topic, row.partition), paging
         )
-        return PartitionPage(
-            partitions=page,
-            total=len(rows),
-            next_cursor=next_cursor,
-            incomplete=[row.failure for row in rows if row.failure is not None],
-        )
+        return _partition_page(page, rows, about)
 
     return router
 
@@ -251,8 +237,8 @@ def partition_router(roles: Roles, partitions: Partitions, transactions: Transac
     async def describe_producers(topic: Name, partition: Index, paging: Paging) -> ProducerPage:
         """Every producer id the leader remembers, with its open transaction (Kafka's DescribeProducers)."""
         rows = await partitions.producers(Partition(topic, partition))
-        page, next_cursor = page_of(rows, lambda row: (row.producer_id,), paging)
-        return ProducerPage(producers=page, total=len(rows), next_cursor=next_cursor)
+        page, about = paged(rows, lambda row: (row.producer_id,), paging)
+        return ProducerPage(producers=page, **about)
 
     @router.get(
         "/partitions/{topic}/{partition}/records/{offset}",
@@ -283,25 +269,23 @@ def _uuid(topic_id: bytes) -> str:
     return str(uuid.UUID(bytes=topic_id))
 
 
-def _summary(topic: pb.Topic) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "topic_id": _uuid(topic.topic_id),
-        "internal": topic.internal,
-        "partition_count": len(topic.partitions),
-        "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
-        "configs": configs_as_json(topic.configs),
-    }
-
-
-def _leadership(one: pb.Partition) -> TopicPartitionLeadership:
-    return TopicPartitionLeadership(
-        partition=one.partition,
-        leader=known_or_none(one.leader),
-        leader_epoch=one.leader_epoch,
-        replicas=list(one.replicas),
-        isr=list(one.isr),
+def _summary(kind: type[TopicT], topic: pb.Topic, **given: Any) -> TopicT:
+    return resource_of(
+        kind,
+        topic,
+        topic_id=_uuid(topic.topic_id),
+        partition_count=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas) if topic.partitions else 0,
+        configs=configs_as_json(topic.configs),
+        **given,
     )
+
+
+def _partition_page(
+    page: list[PartitionStatus], rows: list[PartitionStatus], about: dict[str, Any]
+) -> PartitionPage:
+    failures = [row.failure for row in rows if row.failure is not None]
+    return PartitionPage(partitions=page, **(about | {"incomplete": failures}))
 
 
 def _configs(roles: Roles, topic: pb.Topic) -> list[TopicConfigEntry]:
