@@ -2,6 +2,7 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -9,7 +10,6 @@ from oncelog.security.acl import Acl
 from oncelog.security.quotas import Entity
 from oncelog_controller.core.events import Folder
 from oncelog_controller.core.image import (
-    TRANSACTION_SHARD,
     Change,
     ClusterImage,
     ConfigsKey,
@@ -82,15 +82,7 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
 
 
 def acl_message(acl: Acl) -> pb.Acl:
-    return pb.Acl(
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission=acl.permission,
-    )
+    return pb.Acl(**acl._asdict())
 
 
 def _credential(image: ClusterImage, key: CredentialKey) -> pb.ScramCredential:
@@ -140,19 +132,10 @@ def _session(image: ClusterImage, session_id: str) -> pb.EndedConsoleSession:
 
 
 def node_message(node: Node) -> pb.Node:
-    return pb.Node(
-        node_id=node.node_id,
-        node_epoch=node.node_epoch,
-        roles=[f"ROLE_{role.upper()}" for role in node.roles],
-        rpc_address=node.rpc_address,
-        kafka_host=node.kafka_host,
-        kafka_port=node.kafka_port,
-        rack=node.rack,
-        fenced=node.fenced,
-        draining=node.draining,
-        configs=node.configs,
-        given=node.given,
-    )
+    fields = asdict(node)
+    del fields["incarnation_id"]
+    fields["roles"] = [f"ROLE_{role.upper()}" for role in node.roles]
+    return pb.Node(**fields)
 
 
 def topic_message(topic: Topic) -> pb.Topic:
@@ -178,13 +161,7 @@ def topic_message(topic: Topic) -> pb.Topic:
 
 
 def shard_message(shard: Shard) -> pb.Shard:
-    is_transaction = shard.kind == TRANSACTION_SHARD
-    return pb.Shard(
-        kind=pb.SHARD_KIND_TRANSACTION if is_transaction else pb.SHARD_KIND_GROUP,
-        shard=shard.shard,
-        coordinator=shard.coordinator,
-        coordinator_epoch=shard.coordinator_epoch,
-    )
+    return pb.Shard(**asdict(replace(shard, kind=f"SHARD_KIND_{shard.kind.upper()}")))
 
 
 def _configs_message(image: ClusterImage, key: ConfigsKey) -> pb.DynamicConfigs:

@@ -1,17 +1,16 @@
 """The part of the `Controller` service that changes ACLs, SCRAM credentials, client quotas, API tokens and logouts."""
 
 import secrets
-from abc import abstractmethod
 from base64 import b64encode
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import types_pb2 as types
 from oncelog.errors import ErrorCode
-from oncelog.rpc.security_image import api_token_of
+from oncelog.rpc.security_image import acl_of, api_token_of
+from oncelog.runtime import DriverStopped
 from oncelog.security.acl import (
-    Acl,
     AclFilter,
     Operation,
     PatternType,
@@ -28,64 +27,90 @@ from oncelog_controller.core.events import (
     DeleteAcls,
     EndConsoleSession,
     FilterResult,
-    MetadataEvent,
+    MetadataRequest,
     RevokeToken,
     SecurityAnswer,
     TokenChange,
     UseToken,
 )
 from oncelog_controller.messages import acl_message, credential_row
+from oncelog_controller.metadata_log import MetadataLog, MetadataUnavailable
+
+AnswerT = TypeVar("AnswerT")
+P = ParamSpec("P")
 
 
-class SecurityServicer:
+class MetadataCalls:
+    """How a call becomes an event of the machine, and what a caller is told that gets no answer of it."""
+
+    def __init__(self, log: MetadataLog) -> None:
+        self._log = log
+
+    async def _ask(
+        self,
+        refused: Callable[[ErrorCode, str], AnswerT],
+        event: Callable[Concatenate[int, P], MetadataRequest],
+        /,
+        *fields: P.args,
+        **named: P.kwargs,
+    ) -> AnswerT:
+        """The machine's answer to the event with these fields, or what `refused` makes of the reason for none."""
+        try:
+            answer: AnswerT = await self._log.ask(
+                lambda request_id: event(request_id, *fields, **named)
+            )
+            return answer
+        except (DriverStopped, MetadataUnavailable) as error:
+            return refused(error.error_code, unavailable_reason(error.error_code))
+
+
+def unavailable_reason(error_code: ErrorCode) -> str:
+    if error_code is ErrorCode.NOT_CONTROLLER:
+        return "this controller is not the active one; ask DescribeController who is"
+    return "the controller is replaying its journal, so the outcome is unknown; ask again"
+
+
+class SecurityServicer(MetadataCalls):
     """Answers as gRPC handlers do; `context` is None on a direct call."""
-
-    @abstractmethod
-    async def _ask(self, event: Callable[[int], MetadataEvent]) -> Any:
-        """The machine's answer, or the code of why there is none."""
-
-    @staticmethod
-    @abstractmethod
-    def _refused(error_code: ErrorCode) -> types.Status:
-        """What a caller is told that got no answer of the machine."""
 
     async def CreateAcls(
         self, request: pb.CreateAclsRequest, context: object
     ) -> pb.CreateAclsResponse:
-        acls = tuple(_acl(acl) for acl in request.acls)
-        answer = await self._ask(lambda request_id: CreateAcls(request_id, acls))
+        acls = tuple(map(acl_of, request.acls))
+        answer = await self._ask(_refused(len(acls)), CreateAcls, acls)
         return pb.CreateAclsResponse(
-            results=self._statuses(answer, len(acls)), metadata_offset=_offset_of(answer)
+            results=_statuses(answer), metadata_offset=answer.metadata_offset
         )
 
     async def DeleteAcls(
         self, request: pb.DeleteAclsRequest, context: object
     ) -> pb.DeleteAclsResponse:
         filters = tuple(_filter(one) for one in request.filters)
-        answer = await self._ask(lambda request_id: DeleteAcls(request_id, filters))
-        statuses = self._statuses(answer, len(filters))
-        results = [pb.DeleteAclsResponse.Result(status=status) for status in statuses]
-        if isinstance(answer, SecurityAnswer):
-            for message, result in zip(results, answer.results, strict=True):
-                if isinstance(result, FilterResult):
-                    message.deleted.extend(map(acl_message, result.deleted))
-        return pb.DeleteAclsResponse(results=results, metadata_offset=_offset_of(answer))
+        answer = await self._ask(_refused(len(filters)), DeleteAcls, filters)
+        results = [
+            pb.DeleteAclsResponse.Result(
+                status=status,
+                deleted=map(acl_message, result.deleted)
+                if isinstance(result, FilterResult)
+                else (),
+            )
+            for result, status in zip(answer.results, _statuses(answer), strict=True)
+        ]
+        return pb.DeleteAclsResponse(results=results, metadata_offset=answer.metadata_offset)
 
     async def AlterUserScramCredentials(
         self, request: pb.AlterUserScramCredentialsRequest, context: object
     ) -> pb.AlterUserScramCredentialsResponse:
         rows = tuple(credential_row(one) for one in request.credentials)
         key = b64encode(secrets.token_bytes(32)).decode()
-        answer = await self._ask(
-            lambda request_id: AlterUserScramCredentials(request_id, rows, key)
-        )
         users = list(dict.fromkeys(row[0] for row in rows))
+        answer = await self._ask(_refused(len(users)), AlterUserScramCredentials, rows, key)
         return pb.AlterUserScramCredentialsResponse(
             results=[
                 pb.AlterUserScramCredentialsResponse.Result(user=user, status=status)
-                for user, status in zip(users, self._statuses(answer, len(users)), strict=False)
+                for user, status in zip(users, _statuses(answer), strict=False)
             ],
-            metadata_offset=_offset_of(answer),
+            metadata_offset=answer.metadata_offset,
         )
 
     async def AlterClientQuotas(
@@ -104,19 +129,19 @@ class SecurityServicer:
             for change in request.changes
         )
         answer = await self._ask(
-            lambda request_id: AlterClientQuotas(request_id, changes, request.validate_only)
+            _refused(len(changes)), AlterClientQuotas, changes, request.validate_only
         )
         return pb.AlterClientQuotasResponse(
-            results=self._statuses(answer, len(changes)), metadata_offset=_offset_of(answer)
+            results=_statuses(answer), metadata_offset=answer.metadata_offset
         )
 
     async def AlterApiTokens(
         self, request: pb.AlterApiTokensRequest, context: object
     ) -> pb.AlterApiTokensResponse:
         changes = tuple(map(_token_change, request.changes))
-        answer = await self._ask(lambda request_id: AlterApiTokens(request_id, changes))
+        answer = await self._ask(_refused(len(changes)), AlterApiTokens, changes)
         return pb.AlterApiTokensResponse(
-            results=self._statuses(answer, len(changes)), metadata_offset=_offset_of(answer)
+            results=_statuses(answer), metadata_offset=answer.metadata_offset
         )
 
     async def EndConsoleSession(
@@ -124,32 +149,25 @@ class SecurityServicer:
     ) -> pb.EndConsoleSessionResponse:
         session = request.session
         answer = await self._ask(
-            lambda request_id: EndConsoleSession(
-                request_id, session.session_id, session.expires_ms, request.time_ms
-            )
+            _refused(1),
+            EndConsoleSession,
+            session.session_id,
+            session.expires_ms,
+            request.time_ms,
         )
-        (status,) = self._statuses(answer, 1)
-        return pb.EndConsoleSessionResponse(status=status, metadata_offset=_offset_of(answer))
-
-    def _statuses(self, answer: SecurityAnswer | ErrorCode, count: int) -> Sequence[types.Status]:
-        if isinstance(answer, ErrorCode):
-            return [self._refused(answer)] * count
-        return [
-            types.Status(error_code=result.error_code, error_message=result.message)
-            for result in answer.results
-        ]
+        (status,) = _statuses(answer)
+        return pb.EndConsoleSessionResponse(status=status, metadata_offset=answer.metadata_offset)
 
 
-def _acl(message: pb.Acl) -> Acl:
-    return Acl(
-        enum_of(ResourceType, message.resource_type),
-        message.resource_name,
-        enum_of(PatternType, message.pattern_type),
-        message.principal,
-        message.host,
-        enum_of(Operation, message.operation),
-        enum_of(Permission, message.permission),
-    )
+def _refused(count: int) -> Callable[[ErrorCode, str], SecurityAnswer]:
+    return lambda error_code, reason: SecurityAnswer((FilterResult(error_code, reason),) * count)
+
+
+def _statuses(answer: SecurityAnswer) -> list[types.Status]:
+    return [
+        types.Status(error_code=result.error_code, error_message=result.message)
+        for result in answer.results
+    ]
 
 
 def _filter(message: pb.DeleteAclsRequest.Filter) -> AclFilter:
@@ -173,7 +191,3 @@ def _token_change(message: pb.AlterApiTokensRequest.Change) -> TokenChange:
             return UseToken(token.name, token.digest, token.last_used_ms)
         case _:
             return RevokeToken(message.revoke)
-
-
-def _offset_of(answer: SecurityAnswer | ErrorCode) -> int:
-    return -1 if isinstance(answer, ErrorCode) else answer.metadata_offset

@@ -15,7 +15,6 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import types_pb2 as types
 from oncelog.errors import ErrorCode
 from oncelog.rpc.callers import CALLER_ROLE
-from oncelog.runtime import DriverStopped
 from oncelog_controller.core.events import (
     AllocateProducerIds,
     AlterConfigs,
@@ -26,7 +25,6 @@ from oncelog_controller.core.events import (
     DrainNode,
     ElectLeaders,
     HeartbeatAnswer,
-    MetadataEvent,
     NewPartitions,
     NewTopic,
     NodeAnswer,
@@ -47,8 +45,8 @@ from oncelog_controller.core.events import (
 from oncelog_controller.core.nodes import plain_heartbeat
 from oncelog_controller.election import Standing
 from oncelog_controller.messages import config_kind, folder_of, role_names
-from oncelog_controller.metadata_log import MetadataLog, MetadataUnavailable
-from oncelog_controller.security_servicer import SecurityServicer
+from oncelog_controller.metadata_log import MetadataLog
+from oncelog_controller.security_servicer import SecurityServicer, unavailable_reason
 from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.watchers import Watchers
 
@@ -65,7 +63,7 @@ class ControllerServicer(SecurityServicer):
         controller_id: int,
         session_timeout_ms: int,
     ) -> None:
-        self._log = log
+        super().__init__(log)
         self._watchers = watchers
         self._sessions = sessions
         self._standing = standing
@@ -95,27 +93,23 @@ class ControllerServicer(SecurityServicer):
         cluster_id = _random_uuid_base64()
         topic_ids = uuid.uuid4().hex, uuid.uuid4().hex
         answer = await self._ask(
-            lambda request_id: RegisterNode(
-                request_id=request_id,
-                node_id=node.node_id,
-                incarnation_id=request.incarnation_id,
-                roles=role_names(node.roles),
-                rpc_address=node.rpc_address,
-                kafka_host=node.kafka_host,
-                kafka_port=node.kafka_port,
-                rack=node.rack,
-                cluster_id=cluster_id,
-                transaction_topic_id=topic_ids[0],
-                group_topic_id=topic_ids[1],
-                is_other_live=self._sessions.is_live(node.node_id),
-                configs=dict(node.configs),
-                given=node.given,
-                folder=folder_of(request),
-            )
+            NodeAnswer,
+            RegisterNode,
+            node_id=node.node_id,
+            incarnation_id=request.incarnation_id,
+            roles=role_names(node.roles),
+            rpc_address=node.rpc_address,
+            kafka_host=node.kafka_host,
+            kafka_port=node.kafka_port,
+            rack=node.rack,
+            cluster_id=cluster_id,
+            transaction_topic_id=topic_ids[0],
+            group_topic_id=topic_ids[1],
+            is_other_live=self._sessions.is_live(node.node_id),
+            configs=dict(node.configs),
+            given=node.given,
+            folder=folder_of(request),
         )
-        if isinstance(answer, ErrorCode):
-            return pb.RegisterNodeResponse(status=_unavailable(answer))
-        assert isinstance(answer, NodeAnswer), answer
         return pb.RegisterNodeResponse(
             status=_status(answer.error_code, answer.message),
             node_epoch=answer.node_epoch,
@@ -172,26 +166,20 @@ class ControllerServicer(SecurityServicer):
 
     async def _heartbeat(self, request: pb.NodeHeartbeatRequest) -> pb.NodeHeartbeatResponse:
         if not self._log.is_serving:
-            return pb.NodeHeartbeatResponse(status=_unavailable(ErrorCode.NOT_CONTROLLER))
+            reason = unavailable_reason(ErrorCode.NOT_CONTROLLER)
+            return pb.NodeHeartbeatResponse(status=_status(ErrorCode.NOT_CONTROLLER, reason))
         topic_ids = uuid.uuid4().hex, uuid.uuid4().hex
-
-        def event(request_id: int) -> NodeHeartbeat:
-            return NodeHeartbeat(
-                request_id,
-                request.node_id,
-                request.node_epoch,
-                request.want_drain,
-                *topic_ids,
-                request.metadata_offset,
-            )
-
-        answer: Any = plain_heartbeat(self._log.image, event(0))
+        fields = (
+            request.node_id,
+            request.node_epoch,
+            request.want_drain,
+            *topic_ids,
+            request.metadata_offset,
+        )
+        answer = plain_heartbeat(self._log.image, NodeHeartbeat(0, *fields))
         if answer is None:
             self._sessions.heartbeat_received(request.node_id, request.node_epoch)
-            answer = await self._ask(event)
-        if isinstance(answer, ErrorCode):
-            return pb.NodeHeartbeatResponse(status=_unavailable(answer))
-        assert isinstance(answer, HeartbeatAnswer), answer
+            answer = await self._ask(HeartbeatAnswer, NodeHeartbeat, *fields)
         if answer.error_code is ErrorCode.NONE:
             self._sessions.heartbeat_received(request.node_id, request.node_epoch)
         return pb.NodeHeartbeatResponse(
@@ -210,20 +198,17 @@ class ControllerServicer(SecurityServicer):
         self, request: pb.CreateTopicsRequest, context: object
     ) -> pb.CreateTopicsResponse:
         topics = tuple(_new_topic(topic) for topic in request.topics)
-        answer = await self._ask(
-            lambda request_id: CreateTopics(request_id, topics, request.validate_only)
-        )
-        results = _topic_results(answer, [topic.name for topic in topics])
-        return pb.CreateTopicsResponse(results=results, metadata_offset=_offset_of(answer))
+        refused = _topics_refused(topic.name for topic in topics)
+        answer = await self._ask(refused, CreateTopics, topics, request.validate_only)
+        return pb.CreateTopicsResponse(**_topic_results(answer))
 
     async def DeleteTopics(
         self, request: pb.DeleteTopicsRequest, context: object
     ) -> pb.DeleteTopicsResponse:
         names = tuple(request.names)
         topic_ids = tuple(topic_id.hex() for topic_id in request.topic_ids)
-        answer = await self._ask(lambda request_id: DeleteTopics(request_id, names, topic_ids))
-        results = _topic_results(answer, names, topic_ids)
-        return pb.DeleteTopicsResponse(results=results, metadata_offset=_offset_of(answer))
+        answer = await self._ask(_topics_refused(names, topic_ids), DeleteTopics, names, topic_ids)
+        return pb.DeleteTopicsResponse(**_topic_results(answer))
 
     async def CreatePartitions(
         self, request: pb.CreatePartitionsRequest, context: object
@@ -232,50 +217,38 @@ class ControllerServicer(SecurityServicer):
             NewPartitions(topic.name, topic.count, _assignment(topic.assignment))
             for topic in request.topics
         )
-        answer = await self._ask(
-            lambda request_id: CreatePartitions(request_id, topics, request.validate_only)
-        )
-        results = _topic_results(answer, [topic.name for topic in topics])
-        return pb.CreatePartitionsResponse(results=results, metadata_offset=_offset_of(answer))
+        refused = _topics_refused(topic.name for topic in topics)
+        answer = await self._ask(refused, CreatePartitions, topics, request.validate_only)
+        return pb.CreatePartitionsResponse(**_topic_results(answer))
 
     async def AlterConfigs(
         self, request: pb.AlterConfigsRequest, context: object
     ) -> pb.AlterConfigsResponse:
         answer = await self._ask(
-            lambda request_id: AlterConfigs(
-                request_id,
-                request.name,
-                dict(request.set),
-                tuple(request.remove),
-                request.validate_only,
-                config_kind(request.kind),
-            )
+            StatusAnswer,
+            AlterConfigs,
+            request.name,
+            dict(request.set),
+            tuple(request.remove),
+            request.validate_only,
+            config_kind(request.kind),
         )
-        return pb.AlterConfigsResponse(
-            status=_status_of(answer), metadata_offset=_offset_of(answer)
-        )
+        return pb.AlterConfigsResponse(**_status_and_offset(answer))
 
     async def UpdateFeatures(
         self, request: pb.UpdateFeaturesRequest, context: object
     ) -> pb.UpdateFeaturesResponse:
         answer = await self._ask(
-            lambda request_id: UpdateFeatures(
-                request_id, dict(request.levels), request.validate_only
-            )
+            StatusAnswer, UpdateFeatures, dict(request.levels), request.validate_only
         )
-        return pb.UpdateFeaturesResponse(
-            status=_status_of(answer), metadata_offset=_offset_of(answer)
-        )
+        return pb.UpdateFeaturesResponse(**_status_and_offset(answer))
 
     async def AllocateProducerIds(
         self, request: pb.AllocateProducerIdsRequest, context: object
     ) -> pb.AllocateProducerIdsResponse:
         answer = await self._ask(
-            lambda request_id: AllocateProducerIds(request_id, request.node_id, request.node_epoch)
+            ProducerIdsAnswer, AllocateProducerIds, request.node_id, request.node_epoch
         )
-        if isinstance(answer, ErrorCode):
-            return pb.AllocateProducerIdsResponse(status=_unavailable(answer), first_producer_id=-1)
-        assert isinstance(answer, ProducerIdsAnswer), answer
         return pb.AllocateProducerIdsResponse(
             status=_status(answer.error_code, answer.message),
             first_producer_id=answer.first_producer_id,
@@ -296,23 +269,17 @@ class ControllerServicer(SecurityServicer):
             for proposed in request.partitions
         )
         answer = await self._ask(
-            lambda request_id: AlterPartition(
-                request_id, request.node_id, request.node_epoch, proposals
-            )
+            _partitions_refused, AlterPartition, request.node_id, request.node_epoch, proposals
         )
-        if isinstance(answer, ErrorCode):
-            return pb.AlterPartitionResponse(status=_unavailable(answer), metadata_offset=-1)
-        assert isinstance(answer, PartitionsAnswer), answer
+        is_decided = answer.metadata_offset >= 0
         is_refused = answer.error_code or any(each.error_code for each in answer.results)
-        if is_refused and self._standing().is_over:
+        if is_decided and is_refused and self._standing().is_over:
             # Refusals need no statement that would tell us. If another controller has taken this proposal by now, its
             # leader must not drop it: the new member may be elected, and counts for the high watermark.
-            unknown = _unavailable(ErrorCode.NOT_CONTROLLER)
-            return pb.AlterPartitionResponse(status=unknown, metadata_offset=-1)
+            error_code = ErrorCode.NOT_CONTROLLER
+            answer = _partitions_refused(error_code, unavailable_reason(error_code))
         return pb.AlterPartitionResponse(
-            status=_status(answer.error_code, answer.message),
-            partitions=_partition_errors(answer.results),
-            metadata_offset=answer.metadata_offset,
+            **_status_and_offset(answer), partitions=_partition_errors(answer.results)
         )
 
     async def ReassignPartitions(
@@ -322,16 +289,8 @@ class ControllerServicer(SecurityServicer):
             Reassignment(wanted.partition.topic, wanted.partition.partition, tuple(wanted.replicas))
             for wanted in request.assignments
         )
-        answer = await self._ask(lambda request_id: ReassignPartitions(request_id, assignments))
-        if isinstance(answer, ErrorCode):
-            lost = [
-                PartitionResult(wanted.topic, wanted.partition, answer, _reason(answer))
-                for wanted in assignments
-            ]
-            return pb.ReassignPartitionsResponse(
-                partitions=_partition_errors(lost), metadata_offset=-1
-            )
-        assert isinstance(answer, PartitionsAnswer), answer
+        refused = _each_refused((wanted.topic, wanted.partition) for wanted in assignments)
+        answer = await self._ask(refused, ReassignPartitions, assignments)
         return pb.ReassignPartitionsResponse(
             partitions=_partition_errors(answer.results), metadata_offset=answer.metadata_offset
         )
@@ -341,12 +300,8 @@ class ControllerServicer(SecurityServicer):
     ) -> pb.ElectLeadersResponse:
         partitions = tuple((one.topic, one.partition) for one in request.partitions)
         answer = await self._ask(
-            lambda request_id: ElectLeaders(request_id, partitions, request.unclean)
+            _each_refused(partitions), ElectLeaders, partitions, request.unclean
         )
-        if isinstance(answer, ErrorCode):
-            lost = [PartitionResult(*one, answer, _reason(answer)) for one in partitions]
-            return pb.ElectLeadersResponse(partitions=_partition_errors(lost), metadata_offset=-1)
-        assert isinstance(answer, PartitionsAnswer), answer
         return pb.ElectLeadersResponse(
             partitions=_partition_errors(answer.results), metadata_offset=answer.metadata_offset
         )
@@ -354,41 +309,25 @@ class ControllerServicer(SecurityServicer):
     async def DrainNode(
         self, request: pb.DrainNodeRequest, context: object
     ) -> pb.DrainNodeResponse:
-        answer = await self._ask(
-            lambda request_id: DrainNode(request_id, request.node_id, request.cancel)
-        )
-        return pb.DrainNodeResponse(status=_status_of(answer), metadata_offset=_offset_of(answer))
+        answer = await self._ask(StatusAnswer, DrainNode, request.node_id, request.cancel)
+        return pb.DrainNodeResponse(**_status_and_offset(answer))
 
     async def RemoveNode(
         self, request: pb.RemoveNodeRequest, context: object
     ) -> pb.RemoveNodeResponse:
-        answer = await self._ask(lambda request_id: RemoveNode(request_id, request.node_id))
-        return pb.RemoveNodeResponse(status=_status_of(answer), metadata_offset=_offset_of(answer))
-
-    async def _ask(self, event: Callable[[int], MetadataEvent]) -> Any:
-        """The machine's answer, or the code of why there is none."""
-        try:
-            return await self._log.ask(event)
-        except (DriverStopped, MetadataUnavailable) as error:
-            return error.error_code
-
-    @staticmethod
-    def _refused(error_code: ErrorCode) -> types.Status:
-        return _unavailable(error_code)
+        answer = await self._ask(StatusAnswer, RemoveNode, request.node_id)
+        return pb.RemoveNodeResponse(**_status_and_offset(answer))
 
 
 def _status(error_code: ErrorCode, message: str = "") -> types.Status:
     return types.Status(error_code=error_code, error_message=message)
 
 
-def _unavailable(error_code: ErrorCode) -> types.Status:
-    return _status(error_code, _reason(error_code))
-
-
-def _reason(error_code: ErrorCode) -> str:
-    if error_code is ErrorCode.NOT_CONTROLLER:
-        return "this controller is not the active one; ask DescribeController who is"
-    return "the controller is replaying its journal, so the outcome is unknown; ask again"
+def _status_and_offset(answer: StatusAnswer | PartitionsAnswer) -> dict[str, Any]:
+    return {
+        "status": _status(answer.error_code, answer.message),
+        "metadata_offset": answer.metadata_offset,
+    }
 
 
 _SESSION_OVER = (
@@ -410,14 +349,16 @@ def _partition_errors(results: Iterable[PartitionResult]) -> list[types.Partitio
     ]
 
 
-def _status_of(answer: StatusAnswer | ErrorCode) -> types.Status:
-    if isinstance(answer, ErrorCode):
-        return _unavailable(answer)
-    return _status(answer.error_code, answer.message)
+def _partitions_refused(error_code: ErrorCode, reason: str) -> PartitionsAnswer:
+    return PartitionsAnswer((), error_code, reason)
 
 
-def _offset_of(answer: StatusAnswer | TopicsAnswer | ErrorCode) -> int:
-    return -1 if isinstance(answer, ErrorCode) else answer.metadata_offset
+def _each_refused(
+    partitions: Iterable[tuple[str, int]],
+) -> Callable[[ErrorCode, str], PartitionsAnswer]:
+    return lambda error_code, reason: PartitionsAnswer(
+        tuple(PartitionResult(*partition, error_code, reason) for partition in partitions)
+    )
 
 
 def _new_topic(topic: pb.NewTopic) -> NewTopic:
@@ -436,14 +377,20 @@ def _assignment(assignment: Mapping[int, pb.ReplicaList]) -> dict[int, tuple[int
     return {partition: tuple(listed.replicas) for partition, listed in assignment.items()}
 
 
-def _topic_results(
-    answer: TopicsAnswer | ErrorCode, names: Iterable[str], topic_ids: Iterable[str] = ()
-) -> list[pb.TopicResult]:
-    if isinstance(answer, ErrorCode):
-        lost = [TopicResult(name, answer, _reason(answer)) for name in dict.fromkeys(names)]
-        lost += [TopicResult("", answer, _reason(answer), topic_id) for topic_id in topic_ids]
-        return [_topic_result(result) for result in lost]
-    return [_topic_result(result) for result in answer.results]
+def _topics_refused(
+    names: Iterable[str], topic_ids: Iterable[str] = ()
+) -> Callable[[ErrorCode, str], TopicsAnswer]:
+    def refused(error_code: ErrorCode, reason: str) -> TopicsAnswer:
+        results = [TopicResult(name, error_code, reason) for name in dict.fromkeys(names)]
+        results += [TopicResult("", error_code, reason, topic_id) for topic_id in topic_ids]
+        return TopicsAnswer(tuple(results))
+
+    return refused
+
+
+def _topic_results(answer: TopicsAnswer) -> dict[str, Any]:
+    results = list(map(_topic_result, answer.results))
+    return {"results": results, "metadata_offset": answer.metadata_offset}
 
 
 def _topic_result(result: TopicResult) -> pb.TopicResult:

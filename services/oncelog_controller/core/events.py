@@ -272,12 +272,9 @@ class AllocateProducerIds:
     node_epoch: int
 
 
-MetadataEvent = (
+MetadataRequest = (
     RegisterNode
     | NodeHeartbeat
-    | SessionsEnded
-    | BeginTerm
-    | BalanceLeaders
     | DrainNode
     | RemoveNode
     | AlterPartition
@@ -296,6 +293,7 @@ MetadataEvent = (
     | EndConsoleSession
     | AllocateProducerIds
 )
+MetadataEvent = MetadataRequest | SessionsEnded | BeginTerm | BalanceLeaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,9 +336,9 @@ class PartitionsAnswer:
     """One result for each partition asked about; `error_code` when the node itself is refused."""
 
     results: tuple[PartitionResult, ...]
-    metadata_offset: int
     error_code: ErrorCode = ErrorCode.NONE
     message: str = ""
+    metadata_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +354,7 @@ class TopicResult:
 @dataclass(frozen=True, slots=True)
 class TopicsAnswer:
     results: tuple[TopicResult, ...]
-    metadata_offset: int
+    metadata_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ has grown long.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis, Offset
@@ -35,6 +35,7 @@ from oncelog_controller.core.events import (
     ElectLeaders,
     EndConsoleSession,
     MetadataEvent,
+    MetadataRequest,
     NodeHeartbeat,
     PartitionsAnswer,
     ProducerIdsAnswer,
@@ -88,9 +89,8 @@ LEADERS_MOVED_MAX: Final = 100
 """Partitions whose leadership goes home in one step of the balance: each costs its clients a look-up."""
 
 
-class _Request(Protocol):
-    @property
-    def request_id(self) -> int: ...
+_SHOWN_BY_AN_IMAGE: Final = (StatusAnswer, PartitionsAnswer, TopicsAnswer, SecurityAnswer)
+"""An image that has the answer's `metadata_offset` shows what was done."""
 
 
 class MetadataMachine:
@@ -110,20 +110,25 @@ class MetadataMachine:
 
     def decide(self, event: MetadataEvent, now: Millis) -> Decision[MetadataRecord]:
         match event:
-            case RegisterNode():
-                return self._answered(event, registered(self.image, event, self._rules))
-            case NodeHeartbeat():
-                return self._answered(event, heartbeat(self.image, event, self._rules))
             case SessionsEnded():
                 return self._unasked(sessions_ended(self.image, event))
             case BeginTerm():
                 return self._begin_term()
             case BalanceLeaders():
                 return self._balance()
+            case _:
+                return self._answered(event.request_id, self._judged(event))
+
+    def _judged(self, event: MetadataRequest) -> Outcome:
+        match event:
+            case RegisterNode():
+                return registered(self.image, event, self._rules)
+            case NodeHeartbeat():
+                return heartbeat(self.image, event, self._rules)
             case DrainNode():
-                return self._answered(event, drained(self.image, event))
+                return drained(self.image, event)
             case RemoveNode():
-                return self._answered(event, removed(self.image, event))
+                return removed(self.image, event)
             case AlterPartition() | ReassignPartitions() | ElectLeaders():
                 return self._change_replicas(event)
             case CreateTopics() | DeleteTopics() | CreatePartitions():
@@ -140,9 +145,7 @@ class MetadataMachine:
                 | AlterApiTokens()
                 | EndConsoleSession()
             ):
-                answer, label, records = changed_security(self.image.security, event)
-                answer = replace(answer, metadata_offset=self.image.metadata_offset)
-                return self._answered(event, Outcome(answer, label, records))
+                return Outcome(*changed_security(self.image.security, event))
             case AllocateProducerIds():
                 return self._allocate(event)
             case _:
@@ -171,13 +174,11 @@ class MetadataMachine:
 
     def _change_replicas(
         self, event: AlterPartition | ReassignPartitions | ElectLeaders
-    ) -> Decision[MetadataRecord]:
+    ) -> Outcome:
         if isinstance(event, AlterPartition):
             error_code, message = node_fault(self.image, event.node_id, event.node_epoch)
             if error_code is not ErrorCode.NONE:
-                offset = self.image.metadata_offset
-                refusal = PartitionsAnswer((), offset, error_code, message)
-                return _rejected(event.request_id, refusal, "isr_proposal_refused")
+                return Outcome(PartitionsAnswer((), error_code, message), "isr_proposal_refused")
             results, changes = altered_partitions(self.image, event)
             label = "isr_changed" if changes else "isr_unchanged"
         elif isinstance(event, ElectLeaders):
@@ -186,31 +187,24 @@ class MetadataMachine:
         else:
             results, changes = reassigned_partitions(self.image, event)
             label = "reassigned" if changes else "reassignment_unchanged"
-        records = self._with_preamble(changes) if changes else []
-        answer = PartitionsAnswer(tuple(results), self._offset_after(records))
-        if not records:
-            return _rejected(event.request_id, answer, label)
-        return self._decision(records, event.request_id, answer, label)
+        return Outcome(PartitionsAnswer(tuple(results)), label, tuple(changes))
 
-    def _allocate(self, event: AllocateProducerIds) -> Decision[MetadataRecord]:
+    def _allocate(self, event: AllocateProducerIds) -> Outcome:
         error_code, message = node_fault(self.image, event.node_id, event.node_epoch)
         first = self.image.next_producer_id
         if error_code is ErrorCode.NONE and first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
             error_code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up"
         if error_code is not ErrorCode.NONE:
-            answer = ProducerIdsAnswer(error_code, message)
-            return _rejected(event.request_id, answer, "block_refused")
+            return Outcome(ProducerIdsAnswer(error_code, message), "block_refused")
         record = ProducerIdsAllocated(
             first, PRODUCER_ID_BLOCK_SIZE, event.node_id, event.node_epoch
         )
         answer = ProducerIdsAnswer(first_producer_id=first, count=PRODUCER_ID_BLOCK_SIZE)
-        return self._recorded([record], event.request_id, answer, "block_allocated")
+        return Outcome(answer, "block_allocated", (record,))
 
     # ------------------------------------------------------------------------------------ topics and features
 
-    def _change_topics(
-        self, event: CreateTopics | DeleteTopics | CreatePartitions
-    ) -> Decision[MetadataRecord]:
+    def _change_topics(self, event: CreateTopics | DeleteTopics | CreatePartitions) -> Outcome:
         results: list[TopicResult]
         records: list[MetadataRecord] = []
         validate_only = False
@@ -227,19 +221,16 @@ class MetadataMachine:
                 results, added = create_partitions(self.image, event, self._limits)
                 records += added
                 label, validate_only = "partitions_added", event.validate_only
+        answer = TopicsAnswer(tuple(results))
         if validate_only or not records:
-            answer = TopicsAnswer(tuple(results), self.image.metadata_offset)
-            label = "topics_validated" if validate_only else "topics_refused"
-            return _rejected(event.request_id, answer, label)
+            return Outcome(answer, "topics_validated" if validate_only else "topics_refused")
         if not isinstance(event, DeleteTopics):
             # A replica on a node that is fenced just now begins outside the ISR.
             names = [result.name for result in results if result.error_code is ErrorCode.NONE]
             records += consequences(self.image.planned(records), names)
-        records = self._with_preamble(records)
-        answer = TopicsAnswer(tuple(results), self._offset_after(records))
-        return self._decision(records, event.request_id, answer, label)
+        return Outcome(answer, label, tuple(records))
 
-    def _alter_configs(self, event: AlterConfigs) -> Decision[MetadataRecord]:
+    def _alter_configs(self, event: AlterConfigs) -> Outcome:
         is_topic = event.kind == "topic"
         try:
             record: MetadataRecord | None
@@ -248,17 +239,14 @@ class MetadataMachine:
             else:
                 record = altered_dynamic_configs(self.image, event)
         except KafkaError as error:
-            refusal = StatusAnswer(error.error_code, error.message, self.image.metadata_offset)
-            return _rejected(event.request_id, refusal, "configs_refused")
+            return Outcome(StatusAnswer(error.error_code, error.message), "configs_refused")
         if record is None or event.validate_only:
-            unchanged = StatusAnswer(metadata_offset=self.image.metadata_offset)
-            return _rejected(event.request_id, unchanged, "configs_unchanged")
+            return Outcome(StatusAnswer(), "configs_unchanged")
         # A partition without a leader may get one when its topic allows an unclean election.
         follows = consequences(self.image.planned([record]), [event.name]) if is_topic else ()
-        outcome = Outcome(StatusAnswer(), "configs_changed", (record, *follows))
-        return self._answered(event, outcome)
+        return Outcome(StatusAnswer(), "configs_changed", (record, *follows))
 
-    def _update_features(self, event: UpdateFeatures) -> Decision[MetadataRecord]:
+    def _update_features(self, event: UpdateFeatures) -> Outcome:
         reason = "" if self.image.cluster_id else "no node has registered yet; start one first"
         for name, level in event.levels.items():
             levels = FEATURE_LEVELS.get(name)
@@ -267,17 +255,13 @@ class MetadataMachine:
             elif level not in levels:
                 reason = f"{name}={level} is not one of the levels {levels[0]} to {levels[-1]}"
         if reason:
-            refusal = StatusAnswer(
-                ErrorCode.FEATURE_UPDATE_FAILED, reason, self.image.metadata_offset
-            )
-            return _rejected(event.request_id, refusal, "features_refused")
+            refusal = StatusAnswer(ErrorCode.FEATURE_UPDATE_FAILED, reason)
+            return Outcome(refusal, "features_refused")
         wanted = {**self.image.feature_levels, **event.levels}
         if wanted == self.image.feature_levels or event.validate_only:
-            unchanged = StatusAnswer(metadata_offset=self.image.metadata_offset)
-            return _rejected(event.request_id, unchanged, "features_unchanged")
-        records = self._with_preamble([FeaturesChanged(self.image.features_epoch + 1, wanted)])
-        answer = StatusAnswer(metadata_offset=self._offset_after(records))
-        return self._decision(records, event.request_id, answer, "features_changed")
+            return Outcome(StatusAnswer(), "features_unchanged")
+        record = FeaturesChanged(self.image.features_epoch + 1, wanted)
+        return Outcome(StatusAnswer(), "features_changed", (record,))
 
     # ---------------------------------------------------------------------------------------------- decisions
 
@@ -294,45 +278,22 @@ class MetadataMachine:
             )
         return [*preamble, *records]
 
-    def _offset_after(self, records: list[MetadataRecord]) -> int:
-        return self.image.metadata_offset + len(records)
-
-    def _answered(self, event: _Request, outcome: Outcome) -> Decision[MetadataRecord]:
-        if not outcome.records:
-            return _rejected(event.request_id, outcome.answer, outcome.label)
-        records = self._with_preamble(outcome.records)
+    def _answered(self, request_id: int, outcome: Outcome) -> Decision[MetadataRecord]:
         answer = outcome.answer
-        if isinstance(answer, StatusAnswer | SecurityAnswer):
-            answer = replace(answer, metadata_offset=self._offset_after(records))
-        return self._decision(records, event.request_id, answer, outcome.label)
+        records = self._with_preamble(outcome.records) if outcome.records else []
+        if isinstance(answer, _SHOWN_BY_AN_IMAGE):
+            answer = replace(answer, metadata_offset=self.image.metadata_offset + len(records))
+        # Watchers are told before the caller is, so that an answer's offset is already on its way to every image.
+        effects: tuple[Effect, ...] = (*self._watched(records), Reply(request_id, answer))
+        return Decision(tuple(records), effects, outcome.label)
 
     def _unasked(self, outcome: Outcome, *, begin: bool = False) -> Decision[MetadataRecord]:
         """Nobody waits for an answer. `begin`: a claim is worth an append even when nothing else is."""
-        if not outcome.records and not begin:
-            return Decision(label=outcome.label)
-        records = self._with_preamble(outcome.records)
+        records = self._with_preamble(outcome.records) if outcome.records or begin else []
+        return Decision(tuple(records), self._watched(records), outcome.label)
+
+    def _watched(self, records: Sequence[MetadataRecord]) -> tuple[Send, ...]:
         if not records:
-            return Decision(label=outcome.label)
-        committed = Committed(self._offset_after(records), tuple(records))
-        return Decision(tuple(records), (Send(WATCHERS, committed),), outcome.label)
-
-    def _recorded(
-        self, records: list[MetadataRecord], request_id: int, answer: object, label: str
-    ) -> Decision[MetadataRecord]:
-        return self._decision(self._with_preamble(records), request_id, answer, label)
-
-    def _decision(
-        self, records: list[MetadataRecord], request_id: int, answer: object, label: str
-    ) -> Decision[MetadataRecord]:
-        # Watchers are told before the caller is, so that an answer's offset is already on its way to every image.
-        committed = Committed(self._offset_after(records), tuple(records))
-        return Decision(
-            records=tuple(records),
-            effects=(Send(WATCHERS, committed), Reply(request_id, answer)),
-            label=label,
-        )
-
-
-def _rejected(request_id: int, answer: object, label: str) -> Decision[MetadataRecord]:
-    """An answer that changes nothing."""
-    return Decision(effects=(Reply(request_id, answer),), label=label)
+            return ()
+        offset = self.image.metadata_offset + len(records)
+        return (Send(WATCHERS, Committed(offset, tuple(records))),)

@@ -208,17 +208,15 @@ def sessions_ended(image: ClusterImage, event: SessionsEnded) -> Outcome:
 
 def drained(image: ClusterImage, event: DrainNode) -> Outcome:
     node = image.nodes.get(event.node_id)
-    offset = image.metadata_offset
     if node is None:
         reason = f"node {event.node_id} is not registered; known are {sorted(image.nodes)}"
-        refusal = StatusAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, reason, offset)
-        return Outcome(refusal, "drain_refused")
+        return Outcome(StatusAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, reason), "drain_refused")
     if node.draining is not event.cancel:
-        return Outcome(StatusAnswer(metadata_offset=offset), "drain_unchanged")
+        return Outcome(StatusAnswer(), "drain_unchanged")
     records: list[MetadataRecord] = [NodeDrainChanged(node.node_id, not event.cancel)]
     records += consequences(image.planned(records))
     label = "drain_cancelled" if event.cancel else "draining"
-    return Outcome(StatusAnswer(metadata_offset=offset), label, tuple(records))
+    return Outcome(StatusAnswer(), label, tuple(records))
 
 
 def removed(image: ClusterImage, event: RemoveNode) -> Outcome:
@@ -246,10 +244,8 @@ def removed(image: ClusterImage, event: RemoveNode) -> Outcome:
                 "reassign those to other nodes, wait until that is done, and ask again"
             )
     if reason:
-        refusal = StatusAnswer(error_code, reason, image.metadata_offset)
-        return Outcome(refusal, "removal_refused")
-    answer = StatusAnswer(metadata_offset=image.metadata_offset)
-    return Outcome(answer, "node_removed", (NodeRemoved(event.node_id),))
+        return Outcome(StatusAnswer(error_code, reason), "removal_refused")
+    return Outcome(StatusAnswer(), "node_removed", (NodeRemoved(event.node_id),))
 
 
 def _settled(

@@ -13,7 +13,7 @@ field that this version does not know comes from a newer one, and is refused: me
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from oncelog.errors import OncelogError
 
@@ -262,32 +262,7 @@ MetadataRecord = (
 )
 
 RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
-    record_type.__name__: record_type
-    for record_type in (
-        ControllerClaimed,
-        ClusterCreated,
-        FeaturesChanged,
-        NodeRegistered,
-        NodeFenced,
-        NodeUnfenced,
-        NodeDrainChanged,
-        NodeRemoved,
-        PartitionsChanged,
-        TopicCreated,
-        TopicDeleted,
-        PartitionsAdded,
-        TopicConfigsChanged,
-        ConfigsChanged,
-        AclsChanged,
-        ScramCredentialsChanged,
-        ClientQuotasChanged,
-        ApiTokensChanged,
-        ConsoleSessionsEnded,
-        ShardsAssigned,
-        ProducerIdsAllocated,
-        MetadataRestored,
-        Snapshot,
-    )
+    record_type.__name__: record_type for record_type in get_args(MetadataRecord)
 }
 
 

@@ -48,8 +48,8 @@ class SecurityImage:
             return self
         image = self
         if update.acls or removed:
-            kept = image.acls.difference(map(_acl, removed))
-            image = replace(image, acls=kept.union(map(_acl, update.acls)))
+            kept = image.acls.difference(map(acl_of, removed))
+            image = replace(image, acls=kept.union(map(acl_of, update.acls)))
         if update.scram_credentials:
             credentials = dict(image.credentials)
             for one in update.scram_credentials:
@@ -91,7 +91,7 @@ class SecurityImage:
         return replace(self, ended_sessions=sessions, sessions_void_until_ms=void_until_ms)
 
 
-def _acl(message: pb.Acl) -> Acl:
+def acl_of(message: pb.Acl) -> Acl:
     return Acl(
         enum_of(ResourceType, message.resource_type),
         message.resource_name,
