@@ -8,7 +8,7 @@ which may take as long as a rebalance; a caller that goes away is not missed.
 import asyncio
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.api.v1 import storage_pb2
@@ -67,6 +67,8 @@ from oncelog_coordinator.request_origins import RequestWithOrigin, origins_of
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_terms import ShardUnavailable
 
+AnswerT = TypeVar("AnswerT")
+P = ParamSpec("P")
 GROUPS_PER_CALL_MAX: Final = 1_000
 DEAD: Final = "Dead"
 
@@ -90,15 +92,21 @@ class GroupCoordinatorServicer:
 
     async def _ask(
         self,
+        refused: Callable[[ErrorCode], AnswerT],
+        event: Callable[Concatenate[int, str, P], GroupEvent],
         group_id: str,
-        event: Callable[[int], GroupEvent],
-        refused: Callable[[ErrorCode], object],
-    ) -> Any:
-        """The machine's answer, or what `refused` makes of the code that stands in its place."""
+        /,
+        *fields: P.args,
+        **named: P.kwargs,
+    ) -> AnswerT:
+        """The machine's answer to the event with these fields, or what `refused` makes of the code for none."""
         if not is_group_id(group_id):
             return refused(ErrorCode.INVALID_GROUP_ID)
         try:
-            return await self._shards.ask(group_id, event)
+            answer: AnswerT = await self._shards.ask(
+                group_id, lambda request_id: event(request_id, group_id, *fields, **named)
+            )
+            return answer
         except (ShardUnavailable, DriverStopped) as unavailable:
             return refused(unavailable.error_code)
 
@@ -121,42 +129,36 @@ class GroupCoordinatorServicer:
         prefix = (request.client_id if instance is None else instance)[:MEMBER_PREFIX_MAX]
         rebalance_timeout_ms = request.rebalance_timeout_ms
         answer = await self._ask(
-            request.group_id,
-            lambda request_id: JoinGroup(
-                request_id,
-                request.group_id,
-                request.member_id,
-                instance,
-                request.client_id,
-                request.client_host,
-                request.session_timeout_ms,
-                rebalance_timeout_ms if rebalance_timeout_ms > 0 else request.session_timeout_ms,
-                request.protocol_type,
-                tuple((each.name, each.metadata) for each in request.protocols),
-                f"{prefix}-{uuid.uuid4()}",
-                request.requires_known_member_id,
-                request.supports_skipping_assignment,
-            ),
             lambda error_code: JoinAnswer(error_code, request.member_id),
+            JoinGroup,
+            request.group_id,
+            request.member_id,
+            instance,
+            request.client_id,
+            request.client_host,
+            request.session_timeout_ms,
+            rebalance_timeout_ms if rebalance_timeout_ms > 0 else request.session_timeout_ms,
+            request.protocol_type,
+            tuple((each.name, each.metadata) for each in request.protocols),
+            f"{prefix}-{uuid.uuid4()}",
+            request.requires_known_member_id,
+            request.supports_skipping_assignment,
         )
         return joined(answer)
 
     async def SyncGroup(
         self, request: pb.SyncGroupRequest, context: object
     ) -> pb.SyncGroupResponse:
-        answer: SyncAnswer = await self._ask(
-            request.group_id,
-            lambda request_id: SyncGroup(
-                request_id,
-                request.group_id,
-                request.generation_id,
-                request.member_id,
-                instance_id(request),
-                request.protocol_type,
-                request.protocol_name,
-                tuple((each.member_id, each.assignment) for each in request.assignments),
-            ),
+        answer = await self._ask(
             SyncAnswer,
+            SyncGroup,
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            instance_id(request),
+            request.protocol_type,
+            request.protocol_name,
+            tuple((each.member_id, each.assignment) for each in request.assignments),
         )
         # A shard that moves or loads: the member finds it again when it joins again.
         error_code = answer.error_code
@@ -172,16 +174,13 @@ class GroupCoordinatorServicer:
     async def GroupHeartbeat(
         self, request: pb.GroupHeartbeatRequest, context: object
     ) -> pb.GroupHeartbeatResponse:
-        answer: CodeAnswer = await self._ask(
-            request.group_id,
-            lambda request_id: Heartbeat(
-                request_id,
-                request.group_id,
-                request.generation_id,
-                request.member_id,
-                instance_id(request),
-            ),
+        answer = await self._ask(
             CodeAnswer,
+            Heartbeat,
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            instance_id(request),
         )
         error_code = answer.error_code
         if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -193,11 +192,7 @@ class GroupCoordinatorServicer:
         self, request: pb.LeaveGroupRequest, context: object
     ) -> pb.LeaveGroupResponse:
         leaving = tuple(Leaving(each.member_id, instance_id(each)) for each in request.members)
-        answer: LeaveAnswer = await self._ask(
-            request.group_id,
-            lambda request_id: LeaveGroup(request_id, request.group_id, leaving),
-            LeaveAnswer,
-        )
+        answer = await self._ask(LeaveAnswer, LeaveGroup, request.group_id, leaving)
         return pb.LeaveGroupResponse(
             error_code=answer.error_code,
             members=[
@@ -220,16 +215,13 @@ class GroupCoordinatorServicer:
         answer = self._answered_already(request, origin)
         if answer is None:
             answer = await self._ask(
-                request.group_id,
-                lambda request_id: CommitOffsets(
-                    request_id,
-                    request.group_id,
-                    request.generation_id,
-                    request.member_id,
-                    instance_id(request),
-                    offsets,
-                ),
                 CommitAnswer,
+                CommitOffsets,
+                request.group_id,
+                request.generation_id,
+                request.member_id,
+                instance_id(request),
+                offsets,
             )
             self._order.answered(origin, answer)
         return pb.OffsetCommitResponse(partitions=commit_codes(answer, offsets))
@@ -336,20 +328,17 @@ class GroupCoordinatorServicer:
         self, group: pb.OffsetFetchRequest.Group, request: pb.OffsetFetchRequest
     ) -> pb.OffsetFetchResponse.Group:
         partitions = None if group.all_topics else tuple(partitions_of(group.topics))
-        answer: FetchOffsetsAnswer | CodeAnswer = await self._ask(
+        answer = await self._ask(
+            lambda error_code: FetchOffsetsAnswer((), error_code),
+            FetchOffsets,
             group.group_id,
-            lambda request_id: FetchOffsets(
-                request_id,
-                group.group_id,
-                partitions,
-                request.require_stable,
-                group.member_id,
-                group.member_epoch,
-                request.with_pending,
-            ),
-            CodeAnswer,
+            partitions,
+            request.require_stable,
+            group.member_id,
+            group.member_epoch,
+            request.with_pending,
         )
-        if isinstance(answer, CodeAnswer) or answer.error_code is not ErrorCode.NONE:
+        if answer.error_code is not ErrorCode.NONE:
             return pb.OffsetFetchResponse.Group(
                 group_id=group.group_id, error_code=answer.error_code
             )
@@ -373,11 +362,7 @@ class GroupCoordinatorServicer:
         self, request: pb.OffsetDeleteRequest, context: object
     ) -> pb.OffsetDeleteResponse:
         partitions = tuple(partitions_of(request.topics))
-        answer: CommitAnswer = await self._ask(
-            request.group_id,
-            lambda request_id: DeleteOffsets(request_id, request.group_id, partitions),
-            CommitAnswer,
-        )
+        answer = await self._ask(CommitAnswer, DeleteOffsets, request.group_id, partitions)
         return pb.OffsetDeleteResponse(
             error_code=answer.error_code, partitions=partition_errors(answer.partitions)
         )
@@ -401,10 +386,10 @@ class GroupCoordinatorServicer:
         return pb.DescribeGroupsResponse(groups=[*described, *refused])
 
     async def _describe(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
-        answer: DescribeAnswer | CodeAnswer = await self._ask(
-            group_id, lambda request_id: DescribeGroup(request_id, group_id), CodeAnswer
+        answer = await self._ask(
+            lambda error_code: DescribeAnswer(None, error_code), DescribeGroup, group_id
         )
-        if isinstance(answer, CodeAnswer):
+        if answer.error_code is not ErrorCode.NONE:
             return pb.DescribeGroupsResponse.Group(error_code=answer.error_code, group_id=group_id)
         if answer.group is None:
             return pb.DescribeGroupsResponse.Group(
@@ -426,15 +411,7 @@ class GroupCoordinatorServicer:
                 answer: ListAnswer = await driver.ask(
                     ListGroups(request_id, states, types), request_id
                 )
-                found += [
-                    pb.ListGroupsResponse.Group(
-                        group_id=row.group_id,
-                        protocol_type=row.protocol_type,
-                        state=row.state,
-                        group_type=row.group_type,
-                    )
-                    for row in answer.groups
-                ]
+                found += [pb.ListGroupsResponse.Group(**row._asdict()) for row in answer.groups]
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.ListGroupsResponse(error_code=unavailable.error_code)
         return pb.ListGroupsResponse(groups=found)
@@ -452,10 +429,7 @@ class GroupCoordinatorServicer:
         )
 
     async def _delete(self, group_id: str) -> ErrorCode:
-        answer: CodeAnswer = await self._ask(
-            group_id, lambda request_id: DeleteGroup(request_id, group_id), CodeAnswer
-        )
-        return answer.error_code
+        return (await self._ask(CodeAnswer, DeleteGroup, group_id)).error_code
 
     async def ConsumerGroupHeartbeat(
         self, request: pb.ConsumerGroupHeartbeatRequest, context: object
@@ -472,11 +446,11 @@ class GroupCoordinatorServicer:
         answer = self._heartbeats.arrived(origin)
         if answer is None:
             answer = await self._ask(
-                request.group_id,
-                lambda request_id: heartbeat_event(
+                ConsumerHeartbeatAnswer,
+                lambda request_id, _: heartbeat_event(
                     request_id, request, shards.shapes, shards.topics_version
                 ),
-                ConsumerHeartbeatAnswer,
+                request.group_id,
             )
             self._heartbeats.answered(origin, answer)
         return heartbeat_response(answer)

@@ -5,7 +5,8 @@ wrong with the request itself, then whether the shard is here, then the machine.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Concatenate, ParamSpec, TypeVar
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -24,6 +25,7 @@ from oncelog.runtime import DriverStopped
 from oncelog_coordinator.core import init_producer_id
 from oncelog_coordinator.core.id_pattern import compile_id_pattern
 from oncelog_coordinator.core.request_origin import RequestOrigin
+from oncelog_coordinator.core.shard_machine import ShardEvent
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
     DescribeAnswer,
@@ -49,6 +51,8 @@ from oncelog_coordinator.sink_servicer import SinkCalls
 TRANSACTIONS_PER_CALL_MAX = 1_000
 """In one AddPartitionsToTxn of a storage leader, or ids in one DescribeTransactions."""
 
+AnswerT = TypeVar("AnswerT")
+P = ParamSpec("P")
 _Result = pb.AddPartitionsToTxnResponse.Result
 
 
@@ -69,6 +73,25 @@ class TransactionCoordinatorServicer(SinkCalls):
         self._producer_ids = producer_ids
         self._settings = settings
         self._checks_origins = settings.origin_check_enabled
+
+    async def _ask(
+        self,
+        refused: Callable[[ErrorCode], AnswerT],
+        event: Callable[Concatenate[int, TransactionalId, P], ShardEvent],
+        transactional_id: TransactionalId,
+        /,
+        *fields: P.args,
+        **named: P.kwargs,
+    ) -> AnswerT:
+        """The machine's answer to the event with these fields, or what `refused` makes of the code for none."""
+        try:
+            answer: AnswerT = await self._shards.ask(
+                transactional_id,
+                lambda request_id: event(request_id, transactional_id, *fields, **named),
+            )
+            return answer
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return refused(unavailable.error_code)
 
     # ------------------------------------------------------------------------------------------------ producers
 
@@ -93,22 +116,17 @@ class TransactionCoordinatorServicer(SinkCalls):
         timeout_ms = init_producer_id.effective_timeout_ms(
             request.transaction_timeout_ms, enable_two_phase_commit=request.enable_two_phase_commit
         )
-        try:
-            answer = await self._shards.ask(
-                request.transactional_id,
-                lambda request_id: InitProducerId(
-                    request_id,
-                    TransactionalId(request.transactional_id),
-                    timeout_ms,
-                    ProducerId(request.producer_id),
-                    ProducerEpoch(request.producer_epoch),
-                    origin=origins_of(request, is_enabled=self._checks_origins).origin,
-                    client=client_of(request),
-                ),
-            )
-            return _initialised(answer)
-        except (ShardUnavailable, DriverStopped) as unavailable:
-            return _initialised(IdentityAnswer(unavailable.error_code))
+        answer = await self._ask(
+            IdentityAnswer,
+            InitProducerId,
+            TransactionalId(request.transactional_id),
+            timeout_ms,
+            ProducerId(request.producer_id),
+            ProducerEpoch(request.producer_epoch),
+            origin=origins_of(request, is_enabled=self._checks_origins).origin,
+            client=client_of(request),
+        )
+        return _initialised(answer)
 
     def _idempotent_producer(self) -> pb.InitProducerIdResponse:
         """No transactional.id: an id at epoch 0, and nothing to remember."""
@@ -147,33 +165,26 @@ class TransactionCoordinatorServicer(SinkCalls):
                 for is_known in known
             ]
             return _each(name, zip(partitions, codes, strict=True))
-        try:
-            producer = (
-                TransactionalId(name),
-                ProducerId(transaction.producer_id),
-                ProducerEpoch(transaction.producer_epoch),
-            )
-            if transaction.verify_only:
-                verified: VerifyAnswer = await self._shards.ask(
-                    name, lambda request_id: VerifyPartitions(request_id, *producer, partitions)
-                )
-                return _verified(name, verified, partitions)
-            version = transaction.client_transaction_version
-            origins = origins_of(transaction, is_enabled=self._checks_origins)
-            added: ErrorAnswer = await self._shards.ask(
-                name,
-                lambda request_id: AddPartitions(
-                    request_id,
-                    *producer,
-                    partitions,
-                    version,
-                    origins.origin,
-                    origins.refused_origin,
-                    client=client_of(transaction),
-                ),
-            )
-        except (ShardUnavailable, DriverStopped) as unavailable:
-            return _whole(name, unavailable.error_code)
+        producer = (
+            TransactionalId(name),
+            ProducerId(transaction.producer_id),
+            ProducerEpoch(transaction.producer_epoch),
+        )
+        if transaction.verify_only:
+            verified = await self._ask(VerifyAnswer, VerifyPartitions, *producer, partitions)
+            return _verified(name, verified, partitions)
+        version = transaction.client_transaction_version
+        origins = origins_of(transaction, is_enabled=self._checks_origins)
+        added = await self._ask(
+            ErrorAnswer,
+            AddPartitions,
+            *producer,
+            partitions,
+            version,
+            origins.origin,
+            origins.refused_origin,
+            client=client_of(transaction),
+        )
         if added.error_code is not ErrorCode.NONE:
             return _whole(name, added.error_code, added.delayed_by)
         return _each(name, ((partition, ErrorCode.NONE) for partition in partitions))
@@ -191,23 +202,18 @@ class TransactionCoordinatorServicer(SinkCalls):
             CONSUMER_OFFSETS_TOPIC, shard_of(request.group_id, len(offsets.partitions))
         )
         origins = origins_of(request, is_enabled=self._checks_origins)
-        try:
-            answer: ErrorAnswer = await self._shards.ask(
-                request.transactional_id,
-                lambda request_id: AddPartitions(
-                    request_id,
-                    TransactionalId(request.transactional_id),
-                    ProducerId(request.producer_id),
-                    ProducerEpoch(request.producer_epoch),
-                    (partition,),
-                    0,
-                    origins.origin,
-                    origins.refused_origin,
-                    client=client_of(request),
-                ),
-            )
-        except (ShardUnavailable, DriverStopped) as unavailable:
-            return pb.AddOffsetsToTxnResponse(error_code=unavailable.error_code)
+        answer = await self._ask(
+            ErrorAnswer,
+            AddPartitions,
+            TransactionalId(request.transactional_id),
+            ProducerId(request.producer_id),
+            ProducerEpoch(request.producer_epoch),
+            (partition,),
+            0,
+            origins.origin,
+            origins.refused_origin,
+            client=client_of(request),
+        )
         return pb.AddOffsetsToTxnResponse(
             error_code=answer.error_code, delayed_by=request_number(answer.delayed_by)
         )
@@ -219,25 +225,20 @@ class TransactionCoordinatorServicer(SinkCalls):
         if not name:
             return _ended(IdentityAnswer(ErrorCode.INVALID_REQUEST))
         origins = origins_of(request, is_enabled=self._checks_origins)
-        try:
-            answer = await self._shards.ask(
-                name,
-                lambda request_id: EndTxn(
-                    request_id,
-                    TransactionalId(name),
-                    ProducerId(request.producer_id),
-                    ProducerEpoch(request.producer_epoch),
-                    request.committed,
-                    request.client_transaction_version,
-                    origin=origins.origin,
-                    refused_origin=origins.refused_origin,
-                    refused_addition_origin=origins.refused_addition_origin,
-                    client=client_of(request),
-                ),
-            )
-            return _ended(answer)
-        except (ShardUnavailable, DriverStopped) as unavailable:
-            return _ended(IdentityAnswer(unavailable.error_code))
+        answer = await self._ask(
+            IdentityAnswer,
+            EndTxn,
+            TransactionalId(name),
+            ProducerId(request.producer_id),
+            ProducerEpoch(request.producer_epoch),
+            request.committed,
+            request.client_transaction_version,
+            origin=origins.origin,
+            refused_origin=origins.refused_origin,
+            refused_addition_origin=origins.refused_addition_origin,
+            client=client_of(request),
+        )
+        return _ended(answer)
 
     async def ForceTerminateTransaction(
         self, request: pb.ForceTerminateTransactionRequest, context: object
@@ -273,19 +274,13 @@ class TransactionCoordinatorServicer(SinkCalls):
         return pb.DescribeTransactionsResponse(transactions=[*described, *refused])
 
     async def _describe(self, name: str) -> pb.TransactionDescription:
-        error_code = ErrorCode.INVALID_REQUEST
+        answer = DescribeAnswer(ErrorCode.INVALID_REQUEST)
         if name:
-            try:
-                answer: DescribeAnswer = await self._shards.ask(
-                    name, lambda request_id: DescribeTransaction(request_id, TransactionalId(name))
-                )
-                term = self._shards.term_of(name)
-                if answer.transaction is not None and term is not None:
-                    return self._description(answer.transaction, term)
-                error_code = answer.error_code
-            except (ShardUnavailable, DriverStopped) as unavailable:
-                error_code = unavailable.error_code
-        return pb.TransactionDescription(error_code=error_code, transactional_id=name)
+            answer = await self._ask(DescribeAnswer, DescribeTransaction, TransactionalId(name))
+        term = self._shards.term_of(name)
+        if answer.transaction is not None and term is not None:
+            return self._description(answer.transaction, term)
+        return pb.TransactionDescription(error_code=answer.error_code, transactional_id=name)
 
     async def ListTransactions(
         self, request: pb.ListTransactionsRequest, context: object

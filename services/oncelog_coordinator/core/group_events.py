@@ -288,6 +288,7 @@ class DescribeAnswer:
     """None: there is no such group."""
 
     group: Group | ConsumerGroup | None
+    error_code: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import Millis, Offset, ProducerId, TransactionalId, is_reserved_name
+from oncelog.ids import Millis, Offset, is_reserved_name
 from oncelog.machine import Decision, Effect, Reply
 from oncelog_coordinator.core import sink_events, views
 from oncelog_coordinator.core.markers import TXN_MACHINE, MarkersDelivered
@@ -52,8 +52,6 @@ from oncelog_coordinator.core.txn_records import (
     record_type,
 )
 from oncelog_coordinator.core.txn_state import (
-    STATE_OF_NAME,
-    TV2,
     TxnMetadata,
     TxnRecord,
     TxnTombstone,
@@ -226,7 +224,7 @@ class ShardMachine:
         rows = [
             row
             for row in self.sink.transaction_views()
-            if event.transactional_id in (row.transactional_id, row.sink)
+            if event.transactional_id in (row.transaction.transactional_id, row.sink)
         ]
         if not rows:
             message = f"nothing of {event.transactional_id!r} is open"
@@ -241,22 +239,7 @@ class ShardMachine:
         return _with_answer(self.sink.decide(abort, now), answered)
 
     def _branches(self) -> list[TxnMetadata]:
-        """Live branches in the shape of ordinary transactions: the audit of hanging ones must see them."""
-        return [
-            TxnMetadata(
-                TransactionalId(row.transactional_id),
-                ProducerId(row.producer_id),
-                row.producer_epoch,
-                STATE_OF_NAME[row.state],
-                row.timeout_ms,
-                row.partitions,
-                row.start_time_ms,
-                row.last_update_time_ms,
-                row.producer_id,
-                client_transaction_version=TV2,
-            )
-            for row in self.sink.transaction_views()
-        ]
+        return [row.transaction for row in self.sink.transaction_views()]
 
 
 def _with_answer(

@@ -36,9 +36,8 @@ from oncelog_coordinator.core.sink_events import (
     AddBranchPartitions,
     AddBranchPartitionsAnswer,
     AnsweredEvent,
+    AttemptAnswer,
     AttemptTimedOut,
-    BranchTransaction,
-    CommitAnswer,
     CommitBatch,
     DeleteSink,
     DescribeSink,
@@ -46,10 +45,10 @@ from oncelog_coordinator.core.sink_events import (
     JoinAnswer,
     JoinAttempt,
     ListSinks,
+    LiveBranch,
     MarkersOverdue,
     OpenAnswer,
     OpenAttempt,
-    SealAnswer,
     SealBranch,
 )
 from oncelog_coordinator.core.sink_join import (
@@ -78,9 +77,9 @@ from oncelog_coordinator.core.sink_state import (
     Attempt,
     Sink,
     SinkMap,
-    branch_transaction,
     bumped,
     completion_records,
+    live_branch,
     markers_wanted,
 )
 
@@ -167,10 +166,10 @@ class SinkMachine:
         sink, nonce = self._map.attempt_of_producer.get(producer_id, ("", b""))
         return self._map.attempt(sink, nonce)
 
-    def transaction_views(self) -> tuple[BranchTransaction, ...]:
+    def transaction_views(self) -> tuple[LiveBranch, ...]:
         """Every live branch as a transaction. Two tries of one task have the same name; the newer is last."""
         return tuple(
-            branch_transaction(attempt, branch)
+            live_branch(attempt, branch)
             for name in sorted(self._map.sinks)
             for attempt in self._map.sinks[name].sorted_attempts()
             for branch in attempt.sorted_branches()
@@ -248,10 +247,10 @@ class SinkMachine:
     def _commit(self, event: CommitBatch, now: Millis) -> Decision[SinkRecord]:
         refusal = refuse_arguments(event, self._limits)
         if refusal is not None:
-            return _answer(event, CommitAnswer(*refusal), "commit_refused")
+            return _answer(event, AttemptAnswer(*refusal), "commit_refused")
         sink = self._map.sinks.get(event.sink)
         verdict = judge_commit(sink, event)
-        answer = CommitAnswer(error_message=verdict.message, answer=verdict.answer)
+        answer = AttemptAnswer(error_message=verdict.message, answer=verdict.answer)
         records: list[SinkRecord] = []
         effects: list[Effect] = [Reply(event.request_id, answer)]
         if verdict.attempt is not None and verdict.winners is not None:
@@ -343,7 +342,7 @@ class SinkMachine:
     def _seal(self, event: SealBranch, now: Millis) -> Decision[SinkRecord]:
         refusal = refuse_arguments(event, self._limits)
         if refusal is not None:
-            return _answer(event, SealAnswer(*refusal), "seal_refused")
+            return _answer(event, AttemptAnswer(*refusal), "seal_refused")
         attempt = self._map.open_attempt(event.sink, event.nonce)
         branch = attempt.branches.get(event.producer_id) if attempt is not None else None
         message = ""
@@ -353,12 +352,12 @@ class SinkMachine:
             message = f"the attempt has no branch of producer id {event.producer_id}, epoch {event.producer_epoch}"
         elif branch.is_sealed:
             if (branch.row_count, branch.crc32c) == (event.row_count, event.crc32c):
-                return _answer(event, SealAnswer(), "seal_repeated")
+                return _answer(event, AttemptAnswer(), "seal_repeated")
             message = (
                 f"producer id {event.producer_id} was sealed with {branch.row_count} other rows"
             )
         if message or branch is None or attempt is None or attempt.opened is None:
-            answer = SealAnswer(error_message=message, answer=_FENCED)
+            answer = AttemptAnswer(error_message=message, answer=_FENCED)
             return _answer(event, answer, "seal_fenced")
         # A partition that the branch wrote to must get its marker, or it would hold back readers for ever. So it
         # is added here too, should a leader have let a batch in without asking.
@@ -375,7 +374,7 @@ class SinkMachine:
         return Decision(
             records=(sealed,),
             effects=(
-                Reply(event.request_id, SealAnswer()),
+                Reply(event.request_id, AttemptAnswer()),
                 _deadline(event.sink, event.nonce, attempt.opened.timeout_ms),
             ),
             label="sealed",

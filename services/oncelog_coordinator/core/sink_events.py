@@ -6,11 +6,13 @@ expected outcome. `error_message` is for people in both cases.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
 from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.sink_records import UNKNOWN
+from oncelog_coordinator.core.txn_state import TxnMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,42 +151,35 @@ class ExpireSinks:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAnswer:
+class CallAnswer:
+    """To DeleteSink, and the half of every answer that is about the call itself."""
+
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAnswer(CallAnswer):
+    aborted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptAnswer(CallAnswer):
+    """To SealBranch and CommitBatch; with more to OpenAttempt and JoinAttempt."""
+
     answer: SinkAnswer = SinkAnswer.OK
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAnswer(AttemptAnswer):
     sink_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class JoinAnswer:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    answer: SinkAnswer = SinkAnswer.OK
+class JoinAnswer(AttemptAnswer):
     producer_id: ProducerId = ProducerId(-1)
     producer_epoch: ProducerEpoch = ProducerEpoch(-1)
     transactional_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SealAnswer:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    answer: SinkAnswer = SinkAnswer.OK
-
-
-@dataclass(frozen=True, slots=True)
-class CommitAnswer:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    answer: SinkAnswer = SinkAnswer.OK
-
-
-@dataclass(frozen=True, slots=True)
-class AbortAnswer:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    aborted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +221,8 @@ class DecisionDescription:
     branch_count: int
     row_count: int
     decided_time_ms: Millis
-    row_checksum: int
+    row_checksum: int | None
+    """None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,28 +256,11 @@ class ListSinksAnswer:
     sinks: tuple[SinkListing, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteAnswer:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+class LiveBranch(NamedTuple):
+    """A branch whose end is not yet everywhere."""
 
-
-@dataclass(frozen=True, slots=True)
-class BranchTransaction:
-    """A live branch as Kafka's DescribeTransactions and ListTransactions show a transaction."""
-
-    transactional_id: str
-    """See `oncelog.ids.branch_transactional_id`."""
-    state: str
-    """Kafka's name: Ongoing, PrepareCommit or PrepareAbort."""
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    """Bumped once the branch is decided, as in TV2 (facts 8.7)."""
-    start_time_ms: Millis
-    last_update_time_ms: Millis
-    timeout_ms: Millis
-    """-1: unknown, the attempt is being removed."""
-    partitions: tuple[Partition, ...]
     sink: str
     nonce: bytes
     """Names the attempt that an operator's abort has to end: branches end only together."""
+    transaction: TxnMetadata
+    """As Kafka's DescribeTransactions and ListTransactions show it: the audit of hanging ones must see it."""

@@ -11,8 +11,8 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, is_job_sink
 from oncelog.machine import Decision, Reply, SetTimer
 from oncelog_coordinator.core.sink_events import (
+    CallAnswer,
     DecisionDescription,
-    DeleteAnswer,
     DeleteSink,
     DescribeSink,
     ExpireSinks,
@@ -84,7 +84,7 @@ def _described(sink: Sink | None, name: str) -> SinkDescription:
                 batch.branch_count,
                 batch.row_count,
                 batch.decided_time_ms,
-                batch.row_checksum,
+                None if batch.row_checksum == UNKNOWN else batch.row_checksum,
             )
             for batch in sink.committed_batches()
         ),
@@ -112,16 +112,16 @@ def _last_used(sink: Sink) -> Millis:
 def _delete(sink: Sink | None, event: DeleteSink) -> Decision[SinkRecord]:
     if sink is None:
         message = f"no sink is named {event.sink!r}; GET /v1/sinks lists all"
-        answer = DeleteAnswer(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message)
+        answer = CallAnswer(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message)
         return Decision((), (Reply(event.request_id, answer),), "delete_refused")
     if sink.attempts:
         message = (
             f"sink {event.sink!r} is being written to: stop its query and try again. The attempt of a driver that is"
             " dead times out; `oncelog sinks describe` shows when"
         )
-        answer = DeleteAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, message)
+        answer = CallAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, message)
         return Decision((), (Reply(event.request_id, answer),), "delete_refused")
-    return Decision(_forgotten(sink), (Reply(event.request_id, DeleteAnswer()),), "sink_deleted")
+    return Decision(_forgotten(sink), (Reply(event.request_id, CallAnswer()),), "sink_deleted")
 
 
 def _expire(sinks: SinkMap, limits: SinkLimits, now: Millis) -> Decision[SinkRecord]:

@@ -14,7 +14,7 @@ from oncelog_coordinator.core.markers import SINK_MACHINE, DecisionKey, MarkersW
 from oncelog_coordinator.core.sink_events import (
     AttemptDescription,
     BranchDescription,
-    BranchTransaction,
+    LiveBranch,
 )
 from oncelog_coordinator.core.sink_records import (
     AttemptOpen,
@@ -28,11 +28,10 @@ from oncelog_coordinator.core.sink_records import (
     SinkRecordType,
     Tombstone,
 )
+from oncelog_coordinator.core.txn_state import TV2, TxnMetadata, TxnState
 
 NOT_SEALED: Final = Millis(-1)
 NO_BATCH: Final = -1
-BRANCH_TRANSACTION_VERSION: Final = 2
-"""Markers carry the bumped epoch, so a partition refuses what the branch sends after its end (facts 9)."""
 
 
 @dataclass(slots=True)
@@ -243,7 +242,8 @@ def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
                 producer_id=branch.producer_id,
                 producer_epoch=bumped(branch.producer_epoch),
                 commit=branch.producer_id in winners,
-                transaction_version=BRANCH_TRANSACTION_VERSION,
+                # They carry the bumped epoch, so a partition refuses what the branch sends after its end (facts 9).
+                transaction_version=TV2,
                 partitions=branch.partitions,
             )
             for branch in attempt.sorted_branches()
@@ -309,26 +309,27 @@ def describe_attempt(attempt: Attempt) -> AttemptDescription:
     )
 
 
-def branch_transaction(attempt: Attempt, branch: Branch) -> BranchTransaction:
+def live_branch(attempt: Attempt, branch: Branch) -> LiveBranch:
     decide = attempt.decide
     if decide is None:
-        state = "Ongoing"
+        state = TxnState.ONGOING
     elif branch.producer_id in decide.winners:
-        state = "PrepareCommit"
+        state = TxnState.PREPARE_COMMIT
     else:
-        state = "PrepareAbort"
+        state = TxnState.PREPARE_ABORT
     last_update = max(branch.joined_time_ms, branch.sealed_time_ms)
-    return BranchTransaction(
-        transactional_id=branch_transactional_id(
-            branch.sink, branch.batch_id, branch.task_partition
-        ),
-        state=state,
-        producer_id=branch.producer_id,
-        producer_epoch=bumped(branch.producer_epoch) if decide else branch.producer_epoch,
-        start_time_ms=branch.joined_time_ms,
-        last_update_time_ms=decide.decided_time_ms if decide else last_update,
-        timeout_ms=attempt.opened.timeout_ms if attempt.opened else Millis(-1),
-        partitions=branch.partitions,
-        sink=branch.sink,
-        nonce=branch.nonce,
+    transaction = TxnMetadata(
+        branch_transactional_id(branch.sink, branch.batch_id, branch.task_partition),
+        branch.producer_id,
+        # Bumped once the branch is decided, as in TV2 (facts 8.7).
+        bumped(branch.producer_epoch) if decide else branch.producer_epoch,
+        state,
+        # -1: unknown, the attempt is being removed.
+        attempt.opened.timeout_ms if attempt.opened else Millis(-1),
+        branch.partitions,
+        branch.joined_time_ms,
+        decide.decided_time_ms if decide else last_update,
+        branch.producer_id,
+        client_transaction_version=TV2,
     )
+    return LiveBranch(branch.sink, branch.nonce, transaction)

@@ -18,6 +18,7 @@ from oncelog.ids import (
     shard_name_of,
 )
 from oncelog.sink_answer import SinkAnswer
+from oncelog_coordinator.core.txn_state import TxnState
 
 BRANCH = branch_transactional_id(SINK, 3, 2)
 
@@ -252,14 +253,17 @@ def test_branches_are_shown_as_transactions():
     shell.now += 5
     won = shell.task(1, 3, 2)
     lost = shell.task(1, 3, 2, task_attempt_id=9)
-    (ongoing, _) = shell.machine.transaction_views()
-    assert (ongoing.transactional_id, ongoing.state) == (BRANCH, "Ongoing")
+    ongoing = shell.machine.transaction_views()[0].transaction
+    assert (ongoing.transactional_id, ongoing.state) == (BRANCH, TxnState.ONGOING)
     assert (ongoing.producer_id, ongoing.producer_epoch) == (won.producer_id, 0)
-    assert (ongoing.start_time_ms, ongoing.timeout_ms) == (1_000_005, TIMEOUT_MS)
+    assert (ongoing.start_timestamp, ongoing.timeout_ms) == (1_000_005, TIMEOUT_MS)
     assert ongoing.partitions == (partition("orders-0"),)
     shell.commit(3, won)
-    views = {v.producer_id: (v.state, v.producer_epoch) for v in shell.machine.transaction_views()}
-    assert views == {won.producer_id: ("PrepareCommit", 1), lost.producer_id: ("PrepareAbort", 1)}
+    shown = [view.transaction for view in shell.machine.transaction_views()]
+    assert {one.producer_id: (one.state, one.producer_epoch) for one in shown} == {
+        won.producer_id: (TxnState.PREPARE_COMMIT, 1),
+        lost.producer_id: (TxnState.PREPARE_ABORT, 1),
+    }
     shell.deliver()
     assert shell.machine.transaction_views() == ()
 

@@ -160,7 +160,7 @@ def test_13_markers_that_were_not_delivered_are_sent_again(shell, outcome):
 def test_13_partitions_that_exist_no_more_hold_up_nothing(shell):
     (won, _) = shell.committed(1, 0)
     (view, _) = shell.machine.transaction_views()
-    shell.deliver(dropped=view.partitions)
+    shell.deliver(dropped=view.transaction.partitions)
     assert not shell.machine.owns_producer(won.producer_id)
 
 
