@@ -1,9 +1,9 @@
 """The consumer protocol (KIP-848) in protobuf: requests to events, answers and groups to messages."""
 
-import struct
 from collections.abc import Callable, Iterable
 
 from oncelog.api.v1 import groups_pb2 as pb
+from oncelog.protocol.consumer_protocol import encode_assignment
 from oncelog_coordinator.core.consumer_assignors import preferred_assignor
 from oncelog_coordinator.core.consumer_group import CONSUMER, ConsumerGroup, Slots, Topics
 from oncelog_coordinator.core.group_events import ConsumerHeartbeat, ConsumerHeartbeatAnswer
@@ -81,26 +81,17 @@ def _slots(topics: Iterable[pb.TopicIdPartitions]) -> Slots:
     return frozenset((each.topic_id, number) for each in topics for number in each.partitions)
 
 
-def _grouped(slots: Iterable[tuple[bytes, int]]) -> dict[bytes, list[int]]:
+def _topics(slots: Iterable[tuple[bytes, int]]) -> list[pb.TopicIdPartitions]:
     found: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(slots):
         found.setdefault(topic_id, []).append(partition)
-    return found
-
-
-def _topics(slots: Iterable[tuple[bytes, int]]) -> list[pb.TopicIdPartitions]:
     return [
         pb.TopicIdPartitions(topic_id=topic_id, partitions=partitions)
-        for topic_id, partitions in _grouped(slots).items()
+        for topic_id, partitions in found.items()
     ]
 
 
 def _classic_assignment(slots: Slots, topic_name: TopicName) -> bytes:
     """Version 0 of the assignment that classic assignors write; a topic that is gone is left out."""
-    named = [(topic_name(topic_id), numbers) for topic_id, numbers in _grouped(slots).items()]
-    known = [(name.encode(), numbers) for name, numbers in named if name is not None]
-    out = bytearray(struct.pack(">hi", 0, len(known)))
-    for name, numbers in known:
-        out += struct.pack(">h", len(name)) + name
-        out += struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
-    return bytes(out + struct.pack(">i", -1))
+    named = [(topic_name(topic_id), number) for topic_id, number in sorted(slots)]
+    return encode_assignment([(name, number) for name, number in named if name is not None], 0)

@@ -9,6 +9,13 @@ coordinator assigns. A member that owes its next JoinGroup or SyncGroup for its 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
 from oncelog.machine import Decision, Reply
+from oncelog.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    EmbeddedSubscription,
+    Unreadable,
+    read_subscription,
+    version_of,
+)
 from oncelog_coordinator.core import consumer_leaving
 from oncelog_coordinator.core.consumer_change import (
     Change,
@@ -28,15 +35,7 @@ from oncelog_coordinator.core.consumer_group import (
     Subscription,
     Topics,
 )
-from oncelog_coordinator.core.consumer_protocol import (
-    PROTOCOL_TYPE,
-    EmbeddedSubscription,
-    Unreadable,
-    read_subscription,
-    slots_of,
-    version_of,
-    write_assignment,
-)
+from oncelog_coordinator.core.consumer_protocol import slots_of, write_assignment
 from oncelog_coordinator.core.consumer_records import topics_hash
 from oncelog_coordinator.core.group_events import (
     CodeAnswer,

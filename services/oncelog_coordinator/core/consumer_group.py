@@ -16,7 +16,7 @@ members from owning it. Every change is one of the six records below. Both the l
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -44,7 +44,7 @@ class TopicShape(NamedTuple):
 Topics = Mapping[str, TopicShape]
 
 
-class MemberState(Enum):
+class MemberState(IntEnum):
     """Kafka's numbers, as the log has them."""
 
     STABLE = 0

@@ -19,6 +19,14 @@ from typing import Final
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
 from oncelog.machine import CancelTimer, Decision, Reply
+from oncelog.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    EmbeddedSubscription,
+    Unreadable,
+    read_assignment,
+    read_subscription,
+    version_of,
+)
 from oncelog_coordinator.core import group_rebalance
 from oncelog_coordinator.core.consumer_change import Change, Refused, rejoin_timer, revoke_timer
 from oncelog_coordinator.core.consumer_group import (
@@ -38,16 +46,7 @@ from oncelog_coordinator.core.consumer_group import (
     Topics,
     tombstones,
 )
-from oncelog_coordinator.core.consumer_protocol import (
-    PROTOCOL_TYPE,
-    EmbeddedSubscription,
-    Unreadable,
-    read_assignment,
-    read_subscription,
-    slots_of,
-    version_of,
-    write_assignment,
-)
+from oncelog_coordinator.core.consumer_protocol import slots_of, write_assignment
 from oncelog_coordinator.core.consumer_records import topics_hash
 from oncelog_coordinator.core.group_events import GroupConfig, JoinAnswer, SyncAnswer
 from oncelog_coordinator.core.group_records import (

@@ -17,8 +17,9 @@ here too.
 """
 
 import struct
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from oncelog.ids import (
     NO_PRODUCER_EPOCH,
@@ -30,12 +31,24 @@ from oncelog.ids import (
     ProducerEpoch,
     ProducerId,
 )
-from oncelog_coordinator.core.consumer_group import ConsumerRecord
-from oncelog_coordinator.core.consumer_records import (
-    CONSUMER_KEY_TYPES,
-    decode_consumer_record,
-    encode_consumer_record,
+from oncelog.record.schema import (
+    COMPACT_STRING,
+    DAMAGE,
+    INT16,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    Codec,
+    RecordType,
+    absent,
+    array,
+    converted,
+    sized,
+    structure,
 )
+from oncelog_coordinator.core.consumer_group import ConsumerRecord
+from oncelog_coordinator.core.consumer_records import CONSUMER_RECORD_TYPES, encode_consumer_record
 from oncelog_coordinator.core.group_state import Group, GroupState, Member
 
 OFFSET_KEY_TYPES: Final = (0, 1)
@@ -153,9 +166,6 @@ GroupRecord = (
 )
 
 
-# ------------------------------------------------------------------------------------------------ writing
-
-
 def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value. A marker is no keyed record: the shard's log writes a control batch for it."""
     match record:
@@ -164,9 +174,9 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         case OffsetTombstone():
             return _offset_key(record.group_id, record.partition), None
         case GroupChanged():
-            return _group_key(record.group.group_id), encode_group(record.group)
+            return _GROUP.encode_key(record.group), encode_group(record.group)
         case GroupTombstone():
-            return _group_key(record.group_id), None
+            return _GROUP.encode_key(record), None
         case (
             TransactionEnded()
             | SessionExtended()
@@ -181,39 +191,24 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def _offset_key(group_id: str, partition: Partition) -> bytes:
-    number = struct.pack(">i", partition.partition)
-    return (
-        struct.pack(">h", OFFSET_KEY_TYPE) + _string(group_id) + _string(partition.topic) + number
-    )
-
-
-def _group_key(group_id: str) -> bytes:
-    return struct.pack(">h", GROUP_KEY_TYPE) + _string(group_id)
+    """What `_OFFSET` reads. By hand, as `_offset_value` is: each commit of a consumer writes it."""
+    head = struct.pack(">h", OFFSET_KEY_TYPE) + STRING.encode(group_id)
+    return head + STRING.encode(partition.topic) + struct.pack(">i", partition.partition)
 
 
 def _offset_value(record: OffsetCommitted) -> bytes:
     head = struct.pack(">hqi", WRITTEN_VERSION, record.offset, record.leader_epoch)
-    return head + _string(record.metadata) + struct.pack(">q", record.commit_timestamp)
+    return head + STRING.encode(record.metadata) + struct.pack(">q", record.commit_timestamp)
 
 
 def encode_group(group: Group) -> bytes:
     """What a restart keeps of a group. It is Stable, with its members, or Empty. Or it was a consumer group and needs a
     rebalance; then it has no leader."""
-    out = bytearray(struct.pack(">h", WRITTEN_VERSION))
-    out += _string(group.protocol_type or "")
-    out += struct.pack(">i", group.generation)
-    out += _string(group.protocol)
-    out += _string(group.leader)
-    out += struct.pack(">qi", group.state_timestamp, len(group.members))
-    for member in group.members.values():
-        out += _string(member.member_id)
-        out += _string(member.instance_id)
-        out += _string(member.client_id)
-        out += _string(member.client_host)
-        out += struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms)
-        for data in (member.metadata(group.protocol), member.assignment):
-            out += struct.pack(">i", len(data)) + data
-    return bytes(out)
+    members = {
+        member_id: replace(member, protocols=(("", member.metadata(group.protocol)),))
+        for member_id, member in group.members.items()
+    }
+    return _GROUP.encode_value(replace(group, members=members), WRITTEN_VERSION)
 
 
 def group_bytes_estimate(group: Group) -> int:
@@ -227,16 +222,6 @@ def group_bytes_estimate(group: Group) -> int:
     )
 
 
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return b"\xff\xff"
-    data = text.encode()
-    return struct.pack(">h", len(data)) + data
-
-
-# ------------------------------------------------------------------------------------------------ reading
-
-
 def decode_group_record(
     key: bytes,
     value: bytes | None,
@@ -246,135 +231,90 @@ def decode_group_record(
     """The record; the producer is that of its batch if the batch is transactional. None for another type or a later
     version. Raises MalformedGroupRecord for damage."""
     try:
-        read = _Reader(key)
-        key_type = read.number(">h")
-        if key_type in OFFSET_KEY_TYPES:
-            group_id, topic = read.text(), read.text()
-            partition = Partition(topic, read.number(">i"))
-            if value is None:
-                return OffsetTombstone(group_id, partition)
-            return _read_offset(group_id, partition, value, producer_id, producer_epoch)
-        if key_type == GROUP_KEY_TYPE:
-            group_id = read.text()
-            return GroupTombstone(group_id) if value is None else _read_group(group_id, value)
-        if key_type in CONSUMER_KEY_TYPES:
-            return decode_consumer_record(key, value)
-    except (struct.error, IndexError, ValueError) as error:
+        found = _TYPES.get(INT16.read(key, 0)[0])
+        if found is None:
+            return None
+        producer = {"producer_id": producer_id, "producer_epoch": producer_epoch}
+        record: GroupRecord | None = found.decode(
+            key, value, **producer if found is _OFFSET else {}
+        )
+        return record
+    except DAMAGE as error:
         raise MalformedGroupRecord(f"group record is damaged: {error}") from error
-    return None
 
 
-def _read_offset(
-    group_id: str,
-    partition: Partition,
-    value: bytes,
-    producer_id: ProducerId,
-    producer_epoch: ProducerEpoch,
-) -> OffsetCommitted | None:
-    read = _Reader(value)
-    version = read.number(">h")
-    if not 0 <= version <= FLEXIBLE_VERSION:
-        return None
-    offset = read.number(">q")
-    leader_epoch = read.number(">i") if version >= 3 else -1
-    metadata = read.compact_text() if version == FLEXIBLE_VERSION else read.text()
-    commit_timestamp = Millis(read.number(">q"))
-    expire_timestamp = Millis(read.number(">q")) if version == 1 else NO_TIMESTAMP
-    return OffsetCommitted(
-        group_id,
-        partition,
-        offset,
-        leader_epoch,
-        metadata,
-        commit_timestamp,
-        expire_timestamp,
-        producer_id,
-        producer_epoch,
+# ------------------------------------------------------------------------------------------------ bytes
+
+
+def _offset_schema(version: int) -> Codec:
+    return structure(
+        OffsetCommitted,
+        {} if version == FLEXIBLE_VERSION else None,
+        offset=INT64,
+        leader_epoch=INT32 if version >= 3 else absent(-1),
+        metadata=COMPACT_STRING if version == FLEXIBLE_VERSION else STRING,
+        commit_timestamp=INT64,
+        expire_timestamp=INT64 if version == 1 else absent(NO_TIMESTAMP),
     )
 
 
-def _read_group(group_id: str, value: bytes) -> GroupChanged | None:
-    read = _Reader(value)
-    version = read.number(">h")
-    if not 0 <= version <= WRITTEN_VERSION:
-        return None
-    protocol_type = read.text()
-    generation = read.number(">i")
-    protocol, leader = read.nullable_text(), read.nullable_text()
-    timestamp = Millis(read.number(">q")) if version >= 2 else NO_TIMESTAMP
-    members: dict[str, Member] = {}
-    for _ in range(read.number(">i")):
-        member_id = read.text()
-        instance_id = read.nullable_text() if version >= 3 else None
-        client_id, client_host = read.text(), read.text()
-        rebalance_timeout = read.number(">i") if version >= 1 else -1
-        session_timeout = read.number(">i")
-        subscription, assignment = read.data(), read.data()
-        members[member_id] = Member(
-            member_id,
-            instance_id,
-            client_id,
-            client_host,
-            session_timeout,
-            session_timeout if rebalance_timeout < 0 else rebalance_timeout,
-            ((protocol or "", subscription),),
-            assignment,
-        )
+def _group_schema(version: int) -> Codec:
+    member = structure(
+        Member,
+        member_id=STRING,
+        instance_id=NULLABLE_STRING if version >= 3 else absent(None),
+        client_id=STRING,
+        client_host=STRING,
+        rebalance_timeout_ms=INT32 if version >= 1 else absent(-1),
+        session_timeout_ms=INT32,
+        protocols=converted(sized(INT32), lambda data: (("", data),), lambda found: found[0][1]),
+        assignment=sized(INT32),
+    )
+    return structure(
+        _group_changed,
+        protocol_type=converted(STRING, lambda text: text or None, lambda text: text or ""),
+        generation=INT32,
+        protocol=NULLABLE_STRING,
+        leader=NULLABLE_STRING,
+        state_timestamp=INT64 if version >= 2 else absent(NO_TIMESTAMP),
+        members=converted(array(INT32, member), lambda found: found, lambda by_id: by_id.values()),
+    )
+
+
+def _group_changed(
+    protocol: str | None, leader: str | None, members: Sequence[Member], **others: Any
+) -> GroupChanged:
     state = GroupState.STABLE if members else GroupState.EMPTY
     if members and leader is None:
         # It was a consumer group until then, and nobody has assigned anything since.
         state = GroupState.PREPARING_REBALANCE
-    return GroupChanged(
-        Group(
-            group_id,
-            state,
-            generation,
-            protocol_type or None,
-            protocol,
-            leader,
-            timestamp,
-            members,
+    found: dict[str, Member] = {}
+    for member in members:
+        timeout_ms = member.rebalance_timeout_ms
+        found[member.member_id] = replace(
+            member,
+            protocols=((protocol or "", member.protocols[0][1]),),
+            rebalance_timeout_ms=timeout_ms if timeout_ms >= 0 else member.session_timeout_ms,
         )
+    return GroupChanged(
+        Group(state=state, protocol=protocol, leader=leader, members=found, **others)
     )
 
 
-class _Reader:
-    """A cursor over one key or value; raises struct.error at its end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def number(self, form: str) -> int:
-        (value,) = struct.unpack_from(form, self._data, self._at)
-        self._at += struct.calcsize(form)
-        return int(value)
-
-    def text(self) -> str:
-        text = self.nullable_text()
-        if text is None:
-            raise ValueError("a name is null")
-        return text
-
-    def nullable_text(self) -> str | None:
-        size = self.number(">h")
-        return None if size < 0 else self._take(size).decode()
-
-    def compact_text(self) -> str:
-        size = shift = 0
-        while True:
-            byte = self.number(">B")
-            size |= (byte & 0x7F) << shift
-            if not byte & 0x80:
-                return self._take(size - 1).decode()
-            shift += 7
-
-    def data(self) -> bytes:
-        return self._take(self.number(">i"))
-
-    def _take(self, size: int) -> bytes:
-        if size < 0:
-            raise ValueError(f"a length of {size}")
-        (data,) = struct.unpack_from(f">{size}s", self._data, self._at)
-        self._at += size
-        return bytes(data)
+_OFFSET: Final = RecordType(
+    OFFSET_KEY_TYPE,
+    {"group_id": STRING, "partition": structure(Partition, topic=STRING, partition=INT32)},
+    {version: _offset_schema(version) for version in range(FLEXIBLE_VERSION + 1)},
+    OffsetTombstone,
+)
+_GROUP: Final = RecordType(
+    GROUP_KEY_TYPE,
+    {"group_id": STRING},
+    {version: _group_schema(version) for version in range(WRITTEN_VERSION + 1)},
+    GroupTombstone,
+)
+_TYPES: Final = {
+    **dict.fromkeys(OFFSET_KEY_TYPES, _OFFSET),
+    GROUP_KEY_TYPE: _GROUP,
+    **CONSUMER_RECORD_TYPES,
+}

@@ -12,14 +12,14 @@ waits for an answer, who has joined half a rebalance, and when a member last sen
 new coordinator learns them from the members themselves.
 """
 
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import NO_TIMESTAMP, Millis
+from oncelog.protocol.consumer_protocol import Unreadable, read_topics
 
 CONSUMER_PROTOCOL: Final = "consumer"
 CLASSIC: Final = "classic"
@@ -179,16 +179,6 @@ def subscribed_topics(member: Member, protocol: str | None) -> frozenset[str] | 
     """The topics in a consumer's subscription, of whatever version; None if it cannot be read."""
     data = member.metadata(protocol) if protocol else next((d for _, d in member.protocols), b"")
     try:
-        return frozenset(_topics(data))
-    except (struct.error, UnicodeDecodeError):
+        return read_topics(data)
+    except Unreadable:
         return None
-
-
-def _topics(subscription: bytes) -> Iterator[str]:
-    _, count = struct.unpack_from(">hi", subscription)
-    at = 6
-    for _ in range(count):
-        (size,) = struct.unpack_from(">h", subscription, at)
-        (name,) = struct.unpack_from(f">{size}s", subscription, at + 2)
-        yield name.decode()
-        at += 2 + size

@@ -5,13 +5,9 @@ import struct
 from tests.unit.coordinator.consumer_world import TOPICS, ConsumerWorld, slots
 
 from oncelog.errors import ErrorCode
+from oncelog.protocol.consumer_protocol import read_assignment, read_subscription
 from oncelog_coordinator.core.consumer_group import ConsumerGroup
-from oncelog_coordinator.core.consumer_protocol import (
-    read_assignment,
-    read_subscription,
-    slots_of,
-    write_assignment,
-)
+from oncelog_coordinator.core.consumer_protocol import slots_of, write_assignment
 from oncelog_coordinator.core.group_events import (
     Heartbeat,
     LeaveGroup,

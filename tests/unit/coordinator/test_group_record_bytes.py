@@ -114,12 +114,11 @@ def test_tombstones_are_read_again(record):
 
 
 @pytest.mark.parametrize(("record", "key", "value"), RECORDS, ids=lambda each: type(each).__name__)
-def test_a_cut_record_is_damage(record, key, value):
+def test_a_cut_or_overlong_record_is_damage(record, key, value):
     data = bytes.fromhex(value)
-    may_lack_tags = data.startswith(b"\0\0")
-    for cut in range(2, len(data) - may_lack_tags):
+    for damaged in (*(data[:cut] for cut in range(2, len(data))), data + b"\0"):
         with pytest.raises(MalformedGroupRecord):
-            decode_group_record(bytes.fromhex(key), data[:cut])
+            decode_group_record(bytes.fromhex(key), damaged)
 
 
 def test_assignment_epochs_that_kafka_writes_are_skipped():
