@@ -8,28 +8,18 @@ sender, where any will do, is chosen among the nodes that are not fenced.
 from typing import cast
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.rpc.contract import (
-    GROUP_COORDINATOR,
-    MARKER_SENDER,
-    STORAGE,
-    TRANSACTION_COORDINATOR,
-)
+from oncelog.rpc.contract import MARKER_SENDER
 from oncelog.rpc.controller_stub import ActiveControllerStub
 from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.session_client import SessionStub
 from oncelog.rpc.session_pool import SessionPool
-from oncelog.rpc.stubs import (
-    ControllerStub,
-    GroupCoordinatorStub,
-    MarkerSenderStub,
-    StorageStub,
-    TransactionCoordinatorStub,
-)
+from oncelog.rpc.stubs import ControllerStub, MarkerSenderStub
 
 
-class ClusterDirectory:
-    """A `Directory`. What this process serves itself (`add_local`) is called directly."""
+class ClusterDirectory(Directory):
+    """What this process serves itself (`add_local`) is called directly."""
 
     def __init__(
         self,
@@ -52,15 +42,6 @@ class ClusterDirectory:
     def add_local(self, service_name: str, servicer: object) -> None:
         self._local[service_name] = DirectStub(servicer)
 
-    def storage(self, node_id: int) -> StorageStub:
-        return cast(StorageStub, self._stub(node_id, STORAGE))
-
-    def coordinator(self, node_id: int) -> TransactionCoordinatorStub:
-        return cast(TransactionCoordinatorStub, self._stub(node_id, TRANSACTION_COORDINATOR))
-
-    def group_coordinator(self, node_id: int) -> GroupCoordinatorStub:
-        return cast(GroupCoordinatorStub, self._stub(node_id, GROUP_COORDINATOR))
-
     def marker_sender(self) -> MarkerSenderStub:
         """The same one while it lives, this process's own if it has one. Raises KeyError when none lives."""
         if MARKER_SENDER in self._local:
@@ -75,14 +56,10 @@ class ClusterDirectory:
             self._marker_sender_id = living[self._node_id % len(living)]
         return self.marker_sender_on(self._marker_sender_id)
 
-    def marker_sender_on(self, node_id: int) -> MarkerSenderStub:
-        """To look at this one; `marker_sender` chooses one to work with."""
-        return cast(MarkerSenderStub, self._stub(node_id, MARKER_SENDER))
-
     def controller(self) -> ControllerStub:
         return cast(ControllerStub, self._controller)
 
-    def _stub(self, node_id: int, service_name: str) -> DirectStub | SessionStub:
+    def stub(self, node_id: int, service_name: str) -> DirectStub | SessionStub:
         if node_id == self._node_id:
             return self._local[service_name]
         node = self._metadata.image.nodes.get(node_id)

@@ -3,8 +3,15 @@
 The roles' code takes its stubs from a `Directory` and does not know whether a call is direct or travels over gRPC.
 """
 
-from typing import Protocol, cast
+from abc import ABC, abstractmethod
+from typing import Any, cast
 
+from oncelog.rpc.contract import (
+    GROUP_COORDINATOR,
+    MARKER_SENDER,
+    STORAGE,
+    TRANSACTION_COORDINATOR,
+)
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import TRANSACTION, MetadataImage
 from oncelog.rpc.stubs import (
@@ -16,23 +23,35 @@ from oncelog.rpc.stubs import (
 )
 
 
-class Directory(Protocol):
+class Directory(ABC):
     """Stubs by node id. Raises KeyError for a node that is not known (yet): ask again after the next metadata."""
 
-    def storage(self, node_id: int) -> StorageStub: ...
+    @abstractmethod
+    def stub(self, node_id: int, service_name: str) -> Any:
+        """Of this service at this node. Raises KeyError."""
 
-    def coordinator(self, node_id: int) -> TransactionCoordinatorStub: ...
-
-    def group_coordinator(self, node_id: int) -> GroupCoordinatorStub: ...
-
-    def marker_sender(self) -> MarkerSenderStub: ...
-
-    def marker_sender_on(self, node_id: int) -> MarkerSenderStub: ...
-
+    @abstractmethod
     def controller(self) -> ControllerStub: ...
 
+    @abstractmethod
+    def marker_sender(self) -> MarkerSenderStub:
+        """The one to work with. Raises KeyError when none lives."""
 
-class LocalDirectory:
+    def storage(self, node_id: int) -> StorageStub:
+        return cast(StorageStub, self.stub(node_id, STORAGE))
+
+    def coordinator(self, node_id: int) -> TransactionCoordinatorStub:
+        return cast(TransactionCoordinatorStub, self.stub(node_id, TRANSACTION_COORDINATOR))
+
+    def group_coordinator(self, node_id: int) -> GroupCoordinatorStub:
+        return cast(GroupCoordinatorStub, self.stub(node_id, GROUP_COORDINATOR))
+
+    def marker_sender_on(self, node_id: int) -> MarkerSenderStub:
+        """To look at this one."""
+        return cast(MarkerSenderStub, self.stub(node_id, MARKER_SENDER))
+
+
+class LocalDirectory(Directory):
     """Every role is this process."""
 
     def __init__(
@@ -44,29 +63,22 @@ class LocalDirectory:
         controller: ControllerStub | DirectStub,
         group_coordinator: GroupCoordinatorStub | DirectStub | None = None,
     ) -> None:
-        self._storage = cast(StorageStub, storage)
-        self._coordinator = cast(TransactionCoordinatorStub, coordinator)
-        self._group_coordinator = cast(GroupCoordinatorStub, group_coordinator)
-        self._marker_sender = cast(MarkerSenderStub, marker_sender)
-        self._controller = cast(ControllerStub, controller)
+        self._stubs = {
+            STORAGE: storage,
+            TRANSACTION_COORDINATOR: coordinator,
+            GROUP_COORDINATOR: group_coordinator,
+            MARKER_SENDER: marker_sender,
+        }
+        self._controller = controller
 
-    def storage(self, node_id: int) -> StorageStub:
-        return self._storage
-
-    def coordinator(self, node_id: int) -> TransactionCoordinatorStub:
-        return self._coordinator
-
-    def group_coordinator(self, node_id: int) -> GroupCoordinatorStub:
-        return self._group_coordinator
-
-    def marker_sender(self) -> MarkerSenderStub:
-        return self._marker_sender
-
-    def marker_sender_on(self, node_id: int) -> MarkerSenderStub:
-        return self._marker_sender
+    def stub(self, node_id: int, service_name: str) -> Any:
+        return self._stubs[service_name]
 
     def controller(self) -> ControllerStub:
-        return self._controller
+        return cast(ControllerStub, self._controller)
+
+    def marker_sender(self) -> MarkerSenderStub:
+        return self.marker_sender_on(0)
 
 
 def transaction_coordinator(
