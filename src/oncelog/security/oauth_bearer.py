@@ -19,12 +19,11 @@ from collections.abc import Mapping
 from oncelog.security.principal import Principal
 from oncelog.security.sasl import (
     OAUTHBEARER,
-    AcceptedToken,
     IllegalSaslStateError,
     SaslAuthenticationError,
+    SaslServer,
     TokenRefusedError,
     TokenValidator,
-    invalid_credentials,
 )
 
 _SEPARATOR = "\x01"
@@ -38,33 +37,16 @@ _REASON_LETTERS_MAX = 500
 """A token may be long, and what it says goes to the log."""
 
 
-class OAuthBearerServer:
-    """One exchange, the listener's side."""
-
+class OAuthBearerServer(SaslServer):
     may_block = True
 
     def __init__(self, tokens: TokenValidator, *, is_reauthentication: bool = False) -> None:
+        super().__init__(OAUTHBEARER, is_reauthentication=is_reauthentication)
         self._tokens = tokens
-        self._is_reauthentication = is_reauthentication
-        self._accepted: AcceptedToken | None = None
         self._error: str | None = None
         """What the client was answered; it confirms that before the exchange ends."""
         self._reason = ""
         self._has_ended = False
-
-    @property
-    def is_complete(self) -> bool:
-        return self._accepted is not None
-
-    @property
-    def principal(self) -> Principal:
-        if self._accepted is None:
-            raise IllegalSaslStateError("the OAUTHBEARER exchange is not complete")
-        return Principal.user(self._accepted.name)
-
-    @property
-    def session_expires_at_ms(self) -> int | None:
-        return None if self._accepted is None else self._accepted.expires_at_ms
 
     def evaluate(self, message: bytes) -> bytes:
         if self._has_ended:
@@ -85,7 +67,8 @@ class OAuthBearerServer:
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) "
                 f"that is different from the token's principal name ({accepted.name})"
             )
-        self._accepted = accepted
+        self._principal = Principal.user(accepted.name)
+        self.session_expires_at_ms = accepted.expires_at_ms
         return b""
 
     def _parse(self, message: bytes) -> tuple[str, str]:
@@ -107,11 +90,7 @@ class OAuthBearerServer:
         return bearer["token"], authorization_id
 
     def _malformed(self, reason: str) -> SaslAuthenticationError:
-        return invalid_credentials(
-            OAUTHBEARER,
-            f"the client's first message is malformed: {reason}",
-            is_reauthentication=self._is_reauthentication,
-        )
+        return self._refused(f"the client's first message is malformed: {reason}")
 
 
 class OAuthBearerClient:

@@ -27,6 +27,7 @@ from oncelog.security.sasl import (
     IllegalSaslStateError,
     PasswordVerifier,
     SaslAuthenticationError,
+    SaslServer,
 )
 
 # The parameters of scrypt's authors for a login: 16 MiB and about 40 ms. The file names them, so a hash may cost more.
@@ -122,26 +123,13 @@ def _parse_verifier(text: str) -> PasswordVerifier:
     return ScryptPassword(log_n, r, p, salt, hashed)
 
 
-class PlainServer:
-    """One exchange, the listener's side."""
-
+class PlainServer(SaslServer):
     may_block = True
-    session_expires_at_ms = None
 
     def __init__(self, find: Callable[[str], PasswordVerifier | None]) -> None:
+        super().__init__(PLAIN)
         self._find = find
         self._has_ended = False
-        self._principal: Principal | None = None
-
-    @property
-    def is_complete(self) -> bool:
-        return self._principal is not None
-
-    @property
-    def principal(self) -> Principal:
-        if self._principal is None:
-            raise IllegalSaslStateError("the PLAIN exchange is not complete")
-        return self._principal
 
     def evaluate(self, message: bytes) -> bytes:
         if self._has_ended:

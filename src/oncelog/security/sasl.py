@@ -11,6 +11,7 @@ A `SaslServer` serves one exchange of one connection and is then thrown away. It
 refused client may learn is the text of `SaslAuthenticationError`. The `reason` beside it is for our own log.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -36,33 +37,44 @@ class IllegalSaslStateError(Exception):
     """A message after the exchange has ended, or a question that only a complete exchange answers."""
 
 
-class SaslServer(Protocol):
+class SaslServer(ABC):
     """One exchange, the listener's side."""
 
-    @property
-    def may_block(self) -> bool:
-        """`evaluate` may take tens of milliseconds, or wait for a key server: call it in a thread."""
-        ...
+    may_block = False
+    """`evaluate` may take tens of milliseconds, or wait for a key server: call it in a thread."""
+    session_expires_at_ms: int | None = None
+    """When the credential itself ends, in wall clock milliseconds (KIP-368). None: it does not end."""
 
+    def __init__(self, mechanism: str, *, is_reauthentication: bool = False) -> None:
+        self._mechanism = mechanism
+        self._is_reauthentication = is_reauthentication
+        self._principal: Principal | None = None
+
+    @abstractmethod
     def evaluate(self, message: bytes) -> bytes:
         """One step: the client's message in, the listener's message out.
 
         Raises `SaslAuthenticationError` once the client is refused, `IllegalSaslStateError` after the end.
         """
-        ...
 
     @property
-    def is_complete(self) -> bool: ...
+    def is_complete(self) -> bool:
+        return self._principal is not None
 
     @property
     def principal(self) -> Principal:
         """Whom the exchange proved. Raises `IllegalSaslStateError` before it is complete."""
-        ...
+        if self._principal is None:
+            raise IllegalSaslStateError(f"the {self._mechanism} exchange is not complete")
+        return self._principal
 
-    @property
-    def session_expires_at_ms(self) -> int | None:
-        """When the credential itself ends, in wall clock milliseconds (KIP-368). None: it does not end."""
-        ...
+    def _refused(self, reason: str) -> SaslAuthenticationError:
+        """Kafka's one text for every refusal whose cause a client may not learn."""
+        during = "re-authentication" if self._is_reauthentication else "authentication"
+        return SaslAuthenticationError(
+            f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}",
+            reason,
+        )
 
 
 class SaslClient(Protocol):
@@ -126,17 +138,6 @@ class Credentials(Protocol):
 
     @property
     def tokens(self) -> TokenValidator | None: ...
-
-
-def invalid_credentials(
-    mechanism: str, reason: str, *, is_reauthentication: bool
-) -> SaslAuthenticationError:
-    """Kafka's one text for every refusal whose cause a client may not learn."""
-    during = "re-authentication" if is_reauthentication else "authentication"
-    return SaslAuthenticationError(
-        f"Authentication failed during {during} due to invalid credentials with SASL mechanism {mechanism}",
-        reason,
-    )
 
 
 def make_sasl_server(

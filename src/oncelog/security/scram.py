@@ -30,8 +30,8 @@ from oncelog.security.sasl import (
     SCRAM_SHA_512,
     IllegalSaslStateError,
     SaslAuthenticationError,
+    SaslServer,
     ScramCredential,
-    invalid_credentials,
 )
 from oncelog.security.scram_salts import SALT_BITS, salt_of
 
@@ -89,12 +89,7 @@ def credential_of_salted_password(
     return ScramCredential(salt, stored_key, server_key, iterations)
 
 
-class ScramServer:
-    """One exchange, the listener's side."""
-
-    may_block = False
-    session_expires_at_ms = None
-
+class ScramServer(SaslServer):
     def __init__(
         self,
         mechanism: str,
@@ -104,27 +99,15 @@ class ScramServer:
         is_reauthentication: bool = False,
         nonce: str | None = None,
     ) -> None:
-        self._mechanism = mechanism
+        super().__init__(mechanism, is_reauthentication=is_reauthentication)
         self._find = find
         self._unknown_salt = unknown_salt
-        self._is_reauthentication = is_reauthentication
         self._server_nonce = _nonce() if nonce is None else nonce
         self._next: Callable[[str], str] | None = self._client_first
-        self._principal: Principal | None = None
         # Of the first message, for the second one.
         self._user = self._gs2 = self._messages = self._nonce = ""
         self._credential = ScramCredential(b"", b"", b"", 0)
         self._is_known = False
-
-    @property
-    def is_complete(self) -> bool:
-        return self._principal is not None
-
-    @property
-    def principal(self) -> Principal:
-        if self._principal is None:
-            raise IllegalSaslStateError(f"the {self._mechanism} exchange is not complete")
-        return self._principal
 
     def evaluate(self, message: bytes) -> bytes:
         step = self._next
@@ -192,11 +175,6 @@ class ScramServer:
         nobodys_key = secrets.token_bytes(hashlib.new(HASHES[self._mechanism]).digest_size)
         return ScramCredential(salt, nobodys_key, nobodys_key, iterations)
 
-    def _refused(self, reason: str) -> SaslAuthenticationError:
-        return invalid_credentials(
-            self._mechanism, reason, is_reauthentication=self._is_reauthentication
-        )
-
 
 class ScramClient:
     """One exchange, the client's side. It also checks that the server knows the password."""
@@ -215,11 +193,7 @@ class ScramClient:
         self._bare = f"n={name},r={self._nonce}"
         self._verifier = b""
         self._next: Callable[[str], str] | None = self._first
-        self._is_complete = False
-
-    @property
-    def is_complete(self) -> bool:
-        return self._is_complete
+        self.is_complete = False
 
     def evaluate(self, challenge: bytes) -> bytes:
         step = self._next
@@ -265,7 +239,7 @@ class ScramClient:
         signature = _decoded(final["signature"])
         if signature is None or not hmac.compare_digest(signature, self._verifier):
             raise self._refused("it does not know the password")
-        self._is_complete = True
+        self.is_complete = True
         return ""
 
     def _refused(self, reason: str) -> SaslAuthenticationError:

@@ -2,25 +2,27 @@
 
 import pytest
 
-from oncelog.security.sasl import (
-    SaslAuthenticationError,
-    ScramCredential,
-    invalid_credentials,
-)
+from oncelog.security.sasl import SaslAuthenticationError, ScramCredential
+from oncelog.security.scram import ScramServer
 
 
 @pytest.mark.parametrize(
     ("is_reauthentication", "during"), [(False, "authentication"), (True, "re-authentication")]
 )
 def test_a_refused_client_reads_kafkas_words(is_reauthentication, during):
-    error = invalid_credentials(
-        "SCRAM-SHA-256", "no user named mallory", is_reauthentication=is_reauthentication
+    server = ScramServer(
+        "SCRAM-SHA-256",
+        lambda user: None,
+        unknown_salt=lambda user: (b"salt", 4096),
+        is_reauthentication=is_reauthentication,
     )
-    assert str(error) == (
+    with pytest.raises(SaslAuthenticationError) as refused:
+        server.evaluate(b"\xff")
+    assert str(refused.value) == (
         f"Authentication failed during {during} due to invalid credentials "
         "with SASL mechanism SCRAM-SHA-256"
     )
-    assert error.reason == "no user named mallory"
+    assert refused.value.reason == "a message is not ASCII"
     assert SaslAuthenticationError("no user name").reason == "no user name"
 
 
