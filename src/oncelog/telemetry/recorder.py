@@ -67,7 +67,7 @@ def _ids_below(ratio: float) -> int:
 
 
 class TraceRecorder:
-    """An `oncelog.telemetry.spans.Recorder`. `sink` takes spans that are kept; it neither waits nor raises."""
+    """`sink` takes spans that are kept; it neither waits nor raises."""
 
     def __init__(
         self,

@@ -19,9 +19,12 @@ from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar, Token, copy_context
 from enum import IntEnum
 from types import TracebackType
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from oncelog.trace import Traceparent, TransactionTrace
+
+if TYPE_CHECKING:
+    from oncelog.telemetry.recorder import TraceRecorder
 
 Value = str | int | float | bool
 Attributes = dict[str, Value]
@@ -39,33 +42,8 @@ class Kind(IntEnum):
     CONSUMER = 4
 
 
-class Recorder(Protocol):
-    """Takes what has ended."""
-
-    late_ms: int
-    spans_dropped: int
-
-    def take(self, home: "Home", ended: "Sequence[Span]") -> None: ...
-
-    def root(
-        self,
-        trace: TransactionTrace,
-        name: str,
-        end_ns: int,
-        attributes: Attributes,
-        *,
-        is_kept: bool,
-    ) -> None: ...
-
-    def verdict(self, trace_id: int, *, is_kept: bool) -> None: ...
-
-    def is_kept(self, trace_id: int) -> bool: ...
-
-    def is_in_head(self, trace_id: int) -> bool: ...
-
-
-recorder: Recorder | None = None
-"""Of this process; set by `oncelog.telemetry.tracing`."""
+recorder: "TraceRecorder | None" = None
+"""Of this process; set by `oncelog.telemetry.tracing`. Takes what has ended."""
 
 _SPAN_ID: Final = (1 << 64) - 1
 _current: ContextVar["Span | None"] = ContextVar("oncelog_span", default=None)
