@@ -5,56 +5,21 @@ means that it has read the journal and stands by, or is active.
 """
 
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
 
-from oncelog.process.role_metrics import RoleMetric
-from oncelog.process.run import Program, Settings, run
+from oncelog.process.run import Program, Running, Settings, run
 from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.node_settings import NamedNodeSettings
 from oncelog_controller.settings import ControllerSettings
 
-if TYPE_CHECKING:
-    from oncelog.rpc.server import RpcServer
-    from oncelog_controller.wiring import ControllerRole
-
-
-class RunningController:
-    """A `Running`. Its drain is its stop: that releases the lease, and a standby takes over at once."""
-
-    def __init__(
-        self, controller: "ControllerRole", node_id: int, rpc_address: str, server: "RpcServer"
-    ) -> None:
-        self.role = controller
-        self.node_id = node_id
-        self._server = server
-        self._rpc_address = rpc_address
-
-    @property
-    def is_ready(self) -> bool:
-        return self._server.is_ready
-
-    def describe(self) -> str:
-        return f"controller {self.node_id} serves on {self._rpc_address}"
-
-    def metrics(self) -> Iterable[RoleMetric]:
-        from oncelog_controller.role_metrics import controller_metrics
-
-        return controller_metrics(self.role)
-
-    async def failure(self) -> BaseException:
-        return await self.role.failure()
-
-    async def drain(self, timeout_s: float) -> None:
-        return
-
 
 @asynccontextmanager
-async def _open(settings: Settings) -> AsyncIterator[RunningController]:
+async def _open(settings: Settings) -> AsyncIterator[Running]:
     # Imported late: `--help` and a wrong flag need none of it.
     from oncelog.rpc.mutual_tls import limits_of
     from oncelog.rpc.server import RpcServer
+    from oncelog_controller.role_metrics import controller_metrics
     from oncelog_controller.wiring import build_controller
 
     node = settings[NamedNodeSettings]
@@ -72,7 +37,15 @@ async def _open(settings: Settings) -> AsyncIterator[RunningController]:
         server.served.add(CONTROLLER, controller.servicer)
         await server.set_ready(True)
         stack.push_async_callback(server.set_ready, False)
-        yield RunningController(controller, node.node_id, rpc_address, server)
+        # Its stop is all the drain there is: that releases the lease, and a standby takes over at once.
+        yield Running(
+            controller,
+            node.node_id,
+            f"controller {node.node_id} serves on {rpc_address}",
+            lambda: server.is_ready,
+            lambda: controller_metrics(controller),
+            controller.failure,
+        )
 
 
 PROGRAM = Program(

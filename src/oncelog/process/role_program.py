@@ -15,7 +15,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.process.logs import log_as_node
 from oncelog.process.published_configs import published
 from oncelog.process.role_metrics import RoleMetric
-from oncelog.process.run import Program, Settings, run
+from oncelog.process.run import Program, Running, Settings, run
 from oncelog.rpc.node import Node, NodeHistory
 from oncelog.rpc.node_settings import NamedNodeSettings, NodeSettings
 from oncelog.rpc.role import Role
@@ -68,7 +68,7 @@ class RoleProgram(Generic[RoleSettingsT]):
         )
 
     @asynccontextmanager
-    async def _open(self, settings: Settings) -> AsyncIterator["RunningRole"]:
+    async def _open(self, settings: Settings) -> AsyncIterator[Running]:
         own = settings[self.settings]
         node = Node(settings[self.node], [self.role])
         configs = published(pb.Role.Name(self.role).removeprefix("ROLE_").lower(), own)
@@ -92,35 +92,12 @@ class RoleProgram(Generic[RoleSettingsT]):
             stack.push_async_callback(role.stop)
             await node.ready()
             stack.push_async_callback(node.server.set_ready, False)
-            yield RunningRole(node, role, lambda: self.metrics(role))
-
-
-class RunningRole:
-    """A `Running`."""
-
-    def __init__(
-        self, node: Node, role: Role, read_metrics: Callable[[], Iterable[RoleMetric]]
-    ) -> None:
-        self.role = role
-        self._node = node
-        self._read_metrics = read_metrics
-
-    @property
-    def node_id(self) -> int:
-        return self._node.node_id
-
-    @property
-    def is_ready(self) -> bool:
-        return self._node.server.is_ready
-
-    def describe(self) -> str:
-        return f"node {self._node.node_id} serves on {self._node.rpc_address}"
-
-    def metrics(self) -> Iterable[RoleMetric]:
-        return self._read_metrics()
-
-    async def failure(self) -> BaseException:
-        return await self._node.failure()
-
-    async def drain(self, timeout_s: float) -> None:
-        await self._node.drain(timeout_s)
+            yield Running(
+                role,
+                node.node_id,
+                f"node {node.node_id} serves on {node.rpc_address}",
+                lambda: node.server.is_ready,
+                lambda: self.metrics(role),
+                node.failure,
+                node.drain,
+            )

@@ -13,11 +13,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import uvloop
 from pydantic import Field, field_validator
@@ -102,28 +102,28 @@ class Settings:
         return found
 
 
-class Running(Protocol):
+async def _nothing(_timeout_s: float) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
     """A started process."""
 
-    @property
-    def node_id(self) -> int:
-        """Its own, also when the controller gave it."""
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it may be given work, as its health service says."""
-
-    def describe(self) -> str:
-        """Where it listens, for the line that says it is ready."""
-
-    def metrics(self) -> Iterable[RoleMetric]:
-        """What it counts, for `/metrics` of the process."""
-
-    async def failure(self) -> BaseException:
-        """Returns, once it happens, why the process cannot go on."""
-
-    async def drain(self, timeout_s: float) -> None:
-        """Give away what others can do, and let what is in flight end. Raises nothing: a stop follows anyway."""
+    role: Any
+    """What its wiring built, for the simulator to look into."""
+    node_id: int
+    """Its own, also when the controller gave it."""
+    description: str
+    """Where it listens, for the line that says it is ready."""
+    is_ready: Callable[[], bool]
+    """Whether it may be given work, as its health service says."""
+    metrics: Callable[[], Iterable[RoleMetric]]
+    """What it counts, for `/metrics` of the process."""
+    failure: Callable[[], Coroutine[Any, Any, BaseException]]
+    """Returns, once it happens, why the process cannot go on."""
+    drain: Callable[[float], Awaitable[object]] = _nothing
+    """Give away what others can do, and let what is in flight end. Raises nothing: a stop follows anyway."""
 
 
 Opened = AbstractAsyncContextManager[Running]
@@ -204,7 +204,7 @@ async def _run_until_stopped(
         if tracing is not None:
             tracing.say_node(running.node_id)
         read = lambda: [*running.metrics(), *trace_metrics()]  # noqa: E731
-        with metrics.showing(read, lambda: running.is_ready):
+        with metrics.showing(read, running.is_ready):
             await _until_stopped(program, settings, signals, running)
 
 
@@ -213,7 +213,7 @@ async def _until_stopped(
 ) -> None:
     signals.started()
     collect_seldom()
-    logger.info("%s is ready: %s", program.module, running.describe())
+    logger.info("%s is ready: %s", program.module, running.description)
     await _stopped_or_failed(signals, running)
     if signals.wants_drain:
         logger.info("draining")
