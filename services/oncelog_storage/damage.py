@@ -21,7 +21,7 @@ from typing import Final
 
 from oncelog_storage.core.damage import SEARCHED_BYTES_MAX, Behind, Verdict, counted_in, verdict
 from oncelog_storage.core.segment_files import INDEX_SUFFIXES, LOG_SUFFIX
-from oncelog_storage.files import FILE_MODE, StorageFailed, way_out_of_damage, write_fully
+from oncelog_storage.files import StorageFailed, opened, way_out_of_damage, write_fully
 from oncelog_storage.segment import CorruptSegment, Segment
 
 _log = logging.getLogger(__name__)
@@ -64,11 +64,8 @@ def judge(
 
 def _bytes_from(path: str, position: int, end: int) -> bytes:
     """At most so many as are searched."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as descriptor:
         return os.pread(descriptor, min(max(end - position, 0), SEARCHED_BYTES_MAX), position)
-    finally:
-        os.close(descriptor)
 
 
 # Setting aside.
@@ -119,20 +116,14 @@ def _free_name(stem: str, suffix: str) -> str:
 
 
 def _copy(source: str, position: int, end: int, target: str) -> None:
-    read_from = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        write_to = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-        try:
-            written = 0
-            while part := os.pread(read_from, min(_COPY_BYTES, end - position), position):
-                write_fully(write_to, (part,), len(part), written)
-                written += len(part)
-                position += len(part)
-            os.fsync(write_to)
-        finally:
-            os.close(write_to)
-    finally:
-        os.close(read_from)
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with opened(source) as read_from, opened(target, new) as write_to:
+        written = 0
+        while part := os.pread(read_from, min(_COPY_BYTES, end - position), position):
+            write_fully(write_to, (part,), len(part), written)
+            written += len(part)
+            position += len(part)
+        os.fsync(write_to)
 
 
 def _forget_oldest(directory: Path) -> None:

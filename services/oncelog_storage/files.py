@@ -85,6 +85,16 @@ def machine_boot_id() -> str:
         return ""
 
 
+@contextmanager
+def opened(path: str | Path, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """A descriptor of this file or folder while the block runs. Raises OSError."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class OpenFiles:
     """File descriptors by path; the least recently used is closed when there are too many.
 
@@ -175,13 +185,10 @@ class OpenFiles:
 
     def read_end(self, path: str, bytes_max: int | None = None) -> tuple[bytes, int]:
         """(the last bytes of a file that is not kept open, the size of all). Raises OSError, NotInMemory."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with opened(path) as descriptor:
             size = os.fstat(descriptor).st_size
             wanted = size if bytes_max is None else min(size, bytes_max)
             return self.pread(descriptor, path, wanted, size - wanted), size
-        finally:
-            os.close(descriptor)
 
     def close(self, path: str) -> None:
         descriptor = self._descriptors.pop(path, None)
@@ -214,13 +221,10 @@ def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
     Raises OSError.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-    try:
+    with opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
         write_fully(descriptor, (data,), len(data), 0)
         if sync:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
     os.replace(temporary, path)
     if sync:
         sync_directory(path.parent)
@@ -228,13 +232,10 @@ def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
 
 def write_at(path: str, position: int, data: bytes) -> None:
     """`data` at `position`, the file ending behind it, synced. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    try:
+    with opened(path, os.O_WRONLY | os.O_CREAT) as descriptor:
         write_fully(descriptor, (data,), len(data), position)
         os.ftruncate(descriptor, position + len(data))
         os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def rename_deleted(path: str | Path) -> str:
@@ -254,11 +255,8 @@ def touch(path: str) -> None:
 
 def sync_file(path: str) -> None:
     """What was written to this file survives a power cut. Raises OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDWR) as descriptor:
         os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def make_folder(path: Path) -> None:
@@ -272,8 +270,5 @@ def make_folder(path: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Names made, renamed and removed in this directory survive a power cut. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from oncelog_storage.files import NotInMemory, OpenFiles
+from oncelog_storage.files import NotInMemory, OpenFiles, opened
 
 ResultT = TypeVar("ResultT")
 
@@ -56,11 +56,7 @@ class SegmentReader:
 
 def _bring(miss: NotInMemory) -> None:
     """A file that cannot be read is the next try's to find."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(miss.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            end = miss.position + miss.size_bytes
-            for position in range(miss.position, end, _CHUNK_BYTES):
-                os.pread(descriptor, min(_CHUNK_BYTES, end - position), position)
-        finally:
-            os.close(descriptor)
+    with contextlib.suppress(OSError), opened(miss.path) as descriptor:
+        end = miss.position + miss.size_bytes
+        for position in range(miss.position, end, _CHUNK_BYTES):
+            os.pread(descriptor, min(_CHUNK_BYTES, end - position), position)
