@@ -28,6 +28,7 @@ from oncelog_storage.core.cleaning_pass import (
 )
 from oncelog_storage.core.replay import HeaderFields
 from oncelog_storage.core.segment_files import ABORTED_INDEX_SUFFIX, CLEANED_SUFFIX
+from oncelog_storage.core.walks import answered
 from oncelog_storage.files import FILE_MODE, OpenFiles, write_at, write_fully
 from oncelog_storage.segment import Segment
 from oncelog_storage.segment_swap import discard
@@ -117,22 +118,20 @@ class CleaningPass:
 
     def _do(self, work: Work, draft: "_Draft | None") -> int:
         reader = _Reader()
+
+        def answer(step: ReadSource | Keep | Worked) -> bytes:
+            match step:
+                case ReadSource(source, position, size_bytes):
+                    return reader.read(source, position, size_bytes)
+                case Keep(batch):
+                    assert draft is not None
+                    draft.add(batch)
+                case Worked(size_bytes):
+                    self._pace.worked(size_bytes)
+            return b""
+
         try:
-            step = next(work)
-            while True:
-                data = b""
-                match step:
-                    case ReadSource(source, position, size_bytes):
-                        data = reader.read(source, position, size_bytes)
-                    case Keep(batch):
-                        assert draft is not None
-                        draft.add(batch)
-                    case Worked(size_bytes):
-                        self._pace.worked(size_bytes)
-                step = work.send(data)
-        except StopIteration as end:
-            result: int = end.value
-            return result
+            return answered(work, answer)
         finally:
             reader.close()
 

@@ -22,6 +22,7 @@ from oncelog_storage.core.fetching import (
     Need,
     ReadBatches,
 )
+from oncelog_storage.core.walks import answered
 from oncelog_storage.files import NotInMemory, StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.replica_manager import ReplicaManager
@@ -171,18 +172,8 @@ class FetchHandler:
     ) -> None:
         """Raises NotInMemory: nothing is answered yet."""
         answer = response.partitions.add(topic=part.topic, partition=part.partition)
-        walk = reading.read(part, answer)
         try:
-            need = next(walk)
-            while True:
-                try:
-                    found = self._found(need)
-                except KafkaError as error:
-                    need = walk.throw(error)
-                else:
-                    need = walk.send(found)
-        except StopIteration:
-            return
+            answered(reading.read(part, answer), self._found, (KafkaError,))
         except NotInMemory:
             del response.partitions[-1]
             raise

@@ -3,7 +3,8 @@
 from typing import Final
 
 from oncelog_storage.core import offset_queries
-from oncelog_storage.core.offset_queries import LargestTimestamp, Listed, inherited_end
+from oncelog_storage.core.offset_queries import LargestTimestamp, Listed, Query, inherited_end
+from oncelog_storage.core.walks import answered
 from oncelog_storage.files import StorageFailed, read_failed
 from oncelog_storage.hosted_partition import HostedPartition
 
@@ -14,17 +15,15 @@ def list_offset(leader: HostedPartition, timestamp: int, *, is_committed_only: b
     """As `core.offset_queries.list_offset`. Raises KafkaError."""
     walk = offset_queries.list_offset(leader, timestamp, is_committed_only=is_committed_only)
     log = leader.log
+
+    def answer(query: Query) -> int | Listed | None:
+        segment = log.segments[query.segment]
+        if isinstance(query, LargestTimestamp):
+            return segment.max_timestamp()[0]
+        return segment.find_timestamp(query.timestamp, query.offset_min)
+
     try:
-        wanted = next(walk)
-        while True:
-            segment = log.segments[wanted.segment]
-            if isinstance(wanted, LargestTimestamp):
-                wanted = walk.send(segment.max_timestamp()[0])
-            else:
-                wanted = walk.send(segment.find_timestamp(wanted.timestamp, wanted.offset_min))
-    except StopIteration as end:
-        found: Listed = end.value
-        return found
+        return answered(walk, answer)
     except StorageFailed as failure:
         raise leader.take_offline(failure) from failure
     except OSError as error:

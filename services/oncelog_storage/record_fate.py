@@ -1,10 +1,13 @@
 """What became of the record at one offset: `core.record_fate` asks the log, and the answer is filled."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from oncelog.api.v1 import storage_pb2 as pb
+from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.producer_state import ProducerEntry
-from oncelog_storage.core.record_fate import ReadBatchAt, RecordFate, record_fate
+from oncelog_storage.core.record_fate import AbortedAt, ReadBatchAt, RecordFate, record_fate
+from oncelog_storage.core.walks import answered
 from oncelog_storage.files import StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 
@@ -32,17 +35,14 @@ def describe_record(
 
 def _fate_of(leader: HostedPartition, offset: int) -> RecordFate:
     """Raises StorageFailed."""
-    log, walk = leader.log, record_fate(leader, offset)
-    try:
-        wanted = next(walk)
-        while True:
-            if isinstance(wanted, ReadBatchAt):
-                wanted = walk.send(log.read(wanted.offset, log.log_end_offset, 1).records)
-            else:
-                wanted = walk.send(log.aborted_transactions(wanted.offset, wanted.offset + 1))
-    except StopIteration as end:
-        found: RecordFate = end.value
-        return found
+    log = leader.log
+
+    def answer(wanted: ReadBatchAt | AbortedAt) -> bytes | Sequence[AbortedTransactionEntry]:
+        if isinstance(wanted, ReadBatchAt):
+            return log.read(wanted.offset, log.log_end_offset, 1).records
+        return log.aborted_transactions(wanted.offset, wanted.offset + 1)
+
+    return answered(record_fate(leader, offset), answer)
 
 
 def describe_producer(answer: pb.ActiveProducer, entry: ProducerEntry) -> None:

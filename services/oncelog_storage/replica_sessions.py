@@ -15,6 +15,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog_storage.core.leader_sessions import LeaderSessions, Moved, ReadLater, ReadRecords
 from oncelog_storage.core.replica_session import FollowedPartition, ReplicaSession
+from oncelog_storage.core.walks import answered
 from oncelog_storage.files import NotInMemory, StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.isr_proposals import IsrProposals
@@ -154,27 +155,21 @@ class ReplicaSessions:
         """And what could not be read without waiting for the disk; its partitions stay dirty."""
         response, misses = pb.ReplicaFetchResponse(), list[NotInMemory]()
         now = asyncio.get_running_loop().time()
+
+        def answer(step: Moved[HostedPartition] | ReadRecords[HostedPartition]) -> bytes:
+            if isinstance(step, Moved):
+                self._notify(step)
+                return b""
+            read = partial(_read, step)
+            try:
+                return read() if may_wait else self._reader.at_once(read)
+            except NotInMemory as miss:
+                misses.append(miss)
+                raise ReadLater from miss
+
         walk = self._sessions.answer(session, response.partitions, left_bytes, now)
-        try:
-            step = next(walk)
-            while True:
-                if isinstance(step, Moved):
-                    self._notify(step)
-                    step = walk.send(b"")
-                    continue
-                try:
-                    read = partial(_read, step)
-                    records = read() if may_wait else self._reader.at_once(read)
-                except KafkaError as error:
-                    step = walk.throw(error)
-                except NotInMemory as miss:
-                    misses.append(miss)
-                    step = walk.throw(ReadLater())
-                else:
-                    step = walk.send(records)
-        except StopIteration as end:
-            if end.value:
-                session.wake_late(self._settings.replica_high_watermark_linger_ms / 1000)
+        if answered(walk, answer, (KafkaError, ReadLater)):
+            session.wake_late(self._settings.replica_high_watermark_linger_ms / 1000)
         return response, misses
 
 

@@ -44,6 +44,7 @@ from oncelog_storage.core.segment_indexes import (
 from oncelog_storage.core.segment_state import SegmentState, is_entry_true
 from oncelog_storage.core.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from oncelog_storage.core.time_index import decode_entry
+from oncelog_storage.core.walks import answered
 from oncelog_storage.files import OpenFiles, StorageFailed, touch, way_out_of_damage, write_fully
 
 _log = logging.getLogger(__name__)
@@ -255,12 +256,7 @@ class Segment(SegmentState):
     def _walked(self, walk: Walk[ResultT]) -> ResultT:
         """Raises CorruptSegment."""
         try:
-            wanted = next(walk)
-            while True:
-                wanted = walk.send(self._pread(wanted.size_bytes, wanted.position))
-        except StopIteration as end:
-            result: ResultT = end.value
-            return result
+            return answered(walk, lambda wanted: self._pread(wanted.size_bytes, wanted.position))
         except BrokenBatch as error:
             raise self.corrupt(error.position, error.reason) from None
 

@@ -10,6 +10,7 @@ from oncelog.record.batch import iter_headers
 from oncelog_storage.core.copied import copied_batches, fitting, wrote_copied
 from oncelog_storage.core.fetching import Fetching, FindAborted, LogSlice
 from oncelog_storage.core.log_state import Room
+from oncelog_storage.core.walks import answered
 
 counts = st.lists(st.integers(1, 4), min_size=1, max_size=12)
 
@@ -56,6 +57,11 @@ class Log:
                 break
         return LogSlice(found, next_offset)
 
+    def found(self, need):
+        if isinstance(need, FindAborted):
+            return []
+        return self.read(need.offset, need.upper, need.bytes_max)
+
 
 @settings(deadline=None)
 @given(
@@ -74,16 +80,7 @@ def test_fetches_in_a_row_bring_every_batch_once(sizes, transactional, limits, i
         reading = Fetching(request, log, 1 << 20, is_committed_only=is_committed_only)
         answer = pb.FetchedPartition(topic="orders")
         part = pb.FetchPartition(topic="orders", fetch_offset=offset, current_leader_epoch=-1)
-        walk = reading.read(part, answer)
-        try:
-            need = next(walk)
-            while True:
-                if isinstance(need, FindAborted):
-                    need = walk.send([])
-                else:
-                    need = walk.send(log.read(need.offset, need.upper, need.bytes_max))
-        except StopIteration:
-            pass
+        answered(reading.read(part, answer), log.found)
         assert reading.is_enough, "the first records go whatever the limit"
         headers = [found for _, found in iter_headers(answer.records)]
         assert headers[0].base_offset == offset

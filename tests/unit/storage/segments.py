@@ -6,6 +6,7 @@ from oncelog.record.records import Record, encode_batch
 from oncelog_storage.core.batch_walk import Read
 from oncelog_storage.core.segment_indexes import SegmentIndexes, empty_indexes
 from oncelog_storage.core.segment_state import SegmentState
+from oncelog_storage.core.walks import answered
 
 NOW = 1_700_000_000_000
 
@@ -46,25 +47,19 @@ def abort_marker(offset, producer_id):
 
 def walked(walk, data):
     """What a walk returns that reads these bytes."""
-    try:
-        step = next(walk)
-        while True:
-            step = walk.send(data[step.position : step.position + step.size_bytes])
-    except StopIteration as end:
-        return end.value
+    return answered(walk, lambda step: data[step.position : step.position + step.size_bytes])
 
 
 def scanned(walk, data):
     """(position, base offset) of each batch, and how often the walk read."""
-    found, reads, answer = [], 0, None
-    try:
-        while True:
-            step = next(walk) if answer is None else walk.send(answer)
-            if isinstance(step, Read):
-                reads += 1
-                answer = data[step.position : step.position + step.size_bytes]
-            else:
-                found.append((step[0], step[1][0]))
-                answer = b""
-    except StopIteration:
-        return found, reads
+    found, reads = [], []
+
+    def answer(step):
+        if isinstance(step, Read):
+            reads.append(step)
+            return data[step.position : step.position + step.size_bytes]
+        found.append((step[0], step[1][0]))
+        return b""
+
+    answered(walk, answer)
+    return found, len(reads)

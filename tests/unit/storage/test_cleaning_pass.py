@@ -26,6 +26,7 @@ from oncelog_storage.core.cleaning_plan import (
     place_of,
 )
 from oncelog_storage.core.producer_state import ProducerStates
+from oncelog_storage.core.walks import answered
 
 
 def keyed(offset: int, *keys: bytes, **fields: object) -> bytes:
@@ -56,32 +57,27 @@ def pass_of(*segments: bytes, first_dirty: int = 0, map_bytes: int = 1 << 16):
 def done(walk, contents):
     """(what is kept, what the walk returns)."""
     kept = []
-    try:
-        step = next(walk)
-        while True:
-            data = b""
-            if isinstance(step, ReadSource):
-                data = contents[step.source][step.position : step.position + step.size_bytes]
-            elif isinstance(step, Keep):
-                kept.append(bytes(step.batch))
-            step = walk.send(data)
-    except StopIteration as end:
-        return kept, end.value
+
+    def answer(step):
+        if isinstance(step, ReadSource):
+            return contents[step.source][step.position : step.position + step.size_bytes]
+        if isinstance(step, Keep):
+            kept.append(bytes(step.batch))
+        return b""
+
+    return kept, answered(walk, answer)
 
 
 def found_in(source: Source, data: bytes) -> list[int]:
-    walk, offsets = batches_in(source), []
-    step = next(walk, None)
-    while step is not None:
-        answer = b""
+    offsets = []
+
+    def answer(step):
         if isinstance(step, ReadSource):
-            answer = data[step.position : step.position + step.size_bytes]
-        else:
-            offsets.append(step[1][0])
-        try:
-            step = walk.send(answer)
-        except StopIteration:
-            break
+            return data[step.position : step.position + step.size_bytes]
+        offsets.append(step[1][0])
+        return b""
+
+    answered(batches_in(source), answer)
     return offsets
 
 

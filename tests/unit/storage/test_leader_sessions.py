@@ -29,6 +29,7 @@ from oncelog_storage.core.leader_sessions import (
 )
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.replica_session import ReplicaSession
+from oncelog_storage.core.walks import answered
 
 Reader = Callable[[ReadRecords[Partition]], bytes]
 
@@ -68,22 +69,16 @@ class Host:
         """Records are as many zeros as there are records."""
         response = pb.ReplicaFetchResponse()
         walk = self.sessions.answer(session, response.partitions, left_bytes, 0.0)
-        try:
-            step = next(walk)
-            while True:
-                if isinstance(step, Moved):
-                    self.moved.append(step)
-                    step = walk.send(b"")
-                    continue
-                self.reads.append(step)
-                try:
-                    records = read(step)
-                except (KafkaError, ReadLater) as error:
-                    step = walk.throw(error)
-                else:
-                    step = walk.send(records)
-        except StopIteration as end:
-            return list(response.partitions), bool(end.value)
+
+        def found(step: Moved | ReadRecords) -> bytes:
+            if isinstance(step, Moved):
+                self.moved.append(step)
+                return b""
+            self.reads.append(step)
+            return read(step)
+
+        is_due = answered(walk, found, (KafkaError, ReadLater))
+        return list(response.partitions), is_due
 
 
 def request_of(

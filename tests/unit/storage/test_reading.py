@@ -39,7 +39,8 @@ from oncelog_storage.core.offset_queries import (
 )
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.producer_state import ProducerEntry
-from oncelog_storage.core.record_fate import AbortedAt, Fate, ReadBatchAt, RecordFate, record_fate
+from oncelog_storage.core.record_fate import Fate, ReadBatchAt, RecordFate, record_fate
+from oncelog_storage.core.walks import answered
 
 ABORTED = AbortedTransactionEntry(7, 0, 2, 0)
 
@@ -80,16 +81,12 @@ class Host:
         )
         part.current_leader_epoch = fields.get("current_leader_epoch", -1)
         answer = pb.FetchedPartition(topic=name.topic, partition=name.partition)
-        walk = reading.read(part, answer)
-        try:
-            need = next(walk)
-            while True:
-                if fails:
-                    need = walk.throw(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-                else:
-                    need = walk.send(self.found(need))
-        except StopIteration:
-            return answer
+        answered(reading.read(part, answer), failed if fails else self.found, (KafkaError,))
+        return answer
+
+
+def failed(need):
+    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def grown(count: int, **fields) -> Partition:
@@ -237,13 +234,13 @@ def listed(partition, timestamp, answers=(), *, is_committed_only=False):
     """(what the walk asked, what it found)."""
     walk = offset_queries.list_offset(partition, timestamp, is_committed_only=is_committed_only)
     calls, left = [], list(answers)
-    try:
-        query = next(walk)
-        while True:
-            calls.append(query)
-            query = walk.send(left.pop(0))
-    except StopIteration as end:
-        return calls, end.value
+
+    def answer(query):
+        calls.append(query)
+        return left.pop(0)
+
+    found = answered(walk, answer)
+    return calls, found
 
 
 def test_ends_are_found_without_a_read():
@@ -354,16 +351,7 @@ def test_the_low_watermark_is_that_of_the_replicas_in_sync():
 
 def fate_of(partition, offset, records=b"", aborted=()):
     walk = record_fate(partition, offset)
-    try:
-        wanted = next(walk)
-        while True:
-            match wanted:
-                case ReadBatchAt():
-                    wanted = walk.send(records)
-                case AbortedAt():
-                    wanted = walk.send(aborted)
-    except StopIteration as end:
-        return end.value
+    return answered(walk, lambda need: records if isinstance(need, ReadBatchAt) else aborted)
 
 
 def control(kind: MarkerType | None) -> bytes:
