@@ -5,7 +5,8 @@ whether it still follows that leader before it cuts.
 """
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -85,12 +86,24 @@ class FollowerReplica(FollowedLog):
             await self._manager.keep_log_starts([self._hosted])
         await self._hosted.wait_written(log_end_offset - 1, _COMMIT_TIMEOUT_S)
 
+    @asynccontextmanager
+    async def _cutting(self) -> AsyncIterator[None]:
+        """No checkpoint is written and no cleaned segment changes places meanwhile. Raises KafkaError."""
+        hosted = self._hosted
+        async with hosted.log.folder_lock:
+            hosted.is_truncating = True
+            try:
+                yield
+            except StorageFailed as failure:
+                raise hosted.take_offline(failure) from failure
+            except OSError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            finally:
+                hosted.is_truncating = False
+
     async def _truncate(self, offset: int) -> None:
         hosted, log = self._hosted, self._hosted.log
-        # No checkpoint is being written and no cleaned segment is changing places.
-        await log.folder_lock.acquire()
-        hosted.is_truncating = True
-        try:
+        async with self._cutting():
             await self._manager.lower_recovery_point(hosted, offset)
             if not self._is_current:
                 return
@@ -104,13 +117,6 @@ class FollowerReplica(FollowedLog):
             log.committed_at_load = min(hosted.high_watermark, offset)
             log_replication.truncate(log, offset, self._clock.now())
             hosted.truncated(has_started_over=not log.segments)
-        except StorageFailed as failure:
-            raise hosted.take_offline(failure) from failure
-        except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        finally:
-            hosted.is_truncating = False
-            log.folder_lock.release()
 
     async def restore(self) -> None:
         """Drop a damaged copy, to be fetched again from its beginning. Raises KafkaError."""
@@ -121,10 +127,7 @@ class FollowerReplica(FollowedLog):
     async def _start_over(self, offset: int) -> None:
         """The leader's log begins behind this one's end, or knows nothing of it: begin empty where it begins."""
         hosted, log = self._hosted, self._hosted.log
-        # No checkpoint is being written and no cleaned segment is changing places.
-        await log.folder_lock.acquire()
-        hosted.is_truncating = True
-        try:
+        async with self._cutting():
             await self._manager.lower_recovery_point(hosted, 0)
             await self._manager.keep_log_start(hosted, offset)
             if not self._is_current:
@@ -132,10 +135,3 @@ class FollowerReplica(FollowedLog):
                 return
             log_replication.start_over(log, offset)
             hosted.truncated(has_started_over=not log.segments)
-        except StorageFailed as failure:
-            raise hosted.take_offline(failure) from failure
-        except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        finally:
-            hosted.is_truncating = False
-            log.folder_lock.release()

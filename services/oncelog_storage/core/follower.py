@@ -29,29 +29,6 @@ class Position(NamedTuple):
     log_start_offset: int
 
 
-class LeaderAnswer(NamedTuple):
-    """What the leader says of one partition."""
-
-    leader_epoch: int
-    high_watermark: int
-    log_start_offset: int
-    diverging: Divergence | None = None
-    is_out_of_range: bool = False
-    """The leader's log does not reach the offset that was asked for."""
-
-    @classmethod
-    def of(cls, part: PartitionAnswer) -> "LeaderAnswer":
-        return cls(
-            part.leader_epoch,
-            part.high_watermark,
-            part.log_start_offset,
-            Divergence(part.diverging_leader_epoch, part.diverging_end_offset)
-            if part.diverging
-            else None,
-            bool(part.error_code),
-        )
-
-
 class Append(NamedTuple):
     """Write what came, if anything; then the leader's log start and high watermark count."""
 
@@ -77,14 +54,16 @@ class CutEpochs(NamedTuple):
 Step = Append | StartOver | Truncate | CutEpochs
 
 
-def step_of(log: LogState, leader_epoch: int, answer: LeaderAnswer) -> Step | None:
+def step_of(log: LogState, leader_epoch: int, answer: PartitionAnswer) -> Step | None:
     """What a follower of the leader in `leader_epoch` does. None: the answer is of another leader epoch."""
-    if answer.is_out_of_range:
+    if answer.error_code:
+        # The leader's log does not reach the offset that was asked for.
         return StartOver(answer.log_start_offset)
     if answer.leader_epoch != leader_epoch:
         return None
-    if answer.diverging is not None:
-        return _truncation(log, answer.diverging)
+    if answer.diverging:
+        shared = Divergence(answer.diverging_leader_epoch, answer.diverging_end_offset)
+        return _truncation(log, shared)
     if answer.log_start_offset > log.log_end_offset:
         return StartOver(answer.log_start_offset)
     return Append()
@@ -161,7 +140,7 @@ class FollowedLog:
 
     def step(self, part: PartitionAnswer) -> Step | None:
         """Of an answer that came while the leader is the same."""
-        return step_of(self._partition.state, self._leadership.leader_epoch, LeaderAnswer.of(part))
+        return step_of(self._partition.state, self._leadership.leader_epoch, part)
 
     def appended(self, part: PartitionAnswer) -> bool:
         """What came with the records counts now. Returns whether the log start moved."""

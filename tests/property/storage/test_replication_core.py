@@ -19,7 +19,6 @@ from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.follower import (
     CutEpochs,
     FollowerSession,
-    LeaderAnswer,
     Position,
     StartOver,
     Truncate,
@@ -27,12 +26,13 @@ from oncelog_storage.core.follower import (
     take_log_start,
 )
 from oncelog_storage.core.isr import isr_to_propose
-from oncelog_storage.core.leader_sessions import LeaderSessions, ReadRecords
+from oncelog_storage.core.leader_sessions import LeaderSessions, Moved, ReadRecords
 from oncelog_storage.core.log_state import LogState
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.partition_values import Leadership
 from oncelog_storage.core.replica_messages import PartitionTold
 from oncelog_storage.core.replica_session import ReplicaSession
+from oncelog_storage.core.walks import answered
 
 NODES = (1, 2, 3)
 ORDERS = PartitionName("orders", 0)
@@ -210,17 +210,16 @@ class Replicas(RuleBasedStateMachine):
     ) -> bool:
         response = pb.ReplicaFetchResponse()
         walk = leader.sessions.answer(session, response.partitions, 1 << 20, self.now_s)
-        try:
-            step = next(walk)
-            while True:
-                found = b""
-                if isinstance(step, ReadRecords):
-                    records = leader.records[step.offset : step.offset + records_max]
-                    found = b"".join(RECORD.pack(*each) for each in records)
-                step = walk.send(found)
-        except StopIteration as end:
-            answer.parts = list(response.partitions)
-            return bool(end.value)
+
+        def found(step: Moved | ReadRecords) -> bytes:
+            if isinstance(step, Moved):
+                return b""
+            records = leader.records[step.offset : step.offset + records_max]
+            return b"".join(RECORD.pack(*each) for each in records)
+
+        is_due = answered(walk, found)
+        answer.parts = list(response.partitions)
+        return is_due
 
     @rule(node_id=st.sampled_from(NODES))
     def take(self, node_id: int) -> None:
@@ -236,7 +235,7 @@ class Replicas(RuleBasedStateMachine):
         receiver = node.following.receiver(ORDERS, part.error_code, self.now_s)
         if receiver is None:
             return
-        step = step_of(node.log, node.image.leader_epoch, LeaderAnswer.of(part))
+        step = step_of(node.log, node.image.leader_epoch, part)
         match step:
             case Truncate(offset):
                 node.cut(offset)

@@ -22,7 +22,6 @@ from oncelog_storage.core.follower import (
     CutEpochs,
     FollowedLog,
     FollowerSession,
-    LeaderAnswer,
     Position,
     StartOver,
     Truncate,
@@ -243,18 +242,29 @@ def follower_log(*, start: int = 0, end: int = 15):
     return log
 
 
+def answer_part(**fields) -> pb.ReplicaFetchedPartition:
+    said = {"topic": "orders", "leader_epoch": 6, "high_watermark": 9, **fields}
+    return pb.ReplicaFetchedPartition(**said)
+
+
+def diverging(leader_epoch: int, end_offset: int) -> pb.ReplicaFetchedPartition:
+    return answer_part(
+        diverging=True, diverging_leader_epoch=leader_epoch, diverging_end_offset=end_offset
+    )
+
+
 @pytest.mark.parametrize(
     ("answer", "step"),
     [
-        (LeaderAnswer(6, 9, 3, is_out_of_range=True), StartOver(3)),
-        (LeaderAnswer(5, 9, 0), None),
-        (LeaderAnswer(6, 9, 0), Append()),
-        (LeaderAnswer(6, 9, 16), StartOver(16)),
-        (LeaderAnswer(6, 9, 0, Divergence(2, 7)), Truncate(7)),
-        (LeaderAnswer(6, 9, 0, Divergence(3, 12)), Truncate(10)),
-        (LeaderAnswer(6, 9, 0, Divergence(5, 12)), Truncate(12)),
-        (LeaderAnswer(6, 9, 0, Divergence(5, 15)), CutEpochs(15)),
-        (LeaderAnswer(6, 9, 0, Divergence(-1, 4)), Truncate(4)),
+        (answer_part(error_code=1, log_start_offset=3), StartOver(3)),
+        (answer_part(leader_epoch=5), None),
+        (answer_part(), Append()),
+        (answer_part(log_start_offset=16), StartOver(16)),
+        (diverging(2, 7), Truncate(7)),
+        (diverging(3, 12), Truncate(10)),
+        (diverging(5, 12), Truncate(12)),
+        (diverging(5, 15), CutEpochs(15)),
+        (diverging(-1, 4), Truncate(4)),
     ],
 )
 def test_what_a_follower_makes_of_an_answer(answer, step):
@@ -262,8 +272,7 @@ def test_what_a_follower_makes_of_an_answer(answer, step):
 
 
 def test_a_divergence_before_the_log_start_drops_everything():
-    answer = LeaderAnswer(6, 9, 0, Divergence(2, 7))
-    assert step_of(follower_log(start=8), 6, answer) == StartOver(7)
+    assert step_of(follower_log(start=8), 6, diverging(2, 7)) == StartOver(7)
 
 
 def test_the_leaders_log_start_only_rises():
@@ -272,10 +281,6 @@ def test_the_leaders_log_start_only_rises():
     assert take_log_start(log, 11)
     assert log.log_start_offset == 11
     assert log.leader_epochs.entries() == [(5, 11)]
-
-
-def answer_part(**fields: object) -> pb.ReplicaFetchedPartition:
-    return pb.ReplicaFetchedPartition(topic="orders", **fields)  # type: ignore[arg-type]
 
 
 def test_a_followed_log_says_where_it_stands():
@@ -295,29 +300,11 @@ def test_a_followed_log_takes_what_came_with_the_records():
     partition = partition_of(follower_log(), leader_epoch=6)
     partition.high_watermark = 0
     log = FollowedLog(partition)
-    part = answer_part(leader_epoch=6, high_watermark=20, log_start_offset=3)
+    part = answer_part(high_watermark=20, log_start_offset=3)
     assert log.step(part) == Append()
     assert log.appended(part)
     assert (partition.high_watermark, partition.state.log_start_offset) == (15, 3)
     assert not log.appended(part)
-
-
-@pytest.mark.parametrize(
-    ("part", "said"),
-    [
-        (answer_part(leader_epoch=6, high_watermark=9), LeaderAnswer(6, 9, 0)),
-        (
-            answer_part(diverging=True, diverging_leader_epoch=2, diverging_end_offset=7),
-            LeaderAnswer(0, 0, 0, Divergence(2, 7)),
-        ),
-        (
-            answer_part(error_code=1, log_start_offset=3),
-            LeaderAnswer(0, 0, 3, is_out_of_range=True),
-        ),
-    ],
-)
-def test_what_a_leader_says(part, said):
-    assert LeaderAnswer.of(part) == said
 
 
 def test_leader_epochs_without_records_are_cut():
