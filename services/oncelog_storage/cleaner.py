@@ -38,7 +38,7 @@ from oncelog_storage.core.cleaning_plan import (
 from oncelog_storage.files import StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import PartitionLog
-from oncelog_storage.log_directory import CLEANER_OFFSETS, LogDirectory, write_checkpoints
+from oncelog_storage.log_directory import LogDirectory
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.segment import Segment
 from oncelog_storage.settings import StorageSettings
@@ -272,8 +272,7 @@ class Cleaner:
     async def _keep_offset(self, leader: HostedPartition, cleaned_to: int) -> None:
         if self._hosted.holds(leader):
             self._log_directory.cleaner_offsets[leader.partition] = cleaned_to
-            encoded = self._log_directory.encoded(CLEANER_OFFSETS)
-            await self._in_worker(lambda: write_checkpoints([encoded]))
+            await self._hosted.keep(self._log_directory.cleaner_offsets)
 
     async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         if self._is_stopping.is_set():

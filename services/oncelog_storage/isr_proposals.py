@@ -23,25 +23,17 @@ _TIMEOUT_S: Final = 10.0
 _RETRY_S: Final = 0.1
 
 
-class IsrProposals:
+class IsrProposals(Proposals[HostedPartition]):
     def __init__(self, node_id: int, directory: Directory, node_epoch: Callable[[], int]) -> None:
+        super().__init__()
         self._node_id = node_id
         self._directory = directory
         self._node_epoch = node_epoch
-        self._proposals = Proposals[HostedPartition]()
         self._wanted = asyncio.Event()
-
-    @property
-    def shrink_count(self) -> int:
-        return self._proposals.shrink_count
-
-    @property
-    def expand_count(self) -> int:
-        return self._proposals.expand_count
 
     def propose(self, hosted: HostedPartition, isr: list[int]) -> None:
         isr_before = [] if hosted.replicas is None else list(hosted.replicas.isr)
-        self._proposals.propose(hosted, isr)
+        super().propose(hosted, isr)
         _log.info("%s: in-sync replicas %s, proposed %s", hosted.partition, isr_before, isr)
         self._wanted.set()
 
@@ -49,7 +41,7 @@ class IsrProposals:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            proposals = self._proposals.to_send()
+            proposals = self.to_send()
             if proposals and not await self._send(proposals):
                 await asyncio.sleep(_RETRY_S)
                 self._wanted.set()
@@ -57,7 +49,7 @@ class IsrProposals:
     async def _send(self, proposals: dict[HostedPartition, Proposal]) -> bool:
         """Returns False when it is not known what became of them."""
         request = pb.AlterPartitionRequest(node_id=self._node_id, node_epoch=self._node_epoch())
-        self._proposals.fill(proposals, request.partitions)
+        self.fill(proposals, request.partitions)
         try:
             response: Any = await self._directory.controller().AlterPartition(
                 request, timeout=_TIMEOUT_S
@@ -68,13 +60,13 @@ class IsrProposals:
         if response.status.error_code:
             name = error_code_of(response.status.error_code).name
             _log.warning("the controller takes no in-sync replicas from here: %s", name)
-            settled = self._proposals.refused(proposals, response.status.error_code)
+            settled = self.refused(proposals, response.status.error_code)
             if settled is None:
                 return False
             for hosted in settled:
                 hosted.follow_replicas()
             return True
-        answered = self._proposals.answered(proposals, response.partitions)
+        answered = self.answered(proposals, response.partitions)
         for hosted, proposal, code in answered.refused:
             isr, name = list(proposal.isr), error_code_of(code).name
             _log.info("%s: in-sync replicas %s refused: %s", hosted.partition, isr, name)

@@ -25,6 +25,7 @@ import logging
 import os
 import shutil
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -62,10 +63,42 @@ COORDINATOR_EPOCHS: Final = "coordinator-epoch-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 _BOOT_ID: Final = "boot-id"
-_WITHOUT_IT: Final = {
-    RECOVERY_POINTS: "the next start checks every partition from its beginning",
-    LOG_STARTS: "records that were deleted by offset may be there again",
-}
+
+
+class Checkpoint(dict[Partition, int]):
+    """A number for each partition, and the file that keeps them."""
+
+    def __init__(self, path: Path, without_it: str, *, is_needed: bool = False) -> None:
+        super().__init__()
+        self.path = path
+        self.without_it = without_it
+        """What is done while there is none."""
+        self.is_needed = is_needed
+        """It is always synced, and cannot be derived: no start does without one that is damaged."""
+
+    def read(self) -> None:
+        """Raises StorageFailed for a damaged file, OSError."""
+        self.clear()
+        try:
+            self.update(decode_checkpoint(self.path.read_text()))
+        except FileNotFoundError:
+            return
+        except ValueError:
+            advice = self.without_it if self.is_needed else "the next start does without it"
+            raise StorageFailed(
+                f"{self.path} is damaged; restore it from a backup or delete it, and {advice}"
+            ) from None
+
+    def replace(self, numbers: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Returns what was there before."""
+        before = dict(self)
+        self.clear()
+        self.update(numbers)
+        return before
+
+    def encoded(self) -> tuple[Path, bytes]:
+        """The file as it must be written, taken now: a worker thread writes it."""
+        return self.path, encode_checkpoint(self)
 
 
 class LogDirectory:
@@ -78,11 +111,32 @@ class LogDirectory:
         """No start has noted the machine's boot id. Before that was done, an emptied log could keep the index of a
         segment that had no file yet."""
         self.is_stopping = False
-        self.recovery_points: dict[Partition, int] = {}
-        self.log_start_offsets: dict[Partition, int] = {}
-        self.high_watermarks: dict[Partition, int] = {}
-        self.cleaner_offsets: dict[Partition, int] = {}
-        self.coordinator_epochs: dict[Partition, int] = {}
+        self.recovery_points = Checkpoint(
+            path / RECOVERY_POINTS,
+            "the next start checks every partition from its beginning",
+            is_needed=True,
+        )
+        self.log_start_offsets = Checkpoint(
+            path / LOG_STARTS,
+            "records that were deleted by offset may be there again",
+            is_needed=True,
+        )
+        self.high_watermarks = Checkpoint(
+            path / HIGH_WATERMARKS, "high watermarks begin at 0 until replicas are heard of"
+        )
+        self.cleaner_offsets = Checkpoint(
+            path / CLEANER_OFFSETS, "compacted partitions are cleaned from their beginning"
+        )
+        self.coordinator_epochs = Checkpoint(
+            path / COORDINATOR_EPOCHS, "the metadata alone says which coordinators are fenced"
+        )
+        self._of_logs = (
+            self.recovery_points,
+            self.log_start_offsets,
+            self.high_watermarks,
+            self.cleaner_offsets,
+        )
+        self._checkpoints = (*self._of_logs, self.coordinator_epochs)
         self._lock: int | None = None
 
     def open(self, cluster_id: str, node_id: int) -> None:
@@ -97,17 +151,7 @@ class LogDirectory:
             known, current = self._known_boot_id(), files.machine_boot_id()
             self.may_be_of_older_version = not known
             self.may_have_lost_power = may_have_lost_power(known, current)
-            self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
-            self.log_start_offsets = self._read_checkpoint(LOG_STARTS)
-            self.high_watermarks = self._read_unsynced(
-                HIGH_WATERMARKS, "high watermarks begin at 0 until replicas are heard of"
-            )
-            self.cleaner_offsets = self._read_unsynced(
-                CLEANER_OFFSETS, "compacted partitions are cleaned from their beginning"
-            )
-            self.coordinator_epochs = self._read_unsynced(
-                COORDINATOR_EPOCHS, "the metadata alone says which coordinators are fenced"
-            )
+            self._read_checkpoints()
         except OSError as error:
             self.close()
             advice = way_out(error, "make it writable for this user or choose another folder")
@@ -127,13 +171,23 @@ class LogDirectory:
             raise OncelogError(f"{self.path} is no data folder; name that of a storage node")
         self._take_lock()
         damaged: list[str] = []
-        for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+        for checkpoint in self._of_logs:
             try:
-                self._numbers(name).update(self._read_checkpoint(name))
+                checkpoint.read()
             except StorageFailed:
-                if name in _WITHOUT_IT:
-                    damaged.append(name)
+                if checkpoint.is_needed:
+                    damaged.append(checkpoint.path.name)
         return damaged
+
+    def _read_checkpoints(self) -> None:
+        """Raises StorageFailed, OSError."""
+        for checkpoint in self._checkpoints:
+            try:
+                checkpoint.read()
+            except StorageFailed as error:
+                if checkpoint.is_needed:
+                    raise
+                _log.warning("%s; until then %s", error, checkpoint.without_it)
 
     def hold(self) -> None:
         """Keep others out of the folder until `close`. Raises OSError, OncelogError."""
@@ -223,25 +277,15 @@ class LogDirectory:
 
         Otherwise a topic created again under this name could inherit its offsets after a crash.
         """
-        writes = []
-        for name in (
-            RECOVERY_POINTS,
-            LOG_STARTS,
-            HIGH_WATERMARKS,
-            CLEANER_OFFSETS,
-            COORDINATOR_EPOCHS,
-        ):
-            if self._numbers(name).pop(partition, None) is not None:
-                writes.append(self.encoded(name))
-        return writes
+        known = [one for one in self._checkpoints if one.pop(partition, None) is not None]
+        return [one.encoded() for one in known]
 
     def lower(self, partition: Partition, end: int) -> None:
         """Nothing is promised of what is behind `end`. Raises OSError."""
-        for name in (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
-            numbers = self._numbers(name)
-            if numbers.get(partition, 0) > end:
-                numbers[partition] = end
-                write_checkpoints([self.encoded(name)])
+        for checkpoint in (self.recovery_points, self.high_watermarks, self.cleaner_offsets):
+            if checkpoint.get(partition, 0) > end:
+                checkpoint[partition] = end
+                write_checkpoints([checkpoint.encoded()])
 
     def retire(self, partition: Partition, writes: list[tuple[Path, bytes]]) -> None:
         """Write what `forget` returned, then rename the folder so that it no longer counts. Raises OSError."""
@@ -268,41 +312,6 @@ class LogDirectory:
                 return
             if name.endswith(DELETE_SUFFIX) and (self.path / name).is_dir():
                 shutil.rmtree(self.path / name)
-
-    # Checkpoint files.
-
-    def _numbers(self, name: str) -> dict[Partition, int]:
-        return {
-            RECOVERY_POINTS: self.recovery_points,
-            LOG_STARTS: self.log_start_offsets,
-            HIGH_WATERMARKS: self.high_watermarks,
-            CLEANER_OFFSETS: self.cleaner_offsets,
-            COORDINATOR_EPOCHS: self.coordinator_epochs,
-        }[name]
-
-    def encoded(self, name: str) -> tuple[Path, bytes]:
-        """A checkpoint file as it must be written, taken now: a worker thread writes it."""
-        return self.path / name, encode_checkpoint(self._numbers(name))
-
-    def _read_unsynced(self, name: str, without_it: str) -> dict[Partition, int]:
-        """A file that is not always synced, or can be derived: the node starts without it too."""
-        try:
-            return self._read_checkpoint(name)
-        except StorageFailed as error:
-            _log.warning("%s; until then %s", error, without_it)
-            return {}
-
-    def _read_checkpoint(self, name: str) -> dict[Partition, int]:
-        path = self.path / name
-        try:
-            return decode_checkpoint(path.read_text())
-        except FileNotFoundError:
-            return {}
-        except ValueError:
-            advice = _WITHOUT_IT.get(name, "the next start does without it")
-            raise StorageFailed(
-                f"{path} is damaged; restore it from a backup or delete it, and {advice}"
-            ) from None
 
 
 def write_checkpoints(writes: list[tuple[Path, bytes]], *, sync: bool = True) -> None:

@@ -37,12 +37,7 @@ from oncelog_storage.files import (
     way_out,
 )
 from oncelog_storage.hosted_partition import HostedPartition
-from oncelog_storage.log_directory import (
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    LogDirectory,
-    write_checkpoints,
-)
+from oncelog_storage.log_directory import LogDirectory
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.settings import StorageSettings
 
@@ -215,10 +210,9 @@ class Maintenance:
                 done.append(taken)
         done = [taken for taken in done if self._hosted.holds(taken.leader) and taken.counts]
         moved_points(self._log_directory.recovery_points, done)
-        encoded = self._log_directory.encoded(RECOVERY_POINTS)
         try:
             if done:
-                await self._in_worker(lambda: write_checkpoints([encoded]))
+                await self._hosted.keep(self._log_directory.recovery_points)
             for leader, checkpoint, _, count in done:
                 if leader.log.truncation_count != count:
                     continue
@@ -362,11 +356,11 @@ class Maintenance:
         self._removals.add(paths, self._clock.now() + leader.config.file_delete_delay_ms)
 
     async def _keep_log_starts(self, leaders: list[HostedPartition]) -> None:
+        starts = self._log_directory.log_start_offsets
         for leader in leaders:
             leader.log.leader_epochs.truncate_to_start(leader.log.log_start_offset)
-            self._log_directory.log_start_offsets[leader.partition] = leader.log.log_start_offset
-        starts = self._log_directory.encoded(LOG_STARTS)
-        await self._in_worker(lambda: write_checkpoints([starts]))
+            starts[leader.partition] = leader.log.log_start_offset
+        await self._hosted.keep(starts)
 
     # Producers.
 
@@ -385,14 +379,14 @@ class Maintenance:
 
     async def _note_loop(self) -> None:
         """Write down which partitions have a folder, soon after they are made."""
+        starts = self._log_directory.log_start_offsets
         while True:
             await self._note_wanted.wait()
             self._note_wanted.clear()
-            starts = self._log_directory.encoded(LOG_STARTS)
             try:
-                await self._in_worker(lambda: write_checkpoints([starts]))  # noqa: B023
+                await self._hosted.keep(starts)
             except OSError as error:
-                _log.warning("cannot write %s: %s; it is tried again", starts[0], error)
+                _log.warning("cannot write %s: %s; it is tried again", starts.path, error)
                 await asyncio.sleep(_RETRY_S)
                 self._note_wanted.set()
 

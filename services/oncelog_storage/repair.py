@@ -23,7 +23,7 @@ from oncelog_storage.core.repairing import (
 from oncelog_storage.core.segment_files import LOG_SUFFIX, index_bases, offsets_of
 from oncelog_storage.damage import behind, judge, set_aside_segment, set_aside_tail
 from oncelog_storage.files import OpenFiles, way_out
-from oncelog_storage.log_directory import LOG_STARTS, LogDirectory, write_checkpoints
+from oncelog_storage.log_directory import LogDirectory, write_checkpoints
 from oncelog_storage.segment import CorruptSegment, Segment
 from oncelog_storage.segment_swap import finish_interrupted, forget_checks
 
@@ -119,7 +119,7 @@ class Repair:
         # First what is promised, then the files: a start between the two finds the damage as it was.
         directory.lower(partition, damage.kept_end)
         directory.log_start_offsets[partition] = damage.log_start_offset
-        write_checkpoints([directory.encoded(LOG_STARTS)])
+        write_checkpoints([directory.log_start_offsets.encoded()])
         segments = self._segments(partition)
         kept_count = damage.segment_index + 1
         forget_checks(folder, [each.base_offset for each in segments[max(kept_count - 1, 0) :]])

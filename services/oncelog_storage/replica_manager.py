@@ -39,14 +39,7 @@ from oncelog_storage.core.recovery import UNKNOWN_LOG_START
 from oncelog_storage.files import OpenFiles, StorageFailed, way_out_of_damage
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import PartitionLog
-from oncelog_storage.log_directory import (
-    CLEANER_OFFSETS,
-    COORDINATOR_EPOCHS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    LogDirectory,
-    write_checkpoints,
-)
+from oncelog_storage.log_directory import Checkpoint, LogDirectory, write_checkpoints
 from oncelog_storage.settings import FlushPolicy, StorageSettings
 
 _log = logging.getLogger(__name__)
@@ -224,41 +217,45 @@ class ReplicaManager:
             if found.leader == self._node_id
         ]
 
+    async def keep(self, *checkpoints: Checkpoint, sync: bool = True) -> None:
+        """Write these down as they are now. Raises OSError.
+
+        The one worker thread takes these in order: neither can an older content replace a newer one, nor can two
+        writers meet in the temporary file.
+        """
+        writes = [checkpoint.encoded() for checkpoint in checkpoints]
+        await self.in_worker(lambda: write_checkpoints(writes, sync=sync))
+
     async def lower_recovery_point(self, leader: HostedPartition, offset: int) -> None:
         """Before records at `offset` and behind go: no start may ask for them, and what comes in their place is not
         cleaned. Raises OSError."""
         if not self.holds(leader):
             return
-        points = self._log_directory.recovery_points
+        points, cleaned = self._log_directory.recovery_points, self._log_directory.cleaner_offsets
         points[leader.partition] = min(points.get(leader.partition, 0), offset)
-        encoded = [self._log_directory.encoded(RECOVERY_POINTS)]
-        cleaned = self._log_directory.cleaner_offsets
         if cleaned.get(leader.partition, 0) > offset:
             cleaned[leader.partition] = offset
-            encoded.append(self._log_directory.encoded(CLEANER_OFFSETS))
-        await self.in_worker(lambda: write_checkpoints(encoded))
+            await self.keep(points, cleaned)
+        else:
+            await self.keep(points)
 
     async def keep_log_start(self, leader: HostedPartition, offset: int) -> None:
         """Before a log begins again at `offset`. Raises OSError."""
         if not self.holds(leader):
             return
         self._log_directory.log_start_offsets[leader.partition] = offset
-        starts = self._log_directory.encoded(LOG_STARTS)
-        await self.in_worker(lambda: write_checkpoints([starts]))
+        await self.keep(self._log_directory.log_start_offsets)
 
     async def keep_log_starts(self, leaders: list[HostedPartition]) -> None:
         """Make moved log starts durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        starts_by_partition = self._log_directory.log_start_offsets
+        starts = self._log_directory.log_start_offsets
         for leader in leaders:
             leader.notify_replicas()
             # What is written down of a topic that was deleted would make the next one of its name look lost.
             if leader.log.exists_on_disk and self.holds(leader):
-                starts_by_partition[leader.partition] = leader.log.log_start_offset
-        starts = self._log_directory.encoded(LOG_STARTS)
+                starts[leader.partition] = leader.log.log_start_offset
         try:
-            # The one worker thread takes these in order: neither can an older content replace a newer one, nor can
-            # two writers meet in the temporary file.
-            await self.in_worker(lambda: write_checkpoints([starts]))
+            await self.keep(starts)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -402,21 +399,18 @@ class ReplicaManager:
     def _write_coordinator_epochs(self, partition: Partition, coordinator_epoch: int) -> None:
         """With those of every other shard, as the image has them: a coordinator that starts loads all of its shards,
         and what the image says fences already."""
-        before = self._log_directory.coordinator_epochs
+        epochs = self._log_directory.coordinator_epochs
         of_image = {
             Partition(_SHARD_TOPICS[kind], number): shard.coordinator_epoch
             for (kind, number), shard in self._metadata.image.shards.items()
         }
-        self._log_directory.coordinator_epochs = merged_epochs(
-            before, of_image, {partition: coordinator_epoch}
-        )
+        merged = merged_epochs(epochs, of_image, {partition: coordinator_epoch})
+        before = epochs.replace(merged)
         try:
-            write_checkpoints(
-                [self._log_directory.encoded(COORDINATOR_EPOCHS)],
-                sync=self._settings.flush_policy is FlushPolicy.ALWAYS,
-            )
+            is_always = self._settings.flush_policy is FlushPolicy.ALWAYS
+            write_checkpoints([epochs.encoded()], sync=is_always)
         except OSError as error:
-            self._log_directory.coordinator_epochs = before
+            epochs.replace(before)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"cannot write the coordinator epochs in {self._log_directory.path}: {error.strerror}",

@@ -28,7 +28,7 @@ from oncelog_storage.core.scrubbing import Place, look_on, places
 from oncelog_storage.follower import FollowerReplica
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.isr_proposals import IsrProposals
-from oncelog_storage.log_directory import HIGH_WATERMARKS, LogDirectory, write_checkpoints
+from oncelog_storage.log_directory import LogDirectory
 from oncelog_storage.replica_fetcher import ReplicaFetcher
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.replica_sessions import ReplicaSessions
@@ -270,28 +270,23 @@ class Replication:
 
     async def write_high_watermarks(self) -> None:
         known = self._roles.high_watermarks(self._manager)
-        if known == self._log_directory.high_watermarks:
+        checkpoint = self._log_directory.high_watermarks
+        if known == checkpoint:
             return
-        before, self._log_directory.high_watermarks = self._log_directory.high_watermarks, known
-        encoded = self._log_directory.encoded(HIGH_WATERMARKS)
+        before = checkpoint.replace(known)
         try:
-            await self._manager.in_worker(lambda: write_checkpoints([encoded], sync=False))
+            await self._manager.keep(checkpoint, sync=False)
         except OSError as error:
-            _log.warning("cannot write %s: %s; it is tried again", HIGH_WATERMARKS, error)
+            _log.warning("cannot write %s: %s; it is tried again", checkpoint.path.name, error)
             # What the file says decides which producer snapshots and segments the next start needs.
-            self._log_directory.high_watermarks = {
-                partition: offset for partition, offset in before.items() if partition in known
-            }
+            checkpoint.replace({each: before[each] for each in before if each in known})
 
     # Metrics.
 
     def metrics(self) -> ReplicationMetrics:
-        return metrics_of(
-            self._manager,
-            leader_count=len(self._manager.led_here()),
-            isr_shrink_count=self.proposals.shrink_count,
-            isr_expand_count=self.proposals.expand_count,
-            repair_count=self.repair_count,
-            now=self._clock.now(),
-            late_transaction_ms=self._settings.late_transaction_ms,
-        )
+        return metrics_of(self._manager, self._clock.now(), self._settings.late_transaction_ms)
+
+    @property
+    def leader_count(self) -> int:
+        """Partitions without data count too."""
+        return len(self._manager.led_here())

@@ -8,9 +8,10 @@ from oncelog_storage.wiring import StorageRole
 
 def storage_metrics(role: StorageRole) -> Iterator[RoleMetric]:
     """Read on the loop of the process. A follower has one lag, its largest: partitions may be many thousands."""
-    found = role.replication.metrics()
+    replication = role.replication
+    found, proposals = replication.metrics(), replication.proposals
     for name, text, value in (
-        ("leaders", "Partitions led here", found.leader_count),
+        ("leaders", "Partitions led here", replication.leader_count),
         (
             "under_replicated_partitions",
             "Led here with a replica that is not in sync",
@@ -29,9 +30,9 @@ def storage_metrics(role: StorageRole) -> Iterator[RoleMetric]:
     ):
         yield gauge(f"oncelog_storage_{name}", text, value)
     for name, text, value in (
-        ("isr_shrinks", "Replicas proposed to leave the ISR", found.isr_shrink_count),
-        ("isr_expands", "Replicas proposed to join the ISR", found.isr_expand_count),
-        ("repairs", "Replicas repaired from another one", found.repair_count),
+        ("isr_shrinks", "Replicas proposed to leave the ISR", proposals.shrink_count),
+        ("isr_expands", "Replicas proposed to join the ISR", proposals.expand_count),
+        ("repairs", "Replicas repaired from another one", replication.repair_count),
     ):
         yield counter(f"oncelog_storage_{name}", text, value)
     held = list(role.replicas())

@@ -161,14 +161,10 @@ class Roles(Generic[HostedT]):
 
 
 class ReplicationMetrics(NamedTuple):
-    """For metrics: what this node leads, and how its followers and it keep up."""
+    """For metrics: how followers of what this node leads, and their transactions, keep up."""
 
-    leader_count: int
     under_replicated_count: int
     under_min_isr_count: int
-    isr_shrink_count: int
-    isr_expand_count: int
-    repair_count: int
     late_count: int
     """Partitions led here with a late transaction (KIP-664)."""
     follower_lag: dict[tuple[str, int, int], int]
@@ -176,16 +172,9 @@ class ReplicationMetrics(NamedTuple):
 
 
 def metrics_of(
-    all_hosted: Iterable[Partition],
-    *,
-    leader_count: int,
-    isr_shrink_count: int,
-    isr_expand_count: int,
-    repair_count: int,
-    now: int,
-    late_transaction_ms: int,
+    all_hosted: Iterable[Partition], now: int, late_transaction_ms: int
 ) -> ReplicationMetrics:
-    """`leader_count` counts partitions without data too; `now` is milliseconds since 1970."""
+    """`now` is milliseconds since 1970."""
     led = [hosted for hosted in all_hosted if hosted.leadership.is_here]
     lag = {
         (*hosted.partition, node_id): max(
@@ -196,12 +185,8 @@ def metrics_of(
         for node_id, progress in hosted.replicas.followers.items()
     }
     return ReplicationMetrics(
-        leader_count,
         sum(hosted.leadership.isr_count < hosted.leadership.replica_count for hosted in led),
         sum(not hosted.has_enough_replicas for hosted in led),
-        isr_shrink_count,
-        isr_expand_count,
-        repair_count,
         sum(
             hosted.state.producers.has_late_transaction(now, late_transaction_ms) for hosted in led
         ),

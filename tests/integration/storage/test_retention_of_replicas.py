@@ -8,7 +8,7 @@ from tests.integration.storage.storage_node import txn_batch, until
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
-from oncelog_storage import replication
+from oncelog_storage import replica_manager
 from oncelog_storage.core.checkpoint_files import decode_checkpoint
 
 
@@ -81,7 +81,7 @@ async def test_high_watermarks_not_written_are_written_later(tmp_path, monkeypat
         await cluster.caught_up()
         role = cluster.nodes[1].role
         with monkeypatch.context() as full:
-            full.setattr(replication, "write_checkpoints", no_space)
+            full.setattr(replica_manager, "write_checkpoints", no_space)
             await role.replication.write_high_watermarks()
         assert role.log_directory.high_watermarks == {}
         await role.replication.write_high_watermarks()

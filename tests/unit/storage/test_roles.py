@@ -173,14 +173,6 @@ def test_metrics_count_what_is_led_here():
     short = partition_of()
     short.leadership = Leadership(HERE, 5, True, 1, 3)
     short.state.config = short.state.config.__class__(min_insync_replicas=2)
-    found = metrics_of(
-        [partition, short, follower()],
-        leader_count=9,
-        isr_shrink_count=1,
-        isr_expand_count=2,
-        repair_count=3,
-        now=NOW,
-        late_transaction_ms=1000,
-    )
+    found = metrics_of([partition, short, follower()], NOW, 1000)
     lag = {("orders", 0, OTHER): 1, ("orders", 0, THIRD): 4}
-    assert found == ReplicationMetrics(9, 2, 1, 1, 2, 3, 0, lag)
+    assert found == ReplicationMetrics(2, 1, 0, lag)
