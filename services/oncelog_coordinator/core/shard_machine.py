@@ -8,7 +8,7 @@ branch produces like a TV2 transaction, so a partition leader's AddPartitionsToT
 given to the sinks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -42,7 +42,6 @@ from oncelog_coordinator.core.txn_events import (
     ResendMarkers,
     TxnEvent,
     TxnTimedOut,
-    VerifyAnswer,
     VerifyPartitions,
 )
 from oncelog_coordinator.core.txn_records import (
@@ -150,7 +149,7 @@ class ShardMachine:
         match event:
             case AddPartitions() | VerifyPartitions():
                 if self.sink.owns_producer(event.producer_id):
-                    return self._add_to_branch(event, now)
+                    return self.sink.decide(event, now)
             case InitProducerId() | EndTxn():
                 if self._is_of_a_sink(event.transactional_id):
                     refused = IdentityAnswer(ErrorCode.INVALID_REQUEST)
@@ -193,32 +192,6 @@ class ShardMachine:
         """A sink's name, or one that only oncelog gives."""
         return transactional_id in self._sinks or is_reserved_name(transactional_id)
 
-    def _add_to_branch(
-        self, event: AddPartitions | VerifyPartitions, now: Millis
-    ) -> Decision[ShardRecord]:
-        verify_only = isinstance(event, VerifyPartitions)
-        added = self.sink.decide(
-            sink_events.AddBranchPartitions(
-                event.request_id,
-                event.producer_id,
-                event.producer_epoch,
-                event.partitions,
-                verify_only,
-            ),
-            now,
-        )
-
-        def answer(branch: sink_events.AddBranchPartitionsAnswer) -> ErrorAnswer | VerifyAnswer:
-            refused = tuple(p for p, code in branch.partitions if code is not ErrorCode.NONE)
-            if verify_only:
-                return VerifyAnswer(branch.error_code, refused)
-            failed = next(
-                (code for _, code in branch.partitions if code is not ErrorCode.NONE), None
-            )
-            return ErrorAnswer(failed or branch.error_code)
-
-        return _with_answer(added, answer)
-
     def _terminate_branch(self, event: ForceTerminate, now: Millis) -> Decision[ShardRecord]:
         """A branch ends only with its whole attempt; the name of a sink ends all that is open of it."""
         rows = [
@@ -232,22 +205,14 @@ class ShardMachine:
             return Decision((), (Reply(event.request_id, answer),), "terminate_refused")
         nonces = tuple(dict.fromkeys(row.nonce for row in rows))
         abort = sink_events.AbortAttempt(event.request_id, rows[0].sink, nonces)
-
-        def answered(aborted: sink_events.AbortAnswer) -> ErrorAnswer:
-            return ErrorAnswer(aborted.error_code, aborted.error_message)
-
-        return _with_answer(self.sink.decide(abort, now), answered)
+        aborted = self.sink.decide(abort, now)
+        effects = tuple(
+            replace(one, answer=ErrorAnswer(one.answer.error_code, one.answer.error_message))
+            if isinstance(one, Reply)
+            else one
+            for one in aborted.effects
+        )
+        return replace(aborted, effects=effects)
 
     def _branches(self) -> list[TxnMetadata]:
         return [row.transaction for row in self.sink.transaction_views()]
-
-
-def _with_answer(
-    decision: Decision[SinkRecord], translate: Callable[..., object]
-) -> Decision[ShardRecord]:
-    """The same decision, its reply in the words of the event that was asked."""
-    effects = tuple(
-        replace(effect, answer=translate(effect.answer)) if isinstance(effect, Reply) else effect
-        for effect in decision.effects
-    )
-    return Decision(decision.records, effects, decision.label)

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import Millis, Offset, Partition, ProducerId
+from oncelog.ids import Millis, Offset, ProducerId
 from oncelog.machine import CancelTimer, Decision, Effect, Reply, Send, SetTimer
 from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.markers import MARKER_SENDER, DeliveryOutcome, MarkersDelivered
@@ -33,8 +33,6 @@ from oncelog_coordinator.core.sink_commit import judge_commit
 from oncelog_coordinator.core.sink_events import (
     AbortAnswer,
     AbortAttempt,
-    AddBranchPartitions,
-    AddBranchPartitionsAnswer,
     AnsweredEvent,
     AttemptAnswer,
     AttemptTimedOut,
@@ -82,6 +80,12 @@ from oncelog_coordinator.core.sink_state import (
     live_branch,
     markers_wanted,
 )
+from oncelog_coordinator.core.txn_events import (
+    AddPartitions,
+    ErrorAnswer,
+    VerifyAnswer,
+    VerifyPartitions,
+)
 
 SinkEvent = AnsweredEvent | AttemptTimedOut | MarkersOverdue | MarkersDelivered | ExpireSinks
 
@@ -114,7 +118,7 @@ class SinkMachine:
                 return self._commit(event, now)
             case AbortAttempt():
                 return self._abort(event, now)
-            case AddBranchPartitions():
+            case AddPartitions() | VerifyPartitions():
                 return self._add_partitions(event)
             case DescribeSink() | ListSinks() | DeleteSink() | ExpireSinks():
                 return decide_registry(self._map, self._limits, event, now)
@@ -380,8 +384,9 @@ class SinkMachine:
             label="sealed",
         )
 
-    def _add_partitions(self, event: AddBranchPartitions) -> Decision[SinkRecord]:
-        """Facts 8.4 and 8.5, for an identity that is never used again: what is closed is fenced, not retried."""
+    def _add_partitions(self, event: AddPartitions | VerifyPartitions) -> Decision[SinkRecord]:
+        """From a partition leader, before a branch's first batch there. Facts 8.4 and 8.5, for an identity that is
+        never used again: what is closed is fenced, not retried."""
         key = self._map.attempt_of_producer.get(event.producer_id)
         if key is None:
             return _refuse_add(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -392,17 +397,18 @@ class SinkMachine:
             return _refuse_add(event, ErrorCode.PRODUCER_FENCED)
         if not attempt.is_open:
             return _refuse_add(event, ErrorCode.CONCURRENT_TRANSACTIONS)
+        if isinstance(event, VerifyPartitions):
+            missing = tuple(one for one in event.partitions if one not in branch.partitions)
+            return _answer(event, VerifyAnswer(ErrorCode.NONE, missing), "verified")
         added = {partition for partition in event.partitions if partition not in branch.partitions}
-        if event.verify_only:
-            return _answer_add(event, added, ErrorCode.TRANSACTION_ABORTABLE, "verified")
         if not added:
-            return _answer_add(event, added, ErrorCode.NONE, "add_repeated")
+            return _answer(event, ErrorAnswer(ErrorCode.NONE), "add_repeated")
         if branch.is_sealed:
             return _refuse_add(event, ErrorCode.INVALID_TXN_STATE)
         if len(branch.partitions) + len(added) > self._limits.partitions_max:
             return _refuse_add(event, ErrorCode.POLICY_VIOLATION)
         partitions = tuple(sorted(added.union(branch.partitions)))
-        answered = _answer_add(event, set(), ErrorCode.NONE, "added")
+        answered = _answer(event, ErrorAnswer(ErrorCode.NONE), "added")
         return replace(answered, records=(replace(branch, partitions=partitions),))
 
     # ----------------------------------------------------------------------------------------------- markers
@@ -463,19 +469,11 @@ def _deadline(sink: str, nonce: bytes, after_ms: int) -> SetTimer:
     )
 
 
-def _refuse_add(event: AddBranchPartitions, error_code: ErrorCode) -> Decision[SinkRecord]:
-    label = f"add_{error_code.name.lower()}"
-    return _answer(event, AddBranchPartitionsAnswer(error_code), label)
-
-
-def _answer_add(
-    event: AddBranchPartitions, missing: set[Partition], missing_code: ErrorCode, label: str
+def _refuse_add(
+    event: AddPartitions | VerifyPartitions, error_code: ErrorCode
 ) -> Decision[SinkRecord]:
-    results = tuple(
-        (partition, missing_code if partition in missing else ErrorCode.NONE)
-        for partition in event.partitions
-    )
-    return _answer(event, AddBranchPartitionsAnswer(ErrorCode.NONE, results), label)
+    answer = VerifyAnswer if isinstance(event, VerifyPartitions) else ErrorAnswer
+    return _answer(event, answer(error_code), f"add_{error_code.name.lower()}")
 
 
 def _answer(event: AnsweredEvent, answer: object, label: str) -> Decision[SinkRecord]:

@@ -12,6 +12,7 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
 from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.sink_records import UNKNOWN
+from oncelog_coordinator.core.txn_events import AddPartitions, VerifyPartitions
 from oncelog_coordinator.core.txn_state import TxnMetadata
 
 
@@ -85,17 +86,6 @@ class AbortAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class AddBranchPartitions:
-    """From a partition leader, before a branch's first batch there (or to verify, which changes nothing)."""
-
-    request_id: int
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    partitions: tuple[Partition, ...]
-    verify_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class DescribeSink:
     request_id: int
     sink: str
@@ -120,7 +110,8 @@ AnsweredEvent = (
     | SealBranch
     | CommitBatch
     | AbortAttempt
-    | AddBranchPartitions
+    | AddPartitions
+    | VerifyPartitions
     | DescribeSink
     | ListSinks
     | DeleteSink
@@ -180,14 +171,6 @@ class JoinAnswer(AttemptAnswer):
     producer_id: ProducerId = ProducerId(-1)
     producer_epoch: ProducerEpoch = ProducerEpoch(-1)
     transactional_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AddBranchPartitionsAnswer:
-    """`error_code` is of the whole call; when it is NONE each partition has its own."""
-
-    error_code: ErrorCode
-    partitions: tuple[tuple[Partition, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,18 +218,20 @@ def structure(
         found_of = attrgetter(*names)
         values_of = found_of if len(names) > 1 else lambda value: (found_of(value),)
     encoders = [(place, codec.encode) for place, codec in steps]
-    readers = [(place, codec.read) for place, codec in steps]
+    readers = [(names[place], codec.read) for place, codec in steps]
 
     def encode(value: Any) -> bytes:
         values = values_of(value)
         return b"".join([encode(values[place]) for place, encode in encoders])
 
-    def read(data: bytes, at: int, **known: Any) -> tuple[Any, int]:
-        values = [None] * len(names)
-        for place, read in readers:
-            values[place], at = read(data, at)
-        known.update(zip(names, values, strict=True))
-        return make(**known), at
+    def read(data: bytes, at: int, **values: Any) -> tuple[Any, int]:
+        for name, read in readers:
+            found, at = read(data, at)
+            if isinstance(name, str):
+                values[name] = found
+            else:
+                values.update(zip(name, found, strict=True))
+        return make(**values), at
 
     return Codec(encode, read)
 

@@ -6,13 +6,12 @@ it, compacted or not) into a new machine and lets out what `resume` owes.
 
 from dataclasses import replace
 
-from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
+from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence, TransactionalId
 from oncelog.machine import CancelTimer, Reply, Send, SetTimer
 from oncelog_coordinator.core.markers import MARKER_SENDER, DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.sink import SinkMachine
 from oncelog_coordinator.core.sink_events import (
     AbortAttempt,
-    AddBranchPartitions,
     BranchMessage,
     CommitBatch,
     DeleteSink,
@@ -24,6 +23,7 @@ from oncelog_coordinator.core.sink_events import (
 )
 from oncelog_coordinator.core.sink_limits import DEFAULT_LIMITS
 from oncelog_coordinator.core.sink_records import decode_sink_record, encode_sink_record
+from oncelog_coordinator.core.txn_events import AddPartitions, VerifyPartitions
 
 SINK = "pay"
 QUERY = "query-1"
@@ -156,12 +156,12 @@ class SinkShell:
 
     def add(self, producer_id, *names, producer_epoch=0, verify_only=False):
         return self.submit(
-            AddBranchPartitions(
+            (VerifyPartitions if verify_only else AddPartitions)(
                 self.next_request_id(),
+                TransactionalId(""),
                 ProducerId(producer_id),
                 ProducerEpoch(producer_epoch),
                 tuple(partition(name) for name in names),
-                verify_only,
             )
         )
 

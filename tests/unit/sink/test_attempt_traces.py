@@ -92,8 +92,8 @@ def test_an_aborted_attempt_is_one_tree_below_its_root(shell):
     found = shell.spans_of(1)
     known = {one.span_id for one in found}
     assert [one.name for one in found if one.parent_id and one.parent_id not in known] == []
-    requests = {"OpenAttempt", "JoinAttempt", "SealBranch", "AbortAttempt", "AddBranchPartitions"}
-    assert requests - {"AddBranchPartitions"} <= {one.name for one in found}
+    requests = {"OpenAttempt", "JoinAttempt", "SealBranch", "AbortAttempt"}
+    assert requests <= {one.name for one in found}
 
 
 def test_a_lost_branch_keeps_the_trace_of_a_committed_attempt(shell):
