@@ -12,7 +12,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition as PartitionName
 from oncelog.record.batch import iter_headers
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
-from oncelog_storage.core.client_messages import (
+from oncelog_storage.core.messages import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,

@@ -13,9 +13,9 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition as PartitionName
 from oncelog_storage.core.log_state import LogState
+from oncelog_storage.core.messages import PartitionAnswer, PartitionTold, ReplicaAsk
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.partition_values import Divergence
-from oncelog_storage.core.replica_messages import PartitionAnswer, PartitionTold, ReplicaAsk
 
 NO_SESSION: Final = 0
 _BACKOFF_MAX_S: Final = 1.0

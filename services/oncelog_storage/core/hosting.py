@@ -4,17 +4,16 @@ The metadata decide what exists and who leads; the folder decides what is stored
 aside and removes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
-from typing import Protocol
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition as PartitionName
 from oncelog_storage.core.checkpoint_files import is_same_topic
 from oncelog_storage.core.log_state import LogState
+from oncelog_storage.core.messages import PartitionFacts, TopicFacts
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.partition_values import Leadership
-from oncelog_storage.core.replica_messages import PartitionFacts
 
 
 class Found(Enum):
@@ -94,13 +93,6 @@ def leadership_of(found: PartitionFacts, node_id: int) -> Leadership:
     return Leadership(
         found.leader, found.leader_epoch, is_here, len(found.isr), len(found.replicas)
     )
-
-
-class TopicFacts(Protocol):
-    topic_id: bytes
-
-    @property
-    def partitions(self) -> Sequence[object]: ...
 
 
 class Change(Enum):

@@ -5,8 +5,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from oncelog.errors import ErrorCode
+from oncelog_storage.core.messages import NodeFacts
 from oncelog_storage.core.partition import Partition
-from oncelog_storage.core.replica_messages import NodeFacts
 
 NEWER_EPOCHS = frozenset(
     {

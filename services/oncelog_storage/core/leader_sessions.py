@@ -18,14 +18,14 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from oncelog.errors import ErrorCode, KafkaError, OncelogError
 from oncelog.ids import Partition as PartitionName
 from oncelog_storage.core.isr import is_eligible
-from oncelog_storage.core.partition import Partition
-from oncelog_storage.core.partition_values import FollowerPosition
-from oncelog_storage.core.replica_messages import (
+from oncelog_storage.core.messages import (
     Answers,
     NodeFacts,
     PartitionAnswer,
     ReplicaRequest,
 )
+from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition_values import FollowerPosition
 from oncelog_storage.core.replica_session import FollowedPartition, ReplicaSession
 
 PARTITION_BYTES_MAX: Final = 1 << 20

@@ -4,45 +4,15 @@ Markers of one partition are written together, whatever their order in the reque
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC
 from oncelog.ids import Partition as PartitionName
-from oncelog_storage.core.client_messages import Filled, Leaders
 from oncelog_storage.core.markers import StartQuestion, needs_its_start
+from oncelog_storage.core.messages import Leaders, MarkerAnswer, MarkerResult, Messages, TxnMarker
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.partition_values import MarkerRequest
-from oncelog_storage.core.replica_messages import NamedPartition
-
-
-class TxnMarker(Protocol):
-    """Of the marker sender's request."""
-
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-    coordinator_epoch: int
-    transaction_version: int
-    transaction_start_ms: int
-    transactional_id: str
-
-    @property
-    def partitions(self) -> Sequence[NamedPartition]: ...
-
-
-class MarkerAnswer(Protocol):
-    """Of one marker in one partition."""
-
-    error_code: int
-    error_message: str
-
-
-class MarkerResult(Protocol):
-    """Of one marker."""
-
-    @property
-    def partitions(self) -> Filled[MarkerAnswer]: ...
 
 
 class Asked(NamedTuple):
@@ -53,7 +23,7 @@ class Asked(NamedTuple):
 
 
 def by_partition(
-    markers: Sequence[TxnMarker], results: Filled[MarkerResult], *, is_verification_on: bool
+    markers: Sequence[TxnMarker], results: Messages[MarkerResult], *, is_verification_on: bool
 ) -> dict[PartitionName, list[Asked]]:
     """While nothing is verified a leader does not know when a transaction began, and whose marker it is does not
     count."""

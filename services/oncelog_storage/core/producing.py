@@ -21,9 +21,9 @@ from oncelog.ids import INTERNAL_TOPICS
 from oncelog.ids import Partition as PartitionName
 from oncelog.record.batch import BatchHeader, read_header
 from oncelog.record.check import is_long_check
-from oncelog_storage.core.client_messages import (
-    Filled,
+from oncelog_storage.core.messages import (
     Leaders,
+    Messages,
     PartitionProduced,
     ProduceRequest,
 )
@@ -133,7 +133,7 @@ class Producing(Generic[HostedT]):
     def __init__(
         self,
         request: ProduceRequest,
-        answers: Filled[PartitionProduced],
+        answers: Messages[PartitionProduced],
         leaders: Leaders[HostedT],
         *,
         adds_partition: bool,

@@ -7,8 +7,8 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import Partition as PartitionName
 from oncelog_storage.core.isr import NEWER_EPOCHS
 from oncelog_storage.core.leader_state import Proposal
+from oncelog_storage.core.messages import Messages, PartitionCode, ProposedPartition
 from oncelog_storage.core.partition import Partition
-from oncelog_storage.core.replica_messages import Messages, ProposalAnswer, ProposedPartition
 
 HostedT = TypeVar("HostedT", bound=Partition)
 
@@ -72,7 +72,7 @@ class Proposals(Generic[HostedT]):
         return [hosted for hosted, proposal in sent.items() if self._settle(hosted, proposal)]
 
     def answered(
-        self, sent: Mapping[HostedT, Proposal], answers: Iterable[ProposalAnswer]
+        self, sent: Mapping[HostedT, Proposal], answers: Iterable[PartitionCode]
     ) -> Answered[HostedT]:
         """What was taken stays pending until the image brings it: until then the maximal ISR counts."""
         codes = {PartitionName(each.topic, each.partition): each.error_code for each in answers}

@@ -10,21 +10,16 @@ A partition whose only replica is here has none of this: its high watermark is i
 monotonic clock.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from oncelog.ids import Partition as PartitionName
 from oncelog_storage.core.isr import DamageStep, after_damage
+from oncelog_storage.core.messages import PartitionFacts, TopicFacts
 from oncelog_storage.core.partition import Partition
-from oncelog_storage.core.replica_messages import PartitionFacts
 
 HostedT = TypeVar("HostedT", bound=Partition)
-
-
-class TopicFacts(Protocol):
-    @property
-    def partitions(self) -> Sequence[PartitionFacts]: ...
 
 
 class RoleStep(Enum):

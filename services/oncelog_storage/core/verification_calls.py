@@ -3,12 +3,13 @@
 Pure: the shell sends and waits. Times are seconds of a monotonic clock.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import Partition
+from oncelog_storage.core.messages import TransactionResult
 
 _COORDINATOR_AWAY: Final = frozenset(
     {
@@ -51,22 +52,6 @@ def answer_to_producer(error_code: ErrorCode, mode: int) -> ErrorCode:
             return ErrorCode.INVALID_TXN_STATE
         case _:
             return error_code
-
-
-class PartitionCode(Protocol):
-    topic: str
-    partition: int
-    error_code: int
-
-
-class TransactionResult(Protocol):
-    """Of the coordinator's answer."""
-
-    error_code: int
-    transaction_start_ms: int
-
-    @property
-    def partitions(self) -> Iterable[PartitionCode]: ...
 
 
 class Codes(NamedTuple):

@@ -28,9 +28,9 @@ from oncelog_storage.core.follower import (
 from oncelog_storage.core.isr import isr_to_propose
 from oncelog_storage.core.leader_sessions import LeaderSessions, Moved, ReadRecords
 from oncelog_storage.core.log_state import LogState
+from oncelog_storage.core.messages import PartitionTold
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.partition_values import Leadership
-from oncelog_storage.core.replica_messages import PartitionTold
 from oncelog_storage.core.replica_session import ReplicaSession
 from oncelog_storage.core.walks import answered
 

@@ -30,13 +30,13 @@ from oncelog_storage.core.follower import (
     take_log_start,
 )
 from oncelog_storage.core.isr import DamageStep, after_damage, isr_to_propose
+from oncelog_storage.core.messages import PartitionTold
 from oncelog_storage.core.partition_values import (
     Divergence,
     FollowerPosition,
     Leadership,
     PositionTaken,
 )
-from oncelog_storage.core.replica_messages import PartitionTold
 from oncelog_storage.core.replica_session import FollowedPartition, News, ReplicaSession
 
 OTHER_PARTITION = PartitionName("orders", 1)

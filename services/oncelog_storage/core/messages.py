@@ -1,0 +1,246 @@
+"""What clients, leaders, followers and coordinators say to each other, as the core sees it: fields by name.
+
+The messages of `proto/` have these fields, so a shell hands them over as they are: an object for each partition between
+message and core would cost as much as an append. A test hands over whatever has them too.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from oncelog.ids import Partition as PartitionName
+
+HeldT = TypeVar("HeldT", covariant=True)
+MessageT = TypeVar("MessageT", covariant=True)
+
+
+class Leaders(Protocol[HeldT]):
+    """The partitions that this node leads."""
+
+    def get(self, topic: str, partition: int) -> HeldT:
+        """Raises KafkaError: unknown, led elsewhere, or offline."""
+        ...
+
+    def leader_of(self, partition: PartitionName) -> tuple[int, int]:
+        """(leading node, leader epoch) as the metadata have it."""
+        ...
+
+
+class Messages(Protocol[MessageT]):
+    """A list of messages, filled in place: each is added with its fields."""
+
+    def add(self, **fields: Any) -> MessageT: ...
+
+
+class Answers(Messages[MessageT], Protocol[MessageT]):
+    def __delitem__(self, index: int, /) -> None: ...
+
+    def __len__(self) -> int: ...
+
+
+class NamedPartition(Protocol):
+    topic: str
+    partition: int
+
+
+class PartitionCode(NamedPartition, Protocol):
+    error_code: int
+
+
+class LeadersAnswer(PartitionCode, Protocol):
+    """Of one partition, by the node that was taken for its leader, which says who else it may be."""
+
+    log_start_offset: int
+    leader: int
+    leader_epoch: int
+
+
+# Produce.
+
+
+class PartitionRecords(NamedPartition, Protocol):
+    records: bytes
+
+
+class ProduceRequest(Protocol):
+    transactional_id: str
+    acks: int
+    timeout_ms: int
+
+    @property
+    def partitions(self) -> Sequence[PartitionRecords]: ...
+
+
+class PartitionProduced(LeadersAnswer, Protocol):
+    error_message: str
+    base_offset: int
+    log_append_time_ms: int
+
+    @property
+    def record_errors(self) -> Messages[object]: ...
+
+
+# Fetch.
+
+
+class FetchPartition(NamedPartition, Protocol):
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+
+
+class FetchRequest(Protocol):
+    max_bytes: int
+    min_bytes: int
+    read_to_log_end: bool
+    coordinator_epoch: int
+
+
+class FetchedPartition(LeadersAnswer, Protocol):
+    high_watermark: int
+    last_stable_offset: int
+    records: bytes
+
+    @property
+    def aborted_transactions(self) -> Messages[object]: ...
+
+
+# Markers, and the transactions that they end.
+
+
+class TxnMarker(Protocol):
+    """Of the marker sender's request."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+    transaction_start_ms: int
+    transactional_id: str
+
+    @property
+    def partitions(self) -> Sequence[NamedPartition]: ...
+
+
+class MarkerAnswer(Protocol):
+    """Of one marker in one partition."""
+
+    error_code: int
+    error_message: str
+
+
+class MarkerResult(Protocol):
+    """Of one marker."""
+
+    @property
+    def partitions(self) -> Messages[MarkerAnswer]: ...
+
+
+class TransactionResult(Protocol):
+    """Of the coordinator's answer."""
+
+    error_code: int
+    transaction_start_ms: int
+
+    @property
+    def partitions(self) -> Iterable[PartitionCode]: ...
+
+
+# Replication.
+
+
+class PartitionTold(NamedPartition, Protocol):
+    """Of a follower's request: where its log stands."""
+
+    fetch_offset: int
+    current_leader_epoch: int
+    last_fetched_leader_epoch: int
+    log_start_offset: int
+
+
+class ReplicaRequest(Protocol):
+    """As its leader reads it."""
+
+    node_id: int
+    node_epoch: int
+    session_id: int
+    session_epoch: int
+
+    @property
+    def partitions(self) -> Sequence[PartitionTold]: ...
+
+    @property
+    def forgotten(self) -> Sequence[NamedPartition]: ...
+
+
+class ReplicaAsk(Protocol):
+    """A follower's request, as it fills it."""
+
+    max_wait_ms: int
+    session_id: int
+    session_epoch: int
+
+    @property
+    def partitions(self) -> Messages[PartitionTold]: ...
+
+    @property
+    def forgotten(self) -> Messages[NamedPartition]: ...
+
+
+class PartitionAnswer(LeadersAnswer, Protocol):
+    """To a follower."""
+
+    high_watermark: int
+    diverging: bool
+    diverging_leader_epoch: int
+    diverging_end_offset: int
+    records: bytes
+
+
+class ProposedPartition(Protocol):
+    """Of a leader's request for other in-sync replicas. What is answered is a `PartitionCode`."""
+
+    leader_epoch: int
+    partition_epoch: int
+
+    @property
+    def partition(self) -> NamedPartition: ...
+
+    @property
+    def isr(self) -> "Growing": ...
+
+
+class Growing(Protocol):
+    def extend(self, numbers: Sequence[int], /) -> None: ...
+
+
+# Metadata.
+
+
+class NodeFacts(Protocol):
+    """What the metadata say of a node."""
+
+    node_epoch: int
+    fenced: bool
+    draining: bool
+
+
+class PartitionFacts(Protocol):
+    """What the metadata say of a partition."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+
+    @property
+    def replicas(self) -> Sequence[int]: ...
+
+    @property
+    def isr(self) -> Sequence[int]: ...
+
+
+class TopicFacts(Protocol):
+    topic_id: bytes
+
+    @property
+    def partitions(self) -> Sequence[PartitionFacts]: ...
