@@ -3,40 +3,52 @@
 A marker that goes to a node with all its partitions is passed on as it came; embedded, that is nearly every one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import Partition
-from oncelog_marker_sender.core.queues import NodeRequest
-
-MarkersOf = Callable[[int], Sequence[pb.TxnMarker]]
-"""The markers of a delivery, in the order the coordinator gave them; none when it has ended."""
+from oncelog_marker_sender.core.queues import Entry, NodeRequest
 
 
 def partitions_of(marker: pb.TxnMarker) -> list[Partition]:
     return [Partition(found.topic, found.partition) for found in marker.partitions]
 
 
-class RequestMessage:
-    """One request, with what is needed to read its answer: results come in the order of `message.markers`."""
+class SentMarker(NamedTuple):
+    """A marker of a request, with the partitions that it is for at this node."""
 
-    def __init__(self, request: NodeRequest, markers_of: MarkersOf) -> None:
-        wanted: dict[tuple[int, int], list[Partition]] = {}
-        by_delivery: dict[int, dict[int, list[Partition]]] = {}
+    delivery_id: int
+    position: int
+    marker: pb.TxnMarker
+    entries: Sequence[Entry]
+
+    @property
+    def partitions(self) -> list[Partition]:
+        return [entry.partition for entry in self.entries]
+
+    @property
+    def attempt(self) -> int:
+        return max(entry.attempt_count for entry in self.entries) + 1
+
+
+class RequestMessage:
+    """One request, with what is needed to read its answer: results come in the order of `sent`."""
+
+    def __init__(self, request: NodeRequest, markers: Mapping[int, Sequence[pb.TxnMarker]]) -> None:
+        """`markers`: of each delivery, in the order the coordinator gave them."""
+        entries: dict[tuple[int, int], list[Entry]] = {}
         for entry in request.entries:
-            positions = by_delivery.setdefault(entry.delivery_id, {})
             for position in entry.markers:
-                positions.setdefault(position, []).append(entry.partition)
-        for delivery_id, positions in by_delivery.items():
-            for position in sorted(positions):
-                wanted[delivery_id, position] = positions[position]
-        self._keys = tuple(wanted)
+                entries.setdefault((entry.delivery_id, position), []).append(entry)
+        self.sent = [
+            SentMarker(*key, markers[key[0]][key[1]], found)
+            for key, found in sorted(entries.items(), key=itemgetter(0))
+        ]
         self.message = pb.WriteTxnMarkersRequest(
-            markers=[
-                _narrowed(markers_of(delivery_id)[position], partitions)
-                for (delivery_id, position), partitions in wanted.items()
-            ]
+            markers=[_narrowed(one.marker, one.partitions) for one in self.sent]
         )
 
     def codes(
@@ -44,10 +56,10 @@ class RequestMessage:
     ) -> dict[tuple[int, int, Partition], ErrorCode]:
         """A code for each (delivery, position of marker, partition) that the answer has a result for."""
         return {
-            (delivery_id, position, Partition(found.topic, found.partition)): error_code_of(
+            (one.delivery_id, one.position, Partition(found.topic, found.partition)): error_code_of(
                 found.error_code
             )
-            for (delivery_id, position), result in zip(self._keys, answer.results, strict=False)
+            for one, result in zip(self.sent, answer.results, strict=False)
             for found in result.partitions
         }
 
@@ -56,20 +68,10 @@ def _narrowed(marker: pb.TxnMarker, partitions: Sequence[Partition]) -> pb.TxnMa
     if len(partitions) == len(marker.partitions):
         return marker
     wanted = frozenset(partitions)
-    narrowed = pb.TxnMarker(
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        commit=marker.commit,
-        coordinator_epoch=marker.coordinator_epoch,
-        transaction_version=marker.transaction_version,
-        transaction_start_ms=marker.transaction_start_ms,
-        transactional_id=marker.transactional_id,
-        partitions=[
-            found
-            for found in marker.partitions
-            if Partition(found.topic, found.partition) in wanted
-        ],
+    narrowed = pb.TxnMarker()
+    narrowed.CopyFrom(marker)
+    del narrowed.partitions[:]
+    narrowed.partitions.extend(
+        found for found in marker.partitions if Partition(found.topic, found.partition) in wanted
     )
-    if marker.HasField("trace"):
-        narrowed.trace.CopyFrom(marker.trace)
     return narrowed

@@ -28,7 +28,7 @@ from oncelog_marker_sender.core.queues import (
     QueueDepth,
 )
 from oncelog_marker_sender.feed_events import MarkerEvents
-from oncelog_marker_sender.messages import RequestMessage, partitions_of
+from oncelog_marker_sender.messages import RequestMessage, SentMarker, partitions_of
 from oncelog_marker_sender.traces import record_answered
 
 _log = logging.getLogger(__name__)
@@ -187,9 +187,9 @@ class MarkerSender:
         `borrowed_from` is the delivery in whose waiting caller's task this runs. When that delivery ends meanwhile, its
         caller is let go.
         """
-        message = RequestMessage(request, self._markers.__getitem__)
+        message = RequestMessage(request, self._markers)
         if self._events is not None:
-            self._events.sent(request, self._markers_of)
+            self._events.sent(request.node_id, message.sent)
         try:
             answer = await self._call(request, message.message, borrowed_from)
         except asyncio.CancelledError:
@@ -200,15 +200,15 @@ class MarkerSender:
                 self._give_up(request)
                 return
             _log.warning("markers to node %d go again: %r", request.node_id, error)
-            self._send_again(request, error)
+            self._send_again(request, message, error)
         except Exception as error:
             # Not swallowed: the decision is durable and its markers are owed whatever went wrong, so they go again.
             _log.exception(
                 "markers to node %d go again after an unforeseen failure", request.node_id
             )
-            self._send_again(request, error)
+            self._send_again(request, message, error)
         else:
-            self._take_answer(request, message.codes(answer))
+            self._take_answer(request, message, message.codes(answer))
 
     async def _call(
         self, request: NodeRequest, message: pb.WriteTxnMarkersRequest, borrowed_from: int | None
@@ -240,24 +240,30 @@ class MarkerSender:
         self._end_deliveries(self._queues.given_up(request, self._leader_of))
         self._wake_all()
 
-    def _markers_of(self, delivery_id: int) -> Sequence[pb.TxnMarker]:
-        """None when the delivery has ended."""
-        return self._markers.get(delivery_id, ())
+    def _under_way(self, message: RequestMessage) -> list[SentMarker]:
+        """Those whose delivery has not ended."""
+        return [one for one in message.sent if one.delivery_id in self._markers]
 
-    def _send_again(self, request: NodeRequest, error: BaseException) -> None:
+    def _send_again(
+        self, request: NodeRequest, message: RequestMessage, error: BaseException
+    ) -> None:
         if self._events is not None:
-            self._events.failed(request, self._markers_of, str(error) or type(error).__name__)
+            reason = str(error) or type(error).__name__
+            self._events.failed(request.node_id, self._under_way(message), reason)
         self._end_deliveries(
             self._queues.unanswered(request, self._leader_of, self._now_ms(), random.random())
         )
         self._wake_all()
 
     def _take_answer(
-        self, request: NodeRequest, codes: Mapping[tuple[int, int, Partition], ErrorCode]
+        self,
+        request: NodeRequest,
+        message: RequestMessage,
+        codes: Mapping[tuple[int, int, Partition], ErrorCode],
     ) -> None:
         record_answered(request, codes, self._markers, self._queued_ns)
         if self._events is not None:
-            self._events.refused(request, codes, self._markers_of)
+            self._events.refused(request.node_id, self._under_way(message), codes)
         answered = self._queues.answered(
             request, codes, self._leader_of, self._now_ms(), random.random()
         )

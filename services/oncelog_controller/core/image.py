@@ -229,19 +229,7 @@ class ClusterImage:
     def _register(self, record: NodeRegistered) -> Change:
         assert record.node_epoch >= self.next_node_epoch, record
         self.next_node_epoch = record.node_epoch + 1
-        self.nodes[record.node_id] = Node(
-            node_id=record.node_id,
-            node_epoch=record.node_epoch,
-            incarnation_id=record.incarnation_id,
-            roles=record.roles,
-            rpc_address=record.rpc_address,
-            kafka_host=record.kafka_host,
-            kafka_port=record.kafka_port,
-            rack=record.rack,
-            fenced=record.fenced,
-            configs=dict(record.configs),
-            given=record.given,
-        )
+        self.nodes[record.node_id] = Node(**asdict(record))
         topics = []
         for topic in self.topics.values():
             if any(partition.leader == record.node_id for partition in topic.partitions):

@@ -5,8 +5,9 @@ The rules are those of Kafka's controller (AclControlManager, ScramControlManage
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, assert_never
+from dataclasses import astuple, dataclass, field
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, assert_never, cast
 
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import (
@@ -216,15 +217,7 @@ def _candidates(state: SecurityState, wanted: AclFilter) -> Iterable[Acl]:
         or wanted.permission is Permission.ANY
     ):
         return state.acls
-    named = Acl(
-        wanted.resource_type,
-        wanted.resource_name,
-        wanted.pattern_type,
-        wanted.principal,
-        wanted.host,
-        wanted.operation,
-        wanted.permission,
-    )
+    named = Acl(*astuple(wanted))
     return (named,) if named in state.acls else ()
 
 
@@ -371,15 +364,8 @@ def _count(event: SecurityEvent) -> int:
 
 
 def _row(acl: Acl) -> AclRow:
-    return (
-        acl.resource_type.name,
-        acl.resource_name,
-        acl.pattern_type.name,
-        acl.principal,
-        acl.host,
-        acl.operation.name,
-        acl.permission.name,
-    )
+    row: Any = tuple(part.name if isinstance(part, IntEnum) else part for part in acl)
+    return cast(AclRow, row)
 
 
 def _acl(row: AclRow) -> Acl:

@@ -1,13 +1,17 @@
 """What the metadata say of ACLs, SCRAM credentials, client quotas, API tokens and logouts of the console."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.security.acl import Acl, Operation, PatternType, Permission, ResourceType, enum_of
 from oncelog.security.api_tokens import ApiToken
 from oncelog.security.quotas import Entity
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True)
@@ -51,44 +55,48 @@ class SecurityImage:
             kept = image.acls.difference(map(acl_of, removed))
             image = replace(image, acls=kept.union(map(acl_of, update.acls)))
         if update.scram_credentials:
-            credentials = dict(image.credentials)
-            for one in update.scram_credentials:
-                if one.iterations:
-                    credentials[one.user, one.mechanism] = one
-                else:
-                    credentials.pop((one.user, one.mechanism), None)
-            image = replace(image, credentials=credentials)
+            credentials = (
+                ((one.user, one.mechanism), one if one.iterations else None)
+                for one in update.scram_credentials
+            )
+            image = replace(image, credentials=_changed(image.credentials, credentials))
         if update.unknown_user_key:
             image = replace(image, unknown_user_key=update.unknown_user_key)
         if update.client_quotas:
-            quotas = dict(image.quotas)
-            for quota in update.client_quotas:
-                entity = _entity(quota)
-                if quota.values:
-                    quotas[entity] = dict(quota.values)
-                else:
-                    quotas.pop(entity, None)
-            image = replace(image, quotas=quotas)
+            quotas = ((_entity(one), dict(one.values) or None) for one in update.client_quotas)
+            image = replace(image, quotas=_changed(image.quotas, quotas))
         if update.api_tokens:
             named = {token.name: token for token in image.tokens.values()}
-            for message in update.api_tokens:
-                named.pop(message.name, None)
-                if message.digest:
-                    named[message.name] = api_token_of(message)
-            image = replace(image, tokens={token.digest: token for token in named.values()})
+            tokens = (
+                (one.name, api_token_of(one) if one.digest else None) for one in update.api_tokens
+            )
+            known = _changed(named, tokens).values()
+            image = replace(image, tokens={token.digest: token for token in known})
         if update.ended_console_sessions:
             image = image._with_logouts(update)
         return image
 
     def _with_logouts(self, update: pb.MetadataDelta | pb.MetadataSnapshot) -> "SecurityImage":
-        sessions = dict(self.ended_sessions)
-        for one in update.ended_console_sessions:
-            if one.expires_ms:
-                sessions[one.session_id] = one.expires_ms
-            else:
-                sessions.pop(one.session_id, None)
+        ended = ((one.session_id, one.expires_ms or None) for one in update.ended_console_sessions)
         void_until_ms = max(self.sessions_void_until_ms, update.console_sessions_void_until_ms)
-        return replace(self, ended_sessions=sessions, sessions_void_until_ms=void_until_ms)
+        return replace(
+            self,
+            ended_sessions=_changed(self.ended_sessions, ended),
+            sessions_void_until_ms=void_until_ms,
+        )
+
+
+def _changed(
+    known: Mapping[KeyT, ValueT], changes: Iterable[tuple[KeyT, ValueT | None]]
+) -> Mapping[KeyT, ValueT]:
+    """None: it is gone."""
+    found = dict(known)
+    for key, value in changes:
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = value
+    return found
 
 
 def acl_of(message: pb.Acl) -> Acl:
