@@ -8,6 +8,7 @@ does not answer: then it is unknown what happened, and asking again is harmless.
 import asyncio
 import random
 from collections.abc import Sequence
+from weakref import WeakValueDictionary
 
 from oncelog.api.v1 import coordinator_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode, OncelogError
@@ -34,11 +35,12 @@ class Verifier:
         self._directory = directory
         # One verification at a time per transactional id, in the order of arrival: a producer's second request must not
         # overtake its first. Kafka's manager instead answers the first with an error.
-        self._locks: dict[str, tuple[asyncio.Lock, list[int]]] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Each exists only while somebody wants it."""
 
-    def turn(self, transactional_id: str) -> "_Turn":
+    def turn(self, transactional_id: str) -> asyncio.Lock:
         """`async with`: this id's next verification, and the appends it allows, after those before it."""
-        return _Turn(self._locks, transactional_id)
+        return self._turns.setdefault(transactional_id, asyncio.Lock())
 
     async def ask(
         self,
@@ -119,30 +121,3 @@ def _jitter() -> float:
 def _owner(image: MetadataImage, transactional_id: str) -> int:
     shard = image.shard_for(TRANSACTION, transactional_id)
     return -1 if shard is None else shard.coordinator
-
-
-class _Turn:
-    """A lock that exists only while somebody wants it."""
-
-    def __init__(self, locks: dict[str, tuple[asyncio.Lock, list[int]]], name: str) -> None:
-        self._locks = locks
-        self._name = name
-
-    async def __aenter__(self) -> None:
-        lock, users = self._locks.setdefault(self._name, (asyncio.Lock(), [0]))
-        users[0] += 1
-        try:
-            await lock.acquire()
-        except asyncio.CancelledError:
-            self._leave(users)
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        lock, users = self._locks[self._name]
-        lock.release()
-        self._leave(users)
-
-    def _leave(self, users: list[int]) -> None:
-        users[0] -= 1
-        if not users[0]:
-            del self._locks[self._name]
