@@ -108,6 +108,11 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def described(path: str, summary: str, *statuses: int) -> dict[str, Any]:
+    """A route of the API for its decorator: where it is, what it does, and the problems beside the usual ones."""
+    return {"path": path, "summary": summary, "responses": documented(*statuses)}
+
+
 def status_of(error_code: ErrorCode) -> HTTPStatus:
     """The HTTP status that tells a script what Kafka's code tells a client."""
     known = _STATUS_OF.get(error_code)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from oncelog_gateway.acts import ActPage, Acts, Outcome
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.resources import INT64_MAX
 from oncelog_gateway.routes.paging import Paging
 
@@ -13,7 +13,7 @@ from oncelog_gateway.routes.paging import Paging
 def audit_router(acts: Acts) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["audit"])
 
-    @router.get("/audit", summary="List acts", responses=documented(404))
+    @router.get(**described("/audit", "List acts", 404))
     async def list_acts(
         paging: Paging,
         action: Annotated[str, Query(max_length=100, examples=["terminate_transaction"])] = "",

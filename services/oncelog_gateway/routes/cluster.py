@@ -10,7 +10,7 @@ from oncelog.errors import KafkaError
 from oncelog.ids import Partition
 from oncelog.rpc.metadata import GROUP, TRANSACTION
 from oncelog_gateway.nodes import Duties, cluster_node
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.resources import (
     ClusterStatus,
     Health,
@@ -24,7 +24,7 @@ from oncelog_gateway.roles import Roles
 def cluster_router(roles: Roles) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["cluster"])
 
-    @router.get("/cluster", summary="Describe the cluster", responses=documented())
+    @router.get(**described("/cluster", "Describe the cluster"))
     async def describe_cluster() -> ClusterStatus:
         """Nodes with what they lead and own, features, and how new the gateway's view is."""
         image = roles.image

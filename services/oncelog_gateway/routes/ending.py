@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request
 
 from oncelog_gateway.operators import Operators
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.resources import AbortRequest, AbortResult, TerminateRequest, TerminateResult
 from oncelog_gateway.routes.transactions import TransactionalId
 from oncelog_gateway.transactions import Transactions
@@ -15,9 +15,7 @@ def ending_router(transactions: Transactions, operators: Operators) -> APIRouter
     router = APIRouter(prefix="/v1", tags=["transactions"])
 
     @router.post(
-        "/transactions/abort",
-        summary="Abort a hanging transaction",
-        responses=documented(400, 403, 404, 409, 413),
+        **described("/transactions/abort", "Abort a hanging transaction", 400, 403, 404, 409, 413)
     )
     async def abort(request: Request, body: AbortRequest) -> AbortResult:
         """Writes an abort marker, and only if the partition has a transaction open at exactly `start_offset` (and
@@ -26,9 +24,15 @@ def ending_router(transactions: Transactions, operators: Operators) -> APIRouter
         return await transactions.abort(operators.of(request), body)
 
     @router.post(
-        "/transactions/{transactional_id:path}/terminate",
-        summary="End a transaction through its coordinator",
-        responses=documented(400, 403, 404, 409, 413),
+        **described(
+            "/transactions/{transactional_id:path}/terminate",
+            "End a transaction through its coordinator",
+            400,
+            403,
+            404,
+            409,
+            413,
+        )
     )
     async def terminate(
         request: Request,

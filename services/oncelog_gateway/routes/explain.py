@@ -5,16 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from oncelog_gateway.explanations import Explanation, Explanations
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.subjects import Kind
 
 
 def explain_router(explanations: Explanations) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["transactions"])
 
-    @router.get(
-        "/explain", summary="Explain what holds something up", responses=documented(404, 409)
-    )
+    @router.get(**described("/explain", "Explain what holds something up", 404, 409))
     async def explain(
         subject: Annotated[
             str,

@@ -9,7 +9,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.operators import Operator, Operators
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.resources import RequestBody, Resource
 from oncelog_gateway.roles import Roles, raise_for
 
@@ -88,15 +88,13 @@ class Features:
 def features_router(features: Features, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["cluster"])
 
-    @router.get("/features", summary="List features", responses=documented())
+    @router.get(**described("/features", "List features"))
     async def list_features() -> FeatureList:
         """Clients read the same from ApiVersions."""
         return features.list()
 
     @router.put(
-        "/features/{feature}",
-        summary="Change a feature's level",
-        responses=documented(400, 403, 404, 409, 413),
+        **described("/features/{feature}", "Change a feature's level", 400, 403, 404, 409, 413)
     )
     async def change_feature(
         request: Request, feature: FeatureName, body: FeatureChange

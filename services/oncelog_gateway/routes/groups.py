@@ -13,7 +13,7 @@ from oncelog_gateway.group_resources import (
 )
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.operators import Operators
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.routes.paging import Paging
 
 GroupState = Literal[
@@ -40,7 +40,7 @@ GroupId = Annotated[
 def groups_router(groups: Groups, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["groups"])
 
-    @router.get("/groups", summary="List groups", responses=documented(404))
+    @router.get(**described("/groups", "List groups", 404))
     async def list_groups(
         state: Annotated[
             list[GroupState] | None, Query(description="repeat it for several states")
@@ -51,11 +51,7 @@ def groups_router(groups: Groups, operators: Operators) -> APIRouter:
         """In order of id. Every coordinator is asked; one that did not answer is in `incomplete`."""
         return await groups.page(states=state or (), paging=paging)
 
-    @router.get(
-        "/groups/{group_id:path}/offsets",
-        summary="Offsets of a group",
-        responses=documented(404),
-    )
+    @router.get(**described("/groups/{group_id:path}/offsets", "Offsets of a group", 404))
     async def group_offsets(
         group_id: GroupId,
         count_records: Annotated[
@@ -72,9 +68,9 @@ def groups_router(groups: Groups, operators: Operators) -> APIRouter:
         return await groups.offsets(group_id, paging, count_records=count_records)
 
     @router.patch(
-        "/groups/{group_id:path}/offsets",
-        summary="Reset offsets of a group",
-        responses=documented(400, 403, 404, 409, 413),
+        **described(
+            "/groups/{group_id:path}/offsets", "Reset offsets of a group", 400, 403, 404, 409, 413
+        )
     )
     async def reset_offsets(
         request: Request, group_id: GroupId, body: ResetOffsetsRequest
@@ -82,16 +78,13 @@ def groups_router(groups: Groups, operators: Operators) -> APIRouter:
         """Where the group reads on in one topic. Refused while it has members; `dry_run` is the default."""
         return await groups.reset(operators.of(request), group_id, body)
 
-    @router.get("/groups/{group_id:path}", summary="Describe a group", responses=documented(404))
+    @router.get(**described("/groups/{group_id:path}", "Describe a group", 404))
     async def describe_group(group_id: GroupId) -> GroupDetail:
         """Its members and what each was assigned."""
         return await groups.describe(group_id)
 
     @router.delete(
-        "/groups/{group_id:path}",
-        status_code=204,
-        summary="Delete a group",
-        responses=documented(403, 404, 409),
+        **described("/groups/{group_id:path}", "Delete a group", 403, 404, 409), status_code=204
     )
     async def delete_group(request: Request, group_id: GroupId) -> Response:
         """With its committed offsets. Refused while it has members."""

@@ -8,7 +8,7 @@ from oncelog_gateway.core.hanging import Shown
 from oncelog_gateway.marker_queues import marker_queues
 from oncelog_gateway.nodes import require_node
 from oncelog_gateway.partitions import Partitions, partitions_to_search
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.resources import (
     INT32_MAX,
     INT64_MAX,
@@ -24,9 +24,7 @@ from oncelog_gateway.routes.paging import Paging
 def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["transactions"])
 
-    @router.get(
-        "/hanging-transactions", summary="Find hanging transactions", responses=documented(404)
-    )
+    @router.get(**described("/hanging-transactions", "Find hanging transactions", 404))
     async def find_hanging(
         topic: Annotated[
             str | None, Query(min_length=1, max_length=249, description="only this topic")
@@ -64,7 +62,7 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
         shown = Shown(min_idle_ms, max_transaction_timeout_ms, coordinator)
         return await partitions.hanging(searched, shown, paging)
 
-    @router.get("/marker-queues", summary="Markers that wait for a node", responses=documented(404))
+    @router.get(**described("/marker-queues", "Markers that wait for a node", 404))
     async def list_marker_queues(paging: Paging) -> MarkerQueuePage:
         """Of every marker sender. Until they are written, their transaction stays in PrepareCommit or PrepareAbort."""
         rows, failures = await marker_queues(roles)

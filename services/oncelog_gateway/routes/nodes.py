@@ -17,7 +17,7 @@ from oncelog_gateway.node_resources import (
 )
 from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.operators import Operators
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.reassignments import Reassignments
 from oncelog_gateway.replica_moves import ReplicaMoves
 from oncelog_gateway.resources import INT32_MAX
@@ -29,42 +29,29 @@ NodeId = Annotated[int, Path(ge=1, le=INT32_MAX, examples=[1])]
 def nodes_router(nodes: Nodes, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["nodes"])
 
-    @router.get("/nodes", summary="List nodes", responses=documented(404))
+    @router.get(**described("/nodes", "List nodes", 404))
     async def list_nodes(paging: Paging) -> NodePage:
         """What each leads, hosts and owns, and which controller is active."""
         return await nodes.list(paging)
 
-    @router.get("/nodes/{node_id}", summary="Describe a node", responses=documented(404))
+    @router.get(**described("/nodes/{node_id}", "Describe a node", 404))
     async def describe_node(node_id: NodeId) -> NodeStatus:
         """`drained` says that a draining node may be stopped."""
         return nodes.describe(node_id)
 
-    @router.post(
-        "/nodes/{node_id}/drain",
-        summary="Drain a node",
-        responses=documented(403, 404, 409, 413),
-    )
+    @router.post(**described("/nodes/{node_id}/drain", "Drain a node", 403, 404, 409, 413))
     async def drain_node(request: Request, node_id: NodeId) -> NodeChange:
         """Leaders and shards move to other nodes from now on, and it gets nothing new; its replicas stay. It answers
         at once: GET the node until it is `drained`. A restart of the node ends the drain.
         """
         return await nodes.drain(operators.of(request), node_id)
 
-    @router.delete(
-        "/nodes/{node_id}/drain",
-        summary="Take a drain back",
-        responses=documented(403, 404),
-    )
+    @router.delete(**described("/nodes/{node_id}/drain", "Take a drain back", 403, 404))
     async def undrain_node(request: Request, node_id: NodeId) -> NodeChange:
         """Shards come back at once, leaders with the next balancing. Harmless when it is not draining."""
         return await nodes.undrain(operators.of(request), node_id)
 
-    @router.delete(
-        "/nodes/{node_id}",
-        status_code=204,
-        summary="Forget a node",
-        responses=documented(403, 404, 409),
-    )
+    @router.delete(**described("/nodes/{node_id}", "Forget a node", 403, 404, 409), status_code=204)
     async def remove_node(request: Request, node_id: NodeId) -> Response:
         """One that was stopped for good. Refused while it hosts replicas: the problem says which and how to move
         them.
@@ -79,9 +66,9 @@ def replica_moves_router(moves: ReplicaMoves, operators: Operators) -> APIRouter
     router = APIRouter(prefix="/v1", tags=["nodes"])
 
     @router.post(
-        "/storage/evacuate",
-        summary="Move all replicas off storage nodes",
-        responses=documented(400, 403, 404, 409, 413),
+        **described(
+            "/storage/evacuate", "Move all replicas off storage nodes", 400, 403, 404, 409, 413
+        )
     )
     async def evacuate(request: Request, body: EvacuateRequest) -> MoveStep:
         """One step: the nodes are drained, and as many partitions as `in_motion_max` leaves room for begin to move to
@@ -91,9 +78,9 @@ def replica_moves_router(moves: ReplicaMoves, operators: Operators) -> APIRouter
         return await moves.evacuate(operators.of(request), body)
 
     @router.post(
-        "/storage/balance",
-        summary="Even out replicas and preferred leaders",
-        responses=documented(400, 403, 404, 409, 413),
+        **described(
+            "/storage/balance", "Even out replicas and preferred leaders", 400, 403, 404, 409, 413
+        )
     )
     async def balance(request: Request, body: BalanceRequest) -> MoveStep:
         """One step, as with evacuate, over all storage nodes that live and are not draining. Leadership goes to the
@@ -107,24 +94,18 @@ def replica_moves_router(moves: ReplicaMoves, operators: Operators) -> APIRouter
 def reassignments_router(reassignments: Reassignments, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["nodes"])
 
-    @router.get("/reassignments", summary="List reassignments", responses=documented(404))
+    @router.get(**described("/reassignments", "List reassignments", 404))
     async def list_reassignments(paging: Paging) -> ReassignmentPage:
         """Those under way. Each ends by itself when all that it adds are in sync."""
         return reassignments.page(paging)
 
-    @router.post(
-        "/reassignments",
-        summary="Reassign partitions",
-        responses=documented(400, 403, 404, 409, 413),
-    )
+    @router.post(**described("/reassignments", "Reassign partitions", 400, 403, 404, 409, 413))
     async def reassign(request: Request, body: ReassignRequest) -> ReassignResult:
         """The new replicas copy the partition, then the others are removed. One under way is replaced."""
         return await reassignments.begin(operators.of(request), body)
 
     @router.delete(
-        "/reassignments/{topic}",
-        summary="Cancel reassignments of a topic",
-        responses=documented(403, 404, 409),
+        **described("/reassignments/{topic}", "Cancel reassignments of a topic", 403, 404, 409)
     )
     async def cancel(
         request: Request,

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from oncelog_gateway.operators import Operators
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.resources import Sink, SinkPage
 from oncelog_gateway.routes.paging import Paging
 from oncelog_gateway.sinks import Sinks
@@ -24,21 +24,18 @@ SinkName = Annotated[
 def sinks_router(sinks: Sinks, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["sinks"])
 
-    @router.get("/sinks", summary="List Spark sinks", responses=documented(404))
+    @router.get(**described("/sinks", "List Spark sinks", 404))
     async def list_sinks(paging: Paging) -> SinkPage:
         """In order of name. Every coordinator is asked; one that did not answer is in `incomplete`."""
         return await sinks.page(paging)
 
-    @router.get("/sinks/{sink:path}", summary="Describe a Spark sink", responses=documented(404))
+    @router.get(**described("/sinks/{sink:path}", "Describe a Spark sink", 404))
     async def describe_sink(sink: SinkName) -> Sink:
         """Its attempts, their branches, and the batches decided last."""
         return await sinks.describe(sink)
 
     @router.delete(
-        "/sinks/{sink:path}",
-        status_code=204,
-        summary="Delete a Spark sink",
-        responses=documented(403, 404, 409),
+        **described("/sinks/{sink:path}", "Delete a Spark sink", 403, 404, 409), status_code=204
     )
     async def delete_sink(request: Request, sink: SinkName) -> Response:
         """Forgets which batches were committed: one that Spark runs again afterwards is written again. Refused while

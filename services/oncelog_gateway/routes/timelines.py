@@ -9,7 +9,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.telemetry.events import Event, EventFilter
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described, documented
 from oncelog_gateway.resources import INT32_MAX, INT64_MAX
 from oncelog_gateway.routes.transactions import TransactionalId
 from oncelog_gateway.timelines import EventPage, Timeline, Timelines, shown
@@ -35,9 +35,9 @@ def timelines_router(timelines: Timelines, streams_max: int) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["transactions"])
 
     @router.get(
-        "/transactions/{transactional_id:path}/timeline",
-        summary="Timeline of a transaction",
-        responses=documented(404),
+        **described(
+            "/transactions/{transactional_id:path}/timeline", "Timeline of a transaction", 404
+        )
     )
     async def timeline(transactional_id: TransactionalId, limit: Limit = 1_000) -> Timeline:
         """Every state change, every epoch bump with its cause, every partition, verification, refusal and marker that

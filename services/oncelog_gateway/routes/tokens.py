@@ -7,7 +7,7 @@ from pydantic import Field
 
 from oncelog_gateway.access import ANONYMOUS, Caller
 from oncelog_gateway.operators import CALLER_KEY, Operators
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.resources import Resource
 from oncelog_gateway.routes.paging import Paging
 from oncelog_gateway.tokens import CreatedToken, CreateTokenRequest, TokenPage, Tokens
@@ -22,7 +22,7 @@ class WhoAmI(Resource):
 def tokens_router(tokens: Tokens, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["tokens"])
 
-    @router.get("/whoami", summary="Who is asking", responses=documented())
+    @router.get(**described("/whoami", "Who is asking"))
     async def whoami(request: Request) -> WhoAmI:
         """By the token or session of this request."""
         caller: Caller = request.scope.get(CALLER_KEY, ANONYMOUS)
@@ -32,27 +32,17 @@ def tokens_router(tokens: Tokens, operators: Operators) -> APIRouter:
             expires_time_ms=caller.expires_ms or None,
         )
 
-    @router.get("/tokens", summary="List API tokens", responses=documented(404))
+    @router.get(**described("/tokens", "List API tokens", 404))
     async def list_tokens(paging: Paging) -> TokenPage:
         """In order of name. No answer but the first ever holds a token."""
         return tokens.page(paging)
 
-    @router.post(
-        "/tokens",
-        status_code=201,
-        summary="Create an API token",
-        responses=documented(400, 403, 409, 413),
-    )
+    @router.post(**described("/tokens", "Create an API token", 400, 403, 409, 413), status_code=201)
     async def create_token(request: Request, body: CreateTokenRequest) -> CreatedToken:
         """Only its SHA-256 is kept: the answer is the one place where it stands."""
         return await tokens.create(operators.of(request), body)
 
-    @router.delete(
-        "/tokens/{name}",
-        status_code=204,
-        summary="Revoke an API token",
-        responses=documented(403, 404),
-    )
+    @router.delete(**described("/tokens/{name}", "Revoke an API token", 403, 404), status_code=204)
     async def revoke_token(
         request: Request, name: Annotated[str, Path(min_length=1, max_length=100, examples=["ci"])]
     ) -> Response:

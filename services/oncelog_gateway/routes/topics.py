@@ -13,7 +13,7 @@ from oncelog.topic_config import TOPIC_CONFIGS
 from oncelog_gateway.core.topic_configs import as_json, configs_as_json
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import Partitions, all_partitions
-from oncelog_gateway.problems import documented
+from oncelog_gateway.problems import described
 from oncelog_gateway.record_status import RecordStatus, record_status
 from oncelog_gateway.resources import (
     INT32_MAX,
@@ -54,7 +54,7 @@ Index = Annotated[int, Path(ge=0, le=INT32_MAX, examples=[0])]
 def topics_router(roles: Roles) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["topics"])
 
-    @router.get("/topics", summary="List topics", responses=documented(404))
+    @router.get(**described("/topics", "List topics", 404))
     async def list_topics(
         internal: Annotated[bool, Query(description="also Kafka's own topics")] = True,
         *,
@@ -68,13 +68,13 @@ def topics_router(roles: Roles) -> APIRouter:
             topics=[_summary(TopicSummary, image.topics[name]) for name in page], **about
         )
 
-    @router.get("/topics/{name}", summary="Describe a topic", responses=documented(404))
+    @router.get(**described("/topics/{name}", "Describe a topic", 404))
     async def describe_topic(name: Name) -> TopicDetail:
         """Leaders, replicas and every configuration, defaults included."""
         topic = _topic(roles, name)
         return _summary(TopicDetail, topic, all_configs=_configs(roles, topic))
 
-    @router.get("/topics/{name}/configs", summary="Configs of a topic", responses=documented(404))
+    @router.get(**described("/topics/{name}/configs", "Configs of a topic", 404))
     async def topic_configs(name: Name, paging: Paging) -> ConfigPage:
         """Every one, defaults included, in order of name."""
         rows = _configs(roles, _topic(roles, name))
@@ -87,12 +87,7 @@ def topics_router(roles: Roles) -> APIRouter:
 def topic_changes_router(changes: TopicChanges, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["topics"])
 
-    @router.post(
-        "/topics",
-        status_code=201,
-        summary="Create a topic",
-        responses=documented(400, 403, 409, 413),
-    )
+    @router.post(**described("/topics", "Create a topic", 400, 403, 409, 413), status_code=201)
     async def create_topic(
         request: Request, body: CreateTopicRequest, response: Response
     ) -> CreatedTopic:
@@ -109,12 +104,7 @@ def topic_changes_router(changes: TopicChanges, operators: Operators) -> APIRout
             dry_run=body.dry_run,
         )
 
-    @router.delete(
-        "/topics/{name}",
-        status_code=204,
-        summary="Delete a topic",
-        responses=documented(403, 404, 409),
-    )
+    @router.delete(**described("/topics/{name}", "Delete a topic", 403, 404, 409), status_code=204)
     async def delete_topic(request: Request, name: Name) -> Response:
         """With all its records. There is no way back."""
         await changes.delete(operators.of(request), name)
@@ -129,9 +119,7 @@ def topic_alterations_router(
     router = APIRouter(prefix="/v1", tags=["topics"])
 
     @router.patch(
-        "/topics/{name}/configs",
-        summary="Change configs of a topic",
-        responses=documented(400, 403, 404, 409, 413),
+        **described("/topics/{name}/configs", "Change configs of a topic", 400, 403, 404, 409, 413)
     )
     async def alter_configs(
         request: Request, name: Name, body: AlterConfigsRequest
@@ -151,9 +139,9 @@ def topic_alterations_router(
         )
 
     @router.post(
-        "/topics/{name}/partitions",
-        summary="Add partitions to a topic",
-        responses=documented(400, 403, 404, 409, 413),
+        **described(
+            "/topics/{name}/partitions", "Add partitions to a topic", 400, 403, 404, 409, 413
+        )
     )
     async def add_partitions(
         request: Request, name: Name, body: AddPartitionsRequest
@@ -173,9 +161,7 @@ def topic_alterations_router(
 def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["partitions"])
 
-    @router.get(
-        "/topics/{name}/partitions", summary="Partitions of a topic", responses=documented(404)
-    )
+    @router.get(**described("/topics/{name}/partitions", "Partitions of a topic", 404))
     async def of_topic(name: Name, paging: Paging) -> PartitionPage:
         """Offsets, sizes, and what holds each last stable offset."""
         topic = _topic(roles, name)
@@ -184,9 +170,7 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
         rows = await partitions.statuses(shown)
         return _partition_page(rows, rows, about)
 
-    @router.get(
-        "/partitions", summary="Partitions, the most stuck first", responses=documented(404)
-    )
+    @router.get(**described("/partitions", "Partitions, the most stuck first", 404))
     async def list_partitions(
         topic: Annotated[
             str, Query(max_length=249, description="only topics whose name contains this")
@@ -218,11 +202,7 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
 def partition_router(roles: Roles, partitions: Partitions, transactions: Transactions) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["partitions"])
 
-    @router.get(
-        "/partitions/{topic}/{partition}",
-        summary="Describe a partition",
-        responses=documented(404),
-    )
+    @router.get(**described("/partitions/{topic}/{partition}", "Describe a partition", 404))
     async def describe_partition(topic: Name, partition: Index) -> PartitionStatus:
         """Why a read_committed reader waits here: the transaction that holds the last stable offset."""
         key = Partition(topic, partition)
@@ -230,9 +210,7 @@ def partition_router(roles: Roles, partitions: Partitions, transactions: Transac
         return (await partitions.statuses([key]))[0]
 
     @router.get(
-        "/partitions/{topic}/{partition}/producers",
-        summary="Producers of a partition",
-        responses=documented(404),
+        **described("/partitions/{topic}/{partition}/producers", "Producers of a partition", 404)
     )
     async def describe_producers(topic: Name, partition: Index, paging: Paging) -> ProducerPage:
         """Every producer id the leader remembers, with its open transaction (Kafka's DescribeProducers)."""
@@ -241,9 +219,9 @@ def partition_router(roles: Roles, partitions: Partitions, transactions: Transac
         return ProducerPage(producers=page, **about)
 
     @router.get(
-        "/partitions/{topic}/{partition}/records/{offset}",
-        summary="Is this record committed?",
-        responses=documented(404),
+        **described(
+            "/partitions/{topic}/{partition}/records/{offset}", "Is this record committed?", 404
+        )
     )
     async def describe_record(
         topic: Name, partition: Index, offset: Annotated[int, Path(ge=0, le=INT64_MAX)]

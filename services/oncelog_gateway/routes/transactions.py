@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_gateway.core.id_pattern import ID_PATTERN_SCHEMA, LENGTH_MAX
-from oncelog_gateway.problems import documented, plain_problem, respond
+from oncelog_gateway.problems import described, plain_problem, respond
 from oncelog_gateway.resources import (
     INT64_MAX,
     TransactionDetail,
@@ -31,7 +31,7 @@ TransactionalId = Annotated[
 def transactions_router(transactions: Transactions) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["transactions"])
 
-    @router.get("/transactions", summary="List transactions", responses=documented(404))
+    @router.get(**described("/transactions", "List transactions", 404))
     async def list_transactions(
         state: Annotated[
             list[TransactionState] | None, Query(description="repeat it for several states")
@@ -66,9 +66,7 @@ def transactions_router(transactions: Transactions) -> APIRouter:
         )
 
     @router.get(
-        "/transactions/{transactional_id:path}",
-        summary="Describe a transaction",
-        responses=documented(404, 405),
+        **described("/transactions/{transactional_id:path}", "Describe a transaction", 404, 405),
         response_model=TransactionDetail,
     )
     async def describe(transactional_id: TransactionalId) -> TransactionDetail | Response:
