@@ -95,12 +95,12 @@ arch: setup ## import contracts: pure code stays pure, services meet only over t
 
 .PHONY: proto
 proto: setup ## generate src/oncelog/api from proto/
-	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=src --pyi_out=src --grpc_python_out=src proto/oncelog/api/v1/*.proto
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=src --pyi_out=src proto/oncelog/api/v1/*.proto
 
 .PHONY: proto-check
 proto-check: setup
 	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && \
-	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=$$out --pyi_out=$$out --grpc_python_out=$$out proto/oncelog/api/v1/*.proto && \
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=$$out --pyi_out=$$out proto/oncelog/api/v1/*.proto && \
 	diff -r -x __init__.py -x __pycache__ $$out/oncelog/api src/oncelog/api || { echo "src/oncelog/api is not what proto/ generates: run make proto"; exit 1; }
 
 .PHONY: golden

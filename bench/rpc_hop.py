@@ -13,7 +13,7 @@ import grpc.aio
 import uvloop
 
 from oncelog.api.v1 import storage_pb2 as pb
-from oncelog.api.v1 import storage_pb2_grpc
+from oncelog.rpc.channel import PlainStub
 from oncelog.rpc.contract import STORAGE
 from oncelog.rpc.server import RpcServer
 from oncelog.rpc.session_client import PeerSession, SessionStub
@@ -83,7 +83,7 @@ async def measure():
     async with grpc.aio.insecure_channel(address) as channel:
         stubs = {
             "session": SessionStub(session, STORAGE),
-            "unary": storage_pb2_grpc.StorageStub(channel),
+            "unary": PlainStub(channel, STORAGE),
         }
         for _ in range(ROUNDS):
             for name, stub in stubs.items():

@@ -10,8 +10,10 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from oncelog.api.v1 import controller_pb2, controller_pb2_grpc
+from oncelog.api.v1 import controller_pb2
 from oncelog.api.v1.types_pb2 import TopicPartition
+from oncelog.rpc.channel import PlainStub
+from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.metadata import MetadataImage
 from oncelog_robustness.simulator.cluster import RPC_PORT, SimCluster
 from oncelog_robustness.simulator.effects import Effect
@@ -54,7 +56,7 @@ class Mover:
         for name in self._cluster.names("controller"):
             address = f"{self._network.address_of(name)}:{RPC_PORT}"
             async with grpc.aio.insecure_channel(address) as channel:
-                stub: Any = controller_pb2_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
+                stub = PlainStub(channel, CONTROLLER)
                 try:
                     answer = await stub.ReassignPartitions(request, timeout=CALL_TIMEOUT_S)
                 except grpc.aio.AioRpcError:

@@ -15,10 +15,10 @@ import grpc.aio
 
 from oncelog.api.v1 import (
     controller_pb2,
-    controller_pb2_grpc,
     coordinator_pb2,
-    coordinator_pb2_grpc,
 )
+from oncelog.rpc.channel import PlainStub
+from oncelog.rpc.contract import CONTROLLER, TRANSACTION_COORDINATOR
 from oncelog_robustness.simulator.cluster import RPC_PORT, SimCluster
 from oncelog_robustness.simulator.effects import Effect
 from oncelog_robustness.simulator.network import SimNetwork
@@ -80,9 +80,7 @@ class Operator:
                 return
 
     async def _coordinator(self, name: str, method: str, request: Any) -> Any:
-        return await self._call(
-            name, coordinator_pb2_grpc.TransactionCoordinatorStub, method, request
-        )
+        return await self._call(name, TRANSACTION_COORDINATOR, method, request)
 
     # -------------------------------------------------------------------------------------------------- nodes
 
@@ -153,16 +151,17 @@ class Operator:
     async def _of_controllers(self, method: str, request: Any) -> bool:
         """Whether one of them, the active one, has done it or found it done."""
         for name in self._cluster.names("controller"):
-            answer = await self._call(name, controller_pb2_grpc.ControllerStub, method, request)
+            answer = await self._call(name, CONTROLLER, method, request)
             if answer is not None and not answer.status.error_code:
                 return True
         return False
 
-    async def _call(self, name: str, stub: Any, method: str, request: Any) -> Any:
+    async def _call(self, name: str, service: str, method: str, request: Any) -> Any:
         """None when it did not answer."""
         address = f"{self._network.address_of(name)}:{RPC_PORT}"
         async with grpc.aio.insecure_channel(address) as channel:
             try:
-                return await getattr(stub(channel), method)(request, timeout=CALL_TIMEOUT_S)
+                call = getattr(PlainStub(channel, service), method)
+                return await call(request, timeout=CALL_TIMEOUT_S)
             except grpc.aio.AioRpcError:
                 return None

@@ -17,8 +17,8 @@ import grpc
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError
-from oncelog.rpc.channel import open_blocking_channel
-from oncelog.rpc.contract import CONTROLLER, SERVICES
+from oncelog.rpc.channel import PlainStub, open_blocking_channel
+from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.mutual_tls import MutualTls
 from oncelog.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from oncelog.security.scram import ITERATIONS_MIN, make_credential
@@ -27,7 +27,6 @@ RETRY_TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _CALL_TIMEOUT_S: Final = 10.0
 _KAFKA_NUMBERS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
-_METHOD: Final = SERVICES[CONTROLLER].methods["AlterUserScramCredentials"]
 
 
 def passwords(folder: Path) -> dict[str, str]:
@@ -75,13 +74,9 @@ def admit(request: Any, controllers: list[str], tls: MutualTls) -> None:
 def _ask(address: str, request: Any, tls: MutualTls) -> str:
     """Empty when it is done, else why another is to be asked. Raises OncelogError when it is refused."""
     with open_blocking_channel(address, tls) as channel:
-        call = channel.unary_unary(
-            _METHOD.path,
-            pb.AlterUserScramCredentialsRequest.SerializeToString,
-            _METHOD.response_from_string,
-        )
+        alter = PlainStub(channel, CONTROLLER).AlterUserScramCredentials
         try:
-            answer = call(request, timeout=_CALL_TIMEOUT_S)
+            answer = alter(request, timeout=_CALL_TIMEOUT_S)
         except grpc.RpcError as error:
             return f"{address}: {' '.join(str(error.details()).split())}"
     for one in answer.results:

@@ -1,4 +1,4 @@
-"""The same server for programs that know nothing of sessions: generated stubs, health, reflection.
+"""The same server for programs that know nothing of sessions: plain calls, health, reflection.
 
 A subclass names its `medium`, as of `SessionContract`.
 """
@@ -12,8 +12,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.contracts.stub import ScriptedStorage, length_of, produce
 from tests.integration.rpc.scripted_controller import Served
 
-from oncelog.api.v1 import coordinator_pb2, coordinator_pb2_grpc, storage_pb2_grpc
-from oncelog.rpc.contract import STORAGE
+from oncelog.api.v1 import coordinator_pb2
+from oncelog.rpc.channel import PlainStub
+from oncelog.rpc.contract import STORAGE, TRANSACTION_COORDINATOR
 from oncelog.rpc.server import LIVENESS
 
 
@@ -35,8 +36,8 @@ class PlainGrpcContract:
 
         self.medium.in_world(inside)
 
-    async def test_a_generated_stub_is_answered(self):
-        stub = storage_pb2_grpc.StorageStub(self.channel)
+    async def test_a_plain_call_is_answered(self):
+        stub = PlainStub(self.channel, STORAGE)
         assert length_of(await stub.Produce(produce(length=9))) == 9
 
     @pytest.mark.parametrize(
@@ -48,12 +49,12 @@ class PlainGrpcContract:
     )
     async def test_errors_are_statuses_that_say_what_is_wrong(self, what, code, words):
         with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await storage_pb2_grpc.StorageStub(self.channel).Produce(produce(what))
+            await PlainStub(self.channel, STORAGE).Produce(produce(what))
         assert failure.value.code() is code
         assert words in failure.value.details()
 
     async def test_a_role_that_is_not_here_is_unavailable(self):
-        stub = coordinator_pb2_grpc.TransactionCoordinatorStub(self.channel)
+        stub = PlainStub(self.channel, TRANSACTION_COORDINATOR)
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await stub.EndTxn(coordinator_pb2.EndTxnRequest())
         assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -61,7 +62,7 @@ class PlainGrpcContract:
 
     async def test_the_deadline_of_a_plain_call_cancels_it(self):
         with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await storage_pb2_grpc.StorageStub(self.channel).Produce(produce("waits"), timeout=0.05)
+            await PlainStub(self.channel, STORAGE).Produce(produce("waits"), timeout=0.05)
         assert failure.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         await self.servicer.until(lambda: self.servicer.in_flight == 0)
 

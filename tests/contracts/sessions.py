@@ -11,8 +11,9 @@ import pytest
 from tests.contracts.stub import DEADLINE_S, ScriptedStorage, length_of, produce
 from tests.integration.rpc.scripted_controller import Cluster, ScriptedController, Served
 
-from oncelog.api.v1 import peer_pb2, peer_pb2_grpc, storage_pb2
-from oncelog.rpc.contract import STORAGE
+from oncelog.api.v1 import peer_pb2, storage_pb2
+from oncelog.rpc.channel import PlainStub
+from oncelog.rpc.contract import PEER, STORAGE
 from oncelog.rpc.session_client import PeerSession, SessionStub
 from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
 from oncelog.telemetry import spans
@@ -166,7 +167,7 @@ class SessionContract:
                 for n in range(1, 20_001)
             ]
             async with grpc.aio.insecure_channel(served.address) as channel:
-                stream = peer_pb2_grpc.PeerStub(channel).Session()
+                stream = PlainStub(channel, PEER).Session()
                 pushing = asyncio.create_task(pushed(stream, frames))
                 done, _ = await asyncio.wait((pushing,), timeout=1)
                 assert not done
@@ -194,7 +195,7 @@ class SessionContract:
                 for n in range(1, 5001)
             ]
             async with grpc.aio.insecure_channel(served.address) as channel:
-                stream = peer_pb2_grpc.PeerStub(channel).Session()
+                stream = PlainStub(channel, PEER).Session()
                 pushing = asyncio.create_task(pushed(stream, frames))
                 done, _ = await asyncio.wait((pushing,), timeout=1)
                 assert not done
@@ -209,7 +210,7 @@ class SessionContract:
             request = produce("waits").SerializeToString()
             call = peer_pb2.SessionCall(call_id=1, method=PRODUCE, request=request)
             async with grpc.aio.insecure_channel(served.address) as channel:
-                stream = peer_pb2_grpc.PeerStub(channel).Session()
+                stream = PlainStub(channel, PEER).Session()
                 await stream.write(peer_pb2.SessionFrame(calls=[call], cancelled=[1]))
                 call.call_id, call.method = 2, "/oncelog.api.v1.Storage/Publish"
                 await stream.write(peer_pb2.SessionFrame(calls=[call]))
@@ -274,7 +275,7 @@ class SessionContract:
             )
             served.server.served.add("Controller", ScriptedController(Cluster(), 1))
             async with grpc.aio.insecure_channel(served.address) as channel:
-                stream = peer_pb2_grpc.PeerStub(channel).Session()
+                stream = PlainStub(channel, PEER).Session()
                 await stream.write(peer_pb2.SessionFrame(calls=[request]))
                 frame = await stream.read()
                 assert frame.replies[0].status == grpc.StatusCode.UNIMPLEMENTED.value[0]
@@ -287,7 +288,7 @@ class SessionContract:
             )
             unreadable = peer_pb2.SessionCall(call_id=2, method=PRODUCE, request=b"\xff")
             async with grpc.aio.insecure_channel(served.address) as channel:
-                stream = peer_pb2_grpc.PeerStub(channel).Session()
+                stream = PlainStub(channel, PEER).Session()
                 await stream.write(peer_pb2.SessionFrame(calls=[waits, waits, unreadable]))
                 invalid = grpc.StatusCode.INVALID_ARGUMENT.value[0]
                 seen = []

@@ -21,8 +21,8 @@ import grpc
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import OncelogError
 from oncelog.rpc.callers import GATEWAY, LISTENER
-from oncelog.rpc.channel import open_blocking_channel
-from oncelog.rpc.contract import CONTROLLER, SERVICES
+from oncelog.rpc.channel import PlainStub, open_blocking_channel
+from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.mutual_tls import MutualTls
 from oncelog.security.sasl import SCRAM_SHA_512
 from oncelog_server.cluster.state_file import ClusterState
@@ -122,17 +122,12 @@ class ClusterSecurity:
             server_key=made.server_key,
             iterations=made.iterations,
         )
-        method = SERVICES[CONTROLLER].methods["AlterUserScramCredentials"]
         reason = "no controller is active"
         for address in controllers:
             with open_blocking_channel(address, self.tls(LISTENER)) as channel:
-                call = channel.unary_unary(
-                    method.path,
-                    pb.AlterUserScramCredentialsRequest.SerializeToString,
-                    method.response_from_string,
-                )
+                alter = PlainStub(channel, CONTROLLER).AlterUserScramCredentials
                 try:
-                    (result,) = call(request, timeout=_ADMIT_TIMEOUT_S).results
+                    (result,) = alter(request, timeout=_ADMIT_TIMEOUT_S).results
                 except grpc.RpcError as error:
                     reason = " ".join(str(error.details()).split())
                     continue

@@ -2,33 +2,30 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.rpc.channel import open_blocking_channel
-from oncelog.rpc.contract import CONTROLLER, SERVICES
+from oncelog.rpc.channel import PlainStub, open_blocking_channel
+from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.metadata import MetadataImage
 from oncelog.rpc.sessions import PeerTls
 from oncelog_server.cluster.os_process import POLL_S
 
 ASK_TIMEOUT_S: Final = 2.0
-_METHODS: Final = SERVICES[CONTROLLER].methods
 
 
 def describe_controller(
     address: str, tls: PeerTls | None = None
 ) -> pb.DescribeControllerResponse | None:
     """None when it does not answer."""
-    method = _METHODS["DescribeController"]
+    request = pb.DescribeControllerRequest()
     with open_blocking_channel(address, tls) as channel:
-        call: Any = channel.unary_unary(
-            method.path, pb.DescribeControllerRequest.SerializeToString, method.response_from_string
-        )
+        controller = PlainStub(channel, CONTROLLER)
         try:
-            answer: pb.DescribeControllerResponse = call(
-                pb.DescribeControllerRequest(), timeout=ASK_TIMEOUT_S
+            answer: pb.DescribeControllerResponse = controller.DescribeController(
+                request, timeout=ASK_TIMEOUT_S
             )
         except grpc.RpcError:
             return None
@@ -42,13 +39,11 @@ def is_active(address: str, tls: PeerTls | None = None) -> bool:
 
 def read_image(addresses: Iterable[str], tls: PeerTls | None = None) -> MetadataImage | None:
     """The image of the first of these controllers that shows one."""
-    method = _METHODS["WatchMetadata"]
+    request = pb.WatchMetadataRequest(from_metadata_offset=-1)
     for address in addresses:
         with open_blocking_channel(address, tls) as channel:
-            watch: Any = channel.unary_stream(
-                method.path, pb.WatchMetadataRequest.SerializeToString, method.response_from_string
-            )
-            updates = watch(pb.WatchMetadataRequest(from_metadata_offset=-1), timeout=ASK_TIMEOUT_S)
+            controller = PlainStub(channel, CONTROLLER)
+            updates = controller.WatchMetadata(request, timeout=ASK_TIMEOUT_S)
             try:
                 for update in updates:
                     return MetadataImage().updated(update)

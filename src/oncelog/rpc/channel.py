@@ -4,7 +4,9 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
+from oncelog.rpc.contract import SERVICES
 from oncelog.rpc.sessions import PeerTls, SessionLimits
 
 CLUSTER_NAME: Final = "oncelog.internal"
@@ -23,6 +25,26 @@ def open_channel(address: str, limits: SessionLimits) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(address, options=options)
     options.append(_name_of_peers())
     return grpc.aio.secure_channel(address, limits.tls.channel_credentials(), options=options)
+
+
+class PlainStub:
+    """The methods of a service of `contract`, each a gRPC call of its own. For who looks at a process from outside."""
+
+    def __init__(self, channel: Any, service: str) -> None:
+        """`channel` blocks, or is asyncio's."""
+        self._channel = channel
+        self._methods = SERVICES[service].methods
+
+    def __getattr__(self, name: str) -> Any:
+        method = self._methods[name]
+        request = "stream" if method.takes_stream else "unary"
+        answer = "stream" if method.answers_stream else "unary"
+        make = getattr(self._channel, f"{request}_{answer}")
+        return make(method.path, _serialized, method.response_from_string)
+
+
+def _serialized(message: Message) -> bytes:
+    return message.SerializeToString()
 
 
 def open_blocking_channel(address: str, tls: PeerTls | None) -> grpc.Channel:
