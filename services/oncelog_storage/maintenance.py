@@ -208,7 +208,14 @@ class Maintenance:
                 await self._in_worker(functools.partial(log_checkpoint.discard, checkpoint))
             else:
                 done.append(taken)
-        done = [taken for taken in done if self._hosted.holds(taken.leader) and taken.counts]
+        done = [
+            taken
+            for taken in done
+            if self._hosted.holds(taken.leader)
+            and taken.counts
+            # A flush that failed in another thread may not have been told here yet.
+            and str(taken.leader.log.directory) not in self._unsyncable
+        ]
         moved_points(self._log_directory.recovery_points, done)
         try:
             if done:
