@@ -65,10 +65,13 @@ def session_ms(member: ConsumerMember | None, config: GroupConfig) -> Millis:
 
 
 class Change:
-    """What one event does to `group`."""
+    """What one event does to `group`. `shapes`: the topics of the cluster at this moment."""
 
-    def __init__(self, group: ConsumerGroup, config: GroupConfig, now: Millis) -> None:
+    def __init__(
+        self, group: ConsumerGroup, shapes: Topics, config: GroupConfig, now: Millis
+    ) -> None:
         self.group = group
+        self.shapes = shapes
         self.config = config
         self.now = now
         self.records: list[GroupRecord] = []
@@ -185,9 +188,9 @@ def size_of(names: Iterable[str | None]) -> int:
 # ------------------------------------------------------------------------------------------------ assignments
 
 
-def assign(change: Change, shapes: Topics, *, has_changed: bool) -> None:
+def assign(change: Change, *, has_changed: bool) -> None:
     """Raise the group's epoch if members, subscriptions or topics changed, and find the targets of a new epoch."""
-    group = change.group
+    group, shapes = change.group, change.shapes
     found = topics_hash(group.subscribed, shapes)
     if has_changed or found != group.topics_hash:
         is_assigned = group.epoch == group.target_epoch
@@ -203,12 +206,7 @@ def assign(change: Change, shapes: Topics, *, has_changed: bool) -> None:
 
 
 def go_on(
-    change: Change,
-    before: ConsumerMember,
-    owned: Slots | None,
-    shapes: Topics,
-    *,
-    has_new_subscription: bool,
+    change: Change, before: ConsumerMember, owned: Slots | None, *, has_new_subscription: bool
 ) -> Current:
     """One step of the member towards its target; where it stands then."""
     group = change.group
@@ -216,7 +214,7 @@ def go_on(
         group,
         group.members[before.member_id],
         owned,
-        shapes,
+        change.shapes,
         has_new_subscription=has_new_subscription,
     )
     if after != before.current:

@@ -33,13 +33,11 @@ from oncelog_coordinator.core.consumer_group import (
     MemberState,
     Slots,
     Subscription,
-    Topics,
 )
 from oncelog_coordinator.core.consumer_protocol import slots_of, write_assignment
 from oncelog_coordinator.core.consumer_records import topics_hash
 from oncelog_coordinator.core.group_events import (
     CodeAnswer,
-    GroupConfig,
     Heartbeat,
     JoinAnswer,
     JoinGroup,
@@ -56,17 +54,15 @@ from oncelog_coordinator.core.group_records import GroupRecord
 # ------------------------------------------------------------------------------------------------ join
 
 
-def join(
-    group: ConsumerGroup, event: JoinGroup, shapes: Topics, config: GroupConfig, now: Millis
-) -> Decision[GroupRecord]:
+def join(change: Change, event: JoinGroup) -> Decision[GroupRecord]:
     try:
-        return _join(Change(group, config, now), event, shapes)
+        return _join(change, event)
     except Refused as refused:
         answer = JoinAnswer(refused.error_code, event.member_id)
         return Decision((), (Reply(event.request_id, answer),), "join_refused")
 
 
-def _join(change: Change, event: JoinGroup, shapes: Topics) -> Decision[GroupRecord]:
+def _join(change: Change, event: JoinGroup) -> Decision[GroupRecord]:
     embedded = _check_join(change, event)
     if not event.member_id and event.instance_id is None and event.requires_known_member_id:
         answer = JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
@@ -78,16 +74,16 @@ def _join(change: Change, event: JoinGroup, shapes: Topics) -> Decision[GroupRec
         before = replace_static(change, instance, member_id)
     said = _said(before.subscription, event, embedded)
     has_new_subscription = subscribe(change, before, said)
-    owned = slots_of(embedded.owned, shapes)
+    owned = slots_of(embedded.owned, change.shapes)
     was_consumer = instance is not None and not instance.is_classic
     if was_consumer and may_downgrade(change.group, change.config):
         ended = _end_consumer_group(
-            change, before, event, owned, shapes, has_new_subscription=has_new_subscription
+            change, before, event, owned, has_new_subscription=has_new_subscription
         )
         if ended is not None:
             return ended
-    assign(change, shapes, has_changed=has_new_subscription)
-    after = go_on(change, before, owned, shapes, has_new_subscription=has_new_subscription)
+    assign(change, has_changed=has_new_subscription)
+    after = go_on(change, before, owned, has_new_subscription=has_new_subscription)
     change.watch(member_id)
     change.await_rejoin(member_id, event.rebalance_timeout_ms)
     protocol = event.protocols[0][0]
@@ -140,7 +136,6 @@ def _end_consumer_group(
     before: ConsumerMember,
     event: JoinGroup,
     owned: Slots,
-    shapes: Topics,
     *,
     has_new_subscription: bool,
 ) -> Decision[GroupRecord] | None:
@@ -154,15 +149,15 @@ def _end_consumer_group(
     is_settled = (
         not has_new_subscription
         and group.epoch == group.target_epoch
-        and group.topics_hash == topics_hash(group.subscribed, shapes)
+        and group.topics_hash == topics_hash(group.subscribed, change.shapes)
         and all(group.is_reconciled(one) for one in others)
     )
     if is_settled:
-        go_on(change, before, owned, shapes, has_new_subscription=False)
+        go_on(change, before, owned, has_new_subscription=False)
     if not is_settled or not change.group.is_reconciled(change.group.members[member_id]):
         joining = (member_id, event.request_id)
-        return downgrade(change, shapes, "instance_downgraded_group", joining=joining)
-    ended = downgrade_as_it_is(change, shapes, "instance_keeps_assignment_in_classic_group")
+        return downgrade(change, "instance_downgraded_group", joining=joining)
+    ended = downgrade_as_it_is(change, "instance_keeps_assignment_in_classic_group")
     if ended is None:
         return None
     decision, classic = ended
@@ -175,15 +170,8 @@ def _end_consumer_group(
 # ------------------------------------------------------------------------------------------------ sync
 
 
-def sync(
-    group: ConsumerGroup,
-    event: SyncGroup,
-    awaited: Millis | None,
-    shapes: Topics,
-    config: GroupConfig,
-    now: Millis,
-) -> Decision[GroupRecord]:
-    change = Change(group, config, now)
+def sync(change: Change, event: SyncGroup, awaited: Millis | None) -> Decision[GroupRecord]:
+    group = change.group
     error_code = _sync_error(group, event)
     if error_code is not ErrorCode.NONE:
         if error_code is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -196,7 +184,7 @@ def sync(
     change.extend_session(event.member_id)
     change.end_rejoin(event.member_id)
     version = version_of(classic.protocols[0][1])
-    data = write_assignment(member.current.assigned, shapes, version)
+    data = write_assignment(member.current.assigned, change.shapes, version)
     answer = SyncAnswer(ErrorCode.NONE, PROTOCOL_TYPE, classic.protocol, data)
     change.effects.append(Reply(event.request_id, answer))
     return change.decision("classic_member_synced")
@@ -254,22 +242,14 @@ def _await_join(change: Change, member_id: str, awaited: Millis | None) -> None:
 # ------------------------------------------------------------------------------------------------ heartbeat
 
 
-def heartbeat(
-    group: ConsumerGroup,
-    event: Heartbeat,
-    awaited: Millis | None,
-    shapes: Topics,
-    config: GroupConfig,
-    now: Millis,
-) -> Decision[GroupRecord]:
+def heartbeat(change: Change, event: Heartbeat, awaited: Millis | None) -> Decision[GroupRecord]:
     """As that of a consumer it finds new targets when topics or members changed; Kafka leaves that to consumers."""
-    error_code = _member_error(group, event)
+    error_code = _member_error(change.group, event)
     if error_code is not ErrorCode.NONE:
         reply = Reply(event.request_id, CodeAnswer(error_code))
         return Decision((), (reply,), "heartbeat_refused")
-    change = Change(group, config, now)
     change.extend_session(event.member_id)
-    assign(change, shapes, has_changed=False)
+    assign(change, has_changed=False)
     if _should_join(change.group, change.group.members[event.member_id]):
         error_code = ErrorCode.REBALANCE_IN_PROGRESS
         _await_join(change, event.member_id, awaited)
@@ -290,18 +270,15 @@ def _should_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
 # ------------------------------------------------------------------------------------------------ leave
 
 
-def leave(
-    group: ConsumerGroup, event: LeaveGroup, shapes: Topics, config: GroupConfig, now: Millis
-) -> Decision[GroupRecord]:
+def leave(change: Change, event: LeaveGroup) -> Decision[GroupRecord]:
     """Members of either protocol: an operator removes them with this, too."""
-    change = Change(group, config, now)
-    found = [(who, *_leaving(group, who)) for who in event.members]
+    found = [(who, *_leaving(change.group, who)) for who in event.members]
     results = tuple((who, error_code) for who, error_code, _ in found)
     change.effects.append(Reply(event.request_id, LeaveAnswer(ErrorCode.NONE, results)))
     leaving = dict.fromkeys(member_id for _, _, member_id in found if member_id)
     if not leaving:
         return change.decision("leave_refused")
-    return consumer_leaving.remove(change, leaving, shapes, "classic_members_left")
+    return consumer_leaving.remove(change, leaving, "classic_members_left")
 
 
 def _leaving(group: ConsumerGroup, who: Leaving) -> tuple[ErrorCode, str]:

@@ -76,7 +76,7 @@ def decide(
     now: Millis,
 ) -> Decision[GroupRecord]:
     """`looked`: when this life of the machine last looked for the topics of each of the group's patterns."""
-    change = Change(group or ConsumerGroup(event.group_id), config, now)
+    change = Change(group or ConsumerGroup(event.group_id), event.shapes, config, now)
     try:
         _check_request(event)
         if group is None:
@@ -137,7 +137,7 @@ def _join_classic(
     if classic.is_in(GroupState.EMPTY):
         change.records.append(GroupTombstone(event.group_id))
         return _heartbeat(change, event, looked)
-    upgrade(change, classic, event.shapes)
+    upgrade(change, classic)
     decision = _heartbeat(change, event, looked)
     if not fits_one_batch(decision.records, change.config):
         message = f"classic group {event.group_id!r} is too large to become a consumer group"
@@ -155,10 +155,8 @@ def _heartbeat(
         change.effects.append(CancelTimer(rejoin_timer(event.group_id, event.member_id)))
     has_new_subscription = _subscribe(change, before, event)
     _resolve(change, event, looked)
-    assign(change, event.shapes, has_changed=has_new_subscription)
-    after = go_on(
-        change, before, event.owned, event.shapes, has_new_subscription=has_new_subscription
-    )
+    assign(change, has_changed=has_new_subscription)
+    after = go_on(change, before, event.owned, has_new_subscription=has_new_subscription)
     if is_join:
         change.watch(event.member_id)
     else:

@@ -14,17 +14,14 @@ from oncelog_coordinator.core.consumer_change import Change, revoke_timer, sessi
 from oncelog_coordinator.core.consumer_group import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
-    ConsumerGroup,
     ConsumerMember,
     Current,
     MemberAssigned,
     MemberState,
-    Topics,
 )
 from oncelog_coordinator.core.group_events import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
-    GroupConfig,
     RejoinTimeOver,
     RevokeTimeOver,
     SessionCheck,
@@ -41,7 +38,7 @@ def leave(
     answer = ConsumerHeartbeatAnswer(ErrorCode.NONE, "", event.member_id, event.member_epoch)
     change.effects.append(Reply(event.request_id, answer))
     if event.member_epoch == LEAVE_EPOCH:
-        return remove(change, (member.member_id,), event.shapes, "consumer_left")
+        return remove(change, (member.member_id,), "consumer_left")
     # Its partitions wait for it as long as its session would have lasted.
     away = Current(STATIC_LEAVE_EPOCH, member.current.epoch, MemberState.STABLE)
     away = replace(away, assigned=member.current.assigned)
@@ -50,16 +47,14 @@ def leave(
     return change.decision("consumer_left_for_a_while")
 
 
-def remove(
-    change: Change, member_ids: Iterable[str], shapes: Topics, label: str
-) -> Decision[GroupRecord]:
+def remove(change: Change, member_ids: Iterable[str], label: str) -> Decision[GroupRecord]:
     """The next heartbeat of a remaining member assigns anew, if this does not end the consumer group."""
     had_consumers = any(not member.is_classic for member in change.group.members.values())
     for member_id in member_ids:
         change.remove(member_id)
     if may_downgrade(change.group, change.config):
         ended = "consumer_group_downgraded" if had_consumers else "classic_rest_downgraded"
-        decision = downgrade(change, shapes, ended)
+        decision = downgrade(change, ended)
         if decision is not None:
             return decision
     change.raise_epoch()
@@ -70,47 +65,33 @@ def remove(
 
 
 def session_check(
-    group: ConsumerGroup,
-    event: SessionCheck,
-    deadline: Millis | None,
-    shapes: Topics,
-    config: GroupConfig,
-    now: Millis,
+    change: Change, event: SessionCheck, deadline: Millis | None
 ) -> Decision[GroupRecord]:
-    member = group.members.get(event.member_id)
+    member = change.group.members.get(event.member_id)
     if member is None:
         return Decision((), (), "session_of_nobody")
-    longest_ms = session_ms(member, config)
-    going_on = session_going_on(event, deadline, longest_ms, now, "consumer_session_goes_on")
+    longest_ms = session_ms(member, change.config)
+    going_on = session_going_on(event, deadline, longest_ms, change.now, "consumer_session_goes_on")
     if going_on is not None:
         return going_on
-    return remove(Change(group, config, now), (event.member_id,), shapes, "consumer_expired")
+    return remove(change, (event.member_id,), "consumer_expired")
 
 
-def revoke_time_over(
-    group: ConsumerGroup, event: RevokeTimeOver, shapes: Topics, config: GroupConfig, now: Millis
-) -> Decision[GroupRecord]:
-    member = group.members.get(event.member_id)
+def revoke_time_over(change: Change, event: RevokeTimeOver) -> Decision[GroupRecord]:
+    member = change.group.members.get(event.member_id)
     is_waiting = member is not None and (
         member.current.state is MemberState.UNREVOKED_PARTITIONS
         and member.current.epoch == event.member_epoch
     )
     if not is_waiting:
         return Decision((), (), "timer_too_late")
-    change = Change(group, config, now)
-    return remove(change, (event.member_id,), shapes, "consumer_did_not_revoke")
+    return remove(change, (event.member_id,), "consumer_did_not_revoke")
 
 
 def rejoin_time_over(
-    group: ConsumerGroup,
-    event: RejoinTimeOver,
-    awaited: Millis | None,
-    shapes: Topics,
-    config: GroupConfig,
-    now: Millis,
+    change: Change, event: RejoinTimeOver, awaited: Millis | None
 ) -> Decision[GroupRecord]:
     """`awaited` is the deadline that the member has now."""
-    if event.member_id not in group.members or awaited != event.deadline:
+    if event.member_id not in change.group.members or awaited != event.deadline:
         return Decision((), (), "timer_too_late")
-    change = Change(group, config, now)
-    return remove(change, (event.member_id,), shapes, "classic_member_did_not_rejoin")
+    return remove(change, (event.member_id,), "classic_member_did_not_rejoin")

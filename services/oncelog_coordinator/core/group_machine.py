@@ -25,7 +25,7 @@ from oncelog_coordinator.core import (
     group_membership,
     group_rebalance,
 )
-from oncelog_coordinator.core.consumer_change import revocation, session_ms
+from oncelog_coordinator.core.consumer_change import Change, revocation, session_ms
 from oncelog_coordinator.core.consumer_group import (
     CONSUMER,
     ConsumerGroup,
@@ -164,16 +164,17 @@ class GroupMachine:
         group = self._groups.get(event.group_id)
         if group is None:
             return Decision((), (), "timer_of_nobody")
+        change = group_rebalance.Change(group, self._config, now)
         match event:
             case SessionCheck():
                 deadline = self._deadlines.get((event.group_id, event.member_id))
-                return group_rebalance.session_check(group, event, deadline, self._config, now)
+                return group_rebalance.session_check(change, event, deadline)
             case InitialDelayOver():
-                return group_rebalance.initial_delay_over(group, event, self._config, now)
+                return group_rebalance.initial_delay_over(change, event)
             case JoinTimeOver():
-                return group_rebalance.join_time_over(group, event, self._config, now)
+                return group_rebalance.join_time_over(change, event)
             case SyncTimeOver():
-                return group_rebalance.sync_time_over(group, event, self._config, now)
+                return group_rebalance.sync_time_over(change, event)
             case _:
                 assert_never(event)
 
@@ -183,17 +184,15 @@ class GroupMachine:
         group = self._consumers.get(event.group_id)
         if group is None:
             return Decision((), (), "timer_of_nobody")
-        config, shapes = self._config_of(event.group_id), self._topics()
+        change = self._change(group, now)
         key = (event.group_id, event.member_id)
         match event:
             case SessionCheck():
-                deadline = self._deadlines.get(key)
-                return consumer_leaving.session_check(group, event, deadline, shapes, config, now)
+                return consumer_leaving.session_check(change, event, self._deadlines.get(key))
             case RevokeTimeOver():
-                return consumer_leaving.revoke_time_over(group, event, shapes, config, now)
+                return consumer_leaving.revoke_time_over(change, event)
             case RejoinTimeOver():
-                awaited = self._awaited.get(key)
-                return consumer_leaving.rejoin_time_over(group, event, awaited, shapes, config, now)
+                return consumer_leaving.rejoin_time_over(change, event, self._awaited.get(key))
             case _:
                 assert_never(event)
 
@@ -226,20 +225,23 @@ class GroupMachine:
         event: JoinGroup | SyncGroup | Heartbeat | LeaveGroup,
         now: Millis,
     ) -> Decision[GroupRecord]:
-        config, shapes = self._config_of(event.group_id), self._topics()
+        change = self._change(group, now)
         match event:
             case JoinGroup():
-                return consumer_classic.join(group, event, shapes, config, now)
+                return consumer_classic.join(change, event)
             case LeaveGroup():
-                return consumer_classic.leave(group, event, shapes, config, now)
+                return consumer_classic.leave(change, event)
             case SyncGroup():
                 awaited = self._awaited.get((event.group_id, event.member_id))
-                return consumer_classic.sync(group, event, awaited, shapes, config, now)
+                return consumer_classic.sync(change, event, awaited)
             case Heartbeat():
                 awaited = self._awaited.get((event.group_id, event.member_id))
-                return consumer_classic.heartbeat(group, event, awaited, shapes, config, now)
+                return consumer_classic.heartbeat(change, event, awaited)
             case _:
                 assert_never(event)
+
+    def _change(self, group: ConsumerGroup, now: Millis) -> Change:
+        return Change(group, self._topics(), self._config_of(group.group_id), now)
 
     def apply(self, offset: Offset, record: GroupRecord) -> None:
         match record:

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Final
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import Millis
 from oncelog.machine import CancelTimer, Decision, Reply
 from oncelog.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -78,19 +77,19 @@ def fits_one_batch(records: Iterable[GroupRecord], config: GroupConfig) -> bool:
 # ------------------------------------------------------------------------------------------------ upgrade
 
 
-def upgrade(change: Change, classic: Group, shapes: Topics) -> None:
+def upgrade(change: Change, classic: Group) -> None:
     """`change` begins with an empty group, and has the members of `classic` afterwards. Raises Refused."""
     _check_upgrade(classic, change.config)
     group_id, generation = classic.group_id, classic.generation
     # Who has not had an answer yet may not know its id: it has nothing, and joins again as a new member.
     members = {id_: member for id_, member in classic.members.items() if not member.is_new}
     subscriptions = {id_: _subscription(classic, member) for id_, member in members.items()}
-    held = _held(classic, members, subscriptions, shapes)
+    held = _held(classic, members, subscriptions, change.shapes)
     change.records.append(GroupTombstone(group_id))
     for member_id, member in members.items():
         said = _said(member, subscriptions[member_id])
         change.write(MemberSubscribed(group_id, member_id, said))
-    found = topics_hash(change.group.subscribed, shapes)
+    found = topics_hash(change.group.subscribed, change.shapes)
     change.write(GroupEpoch(group_id, generation, found))
     for member_id, slots in held.items():
         change.write(TargetAssigned(group_id, member_id, slots))
@@ -203,39 +202,40 @@ def may_downgrade(group: ConsumerGroup, config: GroupConfig) -> bool:
 
 
 def downgrade(
-    change: Change, shapes: Topics, label: str, *, joining: tuple[str, int] | None = None
+    change: Change, label: str, *, joining: tuple[str, int] | None = None
 ) -> Decision[GroupRecord] | None:
     """The classic group begins with a rebalance; `joining` are the member and the request that wait for it already.
 
     None: the classic group does not fit into a record."""
-    group = _classic_group(change.group, shapes, change.now)
+    group = _classic_group(change)
     # Without a leader: should this coordinator die now, the next one knows that it is to be rebalanced.
     group = replace(group, state=GroupState.PREPARING_REBALANCE, leader=None)
     return _downgraded(change, group, label, joining)
 
 
-def downgrade_as_it_is(
-    change: Change, shapes: Topics, label: str
-) -> tuple[Decision[GroupRecord], Group] | None:
+def downgrade_as_it_is(change: Change, label: str) -> tuple[Decision[GroupRecord], Group] | None:
     """Without a rebalance: everybody has the target, and the classic group is stable with it."""
-    group = _classic_group(change.group, shapes, change.now)
+    group = _classic_group(change)
     decision = _downgraded(change, group, label)
     return None if decision is None else (decision, group)
 
 
-def _classic_group(group: ConsumerGroup, shapes: Topics, now: Millis) -> Group:
+def _classic_group(change: Change) -> Group:
+    group = change.group
     members = {member_id: _classic_member(member) for member_id, member in group.members.items()}
     leader = next(iter(members))
     state = GroupState.STABLE
     # An epoch that has no target yet is no member's: those of the newest target commit on, and are told to rejoin.
     generation = group.target_epoch
-    classic = Group(group.group_id, state, generation, PROTOCOL_TYPE, None, leader, now, members)
+    classic = Group(
+        group.group_id, state, generation, PROTOCOL_TYPE, None, leader, change.now, members
+    )
     protocol = classic.selected_protocol()
     for member_id, member in members.items():
         # What it has, not what it was to get: amid a rebalance it may still read more than that.
         current = group.members[member_id].current
         version = version_of(member.metadata(protocol))
-        data = write_assignment(current.assigned | current.revoking, shapes, version)
+        data = write_assignment(current.assigned | current.revoking, change.shapes, version)
         members[member_id] = replace(member, assignment=data)
     return replace(classic, protocol=protocol)
 

@@ -253,18 +253,17 @@ def _everybody(members: Iterable[Member], protocol: str | None) -> tuple[JoinedM
 
 
 def session_check(
-    group: Group, event: SessionCheck, deadline: Millis | None, config: GroupConfig, now: Millis
+    change: Change, event: SessionCheck, deadline: Millis | None
 ) -> Decision[GroupRecord]:
     """A session's timer ended; `deadline` is the latest that the member was granted."""
-    member_id = event.member_id
+    group, member_id = change.group, event.member_id
     member = group.members.get(member_id)
-    longest_ms = config.new_member_join_timeout_ms
+    longest_ms = change.config.new_member_join_timeout_ms
     if member is not None and not member.is_new:
         longest_ms = member.session_timeout_ms
-    going_on = session_going_on(event, deadline, longest_ms, now, "session_goes_on")
+    going_on = session_going_on(event, deadline, longest_ms, change.now, "session_goes_on")
     if going_on is not None:
         return going_on
-    change = Change(group, config, now)
     if member is None:
         if member_id not in group.pending:
             return Decision((), (), "session_of_nobody")
@@ -299,41 +298,35 @@ def session_going_on(
     return Decision((), (SetTimer(timer, Millis(left_ms), event),), label, granted)
 
 
-def initial_delay_over(
-    group: Group, event: InitialDelayOver, config: GroupConfig, now: Millis
-) -> Decision[GroupRecord]:
+def initial_delay_over(change: Change, event: InitialDelayOver) -> Decision[GroupRecord]:
+    group = change.group
     if group.rebalance != event.rebalance or not group.is_initial:
         return Decision((), (), "timer_too_late")
-    change = Change(group, config, now)
     if group.has_new_member and event.remaining_ms:
         change.group = replace(group, has_new_member=False)
-        delay_ms = min(config.initial_rebalance_delay_ms, event.remaining_ms)
+        delay_ms = min(change.config.initial_rebalance_delay_ms, event.remaining_ms)
         change.wait_for_more(delay_ms, max(event.remaining_ms - event.delay_ms, 0))
         return change.decision("waits_for_more_members")
     change.complete()
     return change.decision("joined")
 
 
-def join_time_over(
-    group: Group, event: JoinTimeOver, config: GroupConfig, now: Millis
-) -> Decision[GroupRecord]:
+def join_time_over(change: Change, event: JoinTimeOver) -> Decision[GroupRecord]:
+    group = change.group
     if group.rebalance != event.rebalance or not group.is_in(GroupState.PREPARING_REBALANCE):
         return Decision((), (), "timer_too_late")
-    change = Change(group, config, now)
     change.complete()
     return change.decision("join_time_over")
 
 
-def sync_time_over(
-    group: Group, event: SyncTimeOver, config: GroupConfig, now: Millis
-) -> Decision[GroupRecord]:
+def sync_time_over(change: Change, event: SyncTimeOver) -> Decision[GroupRecord]:
     """Members that joined and never asked for their assignment are dropped."""
+    group = change.group
     is_current = group.generation == event.generation and group.is_in(
         GroupState.COMPLETING_REBALANCE, GroupState.STABLE
     )
     if not is_current or not group.unsynced:
         return Decision((), (), "timer_too_late")
-    change = Change(group, config, now)
     for member_id in group.unsynced:
         change.remove(member_id)
     change.prepare()
