@@ -230,9 +230,7 @@ async def add_offsets_to_txn(call: Call) -> Any:
                 call.note_delayed(request.transactional_id, answer.delayed_by)
         except PEER_FAILURES:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return call.types.AddOffsetsToTxnResponse(
-        error_code=code,
-    )
+    return call.types.AddOffsetsToTxnResponse(error_code=code)
 
 
 # ---------------------------------------------------------------------------------------------------- removal
