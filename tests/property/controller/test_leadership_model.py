@@ -138,11 +138,11 @@ class LeadershipModel(RuleBasedStateMachine):
 
     @rule(node_id=NODE_IDS, cancel=st.booleans())
     def drain(self, node_id, cancel):
-        self.bench.ask(lambda rid: DrainNode(rid, node_id, cancel))
+        self.bench.ask(DrainNode, node_id, cancel)
 
     @rule(node_id=NODE_IDS)
     def remove(self, node_id):
-        answer = self.bench.ask(lambda rid: RemoveNode(rid, node_id))
+        answer = self.bench.ask(RemoveNode, node_id)
         if answer.error_code is ErrorCode.NONE:
             assert not any(node_id in partition.replicas for _, _, partition in self.partitions())
 
@@ -151,7 +151,7 @@ class LeadershipModel(RuleBasedStateMachine):
     def create(self, replication_factor):
         # Heartbeats bring ids for the internal topics, which count requests from 1.
         topic = NewTopic(f"t{self.next()}", f"a{self.serial:031x}", 2, replication_factor)
-        self.bench.ask(lambda rid: CreateTopics(rid, (topic,)))
+        self.bench.ask(CreateTopics, (topic,))
 
     @precondition(lambda self: self.image.topics)
     @rule(pick=PICK, isr=REPLICAS, lag=st.integers(0, 1))
@@ -187,7 +187,7 @@ class LeadershipModel(RuleBasedStateMachine):
         name = self.partitions()[pick % len(self.partitions())][0]
         self.unclean.add(name)
         changes = {"unclean.leader.election.enable": "true"}
-        self.bench.ask(lambda rid: AlterConfigs(rid, name, changes))
+        self.bench.ask(AlterConfigs, name, changes)
 
     @rule()
     def balance(self):

@@ -76,7 +76,7 @@ class MetadataModel(RuleBasedStateMachine):
     @rule(name=NAMES, partitions=st.integers(-1, 4))
     def create(self, name, partitions):
         topic = NewTopic(name, f"{self.next():032x}", partitions)
-        (result,) = self.bench.ask(lambda rid: CreateTopics(rid, (topic,))).results
+        (result,) = self.bench.ask(CreateTopics, (topic,)).results
         if result.error_code is ErrorCode.NONE:
             assert name.replace(".", "_") not in {n.replace(".", "_") for n in self.topics}
             assert partitions != 0
@@ -86,13 +86,13 @@ class MetadataModel(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def delete(self, name):
-        (result,) = self.bench.ask(lambda rid: DeleteTopics(rid, (name,))).results
+        (result,) = self.bench.ask(DeleteTopics, (name,)).results
         assert (result.error_code is ErrorCode.NONE) == (self.topics.pop(name, None) is not None)
 
     @rule(name=NAMES, count=st.integers(0, 6))
     def grow(self, name, count):
         wanted = NewPartitions(name, count)
-        (result,) = self.bench.ask(lambda rid: CreatePartitions(rid, (wanted,))).results
+        (result,) = self.bench.ask(CreatePartitions, (wanted,)).results
         if result.error_code is ErrorCode.NONE:
             assert count > self.topics[name]
             self.topics[name] = count
@@ -100,17 +100,17 @@ class MetadataModel(RuleBasedStateMachine):
     @rule(name=NAMES, value=st.integers(0, 3))
     def configure(self, name, value):
         changes = {"retention.ms": str(value)}
-        answer = self.bench.ask(lambda rid: AlterConfigs(rid, name, changes))
+        answer = self.bench.ask(AlterConfigs, name, changes)
         assert (answer.error_code is ErrorCode.NONE) == (name in self.topics)
 
     @rule(level=st.integers(-1, 3))
     def update_features(self, level):
-        self.bench.ask(lambda rid: UpdateFeatures(rid, {"transaction.version": level}))
+        self.bench.ask(UpdateFeatures, {"transaction.version": level})
 
     @rule(node_id=NODE_IDS, lag=st.integers(0, 1))
     def allocate(self, node_id, lag):
         node_epoch = self.node_epochs.get(node_id, 0) - lag
-        answer = self.bench.ask(lambda rid: AllocateProducerIds(rid, node_id, node_epoch))
+        answer = self.bench.ask(AllocateProducerIds, node_id, node_epoch)
         if node_id in self.node_epochs and lag == 0:
             assert answer.error_code is ErrorCode.NONE
             self.first_producer_ids.append(answer.first_producer_id)

@@ -47,9 +47,9 @@ class Bench:
     def request_id(self):
         return next(self._request_ids)
 
-    def ask(self, make_event) -> Any:
-        """The answer to `make_event(request_id)`."""
-        decision = self._decide(make_event(self.request_id()))
+    def ask(self, make_event, *fields, **named) -> Any:
+        """The answer to `make_event(request_id, …)`."""
+        decision = self._decide(make_event(self.request_id(), *fields, **named))
         (answer,) = [effect.answer for effect in decision.effects if isinstance(effect, Reply)]
         return answer
 
@@ -96,7 +96,7 @@ class Bench:
         topic = NewTopic(
             name, f"{self.request_id():032x}", configs=dots(configs), assignment=assigned
         )
-        (result,) = self.ask(lambda rid: CreateTopics(rid, (topic,))).results
+        (result,) = self.ask(CreateTopics, (topic,)).results
         assert result.error_code is ErrorCode.NONE, result
 
     def partition(self, name, number=0):
@@ -114,13 +114,13 @@ class Bench:
             tuple(isr),
         )
         node_epoch = epochs.get("node_epoch", self.image.nodes[node_id].node_epoch)
-        answer = self.ask(lambda rid: AlterPartition(rid, node_id, node_epoch, (proposal,)))
+        answer = self.ask(AlterPartition, node_id, node_epoch, (proposal,))
         return answer.error_code or answer.results[0].error_code
 
     def reassign(self, name, *replicas, number=0):
         """The partition's error code."""
         wanted = (Reassignment(name, number, replicas),)
-        return self.ask(lambda rid: ReassignPartitions(rid, wanted)).results[0].error_code
+        return self.ask(ReassignPartitions, wanted).results[0].error_code
 
     def register(self, node_id=1, incarnation_id="first", roles=ALL_ROLES, **fields):
         return self.ask(

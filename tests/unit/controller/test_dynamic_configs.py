@@ -22,9 +22,7 @@ def bench():
 
 
 def alter(bench, kind, name, to_set=(), remove=(), validate_only=False):
-    return bench.ask(
-        lambda rid: AlterConfigs(rid, name, dict(to_set), tuple(remove), validate_only, kind)
-    )
+    return bench.ask(AlterConfigs, name, dict(to_set), tuple(remove), validate_only, kind)
 
 
 @pytest.mark.parametrize(

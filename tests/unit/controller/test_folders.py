@@ -148,9 +148,7 @@ def test_a_storage_node_that_knows_more_is_told_to_register(bench):
     def beat(node_id):
         known = bench.image.nodes[node_id]
         further = bench.image.metadata_offset + 1
-        return bench.ask(
-            lambda rid: NodeHeartbeat(rid, node_id, known.node_epoch, metadata_offset=further)
-        )
+        return bench.ask(NodeHeartbeat, node_id, known.node_epoch, metadata_offset=further)
 
     assert beat(11).error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
     bench.join(21, "coordinator")

@@ -141,7 +141,7 @@ def test_a_listener_that_is_forgotten_takes_nothing_along(bench):
     bench.create("t", (1,))
     before = bench.image.copy()
     node_id = given_and_live(bench, "a", "listener")
-    bench.ask(lambda rid: DrainNode(rid, node_id))
+    bench.ask(DrainNode, node_id)
     bench.fence(node_id)
     assert bench.image.topics == before.topics
     assert bench.image.shards == before.shards

@@ -95,7 +95,7 @@ def test_an_unclean_election_is_made_only_where_allowed(bench):
     bench.fence(1)
     bench.beat(2)
     assert bench.partition("t").leader == -1
-    bench.ask(lambda rid: AlterConfigs(rid, "t", {"unclean.leader.election.enable": "true"}))
+    bench.ask(AlterConfigs, "t", {"unclean.leader.election.enable": "true"})
     assert shape(bench.partition("t")) == (2, 2, (2,))
 
 
@@ -198,33 +198,33 @@ def test_a_fenced_node_that_wants_to_stop_may(bench):
 
 
 def test_drain_by_an_operator_can_be_taken_back(bench):
-    drained = bench.ask(lambda rid: DrainNode(rid, 4))
+    drained = bench.ask(DrainNode, 4)
     assert drained.error_code is ErrorCode.NONE
     assert drained.metadata_offset == bench.image.metadata_offset
     assert owners(bench) == {5: 6}
-    bench.ask(lambda rid: DrainNode(rid, 4, cancel=True))
+    bench.ask(DrainNode, 4, cancel=True)
     assert owners(bench) == {4: 3, 5: 3}
     count = len(bench.records)
-    bench.ask(lambda rid: DrainNode(rid, 4, cancel=True))
+    bench.ask(DrainNode, 4, cancel=True)
     assert len(bench.records) == count
-    refused = bench.ask(lambda rid: DrainNode(rid, 99))
+    refused = bench.ask(DrainNode, 99)
     assert refused.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def test_a_node_is_removed_when_it_is_stopped_and_hosts_nothing(bench):
-    running = bench.ask(lambda rid: RemoveNode(rid, 3))
+    running = bench.ask(RemoveNode, 3)
     assert running.error_code is ErrorCode.INVALID_REQUEST
     assert "stop it first" in running.message
     bench.fence(3)
-    hosting = bench.ask(lambda rid: RemoveNode(rid, 3))
+    hosting = bench.ask(RemoveNode, 3)
     assert hosting.error_code is ErrorCode.INVALID_REQUEST
     assert "10 partitions" in hosting.message
     assert f"{TRANSACTION_STATE_TOPIC}-0" in hosting.message
     assert "reassign" in hosting.message
     bench.fence(4)
-    assert bench.ask(lambda rid: RemoveNode(rid, 4)).error_code is ErrorCode.NONE
+    assert bench.ask(RemoveNode, 4).error_code is ErrorCode.NONE
     assert 4 not in bench.image.nodes
-    unknown = bench.ask(lambda rid: RemoveNode(rid, 4))
+    unknown = bench.ask(RemoveNode, 4)
     assert unknown.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
     # Its id may be used again, with a greater node epoch than ever.
     assert bench.join(4, "coordinator") > max(
@@ -263,7 +263,7 @@ def test_a_new_term_is_claimed_at_once_and_only_once(bench):
 
 
 def elect(bench, *partitions, unclean=False):
-    answer = bench.ask(lambda rid: ElectLeaders(rid, partitions, unclean))
+    answer = bench.ask(ElectLeaders, partitions, unclean)
     return [one.error_code for one in answer.results]
 
 

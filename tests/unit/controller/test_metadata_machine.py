@@ -63,7 +63,7 @@ def test_first_registration_creates_the_whole_cluster():
 def test_new_incarnation_fences_all_that_the_old_one_had(bench):
     bench.register()
     bench.register(2, "other")
-    bench.ask(lambda rid: CreateTopics(rid, (NewTopic("t", "c" * 32, 4, 2),)))
+    bench.ask(CreateTopics, (NewTopic("t", "c" * 32, 4, 2),))
     before = bench.image.copy()
     answer = bench.register(1, "second")
     assert answer.node_epoch == 2
@@ -78,7 +78,7 @@ def test_new_incarnation_fences_all_that_the_old_one_had(bench):
 
 def test_restart_is_one_record_however_many_partitions(bench):
     bench.register()
-    bench.ask(lambda rid: CreateTopics(rid, (NewTopic("t", "c" * 32, 500, 1),)))
+    bench.ask(CreateTopics, (NewTopic("t", "c" * 32, 500, 1),))
     count = len(bench.records)
     bench.register(1, "second")
     assert len(bench.records) == count + 1
@@ -177,24 +177,24 @@ def test_shards_without_a_coordinator_are_recorded_once(bench):
 
 def test_heartbeat_and_blocks_check_the_node_epoch(bench):
     epoch = bench.register().node_epoch
-    assert bench.ask(lambda rid: NodeHeartbeat(rid, 1, epoch)).error_code is ErrorCode.NONE
-    block = bench.ask(lambda rid: AllocateProducerIds(rid, 1, epoch))
+    assert bench.ask(NodeHeartbeat, 1, epoch).error_code is ErrorCode.NONE
+    block = bench.ask(AllocateProducerIds, 1, epoch)
     assert (block.error_code, block.first_producer_id, block.count) == (ErrorCode.NONE, 0, 1000)
     newer = bench.register(1, "second").node_epoch
     for event in (NodeHeartbeat, AllocateProducerIds):
-        stale = bench.ask(lambda rid, event=event: event(rid, 1, epoch))
+        stale = bench.ask(event, 1, epoch)
         assert stale.error_code is ErrorCode.STALE_BROKER_EPOCH
-        unknown = bench.ask(lambda rid, event=event: event(rid, 7, 0))
+        unknown = bench.ask(event, 7, 0)
         assert unknown.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
         assert "7" in unknown.message
-    block = bench.ask(lambda rid: AllocateProducerIds(rid, 1, newer))
+    block = bench.ask(AllocateProducerIds, 1, newer)
     assert block.first_producer_id == 1000
 
 
 def test_a_controller_without_the_news_calls_nobody_replaced(bench):
     """A deposed one that does not know it yet: a node it told to end would be the one that lives."""
     epoch = bench.register().node_epoch
-    answer = bench.ask(lambda rid: NodeHeartbeat(rid, 1, epoch + 10))
+    answer = bench.ask(NodeHeartbeat, 1, epoch + 10)
     assert answer.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
     assert f"node epoch {epoch + 10}" in answer.message
 
@@ -202,7 +202,7 @@ def test_a_controller_without_the_news_calls_nobody_replaced(bench):
 def test_producer_ids_end_with_an_error_not_a_second_use(bench):
     epoch = bench.register().node_epoch
     bench.image.next_producer_id = 2**63 - 1000
-    answer = bench.ask(lambda rid: AllocateProducerIds(rid, 1, epoch))
+    answer = bench.ask(AllocateProducerIds, 1, epoch)
     assert answer.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "used up" in answer.message
 
@@ -221,9 +221,9 @@ def test_producer_ids_end_with_an_error_not_a_second_use(bench):
 def test_feature_levels(bench, levels, error_code, named):
     bench.register()
     before = bench.image.features_epoch
-    trial = bench.ask(lambda rid: UpdateFeatures(rid, levels, validate_only=True))
+    trial = bench.ask(UpdateFeatures, levels, validate_only=True)
     assert bench.image.features_epoch == before
-    answer = bench.ask(lambda rid: UpdateFeatures(rid, levels))
+    answer = bench.ask(UpdateFeatures, levels)
     assert trial.error_code is answer.error_code is error_code
     assert named in answer.message
     changed = error_code is ErrorCode.NONE and levels["transaction.version"] != 2
@@ -234,7 +234,7 @@ def test_feature_levels(bench, levels, error_code, named):
 
 
 def test_features_cannot_change_before_there_is_a_cluster():
-    answer = Bench().ask(lambda rid: UpdateFeatures(rid, {"transaction.version": 1}))
+    answer = Bench().ask(UpdateFeatures, {"transaction.version": 1})
     assert answer.error_code is ErrorCode.FEATURE_UPDATE_FAILED
 
 
@@ -242,9 +242,9 @@ def test_each_controller_claims_a_higher_controller_epoch(bench):
     bench.register()
     bench.machine = bench.replayed(replace(SMALL, controller=2, incarnation_id="controller-b"))
     assert bench.image.controller_epoch == 1
-    bench.ask(lambda rid: AllocateProducerIds(rid, 1, 0))
+    bench.ask(AllocateProducerIds, 1, 0)
     assert (bench.image.controller, bench.image.controller_epoch) == (2, 2)
-    bench.ask(lambda rid: AllocateProducerIds(rid, 1, 0))
+    bench.ask(AllocateProducerIds, 1, 0)
     assert bench.image.controller_epoch == 2
 
 
@@ -252,7 +252,7 @@ def test_a_snapshot_replaces_a_long_journal_before_it():
     bench = Bench(replace(SMALL, snapshot_interval_records=20))
     epoch = bench.register().node_epoch
     for _ in range(50):
-        bench.ask(lambda rid: AllocateProducerIds(rid, 1, epoch))
+        bench.ask(AllocateProducerIds, 1, epoch)
     positions = [n for n, record in enumerate(bench.records) if isinstance(record, Snapshot)]
     assert len(positions) == 2
     machine = type(bench.machine)(SMALL)

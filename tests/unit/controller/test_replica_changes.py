@@ -75,7 +75,7 @@ def test_unknown_partitions_and_repeats_are_told_one_by_one(bench):
         ProposedIsr("t", 7, 0, 0, (1,)),
         ProposedIsr("x", 0, 0, 0, (1,)),
     )
-    answer = bench.ask(lambda rid: AlterPartition(rid, 1, node_epoch, proposals))
+    answer = bench.ask(AlterPartition, 1, node_epoch, proposals)
     assert [result.error_code for result in answer.results] == [
         ErrorCode.NONE,
         ErrorCode.INVALID_REQUEST,

@@ -26,19 +26,19 @@ QUOTA = "producer_byte_rate"
 
 
 def create(bench, *acls):
-    return bench.ask(lambda rid: CreateAcls(rid, acls))
+    return bench.ask(CreateAcls, acls)
 
 
 def delete(bench, *filters):
-    return bench.ask(lambda rid: DeleteAcls(rid, filters))
+    return bench.ask(DeleteAcls, filters)
 
 
 def scram(bench, *rows, key="a2V5IG9uZQ=="):
-    return bench.ask(lambda rid: AlterUserScramCredentials(rid, rows, key))
+    return bench.ask(AlterUserScramCredentials, rows, key)
 
 
 def quotas(bench, *changes, validate_only=False):
-    return bench.ask(lambda rid: AlterClientQuotas(rid, changes, validate_only))
+    return bench.ask(AlterClientQuotas, changes, validate_only)
 
 
 def row(user, mechanism=1, iterations=4096, salt="c2FsdA=="):

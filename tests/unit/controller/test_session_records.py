@@ -21,7 +21,7 @@ OPS = ApiToken("ops", digest_of("oncelog_2"), "admin", 1_000, 9_000)
 
 
 def alter(bench, *changes):
-    return bench.ask(lambda rid: AlterApiTokens(rid, changes))
+    return bench.ask(AlterApiTokens, changes)
 
 
 def test_tokens_come_and_go(bench):
@@ -103,9 +103,7 @@ FIRST, SECOND = "0f" * 16, "1f" * 16
 
 
 def end(bench, session_id, expires_ms=9_000, time_ms=1_000):
-    (result,) = bench.ask(
-        lambda rid: EndConsoleSession(rid, session_id, expires_ms, time_ms)
-    ).results
+    (result,) = bench.ask(EndConsoleSession, session_id, expires_ms, time_ms).results
     return result
 
 

@@ -27,7 +27,7 @@ def bench_of(storage_nodes=3, **rules):
 
 
 def create(bench, *topics, validate_only=False):
-    return bench.ask(lambda rid: CreateTopics(rid, topics, validate_only)).results
+    return bench.ask(CreateTopics, topics, validate_only).results
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def test_partitions_are_bounded_over_all_topics_of_a_request_too():
     assert [r.error_code for r in results] == [ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS]
     assert bench.image.partition_count == 8
     create(bench, NewTopic("b", "2" * 32, 2))
-    answer = bench.ask(lambda rid: CreatePartitions(rid, (NewPartitions("b", 3),)))
+    answer = bench.ask(CreatePartitions, (NewPartitions("b", 3),))
     assert answer.results[0].error_code is ErrorCode.INVALID_PARTITIONS
-    bench.ask(lambda rid: DeleteTopics(rid, ("a",)))
+    bench.ask(DeleteTopics, ("a",))
     assert bench.image.partition_count == 7
-    answer = bench.ask(lambda rid: CreatePartitions(rid, (NewPartitions("b", 3),)))
+    answer = bench.ask(CreatePartitions, (NewPartitions("b", 3),))
     assert answer.results[0].error_code is ErrorCode.NONE
 
 
@@ -167,7 +167,7 @@ def test_validate_only_judges_and_records_nothing():
     assert (result.error_code, result.partitions, result.topic_id) == (ErrorCode.NONE, 4, "")
     assert len(bench.records) == count
     create(bench, NewTopic("t", ID))
-    answer = bench.ask(lambda rid: CreatePartitions(rid, (NewPartitions("t", 2),), True))
+    answer = bench.ask(CreatePartitions, (NewPartitions("t", 2),), True)
     assert answer.results[0].error_code is ErrorCode.NONE
     assert len(bench.image.topics["t"].partitions) == 1
 
@@ -177,11 +177,9 @@ def test_topics_are_deleted_by_name_and_by_id():
     create(bench, NewTopic("a", "1" * 32), NewTopic("b", "2" * 32), NewTopic("c", "3" * 32))
     internal = bench.image.topics[CONSUMER_OFFSETS_TOPIC].topic_id
     answer = bench.ask(
-        lambda rid: DeleteTopics(
-            rid,
-            names=("a", "nope", TRANSACTION_STATE_TOPIC, "c"),
-            topic_ids=("2" * 32, "9" * 32, internal, "3" * 32),
-        )
+        DeleteTopics,
+        names=("a", "nope", TRANSACTION_STATE_TOPIC, "c"),
+        topic_ids=("2" * 32, "9" * 32, internal, "3" * 32),
     )
     assert [(r.name, r.error_code) for r in answer.results] == [
         ("a", ErrorCode.NONE),
@@ -200,7 +198,7 @@ def test_topics_are_deleted_by_name_and_by_id():
 def test_a_deleted_name_may_be_used_again_with_another_id():
     bench = bench_of()
     create(bench, NewTopic("a", "1" * 32))
-    bench.ask(lambda rid: DeleteTopics(rid, ("a",)))
+    bench.ask(DeleteTopics, ("a",))
     (result,) = create(bench, NewTopic("a", "2" * 32))
     assert result.error_code is ErrorCode.NONE
     assert bench.image.topic_names["2" * 32] == "a"
@@ -228,7 +226,7 @@ def test_partitions_only_grow(wanted, error_code):
     bench = bench_of()
     create(bench, NewTopic("t", ID, 2, 2))
     before = bench.image.topics["t"].partitions
-    (result,) = bench.ask(lambda rid: CreatePartitions(rid, (wanted,))).results
+    (result,) = bench.ask(CreatePartitions, (wanted,)).results
     assert result.error_code is error_code
     after = bench.image.topics["t"].partitions
     assert after[:2] == before
@@ -262,10 +260,10 @@ def test_configs_change_one_by_one(topic, changes, remove, error_code):
     create(bench, NewTopic("t", ID, configs={"retention.ms": "1000"}))
     count = len(bench.records)
     before = {name: dict(found.configs) for name, found in bench.image.topics.items()}
-    trial = bench.ask(lambda rid: AlterConfigs(rid, topic, changes, remove, True))
+    trial = bench.ask(AlterConfigs, topic, changes, remove, True)
     assert trial.error_code is error_code
     assert len(bench.records) == count
-    answer = bench.ask(lambda rid: AlterConfigs(rid, topic, changes, remove))
+    answer = bench.ask(AlterConfigs, topic, changes, remove)
     assert answer.error_code is error_code
     expected = before
     if error_code is ErrorCode.NONE:
