@@ -9,7 +9,7 @@ There is no undo. When an append fails, the driver drops the machine and replays
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Never, Protocol, TypeVar
 
 from oncelog.ids import Millis, Offset
 
@@ -67,6 +67,18 @@ class Decision(Generic[RecordOut]):
     unlogged: tuple[RecordOut, ...] = ()
     """Changes that no journal keeps, applied behind `records` at offset -1: whose session was extended.
     A replay forgets them, so nothing that was ever promised may rest on one (ADR 0019)."""
+
+
+class Request(Protocol):
+    """An event that is answered once."""
+
+    @property
+    def request_id(self) -> int: ...
+
+
+def answered(event: Request, answer: Any, label: str) -> Decision[Never]:
+    """Nothing changes, and the request that the event carried gets this answer."""
+    return Decision((), (Reply(event.request_id, answer),), label)
 
 
 class Machine(Protocol[EventT, RecordIn]):

@@ -12,7 +12,7 @@ gate.
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Partition
-from oncelog.machine import Decision, Effect, Reply, SetTimer
+from oncelog.machine import Decision, Effect, Reply, SetTimer, answered
 from oncelog_coordinator.core.completion import timer_name
 from oncelog_coordinator.core.request_origin import is_delayed
 from oncelog_coordinator.core.txn_events import (
@@ -45,7 +45,7 @@ def decide(
         txn.origin, event.origin, event.refused_origin
     ):
         refused = ErrorAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.origin)
-        return Decision((), (Reply(event.request_id, refused),), "delayed_add_refused")
+        return answered(event, refused, "delayed_add_refused")
     if is_ongoing and not added and event.origin in (None, txn.origin):
         return _answer(event, ErrorCode.NONE, "partitions_present")
     if (
@@ -76,7 +76,7 @@ def _completing(txn: TxnMetadata, event: AddPartitions) -> Decision[TxnRecord]:
     refused = ErrorAnswer(
         ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.origin if is_next else None
     )
-    return Decision((), (Reply(event.request_id, refused),), "add_while_completing")
+    return answered(event, refused, "add_while_completing")
 
 
 def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnRecord]:
@@ -90,8 +90,7 @@ def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnReco
         return _verified(event, ErrorCode.CONCURRENT_TRANSACTIONS, "verify_while_completing")
     missing = _absent(txn.partitions, event.partitions)
     label = "partition_not_in_transaction" if missing else "verified"
-    answer = VerifyAnswer(ErrorCode.NONE, missing, txn.start_timestamp)
-    return Decision((), (Reply(event.request_id, answer),), label)
+    return answered(event, VerifyAnswer(ErrorCode.NONE, missing, txn.start_timestamp), label)
 
 
 def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
@@ -119,7 +118,7 @@ def _absent(
 
 
 def _answer(event: AddPartitions, error_code: ErrorCode, label: str) -> Decision[TxnRecord]:
-    return Decision((), (Reply(event.request_id, ErrorAnswer(error_code)),), label)
+    return answered(event, ErrorAnswer(error_code), label)
 
 
 def _verified(
@@ -127,4 +126,4 @@ def _verified(
     error_code: ErrorCode,
     label: str,
 ) -> Decision[TxnRecord]:
-    return Decision((), (Reply(event.request_id, VerifyAnswer(error_code)),), label)
+    return answered(event, VerifyAnswer(error_code), label)

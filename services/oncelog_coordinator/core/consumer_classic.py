@@ -8,7 +8,7 @@ coordinator assigns. A member that owes its next JoinGroup or SyncGroup for its 
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
-from oncelog.machine import Decision, Reply
+from oncelog.machine import Decision, Reply, answered
 from oncelog.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     EmbeddedSubscription,
@@ -58,15 +58,14 @@ def join(change: Change, event: JoinGroup) -> Decision[GroupRecord]:
     try:
         return _join(change, event)
     except Refused as refused:
-        answer = JoinAnswer(refused.error_code, event.member_id)
-        return Decision((), (Reply(event.request_id, answer),), "join_refused")
+        return answered(event, JoinAnswer(refused.error_code, event.member_id), "join_refused")
 
 
 def _join(change: Change, event: JoinGroup) -> Decision[GroupRecord]:
     embedded = _check_join(change, event)
     if not event.member_id and event.instance_id is None and event.requires_known_member_id:
         answer = JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
-        return Decision((), (Reply(event.request_id, answer),), "member_id_given")
+        return answered(event, answer, "member_id_given")
     member_id = event.member_id or event.new_member_id
     instance = _instance(change.group, event)
     before = change.group.members.get(member_id, ConsumerMember(member_id))
@@ -246,8 +245,7 @@ def heartbeat(change: Change, event: Heartbeat, awaited: Millis | None) -> Decis
     """As that of a consumer it finds new targets when topics or members changed; Kafka leaves that to consumers."""
     error_code = _member_error(change.group, event)
     if error_code is not ErrorCode.NONE:
-        reply = Reply(event.request_id, CodeAnswer(error_code))
-        return Decision((), (reply,), "heartbeat_refused")
+        return answered(event, CodeAnswer(error_code), "heartbeat_refused")
     change.extend_session(event.member_id)
     assign(change, has_changed=False)
     if _should_join(change.group, change.group.members[event.member_id]):

@@ -13,7 +13,7 @@ from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
-from oncelog.machine import CancelTimer, Decision, Reply
+from oncelog.machine import CancelTimer, Decision, Reply, answered
 from oncelog_coordinator.core import consumer_leaving
 from oncelog_coordinator.core.consumer_assignors import ASSIGNORS
 from oncelog_coordinator.core.consumer_change import (
@@ -88,7 +88,7 @@ def decide(
         return _join_classic(change, classic, event, looked)
     except Refused as refused:
         answer = ConsumerHeartbeatAnswer(refused.error_code, refused.message)
-        return Decision((), (Reply(event.request_id, answer),), "consumer_heartbeat_refused")
+        return answered(event, answer, "consumer_heartbeat_refused")
 
 
 def _check_request(event: ConsumerHeartbeat) -> None:

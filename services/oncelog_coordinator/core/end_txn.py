@@ -18,7 +18,7 @@ from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import NO_PRODUCER_ID, PRODUCER_EPOCH_MAX, Millis, ProducerEpoch
-from oncelog.machine import Decision, Reply
+from oncelog.machine import Decision, Reply, answered
 from oncelog_coordinator.core.completion import prepared_decision
 from oncelog_coordinator.core.markers import DecisionKey
 from oncelog_coordinator.core.request_origin import is_delayed
@@ -134,7 +134,7 @@ def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
 
 def _delayed(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
     refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.origin)
-    return Decision((), (Reply(event.request_id, refused),), "delayed_end_refused")
+    return answered(event, refused, "delayed_end_refused")
 
 
 def _decide_tv2(
@@ -160,7 +160,7 @@ def _decide_tv2(
         if error_code is not ErrorCode.NONE:
             return _answer(event, error_code, "repeat_answered")
         answer = IdentityAnswer(ErrorCode.NONE, txn.producer_id, txn.producer_epoch)
-        return Decision((), (Reply(event.request_id, answer),), "repeat_answered")
+        return answered(event, answer, "repeat_answered")
     if event.producer_epoch != txn.producer_epoch or txn.state.is_prepared:
         return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
     if txn.state is not TxnState.ONGOING and event.commit:
@@ -205,4 +205,4 @@ def _label(event: EndTxn) -> str:
 
 
 def _answer(event: EndTxn, error_code: ErrorCode, label: str) -> Decision[TxnRecord]:
-    return Decision((), (Reply(event.request_id, IdentityAnswer(error_code)),), label)
+    return answered(event, IdentityAnswer(error_code), label)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Partition
-from oncelog.machine import Decision, Effect, Reply, SetTimer
+from oncelog.machine import Decision, Effect, Reply, SetTimer, answered
 from oncelog_coordinator.core.consumer_group import (
     ConsumerGroup,
     commit_error,
@@ -56,8 +56,7 @@ def commit(
 ) -> Decision[GroupRecord]:
     error_code = _commit_error(group, event, is_transactional=False)
     if error_code is not ErrorCode.NONE:
-        reply = Reply(event.request_id, CommitAnswer(error_code))
-        return Decision((), (reply,), "commit_refused")
+        return answered(event, CommitAnswer(error_code), "commit_refused")
     records, answer = _commit_records(event, config, now)
     extended: tuple[GroupRecord, ...] = ()
     # Only its heartbeats extend the session of a member of a consumer group.
@@ -89,8 +88,7 @@ def commit_in_transaction(
     else:
         error_code = _commit_error(group, event, is_transactional=True)
     if error_code is not ErrorCode.NONE:
-        reply = Reply(event.request_id, CommitAnswer(error_code))
-        return Decision((), (reply,), "transactional_commit_refused")
+        return answered(event, CommitAnswer(error_code), "transactional_commit_refused")
     records, answer = _commit_records(event, config, now)
     started: tuple[GroupRecord, ...] = ()
     if records and (event.transaction_start_ms > 0 or producer is None or not producer.is_open):
@@ -164,11 +162,9 @@ def end_transaction(
     decided."""
     is_late = _is_late(offsets, started, event)
     if event.transactional_id and is_late is not False and not _is_start_known(started, event):
-        refused = CodeAnswer(ErrorCode.REQUEST_TIMED_OUT)
-        return Decision((), (Reply(event.request_id, refused),), "start_unknown")
+        return answered(event, CodeAnswer(ErrorCode.REQUEST_TIMED_OUT), "start_unknown")
     if is_late:
-        answer = CodeAnswer(ErrorCode.NONE)
-        return Decision((), (Reply(event.request_id, answer),), "late_marker_ignored")
+        return answered(event, CodeAnswer(ErrorCode.NONE), "late_marker_ignored")
     error_code = offsets.marker_error(event)
     reply = Reply(event.request_id, CodeAnswer(error_code))
     if error_code is not ErrorCode.NONE:
@@ -219,8 +215,7 @@ def fetch(
     if isinstance(group, ConsumerGroup) and event.member_id:
         error_code = epoch_error(group, event.member_epoch, event.member_id)
         if error_code is not ErrorCode.NONE:
-            refused = FetchOffsetsAnswer((), error_code)
-            return Decision((), (Reply(event.request_id, refused),), "fetch_refused")
+            return answered(event, FetchOffsetsAnswer((), error_code), "fetch_refused")
     committed = offsets.of(event.group_id)
     wanted = tuple(committed) if event.partitions is None else event.partitions
     if event.with_pending and event.partitions is None:
@@ -240,8 +235,7 @@ def fetch(
         if event.with_pending:
             one = one._replace(pending=offsets.pending_producers(event.group_id, partition))
         found.append(one)
-    answer = FetchOffsetsAnswer(tuple(found))
-    return Decision((), (Reply(event.request_id, answer),), "offsets_fetched")
+    return answered(event, FetchOffsetsAnswer(tuple(found)), "offsets_fetched")
 
 
 # ------------------------------------------------------------------------------------------------ delete
@@ -256,8 +250,7 @@ def delete_offsets(
     elif isinstance(group, Group) and _is_strange(group):
         error_code = ErrorCode.NON_EMPTY_GROUP
     if group is None or error_code is not ErrorCode.NONE:
-        reply = Reply(event.request_id, CommitAnswer(error_code))
-        return Decision((), (reply,), "delete_refused")
+        return answered(event, CommitAnswer(error_code), "delete_refused")
     records: list[GroupRecord] = []
     results: list[tuple[Partition, ErrorCode]] = []
     committed = offsets.of(event.group_id)

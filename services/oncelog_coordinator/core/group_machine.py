@@ -15,7 +15,7 @@ from typing import assert_never
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Offset, ProducerEpoch, ProducerId
-from oncelog.machine import Decision, Effect, Reply, SetTimer
+from oncelog.machine import Decision, Effect, SetTimer, answered
 from oncelog_coordinator.core import (
     consumer_classic,
     consumer_heartbeat,
@@ -138,10 +138,9 @@ class GroupMachine:
                 group = self.group(event.group_id)
                 return group_commits.delete_group(group, self._offsets, event)
             case DescribeGroup():
-                answer = DescribeAnswer(self.group(event.group_id))
-                return Decision((), (Reply(event.request_id, answer),), "described")
+                return answered(event, DescribeAnswer(self.group(event.group_id)), "described")
             case ListGroups():
-                return Decision((), (Reply(event.request_id, self._list(event)),), "listed")
+                return answered(event, self._list(event), "listed")
             case TopicsDeleted():
                 groups = (*self._groups, *self._consumers)
                 return group_commits.topics_deleted(groups, self._offsets, event)

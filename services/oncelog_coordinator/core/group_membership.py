@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
-from oncelog.machine import Decision, Reply
+from oncelog.machine import Decision, Reply, answered
 from oncelog_coordinator.core.group_events import (
     CodeAnswer,
     GroupConfig,
@@ -35,7 +35,7 @@ def sync(
 ) -> Decision[GroupRecord]:
     error_code = _sync_error(group, event)
     if error_code is not ErrorCode.NONE:
-        return Decision((), (Reply(event.request_id, SyncAnswer(error_code)),), "sync_refused")
+        return answered(event, SyncAnswer(error_code), "sync_refused")
     assert group is not None, event
     change = Change(group, config, now)
     member = group.members[event.member_id]
@@ -107,8 +107,7 @@ def _assign(change: Change, assignments: dict[str, bytes]) -> Decision[GroupReco
 def heartbeat(group: Group | None, event: Heartbeat, now: Millis) -> Decision[GroupRecord]:
     error_code = _heartbeat_error(group, event)
     if error_code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-        reply = Reply(event.request_id, CodeAnswer(error_code))
-        return Decision((), (reply,), "heartbeat_refused")
+        return answered(event, CodeAnswer(error_code), "heartbeat_refused")
     assert group is not None, event
     deadline = Millis(now + group.members[event.member_id].session_timeout_ms)
     return Decision(
@@ -140,8 +139,7 @@ def leave(
 ) -> Decision[GroupRecord]:
     if group is None:
         unknown = tuple((member, ErrorCode.UNKNOWN_MEMBER_ID) for member in event.members)
-        answer = LeaveAnswer(ErrorCode.NONE, unknown)
-        return Decision((), (Reply(event.request_id, answer),), "leave_refused")
+        return answered(event, LeaveAnswer(ErrorCode.NONE, unknown), "leave_refused")
     change = Change(group, config, now)
     results = tuple((member, _leave_one(change, member)) for member in event.members)
     change.reply(event.request_id, LeaveAnswer(ErrorCode.NONE, results))

@@ -22,7 +22,7 @@ from oncelog.ids import (
     ProducerId,
     TransactionalId,
 )
-from oncelog.machine import Decision, Reply
+from oncelog.machine import Decision, Reply, answered
 from oncelog_coordinator.core import fencing
 from oncelog_coordinator.core.markers import DecisionKey
 from oncelog_coordinator.core.request_origin import is_copy
@@ -112,9 +112,9 @@ def _copy(txn: TxnMetadata, event: InitProducerId) -> Decision[TxnRecord]:
     that arrives later must not fence the producer that lives by the answer to the second."""
     if txn.state is TxnState.EMPTY and txn.origin == event.origin:
         answer = IdentityAnswer(ErrorCode.NONE, txn.producer_id, txn.producer_epoch)
-        return Decision((), (Reply(event.request_id, answer),), "init_copy_answered")
+        return answered(event, answer, "init_copy_answered")
     refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.origin)
-    return Decision((), (Reply(event.request_id, refused),), "delayed_init_refused")
+    return answered(event, refused, "delayed_init_refused")
 
 
 def _may_be(txn: TxnMetadata, event: InitProducerId) -> bool:
@@ -199,7 +199,7 @@ def _unknown(
 
 
 def _refuse(event: InitProducerId, error_code: ErrorCode, label: str) -> Decision[TxnRecord]:
-    return Decision((), (Reply(event.request_id, IdentityAnswer(error_code)),), label)
+    return answered(event, IdentityAnswer(error_code), label)
 
 
 def _no_producer_id(event: InitProducerId) -> Decision[TxnRecord]:

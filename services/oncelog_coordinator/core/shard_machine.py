@@ -15,7 +15,7 @@ from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Offset, is_reserved_name
-from oncelog.machine import Decision, Effect, Reply
+from oncelog.machine import Decision, Effect, Reply, answered
 from oncelog_coordinator.core import sink_events, views
 from oncelog_coordinator.core.markers import TXN_MACHINE, MarkersDelivered
 from oncelog_coordinator.core.sink import SinkEvent, SinkMachine
@@ -153,7 +153,7 @@ class ShardMachine:
             case InitProducerId() | EndTxn():
                 if self._is_of_a_sink(event.transactional_id):
                     refused = IdentityAnswer(ErrorCode.INVALID_REQUEST)
-                    return Decision((), (Reply(event.request_id, refused),), "id_is_a_sink")
+                    return answered(event, refused, "id_is_a_sink")
             case ForceTerminate():
                 if self._is_of_a_sink(event.transactional_id):
                     return self._terminate_branch(event, now)
@@ -164,12 +164,10 @@ class ShardMachine:
                     if row.transactional_id == event.transactional_id
                 ]
                 if rows:
-                    reply = Reply(event.request_id, views.describe(rows[-1]))
-                    return Decision((), (reply,), "described")
+                    return answered(event, views.describe(rows[-1]), "described")
             case ListTransactions():
                 everything = chain(self.txn.candidates(event), self._branches())
-                listed = views.list_transactions(everything, event, now)
-                return Decision((), (Reply(event.request_id, listed),), "listed")
+                return answered(event, views.list_transactions(everything, event, now), "listed")
         return self.txn.decide(event, now)
 
     def _decide_sink(self, event: SinkEvent, now: Millis) -> Decision[ShardRecord]:
@@ -185,7 +183,7 @@ class ShardMachine:
                 if isinstance(event, sink_events.OpenAttempt)
                 else sink_events.JoinAnswer(ErrorCode.INVALID_REQUEST, message)
             )
-            return Decision((), (Reply(event.request_id, answer),), "id_is_a_producer")
+            return answered(event, answer, "id_is_a_producer")
         return self.sink.decide(event, now)
 
     def _is_of_a_sink(self, transactional_id: str) -> bool:
@@ -202,7 +200,7 @@ class ShardMachine:
         if not rows:
             message = f"nothing of {event.transactional_id!r} is open"
             answer = ErrorAnswer(ErrorCode.INVALID_TXN_STATE, message)
-            return Decision((), (Reply(event.request_id, answer),), "terminate_refused")
+            return answered(event, answer, "terminate_refused")
         nonces = tuple(dict.fromkeys(row.nonce for row in rows))
         abort = sink_events.AbortAttempt(event.request_id, rows[0].sink, nonces)
         aborted = self.sink.decide(abort, now)

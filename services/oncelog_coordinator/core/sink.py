@@ -26,7 +26,7 @@ from typing import Final, assert_never
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Offset, ProducerId
-from oncelog.machine import CancelTimer, Decision, Effect, Reply, Send, SetTimer
+from oncelog.machine import CancelTimer, Decision, Effect, Reply, Send, SetTimer, answered
 from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.markers import MARKER_SENDER, DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.sink_commit import judge_commit
@@ -194,21 +194,21 @@ class SinkMachine:
     def _open(self, event: OpenAttempt, now: Millis) -> Decision[SinkRecord]:
         refusal = refuse_arguments(event, self._limits)
         if refusal is not None:
-            return _answer(event, OpenAnswer(*refusal), "open_refused")
+            return answered(event, OpenAnswer(*refusal), "open_refused")
         sink = self._map.sinks.get(event.sink, Sink(event.sink))
         known = sink.attempts.get(event.nonce)
         if known is not None and known.is_open:
-            return _answer(event, OpenAnswer(sink_epoch=known.sink_epoch), "open_repeated")
+            return answered(event, OpenAnswer(sink_epoch=known.sink_epoch), "open_repeated")
         if known is not None or any(b.nonce == event.nonce for b in sink.committed_batches()):
             message = f"attempt {event.nonce.hex()} is decided; draw a new nonce"
-            return _answer(event, OpenAnswer(error_message=message, answer=_FENCED), "open_fenced")
+            return answered(event, OpenAnswer(error_message=message, answer=_FENCED), "open_fenced")
         if event.sink not in self._map.sinks and len(self._map.sinks) >= self._limits.sinks_max:
             message = full_shard_message(event.sink, self._limits)
-            return _answer(event, OpenAnswer(ErrorCode.POLICY_VIOLATION, message), "open_refused")
+            return answered(event, OpenAnswer(ErrorCode.POLICY_VIOLATION, message), "open_refused")
         if len(sink.attempts) >= self._limits.attempts_max:
             message = f"{len(sink.attempts)} attempts of sink {event.sink!r} wait for their markers; try again"
             answer = OpenAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, message)
-            return _answer(event, answer, "open_refused")
+            return answered(event, answer, "open_refused")
         # Superseded attempts are decided before the new one exists: any prefix of these records is a state in
         # which at most one attempt is open.
         records: list[SinkRecord] = []
@@ -229,7 +229,7 @@ class SinkMachine:
     def _abort(self, event: AbortAttempt, now: Millis) -> Decision[SinkRecord]:
         refusal = refuse_arguments(event, self._limits)
         if refusal is not None:
-            return _answer(event, AbortAnswer(*refusal), "abort_refused")
+            return answered(event, AbortAnswer(*refusal), "abort_refused")
         sink = self._map.sinks.get(event.sink, Sink(event.sink))
         aborts = [attempt for attempt in sink.open_attempts() if attempt.nonce in event.nonces]
         records: list[SinkRecord] = []
@@ -251,7 +251,7 @@ class SinkMachine:
     def _commit(self, event: CommitBatch, now: Millis) -> Decision[SinkRecord]:
         refusal = refuse_arguments(event, self._limits)
         if refusal is not None:
-            return _answer(event, AttemptAnswer(*refusal), "commit_refused")
+            return answered(event, AttemptAnswer(*refusal), "commit_refused")
         sink = self._map.sinks.get(event.sink)
         verdict = judge_commit(sink, event)
         answer = AttemptAnswer(error_message=verdict.message, answer=verdict.answer)
@@ -314,15 +314,15 @@ class SinkMachine:
     def _join(self, event: JoinAttempt, now: Millis) -> Decision[SinkRecord]:
         refusal = refuse_join(self._map, self._limits, event)
         if refusal is not None:
-            return _answer(event, *refusal)
+            return answered(event, *refusal)
         joined = joined_before(self._map, event)
         if joined is not None:
-            return _answer(event, join_answer(joined), "join_repeated")
+            return answered(event, join_answer(joined), "join_repeated")
         if event.producer_id is None:
             answer = JoinAnswer(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id at hand; try again"
             )
-            return _answer(event, answer, "join_without_producer_id")
+            return answered(event, answer, "join_without_producer_id")
         assert not self.owns_producer(event.producer_id), ("a producer id is used once", event)
         attempt = self._map.open_attempt(event.sink, event.nonce)
         header = self._map.sinks[event.sink].header
@@ -346,7 +346,7 @@ class SinkMachine:
     def _seal(self, event: SealBranch, now: Millis) -> Decision[SinkRecord]:
         refusal = refuse_arguments(event, self._limits)
         if refusal is not None:
-            return _answer(event, AttemptAnswer(*refusal), "seal_refused")
+            return answered(event, AttemptAnswer(*refusal), "seal_refused")
         attempt = self._map.open_attempt(event.sink, event.nonce)
         branch = attempt.branches.get(event.producer_id) if attempt is not None else None
         message = ""
@@ -356,13 +356,13 @@ class SinkMachine:
             message = f"the attempt has no branch of producer id {event.producer_id}, epoch {event.producer_epoch}"
         elif branch.is_sealed:
             if (branch.row_count, branch.crc32c) == (event.row_count, event.crc32c):
-                return _answer(event, AttemptAnswer(), "seal_repeated")
+                return answered(event, AttemptAnswer(), "seal_repeated")
             message = (
                 f"producer id {event.producer_id} was sealed with {branch.row_count} other rows"
             )
         if message or branch is None or attempt is None or attempt.opened is None:
             answer = AttemptAnswer(error_message=message, answer=_FENCED)
-            return _answer(event, answer, "seal_fenced")
+            return answered(event, answer, "seal_fenced")
         # A partition that the branch wrote to must get its marker, or it would hold back readers for ever. So it
         # is added here too, should a leader have let a batch in without asking.
         written = {partition for partition, _ in event.last_sequences}
@@ -399,17 +399,17 @@ class SinkMachine:
             return _refuse_add(event, ErrorCode.CONCURRENT_TRANSACTIONS)
         if isinstance(event, VerifyPartitions):
             missing = tuple(one for one in event.partitions if one not in branch.partitions)
-            return _answer(event, VerifyAnswer(ErrorCode.NONE, missing), "verified")
+            return answered(event, VerifyAnswer(ErrorCode.NONE, missing), "verified")
         added = {partition for partition in event.partitions if partition not in branch.partitions}
         if not added:
-            return _answer(event, ErrorAnswer(ErrorCode.NONE), "add_repeated")
+            return answered(event, ErrorAnswer(ErrorCode.NONE), "add_repeated")
         if branch.is_sealed:
             return _refuse_add(event, ErrorCode.INVALID_TXN_STATE)
         if len(branch.partitions) + len(added) > self._limits.partitions_max:
             return _refuse_add(event, ErrorCode.POLICY_VIOLATION)
         partitions = tuple(sorted(added.union(branch.partitions)))
-        answered = _answer(event, ErrorAnswer(ErrorCode.NONE), "added")
-        return replace(answered, records=(replace(branch, partitions=partitions),))
+        reply = Reply(event.request_id, ErrorAnswer(ErrorCode.NONE))
+        return Decision((replace(branch, partitions=partitions),), (reply,), "added")
 
     # ----------------------------------------------------------------------------------------------- markers
 
@@ -473,8 +473,4 @@ def _refuse_add(
     event: AddPartitions | VerifyPartitions, error_code: ErrorCode
 ) -> Decision[SinkRecord]:
     answer = VerifyAnswer if isinstance(event, VerifyPartitions) else ErrorAnswer
-    return _answer(event, answer(error_code), f"add_{error_code.name.lower()}")
-
-
-def _answer(event: AnsweredEvent, answer: object, label: str) -> Decision[SinkRecord]:
-    return Decision(effects=(Reply(event.request_id, answer),), label=label)
+    return answered(event, answer(error_code), f"add_{error_code.name.lower()}")

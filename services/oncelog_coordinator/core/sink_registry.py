@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, is_job_sink
-from oncelog.machine import Decision, Reply, SetTimer
+from oncelog.machine import Decision, Reply, SetTimer, answered
 from oncelog_coordinator.core.sink_events import (
     CallAnswer,
     DecisionDescription,
@@ -42,11 +42,10 @@ def decide_registry(
         case DescribeSink():
             answer = _described(sinks.sinks.get(event.sink), event.sink)
             label = "sink_described" if answer.error_code is ErrorCode.NONE else "sink_unknown"
-            return Decision((), (Reply(event.request_id, answer),), label)
+            return answered(event, answer, label)
         case ListSinks():
             listed = tuple(_listed(sinks.sinks[name]) for name in sorted(sinks.sinks))
-            reply = Reply(event.request_id, ListSinksAnswer(ErrorCode.NONE, listed))
-            return Decision((), (reply,), "sinks_listed")
+            return answered(event, ListSinksAnswer(ErrorCode.NONE, listed), "sinks_listed")
         case DeleteSink():
             return _delete(sinks.sinks.get(event.sink), event)
         case ExpireSinks():
@@ -113,14 +112,14 @@ def _delete(sink: Sink | None, event: DeleteSink) -> Decision[SinkRecord]:
     if sink is None:
         message = f"no sink is named {event.sink!r}; GET /v1/sinks lists all"
         answer = CallAnswer(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message)
-        return Decision((), (Reply(event.request_id, answer),), "delete_refused")
+        return answered(event, answer, "delete_refused")
     if sink.attempts:
         message = (
             f"sink {event.sink!r} is being written to: stop its query and try again. The attempt of a driver that is"
             " dead times out; `oncelog sinks describe` shows when"
         )
         answer = CallAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, message)
-        return Decision((), (Reply(event.request_id, answer),), "delete_refused")
+        return answered(event, answer, "delete_refused")
     return Decision(_forgotten(sink), (Reply(event.request_id, CallAnswer()),), "sink_deleted")
 
 

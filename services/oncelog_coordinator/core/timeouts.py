@@ -12,7 +12,7 @@ from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
-from oncelog.machine import Decision, Reply, SetTimer
+from oncelog.machine import Decision, Reply, SetTimer, answered
 from oncelog_coordinator.core import fencing
 from oncelog_coordinator.core.add_partitions import timeout_timer
 from oncelog_coordinator.core.completion import timer_name
@@ -119,4 +119,4 @@ def expire_ids(
 
 def _answer(event: ForceTerminate, error_code: ErrorCode, message: str) -> Decision[TxnRecord]:
     label = "terminate_refused" if error_code is not ErrorCode.NONE else "already_terminating"
-    return Decision((), (Reply(event.request_id, ErrorAnswer(error_code, message)),), label)
+    return answered(event, ErrorAnswer(error_code, message), label)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from oncelog.ids import Millis, Offset, ProducerId, TransactionalId
-from oncelog.machine import Decision, Effect, Reply, SetTimer
+from oncelog.machine import Decision, Effect, SetTimer, answered
 from oncelog_coordinator.core import (
     add_partitions,
     completion,
@@ -194,10 +194,10 @@ class TxnMachine:
                 )
             case DescribeTransaction():
                 described = views.describe(self._txns.get(event.transactional_id))
-                return Decision((), (Reply(event.request_id, described),), "described")
+                return answered(event, described, "described")
             case ListTransactions():
                 listed = views.list_transactions(self.candidates(event), event, now)
-                return Decision((), (Reply(event.request_id, listed),), "listed")
+                return answered(event, listed, "listed")
             case _:
                 assert_never(event)
 
