@@ -8,6 +8,7 @@ protocol's records those tagged fields are Kafka's, and the metadata journal has
 from typing import Final
 
 from oncelog.protocol.writing import write_uvarint
+from oncelog.record.schema import read_tags
 from oncelog_coordinator.core import txn_records
 from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_robustness.simulator import seams
@@ -19,7 +20,6 @@ TODAYS_TAGS: Final = frozenset(
     value for name, value in vars(txn_records).items() if name.startswith("_TAG_")
 )
 
-_read_tags = txn_records._read_tags
 _encode_value = txn_records.encode_value
 
 
@@ -27,7 +27,7 @@ def tags_of(value: bytes) -> frozenset[int]:
     """The tags in the value of a record; of version 0, none."""
     if value[:2] == b"\0\0":
         return frozenset()
-    return frozenset(_read_tags(value, _tags_at(value))[0])
+    return frozenset(read_tags(value, _tags_at(value))[0])
 
 
 def with_tags(value: bytes, known: frozenset[int]) -> bytes:
@@ -35,7 +35,7 @@ def with_tags(value: bytes, known: frozenset[int]) -> bytes:
     if tags_of(value) <= known:
         return value
     at = _tags_at(value)
-    tags = {tag: data for tag, data in _read_tags(value, at)[0].items() if tag in known}
+    tags = {tag: data for tag, data in read_tags(value, at)[0].items() if tag in known}
     fields = [write_uvarint(tag) + write_uvarint(len(data)) + data for tag, data in tags.items()]
     return value[:at] + write_uvarint(len(fields)) + b"".join(fields)
 
@@ -51,8 +51,8 @@ def install_record_tags() -> None:
         contracts.records_cut += len(kept) < len(value)
         return kept
 
-    def read_tags(value: bytes, at: int) -> tuple[dict[int, bytes], int]:
-        tags, end = _read_tags(value, at)
+    def read_known_tags(value: bytes, at: int) -> tuple[dict[int, bytes], int]:
+        tags, end = read_tags(value, at)
         contracts = contracts_here()
         if contracts is not None and not contracts.tags.issuperset(tags):
             contracts.records_cut += 1
@@ -60,7 +60,7 @@ def install_record_tags() -> None:
         return tags, end
 
     seams.replace(txn_records, "encode_value", encode_value)
-    seams.replace(txn_records, "_read_tags", read_tags)
+    seams.replace(txn_records, "read_tags", read_known_tags)
 
 
 def _tags_at(value: bytes) -> int:

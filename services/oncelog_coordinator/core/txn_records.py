@@ -23,6 +23,15 @@ from oncelog.ids import (
     ProducerId,
     TransactionalId,
 )
+from oncelog.protocol.frames import read_uvarint
+from oncelog.protocol.writing import write_uvarint
+from oncelog.record.schema import (
+    COMPACT_STRING,
+    DAMAGE,
+    INT32,
+    STRING,
+    read_tags,
+)
 from oncelog.trace import STORED_BYTES, decode_trace, encode_trace
 from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState, TxnTombstone
@@ -114,20 +123,14 @@ def decode_record(key: bytes, value: bytes | None) -> TxnRecord | None:
     if record_type(key) != TXN_RECORD_TYPE:
         return None
     try:
-        _, size = _KEY.unpack_from(key)
-        name = key[4 : 4 + size]
-        if size < 0 or len(name) != size:
-            raise MalformedRecord(f"transactional.id of {size} bytes in a key of {len(key)} bytes")
-        transactional_id = TransactionalId(name.decode())
+        transactional_id = TransactionalId(STRING.read(key, _INT16.size)[0])
         if value is None:
             return TxnTombstone(transactional_id)
         version = _INT16.unpack_from(value)[0]
         if version not in (0, 1):
             return None
         return _decode_value(transactional_id, value, version)
-    except MalformedRecord:
-        raise
-    except (struct.error, IndexError, ValueError) as error:
+    except DAMAGE as error:
         raise MalformedRecord(f"transaction record is damaged: {error}") from error
 
 
@@ -143,7 +146,7 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
     read_partitions = _read_partitions_v0 if version == 0 else _read_partitions_v1
     partitions, at = read_partitions(value, _HEAD.size)
     last_update, start = _TIMES.unpack_from(value, at)
-    tags = _read_tags(value, at + _TIMES.size)[0] if version == 1 else {}
+    tags = read_tags(value, at + _TIMES.size)[0] if version == 1 else {}
     previous = tags.get(_TAG_PREVIOUS_PRODUCER_ID)
     next_producer_id = tags.get(_TAG_NEXT_PRODUCER_ID)
     client_version = tags.get(_TAG_CLIENT_TRANSACTION_VERSION)
@@ -182,8 +185,7 @@ def _write_partitions_v0(out: bytearray, txn: TxnMetadata) -> None:
     topics = _by_topic(txn.partitions)
     out += _INT32.pack(len(topics))
     for topic, numbers in topics.items():
-        name = topic.encode()
-        out += _INT16.pack(len(name)) + name
+        out += STRING.encode(topic)
         out += struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
 
 
@@ -192,37 +194,31 @@ def _write_partitions_v1(out: bytearray, txn: TxnMetadata) -> None:
         out.append(0)
         return
     topics = _by_topic(txn.partitions)
-    _write_uvarint(out, len(topics) + 1)
+    out += write_uvarint(len(topics) + 1)
     for topic, numbers in topics.items():
         name = topic.encode()
-        _write_uvarint(out, len(name) + 1)
-        out += name
-        _write_uvarint(out, len(numbers) + 1)
-        out += struct.pack(f">{len(numbers)}i", *numbers)
-        out.append(0)
+        out += write_uvarint(len(name) + 1) + name + write_uvarint(len(numbers) + 1)
+        out += struct.pack(f">{len(numbers)}ib", *numbers, 0)
 
 
 def _read_partitions_v0(value: bytes, at: int) -> tuple[tuple[Partition, ...], int]:
-    (count,) = _INT32.unpack_from(value, at)
-    at += 4
+    count, at = INT32.read(value, at)
     partitions: list[Partition] = []
     for _ in range(count):
-        (size,) = _INT16.unpack_from(value, at)
-        topic, at = _text(value, at + 2, size)
-        (number_count,) = _INT32.unpack_from(value, at)
-        at = _read_numbers(value, at + 4, topic, number_count, partitions)
+        topic, at = STRING.read(value, at)
+        number_count, at = INT32.read(value, at)
+        at = _read_numbers(value, at, topic, number_count, partitions)
     return tuple(partitions), at
 
 
 def _read_partitions_v1(value: bytes, at: int) -> tuple[tuple[Partition, ...], int]:
-    count, at = _read_uvarint(value, at)
+    count, at = read_uvarint(value, at)
     partitions: list[Partition] = []
     for _ in range(count - 1):
-        size, at = _read_uvarint(value, at)
-        topic, at = _text(value, at, size - 1)
-        number_count, at = _read_uvarint(value, at)
+        topic, at = COMPACT_STRING.read(value, at)
+        number_count, at = read_uvarint(value, at)
         at = _read_numbers(value, at, topic, number_count - 1, partitions)
-        at = _read_tags(value, at)[1]
+        at = read_tags(value, at)[1]
     return tuple(partitions), at
 
 
@@ -234,42 +230,3 @@ def _read_numbers(
     for number in struct.unpack_from(f">{count}i", value, at):
         partitions.append(Partition(topic, number))
     return at + 4 * count
-
-
-def _text(value: bytes, at: int, size: int) -> tuple[str, int]:
-    if size < 0 or at + size > len(value):
-        raise MalformedRecord(f"a string of {size} bytes does not fit")
-    return value[at : at + size].decode(), at + size
-
-
-def _read_tags(value: bytes, at: int) -> tuple[dict[int, bytes], int]:
-    count, at = _read_uvarint(value, at)
-    tags: dict[int, bytes] = {}
-    for _ in range(count):
-        tag, at = _read_uvarint(value, at)
-        size, at = _read_uvarint(value, at)
-        if at + size > len(value):
-            raise MalformedRecord(f"tagged field {tag} of {size} bytes does not fit")
-        tags[tag] = value[at : at + size]
-        at += size
-    return tags, at
-
-
-def _write_uvarint(out: bytearray, value: int) -> None:
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _read_uvarint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 28:
-            raise MalformedRecord("a length is longer than five bytes")

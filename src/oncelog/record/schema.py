@@ -157,7 +157,7 @@ def keyed_numbers(key: Codec, length: Codec, tags: bytes = b"") -> Codec:
             found.append((one, struct.unpack_from(f">{size}i", data, at)))
             at += 4 * size
             if tags:
-                _, at = _read_tags(data, at)
+                _, at = read_tags(data, at)
         return found, at
 
     return Codec(encode, read)
@@ -266,8 +266,10 @@ def _run(numbers: Sequence[Codec]) -> Codec:
     return Codec(lambda values: form.pack(*values), read)
 
 
-def _read_tags(data: bytes, at: int) -> tuple[dict[int, bytes], int]:
+def read_tags(data: bytes, at: int) -> tuple[dict[int, bytes], int]:
     found: dict[int, bytes] = {}
+    if data[at] == 0:
+        return found, at + 1
     count, at = read_uvarint(data, at)
     for _ in range(count):
         tag, at = read_uvarint(data, at)
@@ -292,7 +294,7 @@ def _tags(tags: Sequence[Tag]) -> Codec:
         return write_uvarint(len(pieces)) + b"".join(pieces)
 
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
-        found, at = _read_tags(data, at)
+        found, at = read_tags(data, at)
         values = [
             read_whole(tag.codec, found[tag.number]) if tag.number in found else tag.default
             for tag in tags
