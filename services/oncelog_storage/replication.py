@@ -279,7 +279,8 @@ class Replication:
         except OSError as error:
             _log.warning("cannot write %s: %s; it is tried again", checkpoint.path.name, error)
             # What the file says decides which producer snapshots and segments the next start needs.
-            checkpoint.replace({each: before[each] for each in before if each in known})
+            # What was forgotten meanwhile stays forgotten: another topic may get its name.
+            checkpoint.replace({each: before[each] for each in before if each in checkpoint})
 
     # Metrics.
 

@@ -89,6 +89,25 @@ async def test_high_watermarks_not_written_are_written_later(tmp_path, monkeypat
         assert decode_checkpoint(text) == {Partition(TOPIC, 0): 5}
 
 
+async def test_a_failed_write_brings_no_deleted_topic_back(tmp_path, monkeypatch):
+    """The next topic of its name would begin with its high watermark."""
+    async with pair(tmp_path) as cluster:
+        cluster.controller.topic(replicas=(1, 2))
+        assert (await cluster.produce(batch(5))).error_code == 0
+        await cluster.caught_up()
+        role = cluster.nodes[1].role
+        await role.replication.write_high_watermarks()
+        assert (await cluster.produce(batch(5))).error_code == 0
+        await cluster.caught_up()
+        with monkeypatch.context() as full:
+            full.setattr(replica_manager, "write_checkpoints", no_space)
+            writing = asyncio.create_task(role.replication.write_high_watermarks())
+            await asyncio.sleep(0)
+            role.log_directory.forget(Partition(TOPIC, 0))
+            await writing
+        assert role.log_directory.high_watermarks == {}
+
+
 def no_space(*_args, **_options):
     raise OSError(errno.ENOSPC, "no space left on device")
 
