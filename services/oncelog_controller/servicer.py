@@ -45,8 +45,9 @@ from oncelog_controller.core.events import (
 from oncelog_controller.core.nodes import plain_heartbeat
 from oncelog_controller.election import Standing
 from oncelog_controller.messages import config_kind, folder_of, role_names
+from oncelog_controller.metadata_calls import unavailable_reason
 from oncelog_controller.metadata_log import MetadataLog
-from oncelog_controller.security_servicer import SecurityServicer, unavailable_reason
+from oncelog_controller.security_servicer import SecurityServicer
 from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.watchers import Watchers
 

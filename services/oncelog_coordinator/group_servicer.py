@@ -99,7 +99,10 @@ class GroupCoordinatorServicer:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """The machine's answer to the event with these fields, or what `refused` makes of the code for none."""
+        """The machine's answer to the event with these fields, or what `refused` makes of the code for none.
+
+        An answer's class is its own `refused` where its first field is the code.
+        """
         if not is_group_id(group_id):
             return refused(ErrorCode.INVALID_GROUP_ID)
         try:

@@ -83,7 +83,10 @@ class TransactionCoordinatorServicer(SinkCalls):
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """The machine's answer to the event with these fields, or what `refused` makes of the code for none."""
+        """The machine's answer to the event with these fields, or what `refused` makes of the code for none.
+
+        An answer's class is its own `refused` where its first field is the code.
+        """
         try:
             answer: AnswerT = await self._shards.ask(
                 transactional_id,

@@ -143,7 +143,10 @@ class SinkCalls:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """The machine's answer to the event with these fields, or what `refused` makes of the reason for none."""
+        """The machine's answer to the event with these fields, or what `refused` makes of the reason for none.
+
+        An answer's class is its own `refused` where its first fields are code and reason.
+        """
         try:
             if not sink:
                 raise ShardUnavailable(ErrorCode.INVALID_REQUEST)

@@ -47,7 +47,10 @@ _ABSENT: Final = object()
 
 
 def resource_of(kind: type[ResourceT], source: object, /, **given: Any) -> ResourceT:
-    """The resource with the fields that are given; the others are those of the same names of a role's answer."""
+    """The resource with the fields that are given; the others are those of the same names of a role's answer.
+
+    A field that neither has needs a default. Declare it `KnownOrNone` where the answer says -1 for "not known".
+    """
     for name in kind.model_fields:
         if name not in given and (found := getattr(source, name, _ABSENT)) is not _ABSENT:
             given[name] = found
@@ -110,7 +113,8 @@ def paged(
     paging: PageRequest,
     failures: Sequence[KafkaError] = (),
 ) -> tuple[list[RowT], dict[str, Any]]:
-    """The rows of this page, and what a `Page` has beside them. Raises KafkaError for a cursor that cannot be."""
+    """The rows of this page, and the fields of `Page` for its constructor. Raises KafkaError for a cursor that cannot
+    be."""
     page, next_cursor = page_of(rows, key, paging)
     incomplete = [failure_of(failure) for failure in failures]
     return page, {"total": len(rows), "next_cursor": next_cursor, "incomplete": incomplete}

@@ -86,12 +86,12 @@ _DATETIME_MS_MAX: Final = 253_402_300_799_999
 
 
 class Unanswered(NamedTuple):
-    """A partition whose leader gave no answer; `error_code` is what its client gets."""
+    """What a client is told in place of a role's answer: nobody answered, or it is refused; NONE: nothing is wrong."""
 
     error_code: ErrorCode
     error_message: str
     was_sent: bool = False
-    """It may have reached the leader, and be done."""
+    """The request may have reached the role, and be done."""
 
 
 def unanswered(status: Status) -> Unanswered:
@@ -166,7 +166,8 @@ class Cluster:
         *,
         validate_only: bool = False,
     ) -> ChangeT | Unanswered:
-        """The controller's answer, once this node's image has the change; an Unanswered when there is none."""
+        """The controller's answer, once this node's image has the change; an Unanswered when there is none. With
+        `validate_only` nothing changes, and no image is waited for."""
         try:
             answer = await self.ask(change(self.directory.controller()))
         except PEER_FAILURES as error:
@@ -181,7 +182,8 @@ class Cluster:
         change: Callable[[ControllerStub], Awaitable[_Changes[RowT_co]]],
         refusal: Unanswered | None,
     ) -> Sequence[RowT_co | Unanswered]:
-        """For each of `count` changes of one request the controller's row, or why there is none."""
+        """For each of `count` changes of one request the controller's row, or why there is none. With a `refusal` the
+        controller is not asked."""
         if not count:
             return ()
         answer = refusal or await self.ask_controller(change)

@@ -385,6 +385,15 @@ class ProducerIdsAnswer:
     count: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a request comes to: an answer for the caller, records to make it true, and the decision's label."""
+
+    answer: object
+    label: str
+    records: tuple[MetadataRecord, ...] = ()
+
+
 WATCHERS = "watchers"
 """Destination of `Committed`: the streams of metadata."""
 

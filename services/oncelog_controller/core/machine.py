@@ -1,9 +1,9 @@
 """The metadata machine: the one place that decides what the cluster is.
 
-What a request comes to is judged in the modules beside this one (`nodes`, `leadership`, `replicas`, `topics`); here
-it becomes a decision. Two things are put in front of a decision's records when they are due, so that they cost no
-append of their own: the claim of a controller process that writes for the first time, and a snapshot when the journal
-has grown long.
+What a request comes to is an `Outcome` of the modules beside this one (`nodes`, `leadership`, `replicas`, `topics`,
+`security`); here it becomes a decision. Only features and blocks of producer ids are judged here as well. Two things
+are put in front of a decision's records when they are due, so that they cost no append of their own: the claim of a
+controller process that writes for the first time, and a snapshot when the journal has grown long.
 """
 
 from collections.abc import Sequence
@@ -37,6 +37,7 @@ from oncelog_controller.core.events import (
     MetadataEvent,
     MetadataRequest,
     NodeHeartbeat,
+    Outcome,
     PartitionsAnswer,
     ProducerIdsAnswer,
     ReassignPartitions,
@@ -52,7 +53,6 @@ from oncelog_controller.core.events import (
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.leadership import balanced_leaders, consequences
 from oncelog_controller.core.nodes import (
-    Outcome,
     drained,
     heartbeat,
     node_fault,
@@ -145,7 +145,7 @@ class MetadataMachine:
                 | AlterApiTokens()
                 | EndConsoleSession()
             ):
-                return Outcome(*changed_security(self.image.security, event))
+                return changed_security(self.image.security, event)
             case AllocateProducerIds():
                 return self._allocate(event)
             case _:

@@ -8,8 +8,6 @@ The first registration creates the cluster. The internal topics and their shards
 coordinator. They follow in the append in which the last of these comes to life: embedded, all of that is one append.
 """
 
-from dataclasses import dataclass
-
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.wording import counted
@@ -18,6 +16,7 @@ from oncelog_controller.core.events import (
     HeartbeatAnswer,
     NodeAnswer,
     NodeHeartbeat,
+    Outcome,
     RegisterNode,
     RemoveNode,
     SessionsEnded,
@@ -50,15 +49,6 @@ from oncelog_controller.core.records import (
 from oncelog_controller.core.rules import INTERNAL_TOPIC_CONFIGS, MetadataRules
 
 SHOWN_PARTITIONS_MAX = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a request comes to: an answer for the caller, records to make it true, and the decision's label."""
-
-    answer: object
-    label: str
-    records: tuple[MetadataRecord, ...] = ()
 
 
 def node_fault(image: ClusterImage, node_id: int, node_epoch: int) -> tuple[ErrorCode, str]:

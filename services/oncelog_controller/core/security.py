@@ -31,6 +31,7 @@ from oncelog_controller.core.events import (
     DeleteAcls,
     EndConsoleSession,
     FilterResult,
+    Outcome,
     SecurityAnswer,
     SecurityResult,
 )
@@ -40,7 +41,6 @@ from oncelog_controller.core.records import (
     ApiTokensChanged,
     ClientQuotasChanged,
     ConsoleSessionsEnded,
-    MetadataRecord,
     ScramCredentialsChanged,
     ScramRow,
 )
@@ -314,35 +314,33 @@ SecurityEvent = (
 )
 
 
-def changed_security(
-    state: SecurityState, event: SecurityEvent
-) -> tuple[SecurityAnswer, str, tuple[MetadataRecord, ...]]:
-    """The answer, the decision's label, and the record of what changes, where anything does."""
+def changed_security(state: SecurityState, event: SecurityEvent) -> Outcome:
+    """With the record of what changes, where anything does."""
     if not 0 < _count(event) <= CHANGES_MAX:
         message = f"the request has {_count(event)} changes; 1 to {CHANGES_MAX} are taken"
         refusal = FilterResult(ErrorCode.INVALID_REQUEST, message)
-        return SecurityAnswer((refusal,) * _count(event)), "security_refused", ()
+        return Outcome(SecurityAnswer((refusal,) * _count(event)), "security_refused")
     match event:
         case CreateAcls():
             answer, acls = created_acls(state, event)
-            return answer, "acls_created", (acls,) if acls.added else ()
+            return Outcome(answer, "acls_created", (acls,) if acls.added else ())
         case DeleteAcls():
             answer, acls = deleted_acls(state, event)
-            return answer, "acls_deleted", (acls,) if acls.removed else ()
+            return Outcome(answer, "acls_deleted", (acls,) if acls.removed else ())
         case AlterUserScramCredentials():
             answer, credentials = altered_credentials(state, event)
             is_change = bool(credentials.credentials)
-            return answer, "credentials_altered", (credentials,) if is_change else ()
+            return Outcome(answer, "credentials_altered", (credentials,) if is_change else ())
         case AlterClientQuotas():
             answer, quotas = altered_quotas(state, event)
             is_change = bool(quotas.quotas) and not event.validate_only
-            return answer, "quotas_altered", (quotas,) if is_change else ()
+            return Outcome(answer, "quotas_altered", (quotas,) if is_change else ())
         case AlterApiTokens():
             answer, tokens = altered_tokens(state.tokens, event)
-            return answer, "api_tokens_altered", (tokens,) if tokens.tokens else ()
+            return Outcome(answer, "api_tokens_altered", (tokens,) if tokens.tokens else ())
         case EndConsoleSession():
             result, sessions = ended_session(state.sessions, event)
-            return SecurityAnswer((result,)), "console_session_ended", sessions
+            return Outcome(SecurityAnswer((result,)), "console_session_ended", sessions)
         case _:
             assert_never(event)
 

@@ -119,17 +119,21 @@ _PATTERN: Final = structure(PatternTopics, {}, topics=_NAMES, version=INT64, tim
 
 
 class _Kind(NamedTuple):
+    """A class of record, as its log has it."""
+
     record_type: RecordType
     held: str
     """None in this attribute: the key is gone."""
 
 
-def _kind(number: int, made: Any, value: Codec, held: str, *key: str) -> _Kind:
+def _kind(type_number: int, made: Any, value: Codec, held: str, *key: str) -> _Kind:
+    """`made`: the record's class. `key`: what the key names beside the group."""
     of_key = dict.fromkeys(("group_id", *key), STRING)
-    return _Kind(RecordType(number, of_key, {0: value}, partial(made, **{held: None})), held)
+    return _Kind(RecordType(type_number, of_key, {0: value}, partial(made, **{held: None})), held)
 
 
 _EPOCH: Final = structure(GroupEpoch, {"topics_hash": Tag(0, INT64, 0)}, epoch=INT32)
+# What a member subscribed, what it has and what a pattern found are one structure each, which ends with its own tags.
 _OF_MEMBER: Final = structure(MemberSubscribed, subscription=_SUBSCRIPTION)
 _TARGET: Final = structure(TargetAssigned, {}, slots=_SLOTS)
 _KINDS: Final = {

@@ -198,7 +198,8 @@ SinkRecord = SinkHeader | AttemptOpen | Branch | Decide | Complete | Tombstone
 
 
 def _fields(kind: type[Any], version: int) -> dict[str, Codec]:
-    """In the order of the class, as it annotates them. Those with a default came with version 1."""
+    """In the order of the class, as it annotates them. Those with a default came with version 1: before a field of
+    version 2 comes, each must say which version it is of."""
     hints = get_type_hints(kind, include_extras=True)
     found: dict[str, Codec] = {}
     for one in fields(kind):
@@ -210,18 +211,18 @@ def _fields(kind: type[Any], version: int) -> dict[str, Codec]:
     return found
 
 
-def _type(number: SinkRecordType, kind: type[Any], *key: str, versions: int = 2) -> RecordType:
-    """`key`: the fields that are in the key."""
+def _type(record_type: SinkRecordType, kind: type[Any], *key: str, versions: int = 2) -> RecordType:
+    """`key`: the fields that are in the key. `versions`: how many there are, from 0 on."""
 
     def value(version: int) -> Codec:
         found = _fields(kind, version).items()
         return structure(kind, **{name: codec for name, codec in found if name not in key})
 
     return RecordType(
-        number,
+        record_type,
         {name: _fields(kind, 0)[name] for name in key},
         {version: value(version) for version in range(versions)},
-        partial(Tombstone, number),
+        partial(Tombstone, record_type),
     )
 
 

@@ -39,7 +39,7 @@ GAP: Final = 3
 
 
 Columns = Mapping[str, str | Callable[[Any], object]]
-"""By heading: the name of the row's field, or what makes the cell of the row."""
+"""By heading, `>` before that of a number: the name of the row's field, or what makes the cell of the row."""
 
 
 def show_json(value: Any) -> None:
@@ -74,7 +74,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empt
         return
     widths = _widths(names, cells, _out().width - GAP * (len(names) - 1))
     if widths is None:
-        _show_rows(names, cells)
+        _show_one_by_one(names, cells)
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column, name, width in zip(columns, names, widths, strict=True):
@@ -116,7 +116,7 @@ def _longest_word(cell: Text) -> int:
     return max((cell_len(word) for word in cell.plain.split()), default=0)
 
 
-def _show_rows(names: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
+def _show_one_by_one(names: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
     """Each row as lines of name and value, a free line between two rows."""
     width = max(map(len, names))
     for number, row in enumerate(cells):

@@ -1,10 +1,10 @@
 """Kafka's messages, one `Schema` per API and version, over kio's generated classes.
 
-kio has a module per version, and most versions of a message differ by one field. `Schema.response_types` hides that:
-each class of the response is a constructor that takes the fields of every version and drops those this version does not
-have. An error code is given as a number and becomes the code that this version knows. A response is not throttled
-unless it says so. So a handler is written once. Loading a schema takes milliseconds, so it happens when a version is
-first spoken.
+kio has a module per version, and most versions of a message differ by one field. `Schema.request_types` and
+`response_types` hide that: each class is a constructor that takes the fields of every version and drops those this
+version does not have. An error code is given as a number and becomes the code that this version knows. A response is
+not throttled unless it says so. So a handler is written once. Loading a schema takes milliseconds, so it happens when
+a version is first spoken.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -175,7 +175,7 @@ def _constructors(api_key: int, version: int, kind: Any) -> Any:
     module = load_payload_module(api_key, version, kind)
     return SimpleNamespace(
         **{
-            name: _tolerant(value, api_key, version)
+            name: _constructor(value, api_key, version)
             for name, value in vars(module).items()
             if isinstance(value, type)
             and is_dataclass(value)
@@ -184,7 +184,7 @@ def _constructors(api_key: int, version: int, kind: Any) -> Any:
     )
 
 
-def _tolerant(entity: Any, api_key: int, version: int) -> Callable[..., Any]:
+def _constructor(entity: Any, api_key: int, version: int) -> Callable[..., Any]:
     known = frozenset(field.name for field in fields(entity))
     codes = tuple(field.name for field in fields(entity) if field.type is ErrorCode)
     has_throttle = _THROTTLE in known

@@ -2,7 +2,8 @@
 written here.
 
 A `Codec` reads and writes one kind of value: a number, a text, an array, a structure. A `RecordType` puts those of a
-record's key and of each version of its value together. Numbers are big-endian. A text, bytes or an array begin with
+record's key and of each version of its value together. All versions make the same record: one that lacks a field has
+`absent` in its place. Numbers are big-endian. A text, bytes or an array begin with
 their length: an int16 or int32 with -1 for null, or a compact one. A flexible structure ends with tagged fields, and
 those that are not known are passed over (KIP-482).
 """
@@ -21,6 +22,8 @@ DAMAGE: Final = (struct.error, IndexError, ValueError, FrameError)
 
 
 class Codec(NamedTuple):
+    """How one kind of value becomes bytes, and back."""
+
     encode: Callable[[Any], bytes]
     read: Callable[..., tuple[Any, int]]
     """(data, position) → the value, and the position behind it. A structure's also takes the attributes that are known
@@ -208,8 +211,11 @@ def structure(
     /,
     **fields: Codec,
 ) -> Codec:
-    """Fields in the order of their bytes: attributes that `make` takes by name. With `tagged` it is flexible, and ends
-    with these. `values_of` finds them in what is written, where they are not its attributes."""
+    """Fields in the order of their bytes; `make` takes their values by name.
+
+    `tagged`: the structure is flexible and ends with these, `{}` with none that we know. None: it is not flexible.
+    `values_of`: finds the values in what is written, in this order, where they are not its attributes of these names.
+    """
     names = (*fields, *(tagged or ()))
     steps = _steps(tuple(fields.values()))
     if tagged is not None:
@@ -222,11 +228,11 @@ def structure(
 
     def encode(value: Any) -> bytes:
         values = values_of(value)
-        return b"".join([encode(values[place]) for place, encode in encoders])
+        return b"".join([encode_one(values[place]) for place, encode_one in encoders])
 
     def read(data: bytes, at: int, **values: Any) -> tuple[Any, int]:
-        for name, read in readers:
-            found, at = read(data, at)
+        for name, read_one in readers:
+            found, at = read_one(data, at)
             if isinstance(name, str):
                 values[name] = found
             else:
@@ -318,8 +324,8 @@ def nullable(codec: Codec) -> Codec:
 
 
 class RecordType:
-    """Of a log: an int16 type and fields in the key, an int16 version and fields in the value. A null value removes the
-    key."""
+    """One type of record in a log. Its key is an int16 type and fields, its value an int16 version and fields. A null
+    value removes the key."""
 
     def __init__(
         self,

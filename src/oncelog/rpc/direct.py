@@ -12,7 +12,7 @@ from oncelog.rpc.deadline import answer_within
 
 
 class DirectStub:
-    """Stands in for a generated gRPC stub of `servicer`.
+    """The methods of `servicer` as those of a stub.
 
     The servicer is set after construction where two roles need each other.
     """

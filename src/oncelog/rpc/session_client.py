@@ -34,7 +34,7 @@ CLOSED = "this session is closed"
 
 
 class SessionStub:
-    """Stands in for a generated gRPC stub of one service: its unary methods, called over a session."""
+    """The unary methods of one service, called over a session."""
 
     def __init__(self, session: "PeerSession", service_name: str) -> None:
         self._session = session

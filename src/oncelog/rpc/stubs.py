@@ -1,7 +1,7 @@
 """What each role's stub has: the unary methods of its service in `proto/`, with their types.
 
-Generated gRPC stubs carry no types, and `DirectStub` and `SessionStub` find their methods as they are called. The code
-of the roles sees these protocols. `tests/unit/rpc/test_stubs.py` compares them with the contract.
+`DirectStub` and `SessionStub` find their methods as they are called, so they carry no types. The code of the roles sees
+these protocols. A new method of `proto/` gets a line here: `tests/unit/rpc/test_stubs.py` compares them with it.
 """
 
 from collections.abc import Awaitable
