@@ -65,8 +65,9 @@ STRAY_SUFFIX: Final = "-stray"
 _BOOT_ID: Final = "boot-id"
 
 
-class Checkpoint(dict[Partition, int]):
-    """A number for each partition, and the file that keeps them."""
+class CheckpointFile(dict[Partition, int]):
+    """A number for each partition, and the file that keeps them. What is changed here is on disk once `encoded` is
+    written."""
 
     def __init__(self, path: Path, without_it: str, *, is_needed: bool = False) -> None:
         super().__init__()
@@ -111,23 +112,23 @@ class LogDirectory:
         """No start has noted the machine's boot id. Before that was done, an emptied log could keep the index of a
         segment that had no file yet."""
         self.is_stopping = False
-        self.recovery_points = Checkpoint(
+        self.recovery_points = CheckpointFile(
             path / RECOVERY_POINTS,
             "the next start checks every partition from its beginning",
             is_needed=True,
         )
-        self.log_start_offsets = Checkpoint(
+        self.log_start_offsets = CheckpointFile(
             path / LOG_STARTS,
             "records that were deleted by offset may be there again",
             is_needed=True,
         )
-        self.high_watermarks = Checkpoint(
+        self.high_watermarks = CheckpointFile(
             path / HIGH_WATERMARKS, "high watermarks begin at 0 until replicas are heard of"
         )
-        self.cleaner_offsets = Checkpoint(
+        self.cleaner_offsets = CheckpointFile(
             path / CLEANER_OFFSETS, "compacted partitions are cleaned from their beginning"
         )
-        self.coordinator_epochs = Checkpoint(
+        self.coordinator_epochs = CheckpointFile(
             path / COORDINATOR_EPOCHS, "the metadata alone says which coordinators are fenced"
         )
         self._of_logs = (

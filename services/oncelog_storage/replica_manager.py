@@ -39,7 +39,7 @@ from oncelog_storage.core.recovery import UNKNOWN_LOG_START
 from oncelog_storage.files import OpenFiles, StorageFailed, way_out_of_damage
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import PartitionLog
-from oncelog_storage.log_directory import Checkpoint, LogDirectory, write_checkpoints
+from oncelog_storage.log_directory import CheckpointFile, LogDirectory, write_checkpoints
 from oncelog_storage.settings import FlushPolicy, StorageSettings
 
 _log = logging.getLogger(__name__)
@@ -217,7 +217,7 @@ class ReplicaManager:
             if found.leader == self._node_id
         ]
 
-    async def keep(self, *checkpoints: Checkpoint, sync: bool = True) -> None:
+    async def keep(self, *checkpoints: CheckpointFile, sync: bool = True) -> None:
         """Write these down as they are now. Raises OSError.
 
         The one worker thread takes these in order: neither can an older content replace a newer one, nor can two

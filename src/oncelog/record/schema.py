@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 from oncelog.protocol.frames import FrameError, read_uvarint
 from oncelog.protocol.writing import write_uvarint
 
+_NO_TAGS: Final = b"\0"
+
 DAMAGE: Final = (struct.error, IndexError, ValueError, FrameError)
 """What reading raises for bytes that no writer can have written. The caller says what they should have been."""
 
@@ -137,9 +139,9 @@ def array(length: Codec, element: Codec) -> Codec:
     return Codec(encode, read)
 
 
-def keyed_numbers(key: Codec, length: Codec, tags: bytes = b"") -> Codec:
-    """A list of keys, each with its int32s, such as topics with their partitions. `tags`: behind each key's numbers, of
-    a flexible structure."""
+def keyed_numbers(key: Codec, length: Codec, *, flexible: bool = False) -> Codec:
+    """A list of keys, each with its int32s, such as topics with their partitions. `flexible`: tags end each."""
+    tags = _NO_TAGS if flexible else b""
 
     def encode(found: Iterable[tuple[Any, Sequence[int]]]) -> bytes:
         pieces = [
@@ -159,7 +161,7 @@ def keyed_numbers(key: Codec, length: Codec, tags: bytes = b"") -> Codec:
             size, at = _read_count(length, data, at)
             found.append((one, struct.unpack_from(f">{size}i", data, at)))
             at += 4 * size
-            if tags:
+            if flexible:
                 _, at = read_tags(data, at)
         return found, at
 
@@ -169,8 +171,8 @@ def keyed_numbers(key: Codec, length: Codec, tags: bytes = b"") -> Codec:
 def grouped(
     key: Codec, length: Codec, pair: Callable[[Any, int], Any], *, flexible: bool = False
 ) -> Codec:
-    """The same as a tuple of pairs, which `pair` makes of a key and a number."""
-    keyed = keyed_numbers(key, length, b"\0" if flexible else b"")
+    """As `keyed_numbers`; the value is a tuple of pairs, which `pair` makes of a key and a number."""
+    keyed = keyed_numbers(key, length, flexible=flexible)
 
     def encode(pairs: Iterable[tuple[Any, int]]) -> bytes:
         numbers_of: dict[Any, list[int]] = {}
@@ -291,7 +293,7 @@ def _tags(tags: Sequence[Tag]) -> Codec:
 
     def encode(values: Sequence[Any]) -> bytes:
         if values == defaults:
-            return b"\0"
+            return _NO_TAGS
         pieces = [
             write_uvarint(tag.number) + _TAG_CONTENT.encode(tag.codec.encode(value))
             for tag, value in zip(tags, values, strict=True)
