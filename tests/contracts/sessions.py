@@ -33,11 +33,11 @@ async def stub_of(address, limits=None):
 
 
 @asynccontextmanager
-async def stub_and_server(limits=None, client_limits=None):
+async def stub_and_server(limits=None):
     servicer = ScriptedStorage()
     async with (
         Served(servicer, STORAGE, limits) as served,
-        stub_of(served.address, client_limits or limits) as stub,
+        stub_of(served.address, limits) as stub,
     ):
         yield stub, served, servicer
 

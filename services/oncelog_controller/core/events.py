@@ -370,10 +370,9 @@ class FilterResult(SecurityResult):
 
 @dataclass(frozen=True, slots=True)
 class SecurityAnswer:
-    """One result for each thing asked for; `users` names them where they are users."""
+    """One result for each thing asked for: of credentials for each user, in order of first appearance."""
 
     results: tuple[SecurityResult, ...]
-    users: tuple[str, ...] = ()
     metadata_offset: int = -1
 
 

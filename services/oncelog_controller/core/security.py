@@ -238,7 +238,7 @@ def altered_credentials(
         results[user] = _credential_result(state, row)
         if results[user] is _DONE:
             rows[user] = row
-    answer = SecurityAnswer(tuple(results.values()), tuple(results))
+    answer = SecurityAnswer(tuple(results.values()))
     key = "" if state.unknown_user_key else event.unknown_user_key
     return answer, ScramCredentialsChanged(tuple(rows.values()), key)
 

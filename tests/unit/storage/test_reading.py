@@ -221,10 +221,10 @@ def test_a_fetch_waits_for_what_is_missing(is_committed_only, missing):
 # Offsets by meaning.
 
 
-def segments_of(*largest: int, size_bytes: int = 100) -> tuple[MemorySegment, ...]:
+def segments_of(*largest: int) -> tuple[MemorySegment, ...]:
     found = []
     for index, timestamp in enumerate(largest):
-        segment = MemorySegment(10 * index, size_bytes=size_bytes)
+        segment = MemorySegment(10 * index, size_bytes=100)
         segment.created_ms = timestamp
         found.append(segment)
     return tuple(found)

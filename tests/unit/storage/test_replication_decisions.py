@@ -233,12 +233,12 @@ def test_a_damaged_leader_hands_over_unless_it_is_alone():
 # The follower's side.
 
 
-def follower_log(*, start: int = 0, end: int = 15):
+def follower_log(*, start: int = 0):
     log = log_state()
     for epoch, offset in ((2, 0), (5, 10)):
         log.leader_epochs.assign(epoch, offset)
     log.advance_log_start(start)
-    log.log_end_offset = end
+    log.log_end_offset = 15
     return log
 
 
