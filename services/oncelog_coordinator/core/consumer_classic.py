@@ -34,7 +34,6 @@ from oncelog_coordinator.core.consumer_group import (
     Slots,
     Subscription,
 )
-from oncelog_coordinator.core.consumer_protocol import slots_of, write_assignment
 from oncelog_coordinator.core.consumer_records import topics_hash
 from oncelog_coordinator.core.group_events import (
     CodeAnswer,
@@ -50,6 +49,7 @@ from oncelog_coordinator.core.group_events import (
 )
 from oncelog_coordinator.core.group_migration import downgrade, downgrade_as_it_is, may_downgrade
 from oncelog_coordinator.core.group_records import GroupRecord
+from oncelog_coordinator.core.named_partitions import slots_of, write_assignment
 
 # ------------------------------------------------------------------------------------------------ join
 

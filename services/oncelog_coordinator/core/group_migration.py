@@ -45,7 +45,6 @@ from oncelog_coordinator.core.consumer_group import (
     Topics,
     tombstones,
 )
-from oncelog_coordinator.core.consumer_protocol import slots_of, write_assignment
 from oncelog_coordinator.core.consumer_records import topics_hash
 from oncelog_coordinator.core.group_events import GroupConfig, JoinAnswer, SyncAnswer
 from oncelog_coordinator.core.group_records import (
@@ -56,6 +55,7 @@ from oncelog_coordinator.core.group_records import (
     group_bytes_estimate,
 )
 from oncelog_coordinator.core.group_state import Group, GroupState, Member
+from oncelog_coordinator.core.named_partitions import slots_of, write_assignment
 
 _RECORD_OVERHEAD = 64
 """At most, around a key and a value in a batch."""

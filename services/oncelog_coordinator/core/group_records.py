@@ -55,7 +55,8 @@ OFFSET_KEY_TYPES: Final = (0, 1)
 OFFSET_KEY_TYPE: Final = 1
 GROUP_KEY_TYPE: Final = 2
 WRITTEN_VERSION: Final = 3
-FLEXIBLE_VERSION: Final = 4
+FLEXIBLE_OFFSET_VERSION: Final = 4
+"""The newest that is read of an offset; of a group that is the version that is written."""
 
 
 class MalformedGroupRecord(ValueError):
@@ -249,10 +250,10 @@ def decode_group_record(
 def _offset_schema(version: int) -> Codec:
     return structure(
         OffsetCommitted,
-        {} if version == FLEXIBLE_VERSION else None,
+        {} if version == FLEXIBLE_OFFSET_VERSION else None,
         offset=INT64,
         leader_epoch=INT32 if version >= 3 else absent(-1),
-        metadata=COMPACT_STRING if version == FLEXIBLE_VERSION else STRING,
+        metadata=COMPACT_STRING if version == FLEXIBLE_OFFSET_VERSION else STRING,
         commit_timestamp=INT64,
         expire_timestamp=INT64 if version == 1 else absent(NO_TIMESTAMP),
     )
@@ -304,7 +305,7 @@ def _group_changed(
 _OFFSET: Final = RecordType(
     OFFSET_KEY_TYPE,
     {"group_id": STRING, "partition": structure(Partition, topic=STRING, partition=INT32)},
-    {version: _offset_schema(version) for version in range(FLEXIBLE_VERSION + 1)},
+    {version: _offset_schema(version) for version in range(FLEXIBLE_OFFSET_VERSION + 1)},
     OffsetTombstone,
 )
 _GROUP: Final = RecordType(

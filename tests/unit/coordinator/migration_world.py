@@ -7,7 +7,6 @@ from tests.unit.coordinator.consumer_world import TOPICS, ConsumerWorld, slots
 from oncelog.errors import ErrorCode
 from oncelog.protocol.consumer_protocol import read_assignment, read_subscription
 from oncelog_coordinator.core.consumer_group import ConsumerGroup
-from oncelog_coordinator.core.consumer_protocol import slots_of, write_assignment
 from oncelog_coordinator.core.group_events import (
     Heartbeat,
     LeaveGroup,
@@ -15,6 +14,7 @@ from oncelog_coordinator.core.group_events import (
     ListGroups,
     SyncGroup,
 )
+from oncelog_coordinator.core.named_partitions import slots_of, write_assignment
 
 EAGER = "range"
 COOPERATIVE = "cooperative-sticky"

@@ -18,7 +18,6 @@ from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.consumer_group import (
     ConsumerGroup,
 )
-from oncelog_coordinator.core.consumer_protocol import write_assignment
 from oncelog_coordinator.core.group_events import (
     FetchOffsets,
     LeaveGroup,
@@ -26,6 +25,7 @@ from oncelog_coordinator.core.group_events import (
     MigrationPolicy,
     SyncGroup,
 )
+from oncelog_coordinator.core.named_partitions import write_assignment
 
 REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
 
