@@ -314,8 +314,8 @@ COORDINATOR_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_marker_sender.messages",
-                old="        commit=marker.commit,\n",
-                new="",
+                old="    narrowed.CopyFrom(marker)\n",
+                new='    narrowed.CopyFrom(marker)\n    narrowed.ClearField("commit")\n',
             ),
         ),
         caught_by=("lost-write", "torn-transaction", "two-outcomes"),
