@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from oncelog import machine
 from oncelog.runtime.driver import Driver
 from oncelog_robustness.simulator import seams
 
 _SERVICES: Final = Path(__file__).parents[2] / "services"
-
-_DECISION_LABEL: Final = 2
-"""Where among a decision's fields its label stands."""
+_MACHINE: Final = Path(machine.__file__)
+"""Has the class of decisions, and what makes one of an answer."""
 
 GUARDS: Final = frozenset(
     {"delivery_ignored", "resend_ignored", "stale_delivery_ignored", "stale_resend_ignored"}
@@ -61,8 +61,9 @@ def never_reached(runs: Iterable[Mapping[str, int]]) -> list[str]:
 @cache
 def known_labels() -> frozenset[str]:
     """Every text that code of a core hands over as a label: to a decision, or to what makes one."""
-    trees = [ast.parse(path.read_text()) for path in sorted(_SERVICES.glob("*/core/*.py"))]
-    shared = {"Decision": _DECISION_LABEL} | {
+    paths = (_MACHINE, *sorted(_SERVICES.glob("*/core/*.py")))
+    trees = [ast.parse(path.read_text()) for path in paths]
+    shared = {
         name: place
         for tree in trees
         for name, place in _places_of_labels(tree)
