@@ -66,10 +66,7 @@ kind-down: ## end it, with its data
 .PHONY: test
 test: setup java ## what CI runs: every check, and every test suite of one machine but its `make slow` (15 to 28 minutes)
 	$(MAKE) --no-print-directory check
-	$(MAKE) --no-print-directory chart integration
-	@echo "whole clusters, and the simulator in what they leave of the processors: both print at their end, in some four minutes"
-	+$(TWO_AT_A_TIME) clusters simulation
-	$(MAKE) --no-print-directory conformance spark
+	$(MAKE) --no-print-directory chart simulation integration clusters conformance spark
 
 .PHONY: check
 check: setup ## the fast half: no sockets beyond loopback
@@ -143,14 +140,14 @@ property: setup ## hypothesis: machines against small models
 
 .PHONY: integration
 integration: setup ## contract suites and real roles: sockets, Postgres, files
-	$(PYTEST) -q -n 4 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) -m "not robustness and not slow"
+	$(PYTEST) -q -n 3 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) -m "not robustness and not slow"
 
 .PHONY: chart
 chart: setup ## the Helm chart without a cluster: helm lint, render with Helm 3 and 4, validate for Kubernetes 1.31 and 1.36
 	@bash scripts/helm.sh $(BIN)/pip
 	$(PYTEST) -q -n 2 tests/deploy
 
-# A cluster is a dozen processes: such tests run one at a time. They wait half of their time; then the simulator has the machine.
+# A cluster is a dozen processes: such tests run one at a time, with the machine to themselves.
 CLUSTER_TESTS := tests/integration/processes tests/integration/failover tests/incidents
 
 .PHONY: clusters
@@ -243,7 +240,7 @@ sim-nightly: setup ## 2,000 seeds, every planted bug, determinism over 50 seeds
 
 .PHONY: simulation
 simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 10 seeds
-	nice $(PYTEST) -q -n 2 --dist worksteal tests/simulation -m "not slow"
+	$(PYTEST) -q -n 2 --dist worksteal tests/simulation -m "not slow"
 
 .PHONY: robustness
 robustness: setup ## every workload, evidence and a short chaos, against a running log and a real cluster

@@ -44,7 +44,19 @@ class KafkaPythonProducer:
             partition=partition,
             timestamp_ms=timestamp_ms,
         )
-        return self._call(future.get, CALL_TIMEOUT_S).offset
+        try:
+            return self._call(future.get, CALL_TIMEOUT_S).offset
+        except ClientFailed:
+            self._wait_for_bump()
+            raise
+
+    def _wait_for_bump(self):
+        """A fenced instance asks for the next epoch by itself, in the background. Such an InitProducerId names the id
+        that its successor has as well. So Kafka, and we, abort what the successor has open, if it comes then."""
+        manager = self._producer._transaction_manager
+        deadline = time.monotonic() + CALL_TIMEOUT_S
+        while manager is not None and manager.is_bumping_epoch() and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def send_offsets(self, offsets, group_metadata):
         self._call(self._producer.send_offsets_to_transaction, offsets, group_metadata)
