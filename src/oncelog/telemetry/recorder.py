@@ -57,15 +57,6 @@ class _Waiting:
         self.count = 0
 
 
-def is_in_ratio(trace_id: int, ratio: float) -> bool:
-    """As OpenTelemetry's TraceIdRatioBased: a function of the id, so every process comes to the same result."""
-    return (trace_id & _RATIO_MASK) < _ids_below(ratio)
-
-
-def _ids_below(ratio: float) -> int:
-    return round(ratio * (1 << _RATIO_BITS))
-
-
 class TraceRecorder:
     """`sink` takes spans that are kept; it neither waits nor raises."""
 
@@ -80,7 +71,8 @@ class TraceRecorder:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sink = sink
-        self._ids_below = _ids_below(ratio)
+        self._ids_below = round(ratio * (1 << _RATIO_BITS))
+        """As OpenTelemetry's TraceIdRatioBased: a function of the id, so every process comes to the same result."""
         self.late_ms = late_ms
         """A transaction that was open for longer is kept."""
         self._spans_waiting_max = spans_waiting_max

@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.telemetry import spans
-from oncelog.telemetry.recorder import TraceRecorder, is_in_ratio
+from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import Traceparent, TransactionTrace
 
 TRACE = TransactionTrace(7 << 64 | 0xFFFF_FFFF_FFFF_FFFF, 99, 1_000)
@@ -156,13 +156,17 @@ def test_a_detached_context_is_of_nobodys_request(world):
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.1, 0.5, 1.0])
-def test_the_ratio_is_that_of_opentelemetry(ratio):
+def test_the_ratio_is_that_of_opentelemetry(monkeypatch, ratio):
     from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
     theirs = TraceIdRatioBased(ratio)
     for trace_id in (1, 2**63, 2**64 - 1, 2**64, 2**64 + 2**60, 2**127 + 2**62):
         decision = theirs.should_sample(None, trace_id, "").decision
-        assert is_in_ratio(trace_id, ratio) == (decision is Decision.RECORD_AND_SAMPLE)
+        world = World(ratio)
+        monkeypatch.setattr(spans, "recorder", world.recorder)
+        with request(trace=TransactionTrace(trace_id, 99, 1_000)):
+            pass
+        assert bool(world.kept) == (decision is Decision.RECORD_AND_SAMPLE)
 
 
 def test_a_client_that_calls_keeps_its_own_trace(world):
