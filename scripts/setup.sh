@@ -28,4 +28,4 @@ echo "installing requirements/$lock.lock into $venv (PySpark alone is 450 MB; so
 "$venv/bin/python" -m pip install -q --disable-pip-version-check uv
 "$venv/bin/uv" pip install -q --compile-bytecode --python "$venv/bin/python" --require-hashes -r "requirements/$lock.lock"
 "$venv/bin/uv" pip install -q --python "$venv/bin/python" --no-deps -e .
-"$venv/bin/python" -m compileall -q src services    # start-up is a promise: never compile at start
+"$venv/bin/python" -m compileall -q src services oncelog_robustness    # start-up is a promise: never compile at start

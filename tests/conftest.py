@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from tests.free_ports import keep_to_a_part
 from tests.loops import LoopOfATest
 
 # A busy machine is slow, which says nothing about the code. pytest's own timeout ends what takes too long; to explain a
@@ -48,6 +49,9 @@ if "TMPDIR" not in os.environ and has_room(SHARED_MEMORY):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So begins whatever a shell puts into the background, and every child would inherit it: none could be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+keep_to_a_part()
 
 
 @pytest.fixture

@@ -1,14 +1,24 @@
-"""A block of free ports, for tests of the code that hands them out."""
+"""Ports for tests: each worker that runs beside others has a part of those that clusters take theirs from."""
 
 import os
 import socket
 
+from oncelog_server.cluster import plan
+
+
+def keep_to_a_part():
+    """Otherwise clusters that two workers start at once take the same port now and then."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        return
+    size = len(plan.FREE_PORTS) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    first = int(worker.removeprefix("gw")) * size
+    plan.FREE_PORTS = plan.FREE_PORTS[first : first + size]
+
 
 def free_block(count):
-    """So many in a row, of those that clusters take theirs from. Two processes begin at different ones."""
-    starts = range(20_000, 32_000, count)
-    first = os.getpid() % 97 * len(starts) // 97
-    for start in (*starts[first:], *starts[:first]):
+    """So many in a row."""
+    for start in plan.FREE_PORTS[::count]:
         block = range(start, start + count)
         if all(_is_free(port) for port in block):
             return block

@@ -85,7 +85,7 @@ async def alter_replica_log_dirs(call: Call) -> Any:
     types, brokers = call.types, brokers_for(call)
     is_allowed = call.may_cluster(Operation.ALTER)
     folders = {_log_dir(call, node_id) for node_id in call.cluster.image.nodes}
-    found: dict[str, dict[int, int]] = {}
+    found: dict[str, dict[int, Any]] = {}
     for one in call.request.dirs:
         for topic in one.topics:
             for partition in topic.partitions:
@@ -95,23 +95,23 @@ async def alter_replica_log_dirs(call: Call) -> Any:
                     code = ErrorCode.LOG_DIR_NOT_FOUND
                 else:
                     code = _move_refused(call, brokers, one.path, (topic.name, partition))
-                found.setdefault(topic.name, {})[partition] = code
-                if call.is_turn_over():
-                    await call.next_turn()
-    return types.AlterReplicaLogDirsResponse(
-        results=tuple(
-            types.AlterReplicaLogDirTopicResult(
-                topic_name=topic,
-                partitions=tuple(
+                found.setdefault(topic.name, {})[partition] = (
                     types.AlterReplicaLogDirPartitionResult(
                         partition_index=partition, error_code=code
                     )
-                    for partition, code in codes.items()
-                ),
+                )
+                if call.is_turn_over():
+                    await call.next_turn()
+    results = []
+    for name, answered in found.items():
+        results.append(
+            types.AlterReplicaLogDirTopicResult(
+                topic_name=name, partitions=tuple(answered.values())
             )
-            for topic, codes in found.items()
-        ),
-    )
+        )
+        if call.is_turn_over():
+            await call.next_turn()
+    return types.AlterReplicaLogDirsResponse(results=tuple(results))
 
 
 def _move_refused(call: Call, brokers: Brokers, path: str, key: TopicPartition) -> int:

@@ -25,7 +25,7 @@ from oncelog_listener.pieces import levels_of
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
 STEP_MAX_S = 0.1
-"""Twice what is wanted (50 ms): these tests share two processors with two others. What is quadratic takes seconds."""
+"""Twice what is wanted (50 ms): these tests share two processors with three others. What is quadratic takes seconds."""
 ATTEMPTS = 5
 """The shortest counts: on a busy machine the same work takes twice the processor time."""
 

@@ -141,7 +141,7 @@ def test_no_port_is_planned_for_two_purposes(tmp_path, monkeypatch):
     """There are just as many as are needed, so a process that takes another one's port is found out."""
     count = len(ports_of(plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)))
     block = free_block(count)
-    monkeypatch.setattr(plan, "_FREE_PORTS", block)
+    monkeypatch.setattr(plan, "FREE_PORTS", block)
     given = {"port": block[5], "gateway_port": block[-1]}
     state = planned_at(tmp_path, **given)
     assert sorted(ports_of(state.members)) == list(block)

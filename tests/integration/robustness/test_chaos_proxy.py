@@ -299,7 +299,7 @@ def test_a_frontend_takes_no_port_that_the_cluster_will_use(monkeypatch):
     members = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
     frontends = len(members) + 2 + 1  # calls; listeners; gateway
     block = free_block(len(ports_of(members)) + frontends)
-    monkeypatch.setattr(plan, "_FREE_PORTS", block)
+    monkeypatch.setattr(plan, "FREE_PORTS", block)
     ports = FreePorts()
     members = plan_members(ClusterShape(), ports, port=0, gateway_port=0)
     state = ClusterState(members)
