@@ -68,7 +68,7 @@ kind-down: ## end it, with its data
 	@bash scripts/kind.sh down
 
 .PHONY: test
-test: setup java ## what CI runs: every check, and every test suite of one machine but its `make slow` (15 to 28 minutes)
+test: setup java ## what CI runs: every check, and every test suite of one machine but its `make slow` (15 to 20 minutes)
 	$(MAKE) --no-print-directory check
 	$(MAKE) --no-print-directory chart simulation integration clusters conformance spark
 
@@ -202,9 +202,10 @@ failover: setup ## twenty kills of each kind of process; prints how long an appl
 damage: setup ## some hundred bits, cuts and removals in every kind of file; the integration tests have a part of them
 	ONCELOG_TEST_ALL_DAMAGE=1 $(PYTEST) -q -s tests/integration/storage/test_damage.py tests/integration/storage/test_damage_of_replicas.py
 
+# Clients wait more than they work.
 .PHONY: conformance
 conformance: setup jdk ## confluent-kafka, aiokafka, kafka-python, Kafka's Java clients and tools against `oncelog up`
-	$(PYTEST) -q -n 4 --dist loadfile tests/conformance -m "not slow"
+	$(PYTEST) -q -n 6 --dist loadfile tests/conformance -m "not slow"
 
 .PHONY: conformance-java
 conformance-java: setup jdk ## Kafka Streams and Kafka Connect through many kills; ROUNDS=10 of each

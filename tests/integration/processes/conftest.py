@@ -1,13 +1,10 @@
-"""One cluster for all tests of this folder: its start costs more than any of them."""
+"""Programs of the roles, as tests of this folder start them."""
 
 import os
 import subprocess
 import sys
 
 import pytest
-from tests.targets import cluster_folder
-
-from oncelog_server.cluster.cluster import Cluster
 
 PROGRAMS = (
     "oncelog_controller",
@@ -17,12 +14,6 @@ PROGRAMS = (
     "oncelog_listener",
     "oncelog_gateway",
 )
-
-
-@pytest.fixture(scope="session")
-def cluster():
-    with cluster_folder() as folder, Cluster(folder) as running:
-        yield running
 
 
 @pytest.fixture

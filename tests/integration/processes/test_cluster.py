@@ -10,6 +10,7 @@ import pytest
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.integration.processes.deadlines import eventually
 from tests.integration.processes.payments import Payments
+from tests.targets import cluster_folder
 
 from oncelog.errors import OncelogError
 from oncelog_server.cli import run
@@ -29,6 +30,13 @@ from oncelog_server.cluster.status import cluster_status
 from oncelog_server.cluster.tail import tail_of
 
 WAIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """One for all tests: its start costs more than any of them."""
+    with cluster_folder() as folder, Cluster(folder) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -68,10 +69,11 @@ def test_a_program_refuses_to_run_without_its_asserts(run_program):
     assert "python -O" in err
 
 
-def test_an_address_in_use_is_told_in_one_line(run_program, cluster):
-    taken = cluster.members[0].rpc_port
-    process = run_program("oncelog_storage", "--node-id", "99", "--node-port", str(taken))
-    code, _, err = ended(process)
+def test_an_address_in_use_is_told_in_one_line(run_program):
+    with socket.create_server((HOST, 0)) as server:
+        taken = server.getsockname()[1]
+        process = run_program("oncelog_storage", "--node-id", "99", "--node-port", str(taken))
+        code, _, err = ended(process)
     assert code == 1
     last = err.splitlines()[-1]
     assert "level=error" in last
