@@ -81,6 +81,16 @@ def test_partitions_are_united_in_order_and_the_start_stays():
     assert (record.start_timestamp, record.last_update_timestamp) == (START, NOW)
 
 
+def test_an_addition_leaves_the_running_timer_alone():
+    """It was set by how long the transaction may last: reckoned anew, a clock that stepped would end it at once."""
+    for step in (
+        add(machine_with(stored(ONGOING)), ORDERS_1),
+        add(machine_with(stored(ONGOING)), ORDERS_0),
+        verify(machine_with(stored(ONGOING)), ORDERS_0, ORDERS_1),
+    ):
+        assert step.timers == []
+
+
 def test_partitions_that_are_present_append_nothing():
     step = add(machine_with(stored(ONGOING)), ORDERS_0)
     assert (step.code, step.records) == (0, ())

@@ -352,6 +352,24 @@ def test_an_instance_that_changes_protocol_starts_a_rebalance(world):
     assert (back.generation, back.protocol_name) == (2, "sticky")
 
 
+def test_an_instance_replaced_amid_a_rebalance_begins_another():
+    """The leader may assign to the id that it was told: nobody has it any more."""
+    world = GroupWorld(initial_rebalance_delay_ms=100)
+    requests = [world.join(), world.join(instance_id="i")]
+    world.advance(1_000)
+    leader, static = (world.answers[request] for request in requests)
+    assert leader.members, "it leads"
+    old_sync = world.sync(static, instance_id="i")
+    back = world.join(instance_id="i")
+    assert world.labels[-1] == "static_member_replaced_amid_rebalance"
+    assert world.answers[old_sync].error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert (back in world.answers, world.group.state) == (False, GroupState.PREPARING_REBALANCE)
+    stale = world.sync(leader, {leader.member_id: b"1", static.member_id: b"2"})
+    assert world.answers[stale].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    world.join(leader.member_id)
+    assert world.answers[back].generation == leader.generation + 1
+
+
 def test_an_absent_instance_keeps_its_place_for_its_session():
     world = GroupWorld(initial_rebalance_delay_ms=100)
     requests = [world.join(instance_id="i"), world.join(session_timeout_ms=10 * REBALANCE_MS)]

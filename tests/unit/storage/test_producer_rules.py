@@ -41,14 +41,16 @@ class Partition:
         self.end += batch.last_offset_delta + 1
         return self
 
-    def mark(self, producer_epoch=0, *, commit=True, coordinator_epoch=0, producer_id=PID):
+    def mark(
+        self, producer_epoch=0, *, commit=True, coordinator_epoch=0, producer_id=PID, timestamp=0
+    ):
         completed = self.states.apply_marker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             coordinator_epoch=coordinator_epoch,
             is_commit=commit,
             marker_offset=self.end,
-            timestamp=0,
+            timestamp=timestamp,
         )
         self.end += 1
         return completed
@@ -207,6 +209,34 @@ def test_expiry_spares_open_transactions_and_is_exact():
     assert partition.states.expire(now=1000, expiration_ms=1000) == 1
     assert partition.states.get(PID) is None
     assert partition.states.get(10) is not None
+
+
+def test_a_marker_is_a_sign_of_life_of_its_producer():
+    """Else it is forgotten while its client works on, and so are its epoch and whom the marker fenced."""
+    partition = Partition(data(0, txn=True, timestamp=100))
+    partition.mark(1, timestamp=5_000)
+    assert partition.states.expire(now=5_999, expiration_ms=1_000) == 0
+    assert partition.states.check_batch(data(0, txn=True)) is FENCED
+    assert partition.states.expire(now=6_000, expiration_ms=1_000) == 1
+    other = marked(Partition(), 3, timestamp=5_000)
+    assert other.states.expire(now=5_999, expiration_ms=1_000) == 0
+
+
+def test_each_of_five_batches_is_known_by_its_own_offset():
+    """All five may be under way: each is answered with where it is, not with where the newest one is."""
+    partition = Partition(*[data(7 * number, count=7) for number in range(7)])
+    for number in range(2, 7):
+        kept = partition.states.find_duplicate(data(7 * number, count=7))
+        assert (kept.base_offset, kept.last_offset) == (7 * number, 7 * number + 6)
+    for other in (
+        data(7, count=7),
+        data(14, count=6),
+        data(15, count=6),
+        data(14, count=7, producer_epoch=1),
+        data(14, count=7, producer_id=PID + 1),
+        data(49, count=7),
+    ):
+        assert partition.states.find_duplicate(other) is None
 
 
 # Verification entries.
