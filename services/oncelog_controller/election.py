@@ -16,7 +16,12 @@ from dataclasses import dataclass, replace
 
 from oncelog.errors import OncelogError
 from oncelog_controller.listening import refuses, until_gone
-from oncelog_controller.metadata_store import NOBODY, ControllerLease, LeaseView
+from oncelog_controller.metadata_store import (
+    NOBODY,
+    ControllerLease,
+    LeaseView,
+    MetadataWentBack,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +81,7 @@ class Election:
         self._view: LeaseView | None = None
         self._viewed_at = 0.0
         self._patient_since = 0.0
+        self._newest_epoch = -1
         self._reachable = True
         self._loop: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -190,6 +196,13 @@ class Election:
 
     async def _stand_by(self) -> None:
         view = await self._lease.read()
+        if view.controller_epoch < self._newest_epoch:
+            raise MetadataWentBack(
+                f"the lease in the database is of controller epoch {view.controller_epoch}, and was of"
+                f" {self._newest_epoch}: the database was put back from an older copy. Stop everything and restore"
+                " metadata and folders of all storage nodes from one backup, or bring the newer metadata back"
+                " (docs/backup.md)"
+            )
         now = time.monotonic()
         if self._view is None or view.controller_epoch != self._view.controller_epoch:
             self._patient_since = now
@@ -257,3 +270,4 @@ class Election:
 
     def _see(self, view: LeaseView) -> None:
         self._view, self._viewed_at = view, time.monotonic()
+        self._newest_epoch = max(self._newest_epoch, view.controller_epoch)

@@ -9,6 +9,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.security.acl import Acl
 from oncelog.security.quotas import Entity
 from oncelog_controller.core.events import Folder
+from oncelog_controller.core.history import MetadataPosition
 from oncelog_controller.core.image import (
     Change,
     ClusterImage,
@@ -186,10 +187,18 @@ def folder_of(request: pb.RegisterNodeRequest) -> Folder | None:
     folder = request.folder
     return Folder(
         tuple(folder.incarnation_ids),
-        folder.metadata_offset,
-        folder.controller_epoch,
-        folder.controller_incarnation_id,
+        MetadataPosition(
+            folder.metadata_offset,
+            folder.controller_epoch,
+            folder.controller_incarnation_id,
+        ),
         folder.accepts_loss,
+    )
+
+
+def position_of(seen: pb.MetadataPosition) -> MetadataPosition:
+    return MetadataPosition(
+        seen.metadata_offset, seen.controller_epoch, seen.controller_incarnation_id
     )
 
 

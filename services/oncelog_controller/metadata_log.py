@@ -18,9 +18,10 @@ from oncelog.journal import AppendFailed
 from oncelog.machine import Send
 from oncelog.runtime import Clock, Driver, DriverStopped
 from oncelog_controller.core.events import MetadataEvent
+from oncelog_controller.core.history import not_in_this_journal
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.machine import MetadataMachine
-from oncelog_controller.metadata_store import NO_BLOCK_YET, MetadataJournal
+from oncelog_controller.metadata_store import NO_BLOCK_YET, MetadataJournal, MetadataWentBack
 from oncelog_controller.watchers import Watchers
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,8 @@ REPLAY_BACKOFF_MAX_S = 1.0
 class MetadataLog:
     """`begin` replays. `ask` decides an event and returns its reply once it is durable. `end` refuses waiting events.
 
-    `machine` and `journal` are made anew for each replay, for a controller epoch (None: there is no lease).
+    `machine` and `journal` are made anew for each replay, for a controller epoch (None: there is no lease). `on_end` is
+    called with the task that replays after failures, when it ends.
     """
 
     def __init__(
@@ -42,11 +44,14 @@ class MetadataLog:
         journal: Callable[[int | None], MetadataJournal],
         clock: Clock,
         watchers: Watchers,
+        on_end: Callable[[asyncio.Task[None]], None],
     ) -> None:
         self._new_machine = machine
         self._new_journal = journal
         self._clock = clock
         self._watchers = watchers
+        self._on_end = on_end
+        self._journal: MetadataJournal | None = None
         self._controller_epoch: int | None = None
         self._driver: Driver | None = None
         self._failed = asyncio.Event()
@@ -68,12 +73,13 @@ class MetadataLog:
         return self._watchers.image
 
     async def begin(self, controller_epoch: int | None = None) -> None:
-        """Raises OncelogError when the journal cannot be read; the term has not begun then."""
+        """Raises OncelogError when the journal cannot be read, MetadataWentBack; the term has not begun then."""
         assert self._replayer is None, "a term begins after the last one's end"
         self._controller_epoch = controller_epoch
         self._failed.clear()
         await self._replay()
         self._replayer = asyncio.create_task(self._replay_after_failures(), name="metadata replay")
+        self._replayer.add_done_callback(self._on_end)
 
     async def end(self) -> None:
         """Without a term there is nothing to end."""
@@ -94,6 +100,10 @@ class MetadataLog:
             raise MetadataUnavailable(self._failure)
         request_id = driver.request_id()
         return await driver.ask(event(request_id), request_id)
+
+    async def may_write(self) -> bool:
+        """No other controller has taken the lease from this one, by the database's word."""
+        return self._journal is not None and await self._journal.may_append()
 
     def submit(self, event: MetadataEvent) -> bool:
         """Decide an event that nobody waits for. False if that cannot be done now."""
@@ -125,11 +135,13 @@ class MetadataLog:
             ) from error
         try:
             _check_producer_ids(machine.image, journal.kept_producer_id)
-        except OncelogError:
+            _check_history(machine.image, self._watchers.image)
+        except (OncelogError, MetadataWentBack):
             await driver.stop(ErrorCode.UNKNOWN_SERVER_ERROR)
             raise
         self._watchers.reset(machine.image)
         self._driver = driver
+        self._journal = journal
 
     def _publish(self, send: Send) -> None:
         self._watchers.take(send.message)
@@ -177,3 +189,14 @@ def _check_producer_ids(image: ClusterImage, kept: int) -> None:
             "one of these tables was restored without the other. Restore both from one backup; "
             "ids given away twice would let one producer's records pass for another's"
         )
+
+
+def _check_history(image: ClusterImage, told: ClusterImage) -> None:
+    """What this process has `told` is committed, so the journal has it for ever."""
+    if image.has(told.position):
+        return
+    reason = not_in_this_journal("this controller", told.position)
+    if image.metadata_offset < 0:
+        # Perhaps it is being filled just now.
+        raise OncelogError(f"the metadata journal is empty: {reason}")
+    raise MetadataWentBack(reason)

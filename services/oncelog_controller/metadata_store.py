@@ -21,6 +21,14 @@ class MetadataJournal(Journal[MetadataRecord], Protocol):
     """As of the last replay: the first producer id after every block given away, as it is kept beside the journal.
     NO_BLOCK_YET: none was."""
 
+    async def may_append(self) -> bool:
+        """The lease is still held under this journal's controller epoch, as the database says. False too when the
+        database does not answer."""
+
+
+class MetadataWentBack(Exception):
+    """The database has not what this controller has told others: an older copy was put back under it. It must end."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:

@@ -42,9 +42,10 @@ from oncelog_controller.core.events import (
     TopicsAnswer,
     UpdateFeatures,
 )
+from oncelog_controller.core.history import OTHER_HISTORY, MetadataPosition
 from oncelog_controller.core.nodes import plain_heartbeat
 from oncelog_controller.election import Standing
-from oncelog_controller.messages import config_kind, folder_of, role_names
+from oncelog_controller.messages import config_kind, folder_of, position_of, role_names
 from oncelog_controller.metadata_calls import unavailable_reason
 from oncelog_controller.metadata_log import MetadataLog
 from oncelog_controller.security_servicer import SecurityServicer
@@ -111,6 +112,8 @@ class ControllerServicer(SecurityServicer):
             given=node.given,
             folder=folder_of(request),
         )
+        if await self._is_not_to_be_believed(answer.error_code):
+            return pb.RegisterNodeResponse(status=_NOT_ACTIVE)
         return pb.RegisterNodeResponse(
             status=_status(answer.error_code, answer.message),
             node_epoch=answer.node_epoch,
@@ -167,15 +170,17 @@ class ControllerServicer(SecurityServicer):
 
     async def _heartbeat(self, request: pb.NodeHeartbeatRequest) -> pb.NodeHeartbeatResponse:
         if not self._log.is_serving:
-            reason = unavailable_reason(ErrorCode.NOT_CONTROLLER)
-            return pb.NodeHeartbeatResponse(status=_status(ErrorCode.NOT_CONTROLLER, reason))
+            return pb.NodeHeartbeatResponse(status=_NOT_ACTIVE)
         topic_ids = uuid.uuid4().hex, uuid.uuid4().hex
         fields = (
             request.node_id,
             request.node_epoch,
             request.want_drain,
             *topic_ids,
-            request.metadata_offset,
+            # A version that names no claim has its offset outside.
+            position_of(request.seen)
+            if request.HasField("seen")
+            else MetadataPosition(request.metadata_offset),
         )
         answer = plain_heartbeat(self._log.image, NodeHeartbeat(0, *fields))
         if answer is None:
@@ -183,16 +188,26 @@ class ControllerServicer(SecurityServicer):
             answer = await self._ask(HeartbeatAnswer, NodeHeartbeat, *fields)
         if answer.error_code is ErrorCode.NONE:
             self._sessions.heartbeat_received(request.node_id, request.node_epoch)
+        if await self._is_not_to_be_believed(answer.error_code):
+            return pb.NodeHeartbeatResponse(status=_NOT_ACTIVE)
         return pb.NodeHeartbeatResponse(
             status=_status(answer.error_code, answer.message),
             fenced=answer.fenced,
             drained=answer.drained,
         )
 
+    async def _is_not_to_be_believed(self, error_code: ErrorCode) -> bool:
+        """A controller that was deposed, and does not know it, takes its successor's metadata for another history.
+
+        A node ends when it is told that, so this is asked of the database first.
+        """
+        return error_code is OTHER_HISTORY and not await self._log.may_write()
+
     async def WatchMetadata(
         self, request: pb.WatchMetadataRequest, context: object = None
     ) -> AsyncIterator[pb.MetadataUpdate]:
-        async for update in self._watchers.watch(request.from_metadata_offset):
+        seen = position_of(request.seen)
+        async for update in self._watchers.watch(request.from_metadata_offset, seen):
             yield update
 
     async def CreateTopics(
@@ -248,7 +263,11 @@ class ControllerServicer(SecurityServicer):
         self, request: pb.AllocateProducerIdsRequest, context: object
     ) -> pb.AllocateProducerIdsResponse:
         answer = await self._ask(
-            ProducerIdsAnswer, AllocateProducerIds, request.node_id, request.node_epoch
+            ProducerIdsAnswer,
+            AllocateProducerIds,
+            request.node_id,
+            request.node_epoch,
+            position_of(request.seen),
         )
         return pb.AllocateProducerIdsResponse(
             status=_status(answer.error_code, answer.message),
@@ -270,7 +289,12 @@ class ControllerServicer(SecurityServicer):
             for proposed in request.partitions
         )
         answer = await self._ask(
-            _partitions_refused, AlterPartition, request.node_id, request.node_epoch, proposals
+            _partitions_refused,
+            AlterPartition,
+            request.node_id,
+            request.node_epoch,
+            proposals,
+            position_of(request.seen),
         )
         is_decided = answer.metadata_offset >= 0
         is_refused = answer.error_code or any(each.error_code for each in answer.results)
@@ -331,7 +355,9 @@ def _status_and_offset(answer: StatusAnswer | PartitionsAnswer) -> dict[str, Any
     }
 
 
+_NOT_ACTIVE = _status(ErrorCode.NOT_CONTROLLER, unavailable_reason(ErrorCode.NOT_CONTROLLER))
 _SESSION_OVER = (
+    OTHER_HISTORY,
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.STALE_BROKER_EPOCH,
     ErrorCode.BROKER_ID_NOT_REGISTERED,

@@ -135,6 +135,13 @@ class SqlJournal(Generic[RecordT]):
             raise _lost_race(first)
         return int(state.next_producer_id)
 
+    async def may_append(self) -> bool:
+        try:
+            state = await self._database.run(_locked_state)
+        except SQLAlchemyError:
+            return False
+        return self._controller_epoch in (None, state.controller_epoch)
+
     async def _page(self, after: int) -> list[tuple[int, str, str]]:
         """The rows that follow, and what is given away as of them: under the writers' lock the two belong together."""
         columns = metadata_journal.c

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.ids import Offset
 from oncelog_controller.core.events import Committed
+from oncelog_controller.core.history import NOWHERE, MetadataPosition
 from oncelog_controller.core.image import Change, ClusterImage
 from oncelog_controller.messages import delta_message, snapshot_message
 
@@ -70,19 +71,25 @@ class Watchers:
         self._closings += 1
         self._wake()
 
-    async def watch(self, from_metadata_offset: int) -> AsyncIterator[pb.MetadataUpdate]:
-        """Updates after `from_metadata_offset` (-1: from nothing) until `close`; waits while there are none."""
+    async def watch(
+        self, from_metadata_offset: int, position: MetadataPosition = NOWHERE
+    ) -> AsyncIterator[pb.MetadataUpdate]:
+        """Updates after `from_metadata_offset` (-1: from nothing) until `close`; waits while there are none.
+
+        `position` is where the watcher is. One that comes from another history gets nothing: what it knows would be
+        mixed with what is true here. Its next heartbeat is told.
+        """
         seen = from_metadata_offset
         closings = self._closings
         while self._is_open and closings == self._closings:
-            if seen == self._image.metadata_offset:
+            if seen == self._image.metadata_offset or not self._image.has(position):
                 await self._changed.wait()
                 continue
             # A cluster that has not begun is told with a snapshot, for only that names the cluster.
             update = self._following.get(seen) if seen >= 0 else None
             if update is None:
                 update = self._current_snapshot()
-            seen = update.metadata_offset
+            seen, position = update.metadata_offset, NOWHERE
             yield update
 
     def _current_snapshot(self) -> pb.MetadataUpdate:

@@ -5,6 +5,7 @@ import logging
 import uuid
 from collections import Counter
 
+from oncelog.errors import OncelogError
 from oncelog.runtime import Clock, SystemClock
 from oncelog_controller.core.events import BeginTerm
 from oncelog_controller.core.machine import MetadataMachine, MetadataRules
@@ -22,6 +23,7 @@ from oncelog_controller.database_retries import DatabaseRetries
 from oncelog_controller.election import Election, Standing
 from oncelog_controller.lease import Lease
 from oncelog_controller.metadata_log import MetadataLog
+from oncelog_controller.metadata_store import MetadataWentBack
 from oncelog_controller.servicer import ControllerServicer
 from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.settings import ControllerSettings
@@ -51,6 +53,7 @@ class ControllerRole:
             lambda controller_epoch: metadata_journal(self._database, clock, controller_epoch),
             clock,
             self._watchers,
+            self._ended,
         )
         sessions = Sessions(settings.session_timeout_ms, settings.session_grace_ms)
         self._sessions = SessionWatch(sessions, self._log, self._ended)
@@ -112,7 +115,8 @@ class ControllerRole:
         await self._database.close()
 
     async def failure(self) -> BaseException:
-        """Returns, if it ever happens, why this controller cannot go on: a bug. Its process should end."""
+        """Returns, if it ever happens, why this controller cannot go on: a bug, or a database that was put back. Its
+        process should end."""
         await self._failed.wait()
         assert self._failure is not None
         return self._failure
@@ -120,7 +124,11 @@ class ControllerRole:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A holder that stopped renewing, or stopped looking at sessions, must not go on as if it had not."""
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if isinstance(error, MetadataWentBack):
+            # No bug of ours, and one line says all.
+            self._failure = OncelogError(f"the controller cannot go on: {error}")
+            self._failed.set()
+        elif error is not None:
             _log.error("the controller cannot go on: %s ended", task.get_name(), exc_info=error)
             self._failure = error
             self._failed.set()

@@ -105,12 +105,15 @@ class ProducerIds:
         self._arrived.set()
 
     async def _ask_controller(self) -> range:
-        node = self._metadata.image.nodes.get(self._node_id)
+        image = self._metadata.image
+        node = image.nodes.get(self._node_id)
         if node is None:
             raise KafkaError(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {self._node_id} is not in the metadata"
             )
-        request = pb.AllocateProducerIdsRequest(node_id=self._node_id, node_epoch=node.node_epoch)
+        request = pb.AllocateProducerIdsRequest(
+            node_id=self._node_id, node_epoch=node.node_epoch, seen=image.position
+        )
         answer = await self._directory.controller().AllocateProducerIds(request)
         if answer.status.error_code != ErrorCode.NONE:
             raise KafkaError(error_code_of(answer.status.error_code), answer.status.error_message)

@@ -10,12 +10,12 @@ import contextlib
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
@@ -51,6 +51,14 @@ class Addresses:
     gateway: str
     data: Path
     pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedLog(Addresses):
+    """It, with what may end it."""
+
+    failure: Callable[[], Coroutine[Any, Any, BaseException]]
+    """Returns, once it happens, why the process cannot go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +98,37 @@ async def run_embedded(
     sources: Sources,
     *,
     on_ready: Callable[[Addresses], None],
-    until: Callable[[], Awaitable[None]],
+    until: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     """Run every role until `until` returns; their settings are read from `sources`. `on_ready` is called once clients
     may connect.
 
-    Raises OncelogError, one line with the way out, when a role cannot start.
+    Raises OncelogError, one line with the way out, when a role cannot start, or cannot go on.
     """
     with DataFolder(settings.data, is_ephemeral=settings.ephemeral) as folder:
-        async with embedded_roles(settings, folder.path, sources) as addresses:
-            on_ready(addresses)
-            await until()
+        async with embedded_roles(settings, folder.path, sources) as log:
+            on_ready(log)
+            await _until_failed(until, log)
+
+
+async def _until_failed(until: Callable[[], Coroutine[Any, Any, None]], log: EmbeddedLog) -> None:
+    """Raises what ended the log before it was told to stop."""
+    stopped = asyncio.create_task(until())
+    failed = asyncio.create_task(log.failure())
+    try:
+        await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+        if not stopped.done():
+            raise failed.result()
+        await stopped
+    finally:
+        stopped.cancel()
+        failed.cancel()
 
 
 @asynccontextmanager
 async def embedded_roles(
     settings: EmbeddedSettings, data: Path, sources: Sources
-) -> AsyncIterator[Addresses]:
+) -> AsyncIterator[EmbeddedLog]:
     """The started roles of one node on a claimed data folder."""
     async with AsyncExitStack() as stack:
         controller_role = await _controller(stack, settings, data, sources)
@@ -124,11 +146,12 @@ async def embedded_roles(
         gateway = await _start_gateway(
             stack, settings, data, sources, follower, directory, counting, events
         )
-        yield Addresses(
+        yield EmbeddedLog(
             bootstrap=f"{settings.host}:{listener.port}",
             gateway=gateway,
             data=data,
             pid=os.getpid(),
+            failure=controller_role.failure,
         )
 
 

@@ -24,11 +24,18 @@ _RETRY_S: Final = 0.1
 
 
 class IsrProposals(Proposals[HostedPartition]):
-    def __init__(self, node_id: int, directory: Directory, node_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        directory: Directory,
+        node_epoch: Callable[[], int],
+        seen: Callable[[], pb.MetadataPosition],
+    ) -> None:
         super().__init__()
         self._node_id = node_id
         self._directory = directory
         self._node_epoch = node_epoch
+        self._seen = seen
         self._wanted = asyncio.Event()
 
     def propose(self, hosted: HostedPartition, isr: list[int]) -> None:
@@ -48,7 +55,9 @@ class IsrProposals(Proposals[HostedPartition]):
 
     async def _send(self, proposals: dict[HostedPartition, Proposal]) -> bool:
         """Returns False when it is not known what became of them."""
-        request = pb.AlterPartitionRequest(node_id=self._node_id, node_epoch=self._node_epoch())
+        request = pb.AlterPartitionRequest(
+            node_id=self._node_id, node_epoch=self._node_epoch(), seen=self._seen()
+        )
         self.fill(proposals, request.partitions)
         try:
             response: Any = await self._directory.controller().AlterPartition(

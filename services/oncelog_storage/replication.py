@@ -71,7 +71,9 @@ class Replication:
         self.repair_count = 0
         self._is_incomplete = False
         self._tasks: list[asyncio.Task[None]] = []
-        self.proposals = IsrProposals(node_id, directory, self._node_epoch)
+        self.proposals = IsrProposals(
+            node_id, directory, self._node_epoch, lambda: metadata.image.position
+        )
         self.sessions = ReplicaSessions(settings, manager, metadata, self.proposals, reader)
 
     def start(self) -> None:

@@ -11,6 +11,7 @@ from oncelog.errors import ErrorCode
 from oncelog.security.acl import Acl, AclFilter
 from oncelog.security.api_tokens import ApiToken
 from oncelog.security.quotas import Entity
+from oncelog_controller.core.history import NOWHERE, MetadataPosition
 from oncelog_controller.core.records import MetadataRecord, Replicas, ScramRow
 
 
@@ -19,9 +20,7 @@ class Folder:
     """What a storage node's folder remembers (`core.folders`)."""
 
     incarnation_ids: tuple[str, ...] = ()
-    metadata_offset: int = -1
-    controller_epoch: int = -1
-    controller_incarnation_id: str = ""
+    seen: MetadataPosition = NOWHERE
     accepts_loss: bool = False
 
 
@@ -59,7 +58,7 @@ class NodeHeartbeat:
     want_drain: bool = False
     transaction_topic_id: str = ""
     group_topic_id: str = ""
-    metadata_offset: int = -1
+    seen: MetadataPosition = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +108,7 @@ class AlterPartition:
     node_id: int
     node_epoch: int
     proposals: tuple[ProposedIsr, ...]
+    seen: MetadataPosition = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +270,7 @@ class AllocateProducerIds:
     request_id: int
     node_id: int
     node_epoch: int
+    seen: MetadataPosition = NOWHERE
 
 
 MetadataRequest = (

@@ -16,7 +16,13 @@ from dataclasses import replace
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.wording import counted
 from oncelog_controller.core.events import Folder, RegisterNode
-from oncelog_controller.core.image import NO_LEADER, STORAGE, ClusterImage, Partition
+from oncelog_controller.core.history import OTHER_HISTORY, not_in_this_journal
+from oncelog_controller.core.image import (
+    NO_LEADER,
+    STORAGE,
+    ClusterImage,
+    Partition,
+)
 from oncelog_controller.core.leadership import partitions_changed
 from oncelog_controller.core.records import MetadataRecord
 
@@ -28,33 +34,15 @@ def judged_folder(image: ClusterImage, event: RegisterNode) -> list[MetadataReco
     folder = event.folder
     if folder is None:
         return []
-    if not _knows(image, folder):
-        raise KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            f"the metadata is older than the folder of node {event.node_id}, or of another history: the folder has seen"
-            f" metadata offset {folder.metadata_offset} of controller epoch {folder.controller_epoch}, which is not in"
-            " this journal. Stop everything and restore metadata and folders of all storage nodes from one backup, or"
-            " bring the newer metadata back (docs/backup.md)",
-        )
+    if not image.has(folder.seen):
+        whom = f"the folder of node {event.node_id}"
+        raise KafkaError(OTHER_HISTORY, not_in_this_journal(whom, folder.seen))
     known = image.nodes.get(event.node_id)
     if known is None or STORAGE not in known.roles:
         return []
     if known.incarnation_id in (event.incarnation_id, *folder.incarnation_ids):
         return []
     return _demoted(image, event, folder)
-
-
-def _knows(image: ClusterImage, folder: Folder) -> bool:
-    """The journal has the record at the folder's offset, by the controller that wrote it."""
-    if not folder.controller_incarnation_id:
-        return True
-    ends = [offset for _, offset, _ in image.claims[1:]] + [image.metadata_offset + 1]
-    for (_, _, incarnation_id), end in zip(image.claims, ends, strict=False):
-        if incarnation_id == folder.controller_incarnation_id:
-            return folder.metadata_offset < end
-    # A claim from before those that are remembered is believed.
-    oldest = image.claims[0][0] if image.claims else image.controller_epoch + 1
-    return folder.controller_epoch < oldest
 
 
 def _demoted(image: ClusterImage, event: RegisterNode, folder: Folder) -> list[MetadataRecord]:

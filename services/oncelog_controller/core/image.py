@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, assert_never
 
 from oncelog.ids import Offset
+from oncelog_controller.core.history import MetadataPosition
 from oncelog_controller.core.records import (
     AclsChanged,
     ApiTokensChanged,
@@ -163,6 +164,27 @@ class ClusterImage:
     def staying_with(self, role: str) -> list[int]:
         """Those of them that are neither fenced nor draining: they may be given something to do."""
         return [node_id for node_id in self.live_with(role) if not self.nodes[node_id].draining]
+
+    @property
+    def position(self) -> MetadataPosition:
+        return MetadataPosition(
+            self.metadata_offset, self.controller_epoch, self.controller_incarnation_id
+        )
+
+    def has(self, seen: MetadataPosition) -> bool:
+        """What was seen is in this history: the record at that offset is by the controller that wrote it there.
+
+        An offset alone proves nothing: of two histories that parted each has its own records from there on.
+        """
+        if not seen.controller_incarnation_id:
+            return True
+        ends = [offset for _, offset, _ in self.claims[1:]] + [self.metadata_offset + 1]
+        for (_, _, incarnation_id), end in zip(self.claims, ends, strict=False):
+            if incarnation_id == seen.controller_incarnation_id:
+                return seen.metadata_offset < end
+        # A claim from before those that are remembered is believed.
+        oldest = self.claims[0][0] if self.claims else self.controller_epoch + 1
+        return seen.controller_epoch < oldest
 
     def planned(self, records: Sequence[MetadataRecord]) -> "ClusterImage":
         """The image as it will be once `records` are applied: what further decisions in one append go by."""

@@ -55,9 +55,9 @@ from oncelog_controller.core.leadership import balanced_leaders, consequences
 from oncelog_controller.core.nodes import (
     drained,
     heartbeat,
-    node_fault,
     registered,
     removed,
+    requester_fault,
     sessions_ended,
 )
 from oncelog_controller.core.records import (
@@ -176,7 +176,7 @@ class MetadataMachine:
         self, event: AlterPartition | ReassignPartitions | ElectLeaders
     ) -> Outcome:
         if isinstance(event, AlterPartition):
-            error_code, message = node_fault(self.image, event.node_id, event.node_epoch)
+            error_code, message = requester_fault(self.image, event)
             if error_code is not ErrorCode.NONE:
                 return Outcome(PartitionsAnswer((), error_code, message), "isr_proposal_refused")
             results, changes = altered_partitions(self.image, event)
@@ -190,7 +190,7 @@ class MetadataMachine:
         return Outcome(PartitionsAnswer(tuple(results)), label, tuple(changes))
 
     def _allocate(self, event: AllocateProducerIds) -> Outcome:
-        error_code, message = node_fault(self.image, event.node_id, event.node_epoch)
+        error_code, message = requester_fault(self.image, event)
         first = self.image.next_producer_id
         if error_code is ErrorCode.NONE and first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
             error_code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up"

@@ -12,6 +12,8 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.wording import counted
 from oncelog_controller.core.events import (
+    AllocateProducerIds,
+    AlterPartition,
     DrainNode,
     HeartbeatAnswer,
     NodeAnswer,
@@ -24,6 +26,7 @@ from oncelog_controller.core.events import (
 )
 from oncelog_controller.core.folders import judged_folder
 from oncelog_controller.core.given_ids import asks_for_id, with_id
+from oncelog_controller.core.history import OTHER_HISTORY, not_in_this_journal
 from oncelog_controller.core.image import (
     COORDINATOR,
     GROUP_SHARD,
@@ -62,6 +65,18 @@ def node_fault(image: ClusterImage, node_id: int, node_epoch: int) -> tuple[Erro
             f"node {node_id} has node epoch {node.node_epoch}, not {node_epoch}: a newer process took its place",
         )
     return ErrorCode.NONE, ""
+
+
+def requester_fault(
+    image: ClusterImage, event: AllocateProducerIds | AlterPartition
+) -> tuple[ErrorCode, str]:
+    """`node_fault`, or that the node has followed another history: its heartbeat is told so, and it ends.
+
+    Retried as for a controller that is not active: a deposed one says it too.
+    """
+    if not image.has(event.seen):
+        return ErrorCode.NOT_CONTROLLER, not_in_this_journal(f"node {event.node_id}", event.seen)
+    return node_fault(image, event.node_id, event.node_epoch)
 
 
 def registered(image: ClusterImage, event: RegisterNode, rules: MetadataRules) -> Outcome:
@@ -141,6 +156,11 @@ def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswe
 
     The shell answers such heartbeats from the committed image, also while nothing can be written.
     """
+    if not image.has(event.seen):
+        # First, whatever else is wrong: a node that registered again would go on in another history.
+        return HeartbeatAnswer(
+            OTHER_HISTORY, not_in_this_journal(f"node {event.node_id}", event.seen)
+        )
     known = image.nodes.get(event.node_id)
     if known is not None and event.node_epoch > known.node_epoch:
         # Registered with a controller of a later term, or before the journal was restored from an older copy. Told
@@ -151,11 +171,9 @@ def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswe
     if error_code is not ErrorCode.NONE:
         return HeartbeatAnswer(error_code, message)
     node = image.nodes[event.node_id]
-    if event.metadata_offset > image.metadata_offset and STORAGE in node.roles:
-        # The metadata is older than what this node acted on. Its registration, with its folder's word, is judged.
-        reason = (
-            f"this controller has not heard of metadata offset {event.metadata_offset}; register"
-        )
+    if event.seen.metadata_offset > image.metadata_offset and STORAGE in node.roles:
+        # A node of a version that names no claim. Its registration, with its folder's word, is judged.
+        reason = f"this controller has not heard of metadata offset {event.seen.metadata_offset}; register"
         return HeartbeatAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, reason)
     if node.fenced:
         # One that is about to stop is not brought back to life for it.

@@ -45,6 +45,15 @@ class MetadataImage:
     security: SecurityImage = SecurityImage()
 
     @property
+    def position(self) -> pb.MetadataPosition:
+        """What a controller is told: how far this image is, and in which history."""
+        return pb.MetadataPosition(
+            metadata_offset=self.metadata_offset,
+            controller_epoch=self.controller_epoch,
+            controller_incarnation_id=self.controller_incarnation_id,
+        )
+
+    @property
     def transaction_version(self) -> int:
         """The finalized level of `transaction.version`: 0, 1 or 2."""
         return self.feature_levels.get("transaction.version", 0)
@@ -213,7 +222,9 @@ class MetadataFollower:
     async def run(self) -> None:
         """Follow the stream until cancelled. Raises what the stream raises: the caller decides about retrying."""
         request = pb.WatchMetadataRequest(
-            node_id=self._node_id, from_metadata_offset=self.image.metadata_offset
+            node_id=self._node_id,
+            from_metadata_offset=self.image.metadata_offset,
+            seen=self.image.position,
         )
         async for update in self._source.WatchMetadata(request):
             self.take(update)

@@ -12,7 +12,8 @@
     await node.stop()
 
 While no controller answers the node goes on with the image it has. It cannot go on when a newer process has taken its
-node id: then `failure()` returns why, and the process must end.
+node id, nor when the metadata is not the one it has followed (ADR 0039): then `failure()` returns why, and the process
+must end.
 
 With node id 0 the controller gives the node its id (ADR 0025). What is built with the id needs the real one, so then
 `await node.claim()` binds and registers before anything is built; where the id is set it does nothing.
@@ -303,6 +304,9 @@ class Node:
             return None
         if self._is_given and error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             raise self._replaced(reason)
+        if error_code is ErrorCode.KAFKA_STORAGE_ERROR and self._is_registered:
+            # One that starts waits. One that runs would go on serving what the controller does not know of.
+            raise self._in_another_history(reason)
         if error_code.is_retriable or error_code in _WAIT_AND_REGISTER:
             return reason
         raise OncelogError(f"the controller refuses {self._name}: {reason}")
@@ -316,6 +320,9 @@ class Node:
         return OncelogError(
             f"a newer process has taken node id {self.node_id}; this one must end{way_out}: {reason}"
         )
+
+    def _in_another_history(self, reason: str) -> OncelogError:
+        return OncelogError(f"node {self.node_id} must end: {reason}")
 
     # ------------------------------------------------------------------------------------------------ session
 
@@ -360,7 +367,9 @@ class Node:
 
     async def _watch(self, streams: ControllerStreams) -> None:
         request = pb.WatchMetadataRequest(
-            node_id=self.node_id, from_metadata_offset=self.metadata.image.metadata_offset
+            node_id=self.node_id,
+            from_metadata_offset=self.metadata.image.metadata_offset,
+            seen=self.metadata.image.position,
         )
         async for update in streams.watch(request):
             self.metadata.take(update)
@@ -376,6 +385,7 @@ class Node:
                     node_epoch=self._node_epoch,
                     metadata_offset=self.metadata.image.metadata_offset,
                     want_drain=self._wants_drain,
+                    seen=self.metadata.image.position,
                 ),
                 timeout_s=self._session_timeout_s / 2,
             )
@@ -393,6 +403,8 @@ class Node:
         reason = f"{error_code.name} {answer.status.error_message}"
         if error_code is ErrorCode.STALE_BROKER_EPOCH:
             raise self._replaced(reason)
+        if error_code is ErrorCode.KAFKA_STORAGE_ERROR:
+            raise self._in_another_history(reason)
         if self._wants_drain and (answer.fenced or answer.drained):
             # A fenced node leads nothing, and is not brought back to life for its last moments.
             self._answered_at = now

@@ -15,6 +15,8 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
+from oncelog_controller.schema import controller_state, metadata_journal
+
 _numbers = itertools.count()
 _running: list[str] = []
 
@@ -66,6 +68,34 @@ def execute(url, *statements):
         rows = results[-1].all() if results[-1].returns_rows else None
     engine.dispose()
     return rows
+
+
+TABLES = (metadata_journal, controller_state)
+
+
+def copied(url):
+    """What a dump has: the rows of the controller's tables, of one moment."""
+    with begun(url) as connection:
+        return {
+            one.name: [row._asdict() for row in connection.execute(one.select())] for one in TABLES
+        }
+
+
+def put_back(url, rows):
+    """As `pg_restore --clean --single-transaction` does, beside those who are connected."""
+    with begun(url) as connection:
+        for table in TABLES:
+            connection.execute(table.delete())
+            if rows[table.name]:
+                connection.execute(table.insert(), rows[table.name])
+
+
+@contextlib.contextmanager
+def begun(url):
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        yield connection
+    engine.dispose()
 
 
 @contextlib.contextmanager

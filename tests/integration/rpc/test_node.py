@@ -153,6 +153,20 @@ async def test_a_replaced_node_cannot_go_on():
         assert "a newer process has taken node id 7" in str(failure)
 
 
+@pytest.mark.parametrize("told", ["with a heartbeat", "as it registers again"])
+async def test_a_node_of_another_history_cannot_go_on(told):
+    async with living_node() as (_cluster, first, _second, node):
+        first.servicer.register_codes = [ErrorCode.KAFKA_STORAGE_ERROR]
+        first.servicer.heartbeat_codes = [
+            ErrorCode.KAFKA_STORAGE_ERROR
+            if told == "with a heartbeat"
+            else ErrorCode.BROKER_ID_NOT_REGISTERED
+        ]
+        async with asyncio.timeout(DEADLINE_S):
+            failure = await node.failure()
+        assert "must end: KAFKA_STORAGE_ERROR" in str(failure)
+
+
 async def test_the_image_stays_while_no_controller_answers():
     async with living_node() as (cluster, first, _second, node):
         await first.stop()

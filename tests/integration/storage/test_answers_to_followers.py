@@ -124,7 +124,7 @@ class LedPartition:
 
 async def test_an_answer_closes_only_the_proposal_that_it_answers():
     controller = SlowController()
-    proposals = IsrProposals(11, controller, lambda: 1)
+    proposals = IsrProposals(11, controller, lambda: 1, controller_pb2.MetadataPosition)
     state = LeaderState(11, 0, 0, [11, 12, 13], [11, 12], 5, now=0.0)
     leader = LedPartition(Partition("t", 0), state)
     runs = asyncio.create_task(proposals.run())

@@ -20,6 +20,7 @@ from oncelog_controller.core.events import (
     RegisterNode,
     SessionsEnded,
 )
+from oncelog_controller.core.history import NOWHERE
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.machine import MetadataMachine, MetadataRules
 from oncelog_controller.core.records import Snapshot, decode_record, encode_record
@@ -114,7 +115,8 @@ class Bench:
             tuple(isr),
         )
         node_epoch = epochs.get("node_epoch", self.image.nodes[node_id].node_epoch)
-        answer = self.ask(AlterPartition, node_id, node_epoch, (proposal,))
+        seen = epochs.get("seen", NOWHERE)
+        answer = self.ask(AlterPartition, node_id, node_epoch, (proposal,), seen)
         return answer.error_code or answer.results[0].error_code
 
     def reassign(self, name, *replicas, number=0):

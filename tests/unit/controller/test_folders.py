@@ -8,6 +8,7 @@ from tests.unit.controller.metadata_cases import SMALL, Bench
 from oncelog.errors import ErrorCode
 from oncelog.ids import Offset
 from oncelog_controller.core.events import Folder, NodeHeartbeat
+from oncelog_controller.core.history import MetadataPosition
 from oncelog_controller.core.image import CLAIMS_MAX, ClusterImage
 from oncelog_controller.core.machine import MetadataMachine
 from oncelog_controller.core.records import (
@@ -39,13 +40,8 @@ def again(bench, node_id, folder, incarnation_id="second"):
 def seen(bench, *incarnation_ids, **fields):
     """The folder of a node that has seen everything."""
     image = bench.image
-    return Folder(
-        incarnation_ids,
-        fields.get("metadata_offset", image.metadata_offset),
-        fields.get("controller_epoch", image.controller_epoch),
-        fields.get("controller_incarnation_id", image.controller_incarnation_id),
-        fields.get("accepts_loss", False),
-    )
+    accepts_loss = fields.pop("accepts_loss", False)
+    return Folder(incarnation_ids, replace(image.position, **fields), accepts_loss)
 
 
 def test_a_node_that_comes_back_with_its_folder_keeps_its_place(bench):
@@ -112,12 +108,17 @@ def test_metadata_that_left_the_folder_behind_is_told_apart(bench):
     apply(bench, claim, MetadataRestored(1), MetadataRestored(1))
     folder = seen(bench, "first")
     apply(other, ControllerClaimed(1, 2, "controller-c"), *[MetadataRestored(1)] * 9)
-    assert other.image.metadata_offset > folder.metadata_offset
+    assert other.image.metadata_offset > folder.seen.metadata_offset
     assert again(other, 11, folder).error_code is REFUSED
     assert again(bench, 11, folder).error_code is ErrorCode.NONE
     # What was written under a controller that both know, but behind the point where they part.
-    behind = seen(bench, "first", metadata_offset=len(other.records), controller_epoch=1)
-    behind = replace(behind, controller_incarnation_id="controller-a")
+    behind = seen(
+        bench,
+        "first",
+        metadata_offset=len(other.records),
+        controller_epoch=1,
+        controller_incarnation_id="controller-a",
+    )
     assert again(other, 11, behind).error_code is REFUSED
 
 
@@ -144,11 +145,11 @@ def test_claims_are_bounded_and_survive_a_snapshot(bench):
     assert again(fresh, 11, old).error_code is REFUSED
 
 
-def test_a_storage_node_that_knows_more_is_told_to_register(bench):
+def test_a_node_of_an_old_version_that_knows_more_registers(bench):
     def beat(node_id):
         known = bench.image.nodes[node_id]
-        further = bench.image.metadata_offset + 1
-        return bench.ask(NodeHeartbeat, node_id, known.node_epoch, metadata_offset=further)
+        further = MetadataPosition(bench.image.metadata_offset + 1)
+        return bench.ask(NodeHeartbeat, node_id, known.node_epoch, seen=further)
 
     assert beat(11).error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
     bench.join(21, "coordinator")

@@ -328,13 +328,25 @@ class MetadataUpdate(_message.Message):
     delta: MetadataDelta
     def __init__(self, metadata_offset: _Optional[int] = ..., snapshot: _Optional[_Union[MetadataSnapshot, _Mapping]] = ..., delta: _Optional[_Union[MetadataDelta, _Mapping]] = ...) -> None: ...
 
+class MetadataPosition(_message.Message):
+    __slots__ = ("metadata_offset", "controller_epoch", "controller_incarnation_id")
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    metadata_offset: int
+    controller_epoch: int
+    controller_incarnation_id: str
+    def __init__(self, metadata_offset: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., controller_incarnation_id: _Optional[str] = ...) -> None: ...
+
 class WatchMetadataRequest(_message.Message):
-    __slots__ = ("node_id", "from_metadata_offset")
+    __slots__ = ("node_id", "from_metadata_offset", "seen")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     from_metadata_offset: int
-    def __init__(self, node_id: _Optional[int] = ..., from_metadata_offset: _Optional[int] = ...) -> None: ...
+    seen: MetadataPosition
+    def __init__(self, node_id: _Optional[int] = ..., from_metadata_offset: _Optional[int] = ..., seen: _Optional[_Union[MetadataPosition, _Mapping]] = ...) -> None: ...
 
 class RegisterNodeRequest(_message.Message):
     __slots__ = ("node", "incarnation_id", "folder")
@@ -373,16 +385,18 @@ class RegisterNodeResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_types_pb2.Status, _Mapping]] = ..., node_epoch: _Optional[int] = ..., session_timeout_ms: _Optional[int] = ..., node_id: _Optional[int] = ...) -> None: ...
 
 class NodeHeartbeatRequest(_message.Message):
-    __slots__ = ("node_id", "node_epoch", "metadata_offset", "want_drain")
+    __slots__ = ("node_id", "node_epoch", "metadata_offset", "want_drain", "seen")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     WANT_DRAIN_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     node_epoch: int
     metadata_offset: int
     want_drain: bool
-    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_drain: _Optional[bool] = ...) -> None: ...
+    seen: MetadataPosition
+    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_drain: _Optional[bool] = ..., seen: _Optional[_Union[MetadataPosition, _Mapping]] = ...) -> None: ...
 
 class NodeHeartbeatResponse(_message.Message):
     __slots__ = ("status", "fenced", "drained")
@@ -708,12 +722,14 @@ class EndConsoleSessionResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_types_pb2.Status, _Mapping]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class AllocateProducerIdsRequest(_message.Message):
-    __slots__ = ("node_id", "node_epoch")
+    __slots__ = ("node_id", "node_epoch", "seen")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     node_epoch: int
-    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ...) -> None: ...
+    seen: MetadataPosition
+    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., seen: _Optional[_Union[MetadataPosition, _Mapping]] = ...) -> None: ...
 
 class AllocateProducerIdsResponse(_message.Message):
     __slots__ = ("status", "first_producer_id", "producer_id_count")
@@ -726,14 +742,16 @@ class AllocateProducerIdsResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_types_pb2.Status, _Mapping]] = ..., first_producer_id: _Optional[int] = ..., producer_id_count: _Optional[int] = ...) -> None: ...
 
 class AlterPartitionRequest(_message.Message):
-    __slots__ = ("node_id", "node_epoch", "partitions")
+    __slots__ = ("node_id", "node_epoch", "partitions", "seen")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     node_epoch: int
     partitions: _containers.RepeatedCompositeFieldContainer[ProposedIsr]
-    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ProposedIsr, _Mapping]]] = ...) -> None: ...
+    seen: MetadataPosition
+    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ProposedIsr, _Mapping]]] = ..., seen: _Optional[_Union[MetadataPosition, _Mapping]] = ...) -> None: ...
 
 class ProposedIsr(_message.Message):
     __slots__ = ("partition", "leader_epoch", "partition_epoch", "isr")
