@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from oncelog.api.v1 import types_pb2
@@ -95,7 +96,7 @@ class Session:
         found = self.configured(cluster)
         if found is not None:
             return Address(*found)
-        if not self.is_main(cluster):
+        if not self.is_main(cluster) or self.is_forwarded(cluster):
             return self.local
         return Address(
             settings.advertised_host or self.local.host, settings.advertised_port or self.local.port
@@ -103,10 +104,16 @@ class Session:
 
     def configured(self, cluster: Cluster) -> tuple[str, int] | None:
         """What the settings say clients of this listener are told."""
+        if self.is_forwarded(cluster):
+            return None
         found = cluster.settings.advertised.get(self.listener)
         if found is None and self.listener == EXTERNAL:
             found = cluster.settings.external_addresses.get(cluster.node_id)
         return found
+
+    def is_forwarded(self, cluster: Cluster) -> bool:
+        """It came through a forwarded port: what other clients are told does not work for it."""
+        return cluster.settings.loopback_forwarded and ip_address(self.local.host).is_loopback
 
     def is_main(self, cluster: Cluster) -> bool:
         """It came in by the first listener, whose address the node registers."""

@@ -4,20 +4,22 @@ A client that loses its listener asks another one for metadata at once. If that 
 librdkafka waits a whole second before it asks again. So each listener keeps an idle connection to every other one
 (to its Kafka port), which the operating system closes when the process ends. A peer whose connection broke is a
 suspect, which leads nothing until it can be reached again. A peer also closes connections on which nobody asks for
-anything, and that looks the same; so where a connection was closed in order, the next one tells, at once: a port that
-nobody has open any more refuses it. A peer that could never be reached is no suspect: perhaps its address is meant for
-clients only.
+anything, and that looks the same. So a watch renews its connection before that. Where one was closed in order all the
+same, the next one tells, at once: a port that nobody has open any more refuses it. A peer that could never be reached
+is no suspect: perhaps its address is meant for clients only.
 """
 
 import asyncio
 import logging
 import random
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
 from oncelog.rpc.metadata import MetadataImage
 from oncelog_listener.brokers import Broker, live_listeners
 from oncelog_listener.cluster import Address, Cluster
+from oncelog_listener.settings import ListenerSettings
 
 log = logging.getLogger("oncelog.listener")
 
@@ -30,6 +32,26 @@ PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
 
 
+class _End(Enum):
+    """How a connection to a peer ended."""
+
+    NEVER_THERE = auto()
+    """It was never settled."""
+    RENEWED = auto()
+    """This listener ends it, and opens the next one."""
+    IN_ORDER = auto()
+    """The peer, or its system after the peer's death, has closed it."""
+    BROKEN = auto()
+
+
+def _patience_ms(settings: ListenerSettings) -> int:
+    """How long a peer with these settings keeps a connection on which nothing is sent."""
+    protocol = settings.endpoints[0].protocol
+    if protocol.has_tls or protocol.has_sasl:
+        return min(settings.authentication_timeout_ms, settings.connection_idle_max_ms)
+    return settings.connection_idle_max_ms
+
+
 class PeerWatch:
     """Puts node ids into the cluster's `suspects`; `brokers.py` leaves these out of what clients see."""
 
@@ -37,6 +59,7 @@ class PeerWatch:
         self._cluster = cluster
         self._watched: dict[int, tuple[Address, asyncio.Task[None]]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._renewal_s = _patience_ms(cluster.settings) / 2000
         self._forget: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -84,28 +107,28 @@ class PeerWatch:
 
     async def _watch(self, node_id: int, address: Address) -> None:
         pause_s = PAUSE_S
-        was_cut = is_in_doubt = False
+        # A proxy accepts for a dead peer. Who was there, or broke off at once, and now refuses has died just then.
+        may_have_died = is_in_doubt = False
         while True:
-            is_settled = False
+            end = _End.NEVER_THERE
             try:
                 async with asyncio.timeout(SETTLED_S if is_in_doubt else CONNECT_TIMEOUT_S):
                     reader, writer = await asyncio.open_connection(*address)
                 try:
-                    is_settled = await self._settles(reader)
-                    if is_settled:
+                    if await self._settles(reader):
                         self._cluster.suspects.discard(node_id)
-                        is_in_doubt = await self._ends_in_order(node_id, reader)
+                        end = await self._end_of(node_id, reader)
                 finally:
                     writer.close()
-                was_cut = not is_settled
+                may_have_died = end in (_End.NEVER_THERE, _End.RENEWED)
             except (OSError, TimeoutError) as error:
-                # A proxy accepts for a dead peer. Who broke off at once and now refuses has died just then.
-                if was_cut and isinstance(error, ConnectionRefusedError):
+                if may_have_died and isinstance(error, ConnectionRefusedError):
                     self._lost(node_id)
-                    was_cut = False
-            if is_settled:
+                    may_have_died = False
+            if end is not _End.NEVER_THERE:
                 pause_s = PAUSE_S
-                if not is_in_doubt:
+                is_in_doubt = end is _End.IN_ORDER
+                if end is _End.BROKEN:
                     self._lost(node_id)
                 continue
             if is_in_doubt:
@@ -124,14 +147,17 @@ class PeerWatch:
             return True
         return False
 
-    async def _ends_in_order(self, node_id: int, reader: asyncio.StreamReader) -> bool:
-        """Wait for the end of a connection. True: the peer, or its system after the peer's death, has closed it."""
+    async def _end_of(self, node_id: int, reader: asyncio.StreamReader) -> _End:
+        """Wait for the end of a connection, or until it is to be renewed."""
         try:
-            await reader.read(1)
+            async with asyncio.timeout(self._renewal_s) as wait:
+                await reader.read(1)
         except OSError as error:
+            if wait.expired():
+                return _End.RENEWED
             log.info("listener %d: %r", node_id, error)
-            return False
-        return True
+            return _End.BROKEN
+        return _End.IN_ORDER
 
     def _lost(self, node_id: int) -> None:
         self._cluster.suspects.add(node_id)

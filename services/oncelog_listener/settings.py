@@ -33,6 +33,12 @@ class ListenerSettings(SecuritySettings):
         None, ge=1, le=65535, description="port told to clients; unset, the one they connected to"
     )
 
+    loopback_forwarded: bool = Field(
+        False,
+        description="who connects from this machine itself comes through a forwarded port, as of kubectl port-forward: "
+        "told the address it connected to, and no other listener",
+    )
+
     external_port: int | None = Field(
         None,
         ge=1,

@@ -18,6 +18,9 @@ log = logging.getLogger("oncelog.listener")
 _NO_DESCRIPTOR_PAUSE_S: Final = 0.1
 """After a failed accept: mostly the process has no file descriptor left for now."""
 
+_HANDSHAKE_LEAST_S: Final = 0.001
+"""What is left of the deadline for a client whose first byte came at its end."""
+
 
 class TlsServer:
     """Accepts on one socket between `start` and `close`."""
@@ -68,12 +71,18 @@ class TlsServer:
 
     async def _shake_hands(self, connection: Connection, accepted: socket.socket) -> None:
         is_open = False
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_s
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
+            if not await _said_something(accepted, self._timeout_s):
+                # Another listener that watches this one (`peer_watch.py`), or the probe of a load balancer.
+                log.debug("%s: closed without a word", connection.peer)
+                return
+            await loop.connect_accepted_socket(
                 lambda: connection,
                 accepted,
                 ssl=self._context(),
-                ssl_handshake_timeout=self._timeout_s,
+                ssl_handshake_timeout=max(deadline - loop.time(), _HANDSHAKE_LEAST_S),
             )
             is_open = True
         except (OSError, TimeoutError) as error:
@@ -82,3 +91,19 @@ class TlsServer:
             if not is_open:
                 accepted.close()
                 connection.connection_lost(None)
+
+
+async def _said_something(accepted: socket.socket, timeout_s: float) -> bool:
+    """Wait for the first byte, and leave it there. False: the connection ended without one, or none came in time.
+    Raises OSError."""
+    loop = asyncio.get_running_loop()
+    is_readable = asyncio.Event()
+    loop.add_reader(accepted, is_readable.set)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await is_readable.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(accepted)
+    return bool(accepted.recv(1, socket.MSG_PEEK))

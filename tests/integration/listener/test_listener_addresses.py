@@ -52,6 +52,46 @@ async def test_clients_are_told_an_address_that_works_for_them(settings, connect
         assert (place.host, place.port, place.node_id) == (expected, role.port, 1)
 
 
+async def test_a_forwarded_client_is_told_the_port_it_used():
+    inside, outside = free_port(), free_port()
+    world = World(
+        topic("orders", 1),
+        host="0.0.0.0",
+        advertised_host="listener-1.internal",
+        port=inside,
+        external_port=outside,
+        external_advertised="1=log.example.org:9094",
+        loopback_forwarded=True,
+    )
+    world.metadata.image.nodes[1] = _node(1, inside, ("log.example.org", 9_094))
+    world.metadata.image.nodes[1].kafka_host = "listener-1.internal"
+    world.metadata.image.nodes[2] = _node(2, inside + 1, ("log.example.org", 9_095))
+    async with world.listening():
+        for port in (inside, outside):
+            client = await WireClient.connect(port)
+            (broker,) = (await client.call(METADATA, 1, topics=())).brokers
+            assert (broker.node_id, broker.host, broker.port) == (1, "127.0.0.1", port)
+            place = await client.call(10, 2, key="pay", key_type=1)
+            assert (place.host, place.port, place.node_id) == ("127.0.0.1", port, 1)
+
+
+@pytest.mark.parametrize("port_name", ["CLIENTS", "EXTERNAL"])
+async def test_a_forwarded_client_is_told_no_named_address(port_name):
+    ports = {"CLIENTS": free_port(), "EXTERNAL": free_port()}
+    world = World(
+        topic("orders", 1),
+        listeners=",".join(f"{name}://0.0.0.0:{port}" for name, port in ports.items()),
+        listener_security_protocol_map="CLIENTS:PLAINTEXT,EXTERNAL:PLAINTEXT",
+        advertised_listeners="CLIENTS://listener-1.internal:9092",
+        external_advertised="1=log.example.org:9094",
+        loopback_forwarded=True,
+    )
+    async with world.listening():
+        client = await WireClient.connect(ports[port_name])
+        (broker,) = (await client.call(METADATA, 1, topics=())).brokers
+        assert (broker.host, broker.port) == ("127.0.0.1", ports[port_name])
+
+
 async def test_an_advertised_port_is_told():
     world = World(topic("orders", 1), advertised_port=19_092)
     async with world.connected() as (_, client):

@@ -122,6 +122,25 @@ async def test_plain_bytes_on_a_tls_port_end_the_connection(tmp_path, authority)
         assert (await again.call(METADATA, 1, topics=())).brokers
 
 
+async def test_who_says_nothing_leaves_no_line_and_no_connection(tmp_path, authority, caplog):
+    """So other listeners watch this one, and load balancers look whether it is there."""
+    caplog.set_level("INFO", "oncelog.listener")
+    settings = tls(authority, connections_max=4, authentication_timeout_ms=500)
+    with secured_log(tmp_path, **settings) as secured:
+        host, _, port = secured.outside.rpartition(":")
+        for _ in range(10):
+            _, gone = await asyncio.open_connection(host, int(port))
+            gone.close()
+        waiting, _ = await asyncio.open_connection(host, int(port))
+        assert await asyncio.wait_for(waiting.read(1), 5) == b""
+        context = trusting(authority.pem)
+        assert (await answered_over(secured, context)).brokers
+        half, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"\x16")
+        await asyncio.wait_for(half.read(1), 5)
+    assert sum("no TLS" in text for text in caplog.messages) == 1
+
+
 async def test_failed_handshakes_leave_no_connection_behind(tmp_path, authority):
     """Ten places, and thirty who never finish a handshake."""
     files = authority.issue("nobody")

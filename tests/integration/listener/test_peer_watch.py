@@ -4,8 +4,11 @@ import asyncio
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
+import pytest
+
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog_listener.peer_watch import PeerWatch
+from oncelog_listener.settings import ListenerSettings
 
 PEER = 2
 DEADLINE_S = 30
@@ -34,6 +37,7 @@ class Door:
     def __init__(self):
         self.peer_lives = True
         self.accepted = 0
+        self.ended_by_others = 0
         self._kept = []
 
     async def __aenter__(self):
@@ -48,11 +52,17 @@ class Door:
         self._server.close()
         self.hang_up()
 
-    def _accept(self, _reader, writer):
+    def close_quietly(self):
+        """Take nobody more in; whoever is inside stays."""
+        self._server.close()
+
+    async def _accept(self, reader, writer):
         self.accepted += 1
         self._kept.append(writer)
         if not self.peer_lives:
             self.hang_up()
+        if not await reader.read(1) and writer in self._kept:
+            self.ended_by_others += 1
 
     def hang_up(self):
         while self._kept:
@@ -66,7 +76,7 @@ async def until(condition):
 
 
 @asynccontextmanager
-async def watched(door):
+async def watched(door, **settings):
     """The cluster of a listener that watches the peer behind this door, which it has reached."""
     node = pb.Node(
         node_id=PEER,
@@ -76,6 +86,7 @@ async def watched(door):
     )
     cluster = SimpleNamespace(
         node_id=1,
+        settings=ListenerSettings(**settings),
         image=SimpleNamespace(nodes={PEER: node}),
         metadata=SimpleNamespace(on_change=lambda changed: lambda: None),
         suspects=Suspects([PEER]),
@@ -119,3 +130,25 @@ async def test_a_peer_that_is_gone_is_a_suspect():
         await until(lambda: PEER in cluster.suspects)
         assert cluster.suspects.suspected == [PEER]
         assert list(cluster.departed) == [PEER]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"connection_idle_max_ms": 800},
+        {"listeners": "SSL://127.0.0.1:9093", "authentication_timeout_ms": 800},
+        {"listeners": "SASL_PLAINTEXT://127.0.0.1:9093", "authentication_timeout_ms": 800},
+    ],
+)
+async def test_a_watch_renews_its_connection_before_the_peer_ends_it(settings):
+    async with Door() as door, watched(door, **settings) as cluster:
+        await until(lambda: door.accepted > 2)
+        assert door.ended_by_others == door.accepted - 1
+        assert cluster.suspects.suspected == []
+
+
+async def test_a_peer_that_dies_amid_a_renewal_is_a_suspect():
+    async with Door() as door, watched(door, connection_idle_max_ms=800) as cluster:
+        door.close_quietly()
+        await until(lambda: PEER in cluster.suspects)
+        assert cluster.suspects.suspected == [PEER]
