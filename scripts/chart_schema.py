@@ -43,6 +43,7 @@ SET_BY_THE_CHART: Final = frozenset(
         "ONCELOG_LISTENER_PORT",
         "ONCELOG_LISTENER_ADVERTISED_HOST",
         "ONCELOG_LISTENER_ADVERTISED_PORT",
+        "ONCELOG_LISTENER_LOOPBACK_FORWARDED",
         "ONCELOG_LISTENER_EXTERNAL_PORT",
         "ONCELOG_LISTENER_EXTERNAL_ADVERTISED",
         "ONCELOG_GATEWAY_HOST",
@@ -65,6 +66,12 @@ _SIZE: Final[Schema] = {
     "type": "string",
     "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$",
 }
+_QUANTITY: Final[Schema] = {
+    "type": ["string", "number"],
+    "minimum": 0,
+    "pattern": r"^[0-9]+(\.[0-9]+)?(m|Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$",
+}
+"""Of processors, memory and the like; `--set` makes a number of one without a unit."""
 _DURATION: Final[Schema] = {"type": "string", "pattern": r"^([0-9]+(h|m|s|ms))+$"}
 _LABELS: Final[Schema] = {"type": "object", "additionalProperties": _TEXT}
 _SERVICE_TYPE: Final[Schema] = {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}
@@ -89,10 +96,15 @@ def _closed(**properties: Schema) -> Schema:
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
+def _resources() -> Schema:
+    quantities: Schema = {"type": "object", "additionalProperties": _QUANTITY}
+    return _closed(requests=quantities, limits=quantities, claims=_OBJECTS)
+
+
 def _role(least: int = 1, **more: Schema) -> Schema:
     return _closed(
         replicas={"type": "integer", "minimum": least, "maximum": _REPLICAS_MAX},
-        resources=_OBJECT,
+        resources=_resources(),
         **_POD,
         antiAffinity={"enum": ["soft", "hard"]},
         **more,
@@ -136,7 +148,16 @@ def _gateway() -> Schema:
         path=_NAME,
         tls=_OBJECTS,
     )
-    return _role(
+    # Each replica would write a file of that name into the one volume.
+    with_claim = {"properties": {"existingClaim": {"minLength": 1}}, "required": ["existingClaim"]}
+    one_writer: Schema = {
+        "if": {
+            "properties": {"audit": with_claim},
+            "required": ["audit"],
+        },
+        "then": {"properties": {"replicas": {"maximum": 1}}},
+    }
+    return one_writer | _role(
         service=_service(),
         allowedHosts=_TEXTS,
         audit=_closed(existingClaim=_TEXT),
@@ -159,7 +180,7 @@ def _spark() -> Schema:
             "propertyNames": {"pattern": r"^spark\.[A-Za-z0-9._-]+$"},
         },
         checkpoint=_closed(uri=_TEXT, existingClaim=_TEXT, **checkpoint),
-        driver=_closed(memory=memory, resources=_OBJECT, **_POD),
+        driver=_closed(memory=memory, resources=_resources(), **_POD),
         executor=_closed(
             instances={"type": "integer", "minimum": 1, "maximum": 1000},
             cores={"type": "integer", "minimum": 1, "maximum": 256},
@@ -172,7 +193,7 @@ def _spark() -> Schema:
         payments=_closed(
             rows={"type": "integer", "minimum": 0, "maximum": 20_000_000},
             seed={"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
-            resources=_OBJECT,
+            resources=_resources(),
         ),
     )
 
@@ -207,7 +228,7 @@ def _database(**more: Schema) -> Schema:
         bundled=_FLAG,
         image=_NAME,
         existingSecret=_TEXT,
-        resources=_OBJECT,
+        resources=_resources(),
         nodeSelector=_LABELS,
         tolerations=_OBJECTS,
         affinity=_OBJECT,
@@ -292,7 +313,7 @@ def values_schema() -> Schema:
             migration=_FLAG,
             scaling=_FLAG,
             timeoutSeconds={"type": "integer", "minimum": 1},
-            resources=_OBJECT,
+            resources=_resources(),
         ),
         "chaos": _closed(
             enabled=_FLAG,
@@ -303,7 +324,7 @@ def values_schema() -> Schema:
                 seed={"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
                 keepSeconds={"type": "integer", "minimum": 0},
                 extraArgs=_TEXTS,
-                resources=_OBJECT,
+                resources=_resources(),
             ),
         ),
         "spark": _spark(),

@@ -39,6 +39,10 @@ class Authority:
         files.key.write_bytes(key_of(key, password))
         return files
 
+    def certificate_of(self, subject):
+        """In DER, of anybody with this name."""
+        return self._signed(subject, self.key).public_bytes(serialization.Encoding.DER)
+
     def _signed(self, subject, key, ends_in=datetime.timedelta(days=1), is_authority=False):
         now = datetime.datetime.now(datetime.UTC)
         alternatives = [

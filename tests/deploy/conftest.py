@@ -148,9 +148,13 @@ def made_with(*values, major=4):
     return [one for one in yaml.safe_load_all(ended.stdout) if one]
 
 
-def rendered(profile, major=4):
+def options_of(profile):
     values = PROFILES[profile]
-    return made_with(*zip(values[::2], values[1::2], strict=True), major=major)
+    return zip(values[::2], values[1::2], strict=True)
+
+
+def rendered(profile, major=4):
+    return made_with(*options_of(profile), major=major)
 
 
 def of_kind(objects, *kinds):

@@ -23,20 +23,24 @@ def job_of(objects):
 
 def test_nobody_may_break_anything_by_default():
     objects = rendered("default")
-    assert of_kind(objects, "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding") == []
+    assert of_kind(objects, "ClusterRole", "ClusterRoleBinding") == []
+    # One Job makes the Secrets of the release; nobody else may anything.
+    assert component(the(objects, "RoleBinding")) == "jobs"
+    allowed = {Verb("", "secrets", verb) for verb in ("create", "get", "patch")}
+    assert verbs_of(the(objects, "Role")) == allowed
     assert not any(pod_of(one)[1].get("shareProcessNamespace") for one in with_pods(objects))
     assert "chaos" not in {component(one) for one in objects}
 
 
 def test_the_role_has_exactly_the_verbs_that_faults_of_pods_need():
     objects = rendered("chaos")
-    assert verbs_of(the(objects, "Role")) == IN_A_NAMESPACE
+    assert verbs_of(the(objects, "Role", of="chaos")) == IN_A_NAMESPACE
     assert of_kind(objects, "ClusterRole", "ClusterRoleBinding") == []
 
 
 def test_faults_of_machines_need_evictions_and_a_cluster_role():
     objects = rendered("chaos-machines")
-    assert verbs_of(the(objects, "Role")) == WITH_MACHINES
+    assert verbs_of(the(objects, "Role", of="chaos")) == WITH_MACHINES
     assert len(WITH_MACHINES - IN_A_NAMESPACE) == 1
     cluster_role = the(objects, "ClusterRole")
     assert verbs_of(cluster_role) == OF_NODES
@@ -48,10 +52,9 @@ def test_only_the_jobs_account_has_its_roles():
     objects = rendered("chaos-machines")
     job = job_of(objects)
     account = pod_of(job)[1]["serviceAccountName"]
-    roles = {
-        (one["kind"], one["metadata"]["name"]) for one in of_kind(objects, "Role", "ClusterRole")
-    }
-    bindings = of_kind(objects, "RoleBinding", "ClusterRoleBinding")
+    its = [one for one in objects if component(one) == "chaos"]
+    roles = {(one["kind"], one["metadata"]["name"]) for one in of_kind(its, "Role", "ClusterRole")}
+    bindings = of_kind(its, "RoleBinding", "ClusterRoleBinding")
     assert {(one["roleRef"]["kind"], one["roleRef"]["name"]) for one in bindings} == roles
     for one in bindings:
         assert one["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "prod"}]

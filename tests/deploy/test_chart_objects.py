@@ -20,6 +20,7 @@ from tests.deploy.conftest import (
     made_with,
     named,
     of_kind,
+    options_of,
     pod_of,
     rendered,
     role_of,
@@ -47,14 +48,15 @@ def test_lint_finds_nothing(major):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_both_majors_of_helm_render_the_same(profile):
-    def shown(major):
-        found = rendered(profile, major)
-        return [
-            {**one, "stringData": sorted(one["stringData"])} if one["kind"] == "Secret" else one
-            for one in found
-        ]
+    assert rendered(profile, 3) == rendered(profile, 4)
 
-    assert shown(3) == shown(4)
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_chart_is_the_same_each_time_it_is_rendered(profile):
+    """Who compares what is rendered with what runs, as Argo CD does, finds nothing to change."""
+    again = made_with.__wrapped__(*options_of(profile))
+    assert rendered(profile) == again
+    assert of_kind(again, "Secret") == []
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.36"])
@@ -91,11 +93,11 @@ def test_every_pod_is_locked_down(profile):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] > 0
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        # Only who gives faults, makes executors, or keeps certificates, asks Kubernetes for anything.
+        # Only who gives faults, makes executors, or makes Secrets, asks Kubernetes for anything.
         asks = (
             component(thing) == "chaos"
             or (profile, component(thing)) == ("spark-executors", "spark-driver")
-            or thing["metadata"]["name"].endswith("-certificates")
+            or thing["metadata"]["name"].endswith("-secrets")
         )
         assert pod["automountServiceAccountToken"] is asks
         # A Service "oncelog-listener" would set ONCELOG_LISTENER_PORT=tcp://…
@@ -110,6 +112,8 @@ def test_every_pod_is_locked_down(profile):
             assert "memory" in container["resources"]["limits"]
             assert not container["image"].endswith(":latest")
             assert ":" in container["image"]
+            (tmp,) = [one for one in pod["volumes"] if one["name"] == "tmp"]
+            assert set(tmp["emptyDir"]) == {"sizeLimit"}, thing["metadata"]["name"]
             mounts = {one["name"] for one in container["volumeMounts"]}
             claims = thing["spec"].get("volumeClaimTemplates", [])
             there = {one["name"] for one in [*pod["volumes"], *(one["metadata"] for one in claims)]}
@@ -132,6 +136,20 @@ def test_probes_ask_what_a_process_means_by_them(profile, role):
     # A start must not be ended while it waits for the database.
     startup = container["startupProbe"]
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 60
+
+
+@pytest.mark.parametrize("profile", ["default", "secured"])
+@pytest.mark.parametrize("role", ROLES)
+def test_a_process_that_is_slow_is_not_ended(profile, role):
+    """On a machine with a load of 30 a gateway answered after 1 to 6 s."""
+    container = container_of(rendered(profile), role)
+    probe = container["livenessProbe"]
+    assert probe["timeoutSeconds"] >= 30
+    assert probe["failureThreshold"] * probe["periodSeconds"] >= 30
+    assert container["readinessProbe"]["timeoutSeconds"] >= 5
+    # Nobody asks a process that has just begun: each `no` is an event.
+    assert container["startupProbe"]["initialDelaySeconds"] >= 3
+    assert container["readinessProbe"]["initialDelaySeconds"] >= 3
 
 
 def test_postgres_is_stopped_whatever_its_process_id(tmp_path):
@@ -256,7 +274,7 @@ def test_a_job_runs_in_the_image_that_has_its_command():
     assert seen
     for image, command in seen.values():
         assert image == "tools"
-        assert command.startswith(("oncelog ", "sh "))
+        assert command.startswith(("oncelog ", "sh ", "python -m oncelog_server."))
 
 
 def test_settings_of_a_role_restart_that_role_alone():

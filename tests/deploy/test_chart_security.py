@@ -4,6 +4,10 @@ import re
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+from tests.certificates import Authority
 from tests.deploy.conftest import (
     CHART,
     ROLES,
@@ -20,11 +24,13 @@ from tests.deploy.conftest import (
     variables,
     with_pods,
 )
+from tests.unit.deploy.namespace import Namespace
 
-from oncelog.security.pki import CLUSTER_NAME
+from oncelog.security.pki import CLUSTER_NAME, make_authority, make_certificate
+from oncelog.security.ssl_principal import PrincipalRules
 from oncelog_listener.core.endpoints import SecurityProtocol
 from oncelog_listener.settings import ListenerSettings
-from oncelog_server import pki_secrets
+from oncelog_server import release_secrets
 
 SECURED = ("secured", "secured-ssl", "secured-given")
 
@@ -38,19 +44,36 @@ def secured_with(*values):
     return made_with("security.enabled=true", *values)
 
 
+def secrets_options(objects):
+    """What the Job that makes Secrets is told."""
+    (container,) = pod_of(secrets_job(objects))[1]["containers"]
+    assert container["command"] == ["python", "-m", "oncelog_server.release_secrets"]
+    return release_secrets.parser().parse_args(container["args"])
+
+
+def made_by(job_options):
+    """The Secrets that it makes."""
+    namespace = Namespace()
+    release_secrets.keep_passwords(namespace, job_options.password, job_options.text)
+    return {
+        name: {key: value.decode() for key, value in data.items()}
+        for name, data in namespace.items()
+    }
+
+
 def admin_of(objects):
     """What the administrator's Secret holds."""
-    return the(objects, "Secret", "log-oncelog-admin")["stringData"]
+    return made_by(secrets_options(objects))["log-oncelog-admin"]
 
 
-def listener_settings(profile, monkeypatch):
-    for name, value in variables(container_of(rendered(profile), "listener")).items():
-        monkeypatch.setenv(name, value.replace("$(POD)", "log-oncelog-listener-301"))
+def listener_settings(objects, monkeypatch):
+    for name, value in variables(container_of(objects, "listener")).items():
+        monkeypatch.setenv(name, value.replace("$(POD_NAME)", "log-oncelog-listener-301"))
     return ListenerSettings()
 
 
-def certificates_job(objects):
-    return the(objects, "Job", "log-oncelog-certificates")
+def secrets_job(objects):
+    return the(objects, "Job", "log-oncelog-secrets")
 
 
 @pytest.mark.parametrize("profile", SECURED)
@@ -91,7 +114,7 @@ def test_an_open_release_has_no_certificate_and_no_user():
 
 @pytest.mark.parametrize(("profile", "protocol"), [("secured", "SASL_SSL"), ("secured-ssl", "SSL")])
 def test_clients_must_prove_who_they_are(profile, protocol, monkeypatch):
-    settings = listener_settings(profile, monkeypatch)
+    settings = listener_settings(rendered(profile), monkeypatch)
     assert {one.protocol for one in settings.endpoints} == {SecurityProtocol[protocol]}
     assert settings.ssl_client_auth == ("required" if protocol == "SSL" else "none")
     rules = settings.authorizer_rules
@@ -100,8 +123,69 @@ def test_clients_must_prove_who_they_are(profile, protocol, monkeypatch):
     assert not rules.allow_everyone_if_no_acl_found
 
 
+SOURCES = {
+    "development": [],
+    "certManager": ["security.certificates.issuer.name=ca"],
+    "given": ["security.certificates.secretPrefix=mine"],
+}
+"""Where certificates come from, with what each needs."""
+
+
+def certificates_of_admin(source, folder):
+    """What may say that a client is the administrator, in DER."""
+    if source == "development":
+        make_authority(folder)
+        made = make_certificate(folder, "admin", ["admin"], days=1)
+        pem = made.certificate.read_bytes()
+        return [x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)]
+    admin = x509.NameAttribute(NameOID.COMMON_NAME, "admin")
+    unit = x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "a, b")
+    company = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "c")
+    # cert-manager's has what the Certificate asks for; one of ones own has other parts too, in any order.
+    names = (
+        [[admin]] if source == "certManager" else [[company, unit, admin], [admin, unit, company]]
+    )
+    authority = Authority(folder)
+    return [authority.certificate_of(x509.Name(one)) for one in names]
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_administrator_is_one_however_it_proves_it(source, protocol, monkeypatch, tmp_path):
+    given = [f"security.certificates.source={source}", *SOURCES[source]]
+    objects = secured_with(f"security.clients.protocol={protocol}", *given)
+    settings = listener_settings(objects, monkeypatch)
+    assert settings.authorizer_rules.super_users == {"User:admin"}
+    said = admin_of(objects)["client.properties"]
+    assert f"security.protocol={protocol}" in said
+    if protocol == "SASL_SSL":
+        assert 'username="admin"' in said
+        return
+    rules = PrincipalRules(settings.ssl_principal_mapping_rules)
+    for certificate in certificates_of_admin(source, tmp_path):
+        assert str(rules.principal_of(certificate)) == "User:admin"
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        r"O=x\,CN=admin",
+        r"CN=mallory,O=x\,CN=admin",
+        r"O=x\,CN=admin,CN=mallory",
+        "O=x+CN=admin",
+        "O=CN=admin",
+        "CN=mallory,CN=admin",
+        "CN=admin2",
+    ],
+)
+def test_no_other_name_is_the_administrators(subject, monkeypatch):
+    settings = listener_settings(rendered("secured-ssl"), monkeypatch)
+    rules = PrincipalRules(settings.ssl_principal_mapping_rules)
+    assert rules.name_of(subject) in {subject, "mallory", "admin2"}
+
+
 def test_clients_are_told_names_that_the_certificate_has(monkeypatch):
-    settings = listener_settings("secured", monkeypatch)
+    settings = listener_settings(rendered("secured"), monkeypatch)
     host, port = settings.advertised[settings.endpoints[0].name]
     service = "log-oncelog-listener-nodes.prod.svc.cluster.local"
     assert (host, port) == (f"log-oncelog-listener-301.{service}", settings.endpoints[0].port)
@@ -111,9 +195,7 @@ def test_clients_are_told_names_that_the_certificate_has(monkeypatch):
 
 
 def wanted_of(profile):
-    (container,) = pod_of(certificates_job(rendered(profile)))[1]["containers"]
-    assert container["command"] == ["python", "-m", "oncelog_server.pki_secrets"]
-    options = pki_secrets.parser().parse_args(container["args"])
+    options = secrets_options(rendered(profile))
     assert (options.namespace, options.prefix, options.days) == ("prod", "log-oncelog", 365)
     return options.identity
 
@@ -138,10 +220,12 @@ def test_the_job_may_write_its_secrets_and_no_others():
     role = the(objects, "Role")
     create, change = role["rules"]
     assert create["verbs"] == ["create"]
-    assert change["verbs"] == ["get", "update"]
-    expected = {"log-oncelog-ca", *(f"log-oncelog-{one.name}-tls" for one in wanted_of("secured"))}
+    assert change["verbs"] == ["get", "patch"]
+    names = ["ca", *(f"{one.name}-tls" for one in wanted_of("secured"))]
+    names += ["admin", "metrics", "postgres", "redis"]
+    expected = {f"log-oncelog-{one}" for one in names}
     assert set(change["resourceNames"]) == expected
-    job = certificates_job(objects)
+    job = secrets_job(objects)
     binding = the(objects, "RoleBinding")
     account = pod_of(job)[1]["serviceAccountName"]
     assert [one["name"] for one in binding["subjects"]] == [account]
@@ -165,14 +249,14 @@ def test_cert_manager_is_asked_for_the_same():
         assert spec["duration"] == "8760h"
     names = found["log-oncelog-storage-tls"]["dnsNames"]
     assert names == [f"storage.{CLUSTER_NAME}", CLUSTER_NAME]
-    assert not [one for one in with_pods(objects) if "certificates" in one["metadata"]["name"]]
+    assert not secrets_options(objects).identity
 
 
 def test_given_secrets_are_taken_as_they_are():
     objects = rendered("secured-given")
-    assert of_kind(objects, "Certificate", "Role") == []
-    made = {one["metadata"]["name"] for one in of_kind(objects, "Secret")}
-    assert made == {"log-oncelog-admin", "log-oncelog-metrics"}
+    assert of_kind(objects, "Certificate") == []
+    assert set(made_by(secrets_options(objects))) == {"log-oncelog-admin", "log-oncelog-metrics"}
+    assert not secrets_options(objects).identity
 
 
 def test_the_bundled_databases_are_reached_by_tls_alone():
@@ -216,8 +300,10 @@ def test_admin_logs_in_with_the_password_that_controllers_know():
 
 
 def test_users_are_told_while_helm_waits_for_pods():
-    jobs = {one["metadata"]["name"]: one for one in of_kind(rendered("secured"), "Job")}
-    beside, behind = jobs["log-oncelog-users-1"], jobs["log-oncelog-users"]
+    jobs = [
+        one for one in of_kind(rendered("secured"), "Job") if "-users" in one["metadata"]["name"]
+    ]
+    behind, beside = sorted(jobs, key=lambda one: one["metadata"]["name"])
     assert "annotations" not in beside["metadata"]
     assert behind["metadata"]["annotations"]["helm.sh/hook"] == "post-install,post-upgrade"
     assert beside["spec"] == behind["spec"]
@@ -277,7 +363,7 @@ def test_metrics_of_every_process_want_a_token_of_their_own():
     (endpoint,) = the(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
     shown = endpoint["authorization"]["credentials"]
     assert shown == {"name": "log-oncelog-metrics", "key": "token"}
-    kept = {one["metadata"]["name"]: one["stringData"] for one in of_kind(objects, "Secret")}
+    kept = made_by(secrets_options(objects))
     token = kept["log-oncelog-metrics"]["token"]
     assert len(token) == 32
     assert token not in kept["log-oncelog-admin"].values()

@@ -29,9 +29,16 @@ from oncelog.process.names import table_of
 from oncelog.process.run import ProcessSettings
 from oncelog.rpc.node_settings import NamedNodeSettings, NodeSettings
 from oncelog_controller.settings import ControllerSettings
+from oncelog_listener.__main__ import PROGRAM
+from oncelog_listener.settings import ListenerSettings
 
 KINDS = {table_of(kind).replace("_", "-"): kind for kind in SETTINGS}
-FIELDS = {"status.podIP": "10.0.0.7", "spec.nodeName": "worker-2", "status.hostIP": "192.0.2.9"}
+FIELDS = {
+    "status.podIP": "10.0.0.7",
+    "spec.nodeName": "worker-2",
+    "status.hostIP": "192.0.2.9",
+    "metadata.name": "log-oncelog-listener-301",
+}
 
 
 def environment(container, toml):
@@ -64,9 +71,8 @@ SAMPLES = {
 """Of settings that are words of their own."""
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("role", ROLES)
-def test_every_process_can_read_what_it_is_told(profile, role, tmp_path, monkeypatch):
+def settings_read(profile, role, tmp_path, monkeypatch):
+    """What a process of this role reads, by the kind of the settings, and the kind of its node's."""
     objects = rendered(profile)
     (settings,) = [one for one in of_kind(objects, "ConfigMap") if "oncelog.toml" in one["data"]]
     toml = tmp_path / "oncelog.toml"
@@ -74,8 +80,26 @@ def test_every_process_can_read_what_it_is_told(profile, role, tmp_path, monkeyp
     for name, value in environment(container_of(objects, role), toml).items():
         monkeypatch.setenv(name, value)
     node = NodeSettings if role in ("marker-sender", "gateway") else NamedNodeSettings
-    kinds = [ProcessSettings, node, KINDS[role]]
-    found = SettingsParser(role, "", kinds).read([])
+    return SettingsParser(role, "", [ProcessSettings, node, KINDS[role]]).read([]), node
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_clients_are_told_a_name_that_outlives_the_pod(profile, tmp_path, monkeypatch):
+    found, node = settings_read(profile, "listener", tmp_path, monkeypatch)
+    told = PROGRAM.kafka_address(found[ListenerSettings], found[node])
+    service = the(rendered(profile), "Service", "-listener-nodes")["metadata"]["name"]
+    assert (told.host, told.port) == (
+        f"{FIELDS['metadata.name']}.{service}.prod.svc.cluster.local",
+        9092,
+    )
+    assert found[ListenerSettings].loopback_forwarded
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("role", ROLES)
+def test_every_process_can_read_what_it_is_told(profile, role, tmp_path, monkeypatch):
+    objects = rendered(profile)
+    found, node = settings_read(profile, role, tmp_path, monkeypatch)
     assert found[node].host == "10.0.0.7"
     assert found[node].port == 9090
     count = role_of(objects, "controller")["spec"]["replicas"]
@@ -113,7 +137,6 @@ def test_what_the_chart_sets_is_what_the_schema_keeps_out():
         "ONCELOG_NODE_ADVERTISED_ADDRESS",
         "ONCELOG_CONTROLLER_CONTROLLER_ID",
         "ONCELOG_CONTROLLER_RPC_ADDRESS",
-        "ONCELOG_LISTENER_ADVERTISED_HOST",
         "ONCELOG_LISTENER_ADVERTISED_PORT",
     }
 
@@ -165,10 +188,22 @@ def test_the_schema_is_made_from_the_settings():
         ("postgres.bundled=false", "postgres.external.url"),
         ("redis.bundled=false", "redis.enabled=false"),
         ("image.pullPolicy=never", "pullPolicy"),
+        ("storage.resources.limits.memory=lots", "memory"),
+        ("postgres.resources.requests.cpu=-1", "cpu"),
+        ("jobs.resources.limits.memory=1 Gi", "memory"),
+        ("chaos.job.resources.limit.memory=1Gi", "limit"),
+        ("gateway.replicas=2,gateway.audit.existingClaim=audit", "replicas"),
     ],
 )
 def test_values_that_cannot_be_are_refused_by_name(major, given, named):
     assert named in refusal(given, major=major)
+
+
+@pytest.mark.parametrize("amount", ["1", "0.5", "250m", "1.5Gi", "512Mi", "2000000000"])
+def test_amounts_as_people_write_them_are_taken(amount):
+    made = made_with(f"storage.resources.limits.memory={amount}", "gateway.replicas=2")
+    shown = container_of(made, "storage")["resources"]["limits"]["memory"]
+    assert float(shown) == float(amount) if amount[-1].isdigit() else shown == amount
 
 
 def test_a_balancer_without_hosts_is_refused():

@@ -56,7 +56,7 @@ def test_one_driver_runs_and_its_checkpoint_outlives_it():
 
 def test_a_local_driver_asks_kubernetes_for_nothing():
     objects = rendered("spark-local")
-    assert of_kind(objects, "Role", "RoleBinding") == []
+    assert {component(one) for one in of_kind(objects, "Role", "RoleBinding")} == {"jobs"}
     assert pod_of(driver_of(objects))[1]["automountServiceAccountToken"] is False
     conf, template = conf_of(objects)
     assert conf["spark.master"] == "local[2]"
@@ -102,14 +102,14 @@ def test_executors_are_locked_down_and_belong_to_the_driver():
 
 def test_the_drivers_account_may_only_make_and_remove_pods():
     objects = rendered("spark-executors")
-    role = the(objects, "Role")
+    role = the(objects, "Role", of="spark-driver")
     granted = {
         resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]
     }
     assert granted.pop("pods") >= {"create", "get", "list", "watch", "delete"}
     assert set(granted) == {"services", "configmaps", "persistentvolumeclaims"}
     assert all(not verbs & {"create", "get", "update", "patch"} for verbs in granted.values())
-    binding = the(objects, "RoleBinding")
+    binding = the(objects, "RoleBinding", of="spark-driver")
     account = pod_of(driver_of(objects))[1]["serviceAccountName"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "prod"}]
     others = [one for one in with_pods(objects) if component(one) != "spark-driver"]

@@ -4,32 +4,15 @@ import argparse
 
 import pytest
 from cryptography import x509
+from tests.unit.deploy.namespace import Namespace
 
 from oncelog.errors import OncelogError
-from oncelog_server.pki_secrets import Wanted, _identity, keep_certificates
+from oncelog_server.pki_secrets import Wanted, keep_certificates, parsed_identity
 
 PARTS = (
     Wanted("storage", ("storage.oncelog.internal", "oncelog.internal")),
     Wanted("redis", ("log-redis.prod.svc",)),
 )
-
-
-class Namespace(dict):
-    """Secrets as Kubernetes keeps them."""
-
-    def read(self, name):
-        return self.get(name)
-
-    def create(self, name, data, kind):
-        assert kind == ("Opaque" if name.endswith("-ca") else "kubernetes.io/tls")
-        if name in self:
-            return False
-        self[name] = dict(data)
-        return True
-
-    def replace(self, name, data):
-        assert name in self
-        self[name] = dict(data)
 
 
 @pytest.fixture
@@ -113,6 +96,6 @@ def test_half_a_ca_is_named(made):
 
 
 @pytest.mark.parametrize("text", ["storage", "=host", "storage=", "storage=a,,b"])
-def test_an_identity_without_a_name_or_a_host_is_refused(text):
+def test_anparsed_identity_without_a_name_or_a_host_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="NAME=HOST,HOST"):
-        _identity(text)
+        parsed_identity(text)

@@ -37,7 +37,7 @@ spec:
             {{- toYaml $root.Values.jobs.resources | nindent 12 }}
       volumes:
         - name: tmp
-          emptyDir: {}
+          emptyDir: {sizeLimit: 64Mi}
         {{- if and .identity (include "oncelog.isSecured" $root) }}
         {{- include "oncelog.tlsVolume" (dict "root" $root "name" .identity) | nindent 8 }}
         {{- end }}

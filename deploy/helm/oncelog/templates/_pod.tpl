@@ -86,7 +86,7 @@ spec:
     - name: settings
       configMap: {name: {{ include "oncelog.fullname" $root }}-settings}
     - name: tmp
-      emptyDir: {}
+      emptyDir: {sizeLimit: 64Mi}
     {{- with include "oncelog.metricsSecret" $root }}
     - name: metrics-token
       secret: {secretName: {{ . | quote }}, defaultMode: 0440, items: [{key: token, path: token}]}

@@ -106,24 +106,28 @@ ssl.truststore.location=/etc/oncelog-client/ca.crt
             {{- end }}
 {{- end -}}
 
-{{/* Startup, liveness and readiness. `liveness`: its event loop answers. Ready: it has registered, and its role has
-started. Kubelet speaks gRPC without TLS only; with TLS between processes it asks the same at the port of metrics. */}}
+{{/* Startup, liveness and readiness. `liveness`: its event loop answers, however late: another process would be no faster on a
+machine that has too much to do. Ready: it has registered, and its role has started. A start takes some seconds, in which
+nobody asks: each answer that is no yet would be an event. Kubelet speaks gRPC without TLS only; with TLS between processes
+it asks the same at the port of metrics. */}}
 {{- define "oncelog.probes" -}}
 {{- $isSecured := include "oncelog.isSecured" . -}}
 startupProbe:
   {{- include "oncelog.probe" (dict "isSecured" $isSecured "asks" "liveness") | nindent 2 }}
-  periodSeconds: 1
-  timeoutSeconds: 2
-  failureThreshold: 120
+  initialDelaySeconds: 3
+  periodSeconds: 3
+  timeoutSeconds: 10
+  failureThreshold: 60
 livenessProbe:
   {{- include "oncelog.probe" (dict "isSecured" $isSecured "asks" "liveness") | nindent 2 }}
   periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 3
+  timeoutSeconds: 30
+  failureThreshold: 4
 readinessProbe:
   {{- include "oncelog.probe" (dict "isSecured" $isSecured "asks" "readiness") | nindent 2 }}
+  initialDelaySeconds: 4
   periodSeconds: 2
-  timeoutSeconds: 2
+  timeoutSeconds: 5
   failureThreshold: 2
 {{- end -}}
 
@@ -147,22 +151,20 @@ grpc: {port: 9090}
 {{- $addresses = append $addresses (printf "EXTERNAL://%s:%d" $here (int .Values.listener.external.port)) -}}
 {{- $protocols = append $protocols (printf "EXTERNAL:%s" $protocol) -}}
 {{- end -}}
-- name: POD
-  valueFrom: {fieldRef: {fieldPath: metadata.name}}
 - name: ONCELOG_LISTENER_LISTENERS
   value: {{ join "," $addresses | quote }}
 - name: ONCELOG_LISTENER_LISTENER_SECURITY_PROTOCOL_MAP
   value: {{ join "," $protocols | quote }}
-# By name, for a certificate names no addresses of pods.
 - name: ONCELOG_LISTENER_ADVERTISED_LISTENERS
-  value: CLIENTS://$(POD).{{ include "oncelog.host" (dict "root" . "service" "listener-nodes") }}:9092
+  value: CLIENTS://{{ include "oncelog.listenerName" . }}:9092
 - {name: ONCELOG_LISTENER_SSL_CERTIFICATE_FILE, value: /etc/oncelog-tls/tls.crt}
 - {name: ONCELOG_LISTENER_SSL_KEY_FILE, value: /etc/oncelog-tls/tls.key}
 - {name: ONCELOG_LISTENER_SSL_CA_FILE, value: /etc/oncelog-tls/ca.crt}
 - name: ONCELOG_LISTENER_SSL_CLIENT_AUTH
   value: {{ eq $protocol "SSL" | ternary "required" "none" }}
-# CN=alice,O=… is User:alice, as with SCRAM.
-- {name: ONCELOG_LISTENER_SSL_PRINCIPAL_MAPPING_RULES, value: 'RULE:^CN=([^,]+).*$/$1/,DEFAULT'}
+# CN=alice,O=… and O=…,CN=alice are User:alice, as with SCRAM. An escaped comma ends no part: `O=x\,CN=admin` is nobody's CN.
+- name: ONCELOG_LISTENER_SSL_PRINCIPAL_MAPPING_RULES
+  value: 'RULE:^(?:(?:[^,\\]|\\.)*,)*?CN=((?:[^,\\]|\\.)+)(?:,.*)?$/$1/,DEFAULT'
 - {name: ONCELOG_LISTENER_AUTHORIZER, value: acl}
 - name: ONCELOG_LISTENER_SUPER_USERS
   value: {{ prepend .Values.security.clients.superUsers "admin" | uniq | join ";User:" | printf "User:%s" | quote }}

@@ -37,6 +37,8 @@
 {{- define "oncelog.nodeEnv" -}}
 - name: POD_IP
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
 - name: MACHINE
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
 - name: ONCELOG_CONFIG
@@ -63,8 +65,6 @@
 {{ include "oncelog.tlsEnv" .root }}
 {{- end }}
 {{- with include "oncelog.spansTo" .root }}
-- name: POD_NAME
-  valueFrom: {fieldRef: {fieldPath: metadata.name}}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
   value: {{ . | quote }}
 - name: OTEL_TRACES_SAMPLER
@@ -122,15 +122,4 @@
 
 {{- define "oncelog.redisSecret" -}}
 {{- default (printf "%s-redis" (include "oncelog.fullname" .)) .Values.redis.existingSecret -}}
-{{- end -}}
-
-{{/* A password that stays: the one in the Secret of that name, under `key` (default: password), else a new one. */}}
-{{- define "oncelog.keptPassword" -}}
-{{- $known := lookup "v1" "Secret" .root.Release.Namespace .name -}}
-{{- $key := default "password" .key -}}
-{{- if and $known $known.data (hasKey $known.data $key) -}}
-{{- index $known.data $key | b64dec -}}
-{{- else -}}
-{{- randAlphaNum 32 -}}
-{{- end -}}
 {{- end -}}

@@ -96,7 +96,7 @@ executor.yaml: |
           {{- end }}
     volumes:
       - name: tmp
-        emptyDir: {}
+        emptyDir: {sizeLimit: 16Gi}
       {{- with include "oncelog.sparkClientVolume" . }}
       {{- . | nindent 6 }}
       {{- end }}
