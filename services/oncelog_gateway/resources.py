@@ -305,10 +305,7 @@ class AbortResult(Resource):
 
 
 class TerminateRequest(RequestBody):
-    dry_run: bool = Field(
-        False,
-        description="true: show what would be ended; the coordinator fences, so the default is to act",
-    )
+    dry_run: bool = Field(True, description="show what would be ended, end nothing")
     start_time_ms: int | None = Field(
         None,
         ge=0,

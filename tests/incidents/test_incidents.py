@@ -177,7 +177,7 @@ def test_fenced_by_timeout(server, topic, name, told, explanation):
 def test_fenced_by_operator(server, topic, name, told):
     first = producer(server.bootstrap, name, "app-1")
     write(first, topic)
-    terminate = ["--gateway", server.gateway, "transactions", "terminate", name, "--yes"]
+    terminate = ["--gateway", server.gateway, "transactions", "terminate", name, "--execute"]
     assert run(terminate) == 0
     refused(first)
     told(
@@ -202,7 +202,7 @@ def test_a_slow_live_producer_holds_the_lso(server, topic, name):
             "open-and-slow",
             "client 'app-1' at 127.0.0.1:",
             "by its timeout of 60 s",
-            f"oncelog transactions terminate {name} --dry-run",
+            f"oncelog transactions terminate {name}",
         )
 
 
@@ -298,7 +298,7 @@ def test_an_unstable_offset_commit_waits_for_its_transaction(server, topic, name
         "unstable-offset-commit",
         f"in {topic}-0 wait for the open transaction of {name}",
         "UNSTABLE_OFFSET_COMMIT",
-        f"oncelog transactions terminate {name} --dry-run",
+        f"oncelog transactions terminate {name}",
     )
     opened.commit_transaction(WAIT_S)
     assert waits.committed([confluent_kafka.TopicPartition(topic, 0)], WAIT_S)[0].offset == 1

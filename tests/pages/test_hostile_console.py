@@ -93,7 +93,7 @@ def test_pages_tell_the_same_without_scripts(tab, server):
     page.get_by_role("link", name="no-scripts").click()
     page.get_by_role("heading", name="no-scripts").wait_for()
     found = page.locator("body").inner_text()
-    assert "this page cannot end it: oncelog transactions terminate no-scripts --dry-run" in found
+    assert "this page cannot end it: oncelog transactions terminate no-scripts" in found
     assert "reloads this page every 30 s" in found
 
 

@@ -292,8 +292,8 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
         (
             _look(facts),
             Command(
-                f"{terminate_command(facts.transactional_id)} --dry-run",
-                "shows what ending it now would do; without --dry-run it fences the producer",
+                terminate_command(facts.transactional_id),
+                "shows what ending it now would do; with --execute it fences the producer",
             ),
         ),
         facts.unknown,

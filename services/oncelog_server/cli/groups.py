@@ -12,6 +12,7 @@ from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import (
     AsOutput,
     Bootstrap,
+    Execute,
     Gateway,
     Yes,
     as_spelled,
@@ -195,9 +196,7 @@ def reset_offsets(
     partition: Annotated[
         list[int] | None, typer.Option(min=0, help="only this partition; repeatable")
     ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="do it; without this option, only show the effect")
-    ] = False,
+    execute: Execute = False,
     bootstrap: Bootstrap = "",
     output: AsOutput = None,
 ) -> None:

@@ -197,6 +197,11 @@ AsOutput = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
 
 
+Execute = Annotated[
+    bool, typer.Option("--execute", help="do it; without this option, only show the effect")
+]
+
+
 def confirmed(question: str, *, yes: bool) -> None:
     """Ask before something that cannot be taken back. Ends the command unless the answer is yes.
 

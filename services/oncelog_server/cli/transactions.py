@@ -11,11 +11,10 @@ from oncelog_server.cli.options import (
     INT32_MAX,
     INT64_MAX,
     AsOutput,
+    Execute,
     Gateway,
     Output,
-    Yes,
     as_spelled,
-    confirmed,
     not_empty,
 )
 from oncelog_server.cli.rest import Rest, quoted
@@ -268,9 +267,7 @@ def abort(
     producer_epoch: Annotated[
         int | None, typer.Option(min=0, max=32_767, help="producer epoch of the transaction")
     ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="do it; without this option, only show the effect")
-    ] = False,
+    execute: Execute = False,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
@@ -294,20 +291,18 @@ def abort(
 @app.command("terminate")
 def terminate(
     transactional_id: TransactionalId,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would end")] = False,
-    yes: Yes = False,
+    execute: Execute = False,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
     """Fence the producer and abort its transaction, by its coordinator."""
-    if not dry_run:
-        confirmed(f"Fence the producer of {transactional_id} and abort its transaction?", yes=yes)
     answer = Rest(gateway).post(
-        f"/v1/transactions/{quoted(transactional_id)}/terminate", {"dry_run": dry_run}
+        f"/v1/transactions/{quoted(transactional_id)}/terminate", {"dry_run": not execute}
     )
     if printed_as_json(answer, output):
         return
     say(answer["detail"])
+    say(f"audit {answer['audit_id']}" if execute else "nothing was ended; add --execute to do it")
 
 
 def _pages(rest: Any, filters: dict[str, Any], limit: int) -> tuple[list[Any], int, list[Any]]:

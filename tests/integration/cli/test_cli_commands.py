@@ -188,8 +188,12 @@ def test_an_open_transaction_is_seen_protected_and_ended(oncelog, topic, server)
     producers = json.loads(oncelog("transactions", "describe-producers", *where[:4], "-o", "json"))
     assert producers[0]["current_txn_start_offset"] == 0
     assert records(oncelog, topic) == []
-    assert "Ongoing" in oncelog("transactions", "terminate", "stuck/one", "--dry-run")
-    oncelog("transactions", "terminate", "stuck/one", "--yes")
+    shown = oncelog("transactions", "terminate", "stuck/one")
+    assert "Ongoing" in shown
+    assert "nothing was ended; add --execute" in shown
+    described = json.loads(oncelog("transactions", "describe", "stuck/one", "-o", "json"))
+    assert described["state"] == "Ongoing"
+    assert "audit" in oncelog("transactions", "terminate", "stuck/one", "--execute")
     deadline = time.monotonic() + DEADLINE_S
     while json.loads(oncelog("partitions", topic, "-o", "json"))[0]["lso_lag"]:
         assert time.monotonic() < deadline

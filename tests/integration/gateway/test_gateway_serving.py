@@ -252,11 +252,13 @@ async def test_a_page_of_another_site_changes_nothing(cluster):
     await cluster.create_topic("orders")
     cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
     path = "/v1/transactions/pay/terminate"
-    answer = await cluster.request("POST", path, headers={"Origin": "https://example.org"})
+    act = b'{"dry_run": false}'
+    answer = await cluster.request("POST", path, act, {"Origin": "https://example.org"})
     assert answer.status == 403
     assert cluster.coordinator.transactions["pay"].state == "Ongoing"
-    answer = await cluster.request("POST", path, headers={"Origin": cluster.url})
+    answer = await cluster.request("POST", path, act, {"Origin": cluster.url})
     assert answer.status == 200
+    assert answer.json["terminated"] is True
 
 
 async def test_what_is_not_json_or_too_large_is_refused(tmp_path):

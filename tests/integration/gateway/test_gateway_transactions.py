@@ -215,10 +215,12 @@ async def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
         await cluster.create_topic("orders")
         cluster.coordinator.put("a/b", producer_id=4, partitions=[("orders", 0)])
         cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
-        shown = await cluster.post("/v1/transactions/a%2Fb/terminate", {"dry_run": True})
+        shown = await cluster.post("/v1/transactions/a%2Fb/terminate")
         assert (shown.json["state_before"], shown.json["terminated"]) == ("Ongoing", False)
+        assert cluster.coordinator.transactions["a/b"].state == "Ongoing"
         headers = {"X-Forwarded-User": "mira"}
-        done = await cluster.request("POST", "/v1/transactions/a/b/terminate", headers=headers)
+        act = b'{"dry_run": false}'
+        done = await cluster.request("POST", "/v1/transactions/a/b/terminate", act, headers)
         assert done.json["terminated"] is True
         assert (await cluster.get("/v1/partitions/orders/0")).json["lso_holder"] is None
         attempted = cluster.audit()[2]
