@@ -4,7 +4,7 @@
       --password log-admin=token,password --text 'log-admin/client.properties=… password="{password}";' \\
       --prefix log --identity listener=log-listener,localhost
 
-A password is drawn here and not where the chart is rendered: whoever renders it twice gets the same objects. What is
+A password is drawn here and not where the chart is rendered, so that each rendering has the same objects. What is
 there stays, so a release that is installed again finds the volumes and the passwords of the former one together.
 """
 

@@ -53,7 +53,7 @@ class Door:
         self.hang_up()
 
     def close_quietly(self):
-        """Take nobody more in; whoever is inside stays."""
+        """Take nobody more in, and let those inside stay."""
         self._server.close()
 
     async def _accept(self, reader, writer):
