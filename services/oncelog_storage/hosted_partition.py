@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.record.batch import BatchHeader, stamp_log_append_time
+from oncelog.record.batch import LOG_APPEND_TIME, BatchHeader, stamp_max_timestamp
 from oncelog.record.control import MARKER_BYTES
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.partition_values import Appended, MarkerToWrite
@@ -127,8 +127,9 @@ class HostedPartition(Partition):
         if self.log.config.is_log_append_time:
             log_append_time = now
             to_write = bytearray(records)
-            stamp_log_append_time(to_write, now)
-            header = header._replace(max_timestamp=now)
+            stamp_max_timestamp(to_write, LOG_APPEND_TIME, now)
+            attributes = header.attributes | LOG_APPEND_TIME
+            header = header._replace(max_timestamp=now, attributes=attributes)
         try:
             base_offset = self.log.append(to_write, header, self.leadership.leader_epoch, now)
         except StorageFailed as failure:

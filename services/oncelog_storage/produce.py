@@ -195,7 +195,7 @@ class ProduceHandler:
             for item in unchecked:
                 try:
                     async with self._one_large_check:
-                        await asyncio.to_thread(
+                        records = await asyncio.to_thread(
                             item.leader.check_produced,
                             item.records,
                             item.header,
@@ -204,6 +204,8 @@ class ProduceHandler:
                         )
                 except KafkaError as error:
                     work.refuse(item, error)
+                else:
+                    item.change_to(records)
             for item in to_change:
                 if not item.is_refused:
                     await self._recompress(work, item)
@@ -217,7 +219,7 @@ class ProduceHandler:
         except KafkaError as error:
             work.refuse(item, error)
             return
-        item.recompressed(records)
+        item.change_to(records)
 
     async def _verify(self, request: pb.ProduceRequest, work: _Request) -> None:
         """Ask once for all partitions that need it."""

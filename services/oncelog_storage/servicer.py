@@ -196,6 +196,8 @@ class StorageServicer:
 def _coordinator_batch(records: bytes, leader: HostedPartition) -> BatchHeader:
     """The header of a coordinator's batch: trusted inside, whole outside. Raises KafkaError."""
     header = read_single_batch(records, leader.log.config.max_message_bytes)
+    if header.size_bytes != len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a coordinator sends one batch and no more")
     if header.record_count != header.last_offset_delta + 1:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "a coordinator appends batches with every offset"

@@ -176,11 +176,12 @@ class Partition:
         header: BatchHeader,
         now: int,
         pause: Callable[[], None] | None = None,
-    ) -> None:
-        """Raise KafkaError unless the batch may be appended as far as its records go. A thread may call it, with
-        `pause`."""
+    ) -> bytes:
+        """The batch as it may be appended, as far as its records go. A thread may call it, with `pause`.
+
+        Raises KafkaError."""
         rules = rules_of_topic(self.state.config, now)
-        check_producer_batch(records, header, rules, pause)
+        return check_producer_batch(records, header, rules, pause)
 
     def wants_other_codec(self, header: BatchHeader) -> bool:
         """The topic's compression.type is neither `producer` nor the batch's codec."""

@@ -8,7 +8,9 @@ from oncelog.topic_config import TopicConfig
 def rules_of_topic(config: TopicConfig, now: int) -> CheckRules:
     bytes_max = produced_bytes_max(config.max_message_bytes)
     if config.is_log_append_time:
-        return CheckRules(config.is_compacted, decompressed_bytes_max=bytes_max)
+        return CheckRules(
+            config.is_compacted, decompressed_bytes_max=bytes_max, is_log_append_time=True
+        )
     return CheckRules(
         config.is_compacted,
         now - config.timestamp_before_max_ms,

@@ -72,9 +72,11 @@ class ProducedBatch(Generic[HostedT]):
         if acks == ACKS_ALL:
             leader.require_enough_replicas()
         self.header = leader.header_of_produced(self.records)
+        if self.header.size_bytes < len(self.records):
+            self.records = self.records[: self.header.size_bytes]
         self.is_checked = not is_long_check(len(self.records), self.header)
         if self.is_checked:
-            leader.check_produced(self.records, self.header, now)
+            self.change_to(leader.check_produced(self.records, self.header, now))
 
     def refuse(self, error: KafkaError) -> None:
         self.is_refused = True
@@ -86,10 +88,11 @@ class ProducedBatch(Generic[HostedT]):
             for index, message in error.record_errors:
                 answer.record_errors.add(index=index, message=message)
 
-    def recompressed(self, records: bytes) -> None:
-        """In the topic's codec."""
-        self.records = records
-        self.header = read_header(records)
+    def change_to(self, records: bytes) -> None:
+        """The leader keeps these bytes: in the topic's codec, or with another maximum timestamp."""
+        if records is not self.records:
+            self.records = records
+            self.header = read_header(records)
 
     def written(self, appended: Appended) -> None:
         answer, leader = self.answer, self.leader

@@ -28,11 +28,16 @@ LENGTH_PREFIX_BYTES: Final = 12
 MAGIC: Final = 2
 
 CODEC_MASK: Final = 0x07
+CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
+_LENGTH_MIN: Final = 14
+"""Of the smallest batch of any magic; Kafka calls less than that corrupt."""
+_MAGIC_AT: Final = 16
+_CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _STAMP: Final = struct.Struct(">qii")
@@ -109,6 +114,18 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return BatchHeader(*HEADER.unpack_from(buffer, position))
 
 
+def largest_timestamp(fields: tuple[int, ...]) -> int:
+    """Of a batch in a log, by its header's fields; -1 for none.
+
+    Leaders compute the maximum timestamp of what they append. Older versions of oncelog stored what clients wrote
+    there, 0 or -1 from some of them. The base timestamp is the first record's, so a true maximum is never below it.
+    In a batch with LogAppendTime or a delete horizon it means something else.
+    """
+    if fields[5] & (LOG_APPEND_TIME | DELETE_HORIZON):
+        return fields[8]
+    return max(fields[7], fields[8])
+
+
 def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of every whole batch; a cut batch at the end is left out, as a consumer does."""
     position, end = 0, len(buffer)
@@ -134,36 +151,54 @@ def crc_is_valid(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool
 def read_single_batch(records: Buffer, size_max_bytes: int) -> BatchHeader:
     """The header of what a producer sent for one partition: exactly one well-formed batch of magic 2.
 
-    Raises KafkaError with INVALID_RECORD (no batch, several, or another magic), CORRUPT_MESSAGE (lengths or CRC), or
+    As in Kafka, bytes behind it that are no whole batch do not count: the caller leaves them out. Raises KafkaError
+    with INVALID_RECORD (no batch, several, or an older magic), CORRUPT_MESSAGE (lengths, an unknown magic, CRC), or
     MESSAGE_TOO_LARGE. The records inside are checked by `oncelog.record.check`.
     """
-    size = len(records)
-    if size >= LENGTH_PREFIX_BYTES + 5 and records[16] != MAGIC:
+    size_bytes = _size_of_batch(records, 0)
+    if size_bytes is None:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"record batch has magic {records[16]}; oncelog takes magic 2"
+            ErrorCode.INVALID_RECORD, f"{len(records)} bytes hold no whole record batch"
         )
-    if size < HEADER_BYTES:
+    if records[_MAGIC_AT] != MAGIC:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD if size == 0 else ErrorCode.CORRUPT_MESSAGE,
-            f"{size} bytes hold no record batch",
+            ErrorCode.INVALID_RECORD,
+            f"record batch has magic {records[_MAGIC_AT]}; oncelog takes magic 2",
         )
-    header = read_header(records)
-    if header.size_bytes != size:
-        if HEADER_BYTES <= header.size_bytes < size:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, "a partition's data must be exactly one record batch"
-            )
+    if size_bytes < len(records) and _size_of_batch(records, size_bytes) is not None:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"batch says {header.size_bytes} bytes, {size} were sent"
+            ErrorCode.INVALID_RECORD, "a partition's data must be exactly one record batch"
         )
-    if size > size_max_bytes:
+    if size_bytes < HEADER_BYTES:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"batch says {size_bytes} bytes, less than its header"
+        )
+    if size_bytes > size_max_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"record batch of {size} bytes is above max.message.bytes={size_max_bytes}",
+            f"record batch of {size_bytes} bytes is above max.message.bytes={size_max_bytes}",
         )
-    if crc32c(memoryview(records)[_CRC_FROM:]) != header.crc:
+    header = read_header(records)
+    if crc32c(memoryview(records)[_CRC_FROM:size_bytes]) != header.crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "record batch fails its CRC-32C")
     return header
+
+
+def _size_of_batch(records: Buffer, position: int) -> int | None:
+    """Of the whole batch at `position`, of whatever magic; None: there is none. Raises KafkaError(CORRUPT_MESSAGE)."""
+    left = len(records) - position
+    if left < LENGTH_PREFIX_BYTES:
+        return None
+    _, length = _OFFSET_AND_LENGTH.unpack_from(records, position)
+    if length < _LENGTH_MIN:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record batch says {length} bytes")
+    if left <= _MAGIC_AT:
+        return None
+    magic = records[position + _MAGIC_AT]
+    if magic > MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record batch has magic {magic}")
+    size_bytes: int = length + LENGTH_PREFIX_BYTES
+    return size_bytes if size_bytes <= left else None
 
 
 def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
@@ -172,9 +207,11 @@ def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) ->
     _STAMP.pack_into(batch, 0, base_offset, length, leader_epoch)
 
 
-def stamp_log_append_time(batch: bytearray | memoryview, now: int) -> None:
-    """Set the timestamp type and the maximum timestamp to the leader's clock, and the CRC with them."""
-    attributes = struct.unpack_from(">h", batch, _ATTRIBUTES_AT)[0] | LOG_APPEND_TIME
-    struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes)
-    struct.pack_into(">q", batch, _MAX_TIMESTAMP_AT, now)
-    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[_CRC_FROM:]))
+def stamp_max_timestamp(
+    batch: bytearray | memoryview, timestamp_type: int, max_timestamp: int
+) -> None:
+    """Set the timestamp type (`CREATE_TIME` or `LOG_APPEND_TIME`), the maximum timestamp, and the CRC with them."""
+    (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_AT)
+    struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME | timestamp_type)
+    struct.pack_into(">q", batch, _MAX_TIMESTAMP_AT, max_timestamp)
+    struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))

@@ -4,12 +4,14 @@ That reader tests no bounds inside a varint, so it is only given data in which n
 the last byte has its high bit clear, or zeros lie behind the part it may see.
 
 It also reads a record's attributes, one byte in Kafka, as a varint. It would take other bytes for the key and the value
-where that byte is 128 or more. `attributes_are_single_bytes` finds such a record.
+where that byte is 128 or more. `attributes_are_single_bytes` finds such a record. And it wants UTF-8 in the keys of
+headers, where Kafka takes any bytes: such a batch is read by `oncelog.record.records`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from typing import Any, Final
 
 from oncelog.record.batch import (
@@ -20,8 +22,8 @@ from oncelog.record.batch import (
     Buffer,
     Codec,
 )
-from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX, decompress
-from oncelog.record.records import read_varint
+from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX, decompress, decompress_as_kafka
+from oncelog.record.records import decode_batch, read_varint
 
 _CODEC_AT: Final = 22
 """The lower byte of the attributes."""
@@ -29,21 +31,40 @@ _PADDING: Final = bytes(16)
 """Longer than the longest varint."""
 
 
-def uncompressed(batch: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """The batch as it would be without compression: a header that says codec 0, then the records. Raises KafkaError,
-    also for records of more than `size_max` bytes."""
+def uncompressed(
+    batch: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX, *, as_kafka: bool = False
+) -> Buffer:
+    """The batch as it would be without compression: a header that says codec 0, then the records.
+
+    `as_kafka`: only what Kafka's reader takes. Raises KafkaError, also for records of more than `size_max` bytes.
+    """
     codec = batch[_CODEC_AT] & CODEC_MASK
     if codec == Codec.NONE:
         return batch
     fields = list(HEADER.unpack_from(batch))
-    body = decompress(codec, memoryview(batch)[HEADER_BYTES:], size_max)
+    read = decompress_as_kafka if as_kafka else decompress
+    body = read(codec, memoryview(batch)[HEADER_BYTES:], size_max)
     fields[1] = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
     fields[5] &= ~CODEC_MASK
     return HEADER.pack(*fields) + body
 
 
-def records_of(plain: Buffer) -> Iterable[Any]:
-    """Each record of an uncompressed batch, with `offset`, `timestamp`, `key`, `value`; raises `corrupt_errors()`."""
+def records_of(plain: Buffer) -> Iterator[Any]:
+    """Each record of an uncompressed batch, with `offset`, `timestamp`, `key`, `value`, `headers`.
+
+    Raises `corrupt_errors()`, KafkaError.
+    """
+    count = 0
+    try:
+        for record in compiled_records(plain):
+            yield record
+            count += 1
+    except UnicodeDecodeError:
+        yield from islice(decode_batch(plain), count, None)
+
+
+def compiled_records(plain: Buffer) -> Iterable[Any]:
+    """As `records_of`, at once. A header whose key is no UTF-8 raises UnicodeDecodeError."""
     reader, _ = _compiled_reader()
     if plain[-1] & 0x80:
         plain = memoryview(bytes(plain) + _PADDING)[: len(plain)]

@@ -10,15 +10,24 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
-from oncelog.ids import NO_TIMESTAMP
-from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Buffer, Codec
+from oncelog.ids import NO_PRODUCER_EPOCH, NO_TIMESTAMP
+from oncelog.record.batch import (
+    CREATE_TIME,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    Buffer,
+    Codec,
+    stamp_max_timestamp,
+)
 from oncelog.record.bulk import (
     attributes_are_single_bytes,
+    compiled_records,
     corrupt_errors,
-    records_of,
     uncompressed,
 )
 from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX
+from oncelog.record.records import decode_batch, encode_batch
 
 _BYTES_PER_RECORD_MIN: Final = 7
 """Length, attributes, two deltas, two null lengths and a header count of one byte each."""
@@ -37,6 +46,7 @@ class CheckRules(NamedTuple):
     timestamp_min: int = -(2**63)
     timestamp_max: int = 2**63 - 1
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    is_log_append_time: bool = False
 
 
 def is_long_check(size_bytes: int, header: BatchHeader) -> bool:
@@ -48,31 +58,77 @@ def is_long_check(size_bytes: int, header: BatchHeader) -> bool:
 
 def check_producer_batch(
     records: bytes, header: BatchHeader, rules: CheckRules, pause: Callable[[], None] | None = None
-) -> None:
-    """Raise KafkaError unless a client may append this batch, whose CRC and length are already known to be good.
+) -> bytes:
+    """The batch as a log may keep it, whose CRC and length are already known to be good.
+
+    It is `records` itself where its header is right. Clients write wrong maximum timestamps, and retention and searches
+    go by them. So the maximum is the records', as in Kafka. Raises KafkaError for a batch that a client may not append:
 
     INVALID_RECORD: a control batch, no records, a count or offsets that do not fit. Also a record without key on a
-    compacted topic, and a producer id without epoch or sequence. INVALID_TIMESTAMP: outside the rules.
-    UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE: what the bytes inside say. A thread has `pause`
-    called now and then, for others.
+    compacted topic, a producer id without sequence, and bytes that Kafka's reader makes no records of: a retry would
+    not help. INVALID_TIMESTAMP: outside the rules. UNSUPPORTED_COMPRESSION_TYPE, MESSAGE_TOO_LARGE: what the bytes
+    inside say. A thread has `pause` called now and then, for others.
     """
+    try:
+        return _checked(records, header, rules, pause)
+    except KafkaError as error:
+        if error.error_code != ErrorCode.CORRUPT_MESSAGE:
+            raise
+        # Clients send a corrupt message again, which helps if the network did it. The CRC says that it did not.
+        raise _invalid(error.message) from error
+
+
+def _checked(
+    records: bytes, header: BatchHeader, rules: CheckRules, pause: Callable[[], None] | None
+) -> bytes:
     _check_header(header)
-    plain = uncompressed(records, rules.decompressed_bytes_max)
+    says_append_time = bool(header.attributes & LOG_APPEND_TIME)
+    if says_append_time:
+        # The records' own timestamps are read then.
+        records = _with_max_timestamp(records, header.max_timestamp)
+    plain = uncompressed(records, rules.decompressed_bytes_max, as_kafka=True)
     if header.record_count * _BYTES_PER_RECORD_MIN > len(plain) - HEADER_BYTES:
         raise _invalid(f"{header.record_count} records do not fit into the batch's bytes")
     _check_attributes(plain, header.record_count, pause)
-    found = records_of(plain)
-    _check_records(found if pause is None else _with_pauses(found, pause), header, rules)
-
-
-def _check_header(header: BatchHeader) -> None:
-    if header.is_control:
-        raise _invalid("clients may not write control records")
-    if header.attributes & LOG_APPEND_TIME:
+    try:
+        largest = _largest_timestamp(_paused(compiled_records(plain), pause), header, rules)
+    except UnicodeDecodeError:
+        # A header's key may be any bytes, and the compiled reader wants text.
+        largest = _largest_timestamp(_paused(decode_batch(plain), pause), header, rules)
+    if says_append_time and (rules.is_log_append_time or header.max_timestamp == NO_TIMESTAMP):
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
             "a producer's batch says LogAppendTime; only the leader may set that timestamp type",
         )
+    if header.base_timestamp > largest and not rules.is_log_append_time:
+        return _with_first_timestamp(plain, header)
+    return records if largest == header.max_timestamp else _with_max_timestamp(records, largest)
+
+
+def _with_max_timestamp(records: bytes, max_timestamp: int) -> bytes:
+    changed = bytearray(records)
+    stamp_max_timestamp(changed, CREATE_TIME, max_timestamp)
+    return bytes(changed)
+
+
+def _with_first_timestamp(plain: Buffer, header: BatchHeader) -> bytes:
+    """The batch with its first record's timestamp as its base: `largest_timestamp` counts on that."""
+    batch = encode_batch(
+        list(decode_batch(plain)),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+        codec=Codec(header.codec),
+    )
+    return bytes(batch)
+
+
+def _check_header(header: BatchHeader) -> None:
+    if header.base_offset != 0:
+        raise _invalid(f"record batch has base offset {header.base_offset}; producers write 0")
+    if header.is_control:
+        raise _invalid("clients may not write control records")
     if header.record_count <= 0:
         raise _invalid(f"record batch says {header.record_count} records")
     if header.last_offset_delta != header.record_count - 1:
@@ -80,10 +136,16 @@ def _check_header(header: BatchHeader) -> None:
             f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}"
         )
     if header.has_producer_id:
-        if header.base_sequence < 0 or header.producer_epoch < 0:
+        if header.base_sequence < 0:
             raise _invalid(
-                f"producer id {header.producer_id} comes with epoch {header.producer_epoch} and"
-                f" sequence {header.base_sequence}; both must be 0 or more"
+                f"producer id {header.producer_id} comes with sequence {header.base_sequence};"
+                " it must be 0 or more"
+            )
+        if header.producer_epoch < NO_PRODUCER_EPOCH:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer id {header.producer_id} comes with epoch {header.producer_epoch};"
+                " the lowest is -1, which means none",
             )
     elif header.is_transactional:
         raise _invalid("a transactional batch carries no producer id")
@@ -98,11 +160,13 @@ def _check_attributes(plain: Buffer, record_count: int, pause: Callable[[], None
             count = min(_RECORDS_AT_ONCE, record_count - first)
             are_single_bytes, at = attributes_are_single_bytes(plain, at, count)
         except (IndexError, ValueError):
-            raise KafkaError(
-                ErrorCode.CORRUPT_MESSAGE, "record batch ends inside its records"
-            ) from None
+            raise _invalid("record batch ends inside its records") from None
         if not are_single_bytes:
             raise _invalid(f"a record has attributes of {plain[at]}; Kafka has none, and writes 0")
+
+
+def _paused(records: Iterable[Any], pause: Callable[[], None] | None) -> Iterable[Any]:
+    return records if pause is None else _with_pauses(records, pause)
 
 
 def _with_pauses(records: Iterable[Any], pause: Callable[[], None]) -> Iterable[Any]:
@@ -112,8 +176,9 @@ def _with_pauses(records: Iterable[Any], pause: Callable[[], None]) -> Iterable[
         yield record
 
 
-def _check_records(records: Iterable[Any], header: BatchHeader, rules: CheckRules) -> None:
-    expected = header.base_offset
+def _largest_timestamp(records: Iterable[Any], header: BatchHeader, rules: CheckRules) -> int:
+    """-1 for none. Raises KafkaError, UnicodeDecodeError."""
+    expected, largest = header.base_offset, int(NO_TIMESTAMP)
     low, high, needs_key = rules.timestamp_min, rules.timestamp_max, rules.is_compacted
     faults: list[_Fault] = []
     count = 0
@@ -136,13 +201,16 @@ def _check_records(records: Iterable[Any], header: BatchHeader, rules: CheckRule
                 count += fault is not None
                 if fault is not None and len(faults) < _ERRORS_TOLD_MAX:
                     faults.append(fault)
+            elif timestamp > largest:
+                largest = timestamp
             expected += 1
+    except UnicodeDecodeError:
+        raise
     except corrupt_errors() as error:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"record batch holds malformed records: {error}"
-        ) from error
+        raise _invalid(f"record batch holds malformed records: {error}") from error
     if faults:
         raise _refused(faults, count, header.record_count)
+    return largest
 
 
 class _Fault(NamedTuple):

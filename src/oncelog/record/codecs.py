@@ -1,6 +1,7 @@
 """The four compression codecs as Kafka frames them, over cramjam, with a bound on what comes out.
 
 gzip and zstd are plain; lz4 is the frame format; snappy is raw (librdkafka) or in xerial blocks (Java, kafka-python).
+`oncelog.record.frames` says which of these Kafka's reader takes.
 """
 
 import struct
@@ -12,6 +13,7 @@ import cramjam
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.batch import Codec
+from oncelog.record.frames import BadFrame, gzip_members, lz4_frame, snappy_chunks
 
 DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
 """A batch that grows past this is never read."""
@@ -30,8 +32,6 @@ def produced_bytes_max(max_message_bytes: int) -> int:
     return min(wanted, DECOMPRESSED_BYTES_MAX)
 
 
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES: Final = 16
 _SMALL_BYTES: Final = 65_536
 _BUFFER_FULL: Final = "failed to write whole buffer"
 
@@ -89,7 +89,26 @@ def _lz4_block(block: bytes, level: int) -> bytes:
 def decompress(
     codec: int, data: bytes | memoryview, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """The records of a compressed batch, read once.
+    """The records of a batch in a log.
+
+    Older versions of oncelog stored LZ4 frames that Kafka's reader does not take, and these can be read as well.
+    Otherwise as `decompress_as_kafka`.
+    """
+    try:
+        return decompress_as_kafka(codec, data, size_max)
+    except KafkaError as error:
+        if codec != Codec.LZ4 or error.error_code != ErrorCode.CORRUPT_MESSAGE:
+            raise
+        try:
+            return _bounded(cramjam.lz4.decompress_into, data, size_max)
+        except cramjam.DecompressionError:
+            raise error from None
+
+
+def decompress_as_kafka(
+    codec: int, data: bytes | memoryview, size_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytes:
+    """What Kafka's Java reader makes of a compressed batch, read once.
 
     Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for an unknown codec, CORRUPT_MESSAGE for bytes that are no such
     stream, MESSAGE_TOO_LARGE above `size_max`.
@@ -100,16 +119,27 @@ def decompress(
         if codec == Codec.SNAPPY:
             return _snappy(bytes(data), size_max)
         if codec == Codec.GZIP:
-            return _bounded(cramjam.gzip.decompress_into, data, size_max)
+            return _gzip(data, size_max)
         if codec == Codec.LZ4:
-            return _bounded(cramjam.lz4.decompress_into, data, size_max)
+            return _bounded(cramjam.lz4.decompress_into, lz4_frame(data), size_max)
         if codec == Codec.ZSTD:
             return _bounded(cramjam.zstd.decompress_into, data, size_max)
-    except cramjam.DecompressionError as error:
+    except (cramjam.DecompressionError, BadFrame) as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"batch is not valid {Codec(codec).name.lower()}: {error}"
         ) from error
     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {codec}")
+
+
+def _gzip(data: bytes | memoryview, size_max: int) -> bytes:
+    try:
+        return _bounded(cramjam.gzip.decompress_into, data, size_max)
+    except cramjam.DecompressionError:
+        # The library is fast, and wants members alone.
+        plain = gzip_members(bytes(data), size_max)
+    if len(plain) > size_max:
+        raise _too_large(size_max)
+    return plain
 
 
 def _bounded(
@@ -144,18 +174,12 @@ def _bounded(
 
 
 def _snappy(data: bytes, size_max: int) -> bytes:
-    if not data.startswith(_XERIAL_MAGIC):
-        return _snappy_block(data, size_max, size_max)
-    blocks, position, left = [], _XERIAL_HEADER_BYTES, size_max
-    while position < len(data):
-        if position + 4 > len(data):
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "snappy block header is cut")
-        (size,) = struct.unpack_from(">I", data, position)
-        block = _snappy_block(data[position + 4 : position + 4 + size], left, size_max)
+    blocks, left = [], size_max
+    for chunk in snappy_chunks(data):
+        block = _snappy_block(chunk, left, size_max)
         left -= len(block)
         blocks.append(block)
-        position += 4 + size
-    return b"".join(blocks)
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
 
 def _snappy_block(block: bytes, left: int, size_max: int) -> bytes:

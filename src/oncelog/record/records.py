@@ -29,6 +29,8 @@ from oncelog.record.batch import (
 from oncelog.record.codecs import compress, decompress
 
 Headers = tuple[tuple[str, bytes | None], ...]
+"""Keys may be any bytes: what is no UTF-8 is kept by `surrogateescape`, and shown by `shown_key`."""
+_ANY_BYTES: Final = "surrogateescape"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,11 @@ def decode_batch(buffer: Buffer, position: int = 0) -> Iterator[Record]:
         ) from error
 
 
+def shown_key(key: bytes) -> str:
+    """A header's key as people see it: bytes that are no UTF-8 as `\\xff`."""
+    return key.decode(errors="backslashreplace")
+
+
 def append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
     """Add the record's bytes; the deltas count from the batch's base offset and base timestamp."""
     key, value, headers = record.key, record.value, record.headers
@@ -141,7 +148,7 @@ def append_record(out: bytearray, record: Record, offset_delta: int, timestamp_d
     if headers:
         body += _varint(len(headers))
         for name, content in headers:
-            _write_bytes(body, name.encode())
+            _write_bytes(body, name.encode(errors=_ANY_BYTES))
             _write_bytes(body, content)
     else:
         body += _NO_HEADERS
@@ -155,18 +162,21 @@ def _read_record(data: Buffer, at: int, end: int, base_offset: int, base_timesta
     key, at = _read_bytes(data, at, end)
     value, at = _read_bytes(data, at, end)
     count, at = read_varint(data, at)
+    if count < 0:
+        raise ValueError(f"a record has {count} headers")
     headers = []
     for _ in range(count):
         name, at = _read_bytes(data, at, end)
         if name is None:
             raise ValueError("a header has no name")
         content, at = _read_bytes(data, at, end)
-        headers.append((name.decode(), content))
+        headers.append((name.decode(errors=_ANY_BYTES), content))
     if at != end:
         raise ValueError("a record's length does not match its fields")
-    return Record(
-        key, value, base_timestamp + timestamp_delta, base_offset + offset_delta, tuple(headers)
-    )
+    timestamp = base_timestamp + timestamp_delta
+    if not -_I64 <= timestamp < _I64:
+        timestamp = (timestamp + _I64) % (2 * _I64) - _I64  # As in other readers' arithmetic.
+    return Record(key, value, timestamp, base_offset + offset_delta, tuple(headers))
 
 
 def write_varint(out: bytearray, value: int) -> None:
@@ -190,6 +200,7 @@ def _encoded_varint(value: int) -> bytes:
     return bytes(out)
 
 
+_I64: Final = 2**63
 _NO_ATTRIBUTES: Final = b"\x00"
 _NO_HEADERS: Final = _encoded_varint(0)
 _NULL: Final = _encoded_varint(-1)

@@ -6,9 +6,17 @@ import pytest
 from crc32c import crc32c
 
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
-from oncelog.record.batch import HEADER_BYTES, Codec, read_single_batch
+from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, Codec, read_single_batch
+from oncelog.record.bulk import records_of, uncompressed
 from oncelog.record.check import CheckRules, check_producer_batch
-from oncelog.record.records import Record, encode_batch
+from oncelog.record.codecs import compress
+from oncelog.record.records import (
+    Record,
+    append_record,
+    decode_batch,
+    encode_batch,
+    write_varint,
+)
 
 
 def checked(batch, **rules):
@@ -28,7 +36,7 @@ def records(count=3, key=b"k", value=b"v", timestamp=1000, headers=()):
 
 
 def patched(batch, position, layout, value):
-    struct.pack_into(layout, batch, position, value)
+    struct.pack_into(layout, batch, position, *(value if isinstance(value, tuple) else (value,)))
     return batch
 
 
@@ -64,16 +72,18 @@ HEADERS = [
     ("count negative", 57, ">i", -1, ErrorCode.INVALID_RECORD),
     ("last delta", 23, ">i", 5, ErrorCode.INVALID_RECORD),
     ("control", 21, ">h", 0x20, ErrorCode.INVALID_RECORD),
-    ("log append time", 21, ">h", 0x08, ErrorCode.INVALID_TIMESTAMP),
+    ("base offset", 0, ">q", 5, ErrorCode.INVALID_RECORD),
+    ("base offset below 0", 0, ">q", -1, ErrorCode.INVALID_RECORD),
     ("transactional without a producer", 21, ">h", 0x10, ErrorCode.INVALID_RECORD),
-    ("producer without epoch and sequence", 43, ">q", 7, ErrorCode.INVALID_RECORD),
+    ("producer without sequence", 43, ">q", 7, ErrorCode.INVALID_RECORD),
+    ("epoch below none", 43, ">qhi", (7, -2, 0), ErrorCode.INVALID_PRODUCER_EPOCH),
     ("codec that nobody knows", 21, ">h", 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-    ("gzip that is none", 21, ">h", 1, ErrorCode.CORRUPT_MESSAGE),
-    ("first record's length", HEADER_BYTES, ">B", 0x7E, ErrorCode.CORRUPT_MESSAGE),
+    ("gzip that is none", 21, ">h", 1, ErrorCode.INVALID_RECORD),
+    ("first record's length", HEADER_BYTES, ">B", 0x7E, ErrorCode.INVALID_RECORD),
     ("first record's offset delta", HEADER_BYTES + 3, ">B", 4, ErrorCode.INVALID_RECORD),
-    ("key length beyond the end", HEADER_BYTES + 4, ">B", 0x7E, ErrorCode.CORRUPT_MESSAGE),
+    ("key length beyond the end", HEADER_BYTES + 4, ">B", 0x7E, ErrorCode.INVALID_RECORD),
     ("attributes of two bytes", HEADER_BYTES + 1, ">B", 0x80, ErrorCode.INVALID_RECORD),
-    ("varint that never ends", HEADER_BYTES + 2, ">Q", 2**64 - 1, ErrorCode.CORRUPT_MESSAGE),
+    ("varint that never ends", HEADER_BYTES + 2, ">Q", 2**64 - 1, ErrorCode.INVALID_RECORD),
 ]
 
 
@@ -88,15 +98,168 @@ def test_a_lie_is_found(position, layout, value, code):
 
 def test_bytes_behind_the_last_record_are_found():
     batch = encode_batch(records(3)) + b"\0"
-    assert checked(patched(batch, 8, ">i", len(batch) - 12)) is ErrorCode.CORRUPT_MESSAGE
+    assert checked(patched(batch, 8, ">i", len(batch) - 12)) is ErrorCode.INVALID_RECORD
 
 
-def test_a_count_that_also_lies_in_the_last_delta_is_found():
-    batch = encode_batch(records(9))
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_count_that_also_lies_in_the_last_delta_is_found(codec):
+    """Not retriable: clients would send the same batch until their delivery time-out."""
+    batch = encode_batch(records(9), codec=codec)
     for count in (8, 10):
         patched(batch, 57, ">i", count)
         patched(batch, 23, ">i", count - 1)
-        assert checked(batch) in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
+        assert checked(batch) is ErrorCode.INVALID_RECORD
+
+
+def test_a_producer_may_have_no_epoch():
+    batch = encode_batch(records(3), producer_id=7, producer_epoch=-1, base_sequence=0)
+    assert checked(batch) is None
+
+
+# Timestamps.
+
+MAX_TIMESTAMP_AT = 35
+
+
+def kept(batch, **rules):
+    """(the batch as the log keeps it, the one that was sent)."""
+    batch = bytearray(batch)
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+    sent = bytes(batch)
+    return check_producer_batch(sent, read_single_batch(sent, 1 << 24), CheckRules(**rules)), sent
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("lie", [0, -1, -7, 999, 1001, 2**62])
+def test_the_largest_timestamp_is_the_records(codec, lie):
+    """KafkaJS sorts timestamps as text, and sarama before 1.44 leaves -1. Retention deletes by it."""
+    truth = encode_batch([Record(b"k", b"v", at) for at in (1000, 998, 1002)], codec=codec)
+    found, _ = kept(patched(bytearray(truth), MAX_TIMESTAMP_AT, ">q", lie))
+    assert found == bytes(truth)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_true_header_is_kept_as_it_is(codec):
+    found, sent = kept(encode_batch(records(3), codec=codec))
+    assert found is sent
+
+
+def test_records_without_timestamps_have_no_largest():
+    batch = encode_batch([Record(b"k", b"v", -1), Record(b"k", b"v", -1)])
+    found, _ = kept(patched(bytearray(batch), MAX_TIMESTAMP_AT, ">q", 5))
+    assert found == bytes(batch)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_base_above_every_record_is_made_the_first_ones(codec):
+    """A log's older batches are judged by their base, too."""
+    batch = encode_batch(records(3), codec=codec, producer_id=7, producer_epoch=1, base_sequence=4)
+    body = bytearray()
+    for index, record in enumerate(records(3)):
+        append_record(body, record, index, record.timestamp - 5000)
+    moved = bytearray(batch[:HEADER_BYTES]) + compress(codec, body)
+    patched(moved, 8, ">i", len(moved) - 12)
+    found, _ = kept(patched(moved, 27, ">qq", (5000, 5000)))
+    assert found == bytes(batch)
+
+
+def test_a_batch_that_says_append_time_is_read_by_its_records():
+    """Kafka takes it on a topic with CreateTime, and clears the bit."""
+    truth = encode_batch(records(3))
+    claims = patched(bytearray(truth), 21, ">h", LOG_APPEND_TIME)
+    assert kept(claims)[0] == bytes(truth)
+    assert kept(patched(claims, MAX_TIMESTAMP_AT, ">q", 5))[0] == bytes(truth)
+    assert checked(claims, is_log_append_time=True) is ErrorCode.INVALID_TIMESTAMP
+    assert checked(patched(claims, MAX_TIMESTAMP_AT, ">q", -1)) is ErrorCode.INVALID_TIMESTAMP
+
+
+# Keys of headers.
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"\xed\xa0\x80", b"caf\xe9", b"", b"\0"])
+def test_the_key_of_a_header_may_be_any_bytes(codec, name):
+    headers = (("sound", b"x"), (name.decode(errors="surrogateescape"), b"\xff"))
+    made = [Record(b"k", b"v", 1000 + at, at, headers=headers[: at % 3]) for at in range(600)]
+    batch = encode_batch(made, codec=codec)
+    assert checked(batch) is None
+    assert checked(patched(batch, MAX_TIMESTAMP_AT, ">q", 5)) is None
+    assert list(decode_batch(batch)) == made
+    read = [(one.offset, one.key, one.value) for one in records_of(uncompressed(batch))]
+    assert read == [(one.offset, one.key, one.value) for one in made]
+    assert checked(batch, timestamp_max=1500) is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("count", [-1, 2, 1 << 20])
+def test_a_wrong_count_of_headers_is_found(count):
+    name = b"\xff".decode(errors="surrogateescape")
+    body = bytearray()
+    append_record(body, Record(b"k", b"v", 1000, headers=((name, b"x"),)), 0, 0)
+    at = body.index(b"\x02\x02\xff")
+    packed = bytearray()
+    write_varint(packed, count)
+    body[at : at + 1] = packed
+    body[0] = (len(body) - 1) << 1
+    batch = bytearray(encode_batch(records(1)))[:HEADER_BYTES] + body
+    assert checked(patched(batch, 8, ">i", len(batch) - 12)) is ErrorCode.INVALID_RECORD
+
+
+# What comes behind the batch.
+
+WHOLE = bytes(encode_batch(records(1)))
+
+
+def behind(size=0, length=0, magic=0):
+    return (bytes(8) + struct.pack(">i", length) + bytes(4) + bytes([magic])).ljust(size, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        (b"\0", None),
+        (bytes(11), None),
+        (behind(length=100)[:12], None),
+        (behind(length=14)[:16], None),
+        (behind(length=14), None),
+        (behind(length=100, magic=2), None),
+        (WHOLE[:-1], None),
+        (bytes(12), ErrorCode.CORRUPT_MESSAGE),
+        (b"\xff" * 17, ErrorCode.CORRUPT_MESSAGE),
+        (behind(length=100, magic=3), ErrorCode.CORRUPT_MESSAGE),
+        (behind(26, length=14), ErrorCode.INVALID_RECORD),
+        (WHOLE, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_bytes_behind_a_batch_are_none_of_it(more, code):
+    """What Kafka 4.4 answered; where it takes the batch, it writes the batch alone."""
+    if code is None:
+        assert read_single_batch(WHOLE + more, 1 << 20) == read_single_batch(WHOLE, 1 << 20)
+        return
+    with pytest.raises(KafkaError) as refused:
+        read_single_batch(WHOLE + more, 1 << 20)
+    assert refused.value.error_code is code
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"", ErrorCode.INVALID_RECORD),
+        (WHOLE[:10], ErrorCode.INVALID_RECORD),
+        (WHOLE[:16], ErrorCode.INVALID_RECORD),
+        (WHOLE[:30], ErrorCode.INVALID_RECORD),
+        (WHOLE[:-1], ErrorCode.INVALID_RECORD),
+        (WHOLE[:8] + struct.pack(">i", 48) + WHOLE[12:60], ErrorCode.CORRUPT_MESSAGE),
+        (WHOLE[:16] + b"\0" + WHOLE[17:], ErrorCode.INVALID_RECORD),
+        (WHOLE[:16] + b"\1" + WHOLE[17:], ErrorCode.INVALID_RECORD),
+        (WHOLE[:16] + b"\3" + WHOLE[17:], ErrorCode.CORRUPT_MESSAGE),
+        (WHOLE[:16] + b"\xff" + WHOLE[17:], ErrorCode.CORRUPT_MESSAGE),
+        (WHOLE[:17] + bytes(4) + WHOLE[21:], ErrorCode.CORRUPT_MESSAGE),
+    ],
+)
+def test_what_is_no_batch_has_kafkas_code(sent, code):
+    with pytest.raises(KafkaError) as refused:
+        read_single_batch(sent, 1 << 20)
+    assert refused.value.error_code is code
 
 
 def test_a_small_frame_that_grows_huge_is_refused():

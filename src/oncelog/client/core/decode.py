@@ -24,7 +24,7 @@ from oncelog.record.batch import (
     crc_is_valid,
 )
 from oncelog.record.codecs import decompress
-from oncelog.record.records import read_varint
+from oncelog.record.records import read_varint, shown_key
 
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
 """Decompressed bytes that become one group of columns, give or take one batch; keeps Arrow's 32-bit offsets far."""
@@ -254,7 +254,7 @@ def _read_headers(data: Buffer, count: int, at: int, end: int) -> list[dict[str,
         at += max(size, 0)
         if length < 0 or at > end:
             raise IndexError
-        headers.append({"key": str(name, "utf-8"), "value": value})
+        headers.append({"key": shown_key(bytes(name)), "value": value})
     if at != end:
         raise ValueError("a record's length does not match its headers")
     return headers
