@@ -213,7 +213,7 @@ class Cleaner:
     ) -> Callable[[], tuple[CleaningPass, int]]:
         """What the thread does first, with all it needs to know of the log as it is now."""
         sources = [
-            Source(s.base_offset, f.end_offset, s.size_bytes, s.log_path, s.created_ms)
+            Source(s.base_offset, f.end_offset, s.size_bytes, s.log_path, s.changed_ms)
             for s, f in zip(segments, sealed, strict=True)
         ]
         # What is loaded grows at its end only; what is not has its file, which is for the thread to read.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from oncelog.errors import OncelogError
-from oncelog.record.batch import HEADER, Buffer
+from oncelog.record.batch import HEADER, Buffer, largest_timestamp
 from oncelog_storage.core import cleaning_pass
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.cleaning import LastWord
@@ -162,7 +162,7 @@ class _Draft:
     def __init__(
         self, directory: Path, files: OpenFiles, sources: Sequence[Source], interval_bytes: int
     ) -> None:
-        newest = sources[-1].created_ms
+        newest = sources[-1].changed_ms
         self._directory = directory
         self._segment = Segment(
             directory, sources[0].base_offset, files, created_ms=newest, is_new=True
@@ -183,7 +183,7 @@ class _Draft:
             self._written_bytes + self._pending_bytes,
             len(batch),
             fields[0] + fields[6],
-            fields[8],
+            largest_timestamp(fields),
             self._interval_bytes,
         )
         self._pending.append(batch)

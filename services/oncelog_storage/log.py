@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from oncelog.ids import Partition
-from oncelog.record.batch import BatchHeader
+from oncelog.record.batch import BatchHeader, largest_timestamp
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.checkpoint_files import encode_topic_id
@@ -94,7 +94,8 @@ class PartitionLog(LogState):
     ) -> int:
         """Write one data batch and return its offset. The caller has checked it. Raises StorageFailed."""
         size_bytes, last_offset = len(records), self.log_end_offset + header.last_offset_delta
-        segment = self.segment_for(Addition(size_bytes, last_offset, header.max_timestamp), now)
+        added = Addition(size_bytes, last_offset, largest_timestamp(header))
+        segment = self.segment_for(added, now)
         position = segment.size_bytes
         stamp = self.stamp(header, leader_epoch)
         self.write(segment, (stamp, memoryview(records)[16:]), size_bytes)
@@ -105,7 +106,7 @@ class PartitionLog(LogState):
     def append_markers(self, markers: Sequence[MarkerToWrite], leader_epoch: int, now: int) -> int:
         """Write these markers in one write; returns the first's offset. Raises StorageFailed."""
         data, last_offset = (
-            self.stamped_markers(markers, leader_epoch),
+            self.stamped_markers(markers, leader_epoch, now),
             self.log_end_offset + len(markers) - 1,
         )
         segment = self.segment_for(Addition(len(data), last_offset, now), now)
@@ -113,7 +114,7 @@ class PartitionLog(LogState):
         self.write(segment, (data,), len(data))
         if leader_epoch > self.leader_epochs.latest:
             self.assign_leader_epoch(leader_epoch, self.log_end_offset)
-        return self.wrote_markers(segment, position, markers, now)
+        return self.wrote_markers(segment, position, markers)
 
     def write(
         self, segment: Segment, buffers: tuple[bytes | memoryview, ...], size_bytes: int
@@ -152,7 +153,9 @@ class PartitionLog(LogState):
         """The newest segment, or a new one if the append does not fit any more. Raises StorageFailed."""
         match self.room_for(added, now):
             case Room.NEWEST:
-                return self.segments[-1]
+                segment = self.segments[-1]
+                segment.written_ms = now
+                return segment
             case Room.NEXT:
                 return self.roll(now)
         if not self.exists_on_disk:

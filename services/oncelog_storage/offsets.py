@@ -3,7 +3,13 @@
 from typing import Final
 
 from oncelog_storage.core import offset_queries
-from oncelog_storage.core.offset_queries import LargestTimestamp, Listed, Query, inherited_end
+from oncelog_storage.core.offset_queries import (
+    FindLargest,
+    LargestTimestamp,
+    Listed,
+    Query,
+    inherited_end,
+)
 from oncelog_storage.core.walks import answered
 from oncelog_storage.files import StorageFailed, read_failed
 from oncelog_storage.hosted_partition import HostedPartition
@@ -20,6 +26,8 @@ def list_offset(leader: HostedPartition, timestamp: int, *, is_committed_only: b
         segment = log.segments[query.segment]
         if isinstance(query, LargestTimestamp):
             return segment.max_timestamp()[0]
+        if isinstance(query, FindLargest):
+            return segment.find_largest(query.offset_min)
         return segment.find_timestamp(query.timestamp, query.offset_min)
 
     try:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from oncelog.record.batch import HEADER, HEADER_BYTES
+from oncelog.record.batch import HEADER, HEADER_BYTES, largest_timestamp
 from oncelog_storage.core.aborted_index import (
     AbortedCheck,
     AbortedTransactionEntry,
@@ -24,6 +24,8 @@ from oncelog_storage.core.batch_walk import (
     Walk,
     find,
     first_not_older,
+    first_of_largest,
+    largest_first,
     scan,
     take,
 )
@@ -174,7 +176,7 @@ class Segment(SegmentState):
         """The first batch's, from the file: the segment's age counts from it, whatever part of it is scanned."""
         head = self._pread(HEADER_BYTES, 0)
         if len(head) == HEADER_BYTES:
-            self.first_timestamp = HEADER.unpack(head)[8]
+            self.first_timestamp = largest_timestamp(HEADER.unpack(head))
 
     def max_timestamp(self) -> tuple[int, int]:
         """(largest timestamp in ms, offset of the batch's end that has it); (-1, …) in an empty segment."""
@@ -284,8 +286,23 @@ class Segment(SegmentState):
         if before is not None and not self._is_true(*before):
             before = self._rebuilt(self._loaded().aborted).time.lookup(timestamp)
         start = max(self.base_offset if before is None else before[1], offset_min)
-        batches = self.scan(*self.position_of(start), self.end_offset)
-        return first_not_older(batches, timestamp, offset_min)
+        return first_not_older(self._batches_from(start), timestamp, offset_min)
+
+    def find_largest(self, offset_min: int) -> tuple[int, int, int] | None:
+        """As `find_timestamp`, of the first record with the largest timestamp from `offset_min` on."""
+        best: tuple[int, int, int] | None = None
+        batches = self._batches_from(max(self.base_offset, offset_min))
+        for timestamp, position, base_offset in largest_first(batches, offset_min):
+            if best is not None and best[0] >= timestamp:
+                break
+            batch = next(self.scan(position, base_offset, self.end_offset))
+            found = first_of_largest(batch, offset_min)
+            if found is not None and (best is None or found[0] > best[0]):
+                best = found
+        return best
+
+    def _batches_from(self, offset: int) -> Iterator[Found]:
+        return self.scan(*self.position_of(offset), self.end_offset)
 
     def corrupt(self, position: int, reason: str) -> CorruptSegment:
         return CorruptSegment(

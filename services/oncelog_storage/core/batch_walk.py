@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from oncelog.errors import OncelogError
-from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC
+from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, largest_timestamp
 from oncelog.record.records import decode_batch
 from oncelog_storage.core.replay import CUT, CUT_HEADER, HeaderFields, whole_batch_at
 
@@ -160,12 +160,30 @@ def scan(
         chunk_bytes = max(_SCAN_BYTES, needed)
 
 
+def largest_first(batches: Iterable[Found], offset_min: int) -> list[tuple[int, int, int]]:
+    """(largest timestamp by its header, position, base offset) of those that reach `offset_min`, newest first."""
+    found = [
+        (largest_timestamp(fields), position, fields[0])
+        for position, fields, _, _ in batches
+        if fields[0] + fields[6] >= offset_min
+    ]
+    return sorted(found, key=lambda one: (-one[0], one[1]))
+
+
+def first_of_largest(batch: Found, offset_min: int) -> tuple[int, int, int] | None:
+    """As `first_not_older`, of the records from `offset_min` on that have the largest timestamp of them."""
+    _, fields, view, at = batch
+    records = (one for one in decode_batch(view, at) if one.offset >= offset_min)
+    best = max(records, key=lambda one: one.timestamp, default=None)
+    return None if best is None or best.timestamp < 0 else (best.timestamp, best.offset, fields[2])
+
+
 def first_not_older(
     batches: Iterable[Found], timestamp: int, offset_min: int
 ) -> tuple[int, int, int] | None:
     """(timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older than `timestamp`."""
     for _, fields, view, at in batches:
-        if fields[8] < timestamp or fields[0] + fields[6] < offset_min:
+        if largest_timestamp(fields) < timestamp or fields[0] + fields[6] < offset_min:
             continue
         for record in decode_batch(view, at):
             if record.offset >= offset_min and record.timestamp >= timestamp:

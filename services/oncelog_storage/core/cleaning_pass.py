@@ -35,7 +35,7 @@ class Source(NamedTuple):
     end_offset: int
     size_bytes: int
     log_path: str
-    created_ms: int
+    changed_ms: int
 
     def corrupt(self, position: int, error: Exception | str) -> CorruptSource:
         return CorruptSource(f"{self.log_path} at byte {position}: {error}")

@@ -43,13 +43,13 @@ class SegmentFacts(NamedTuple):
         oldest_ms: int = NO_TIMESTAMP,
     ) -> "SegmentFacts":
         """-1: no record has a timestamp."""
-        created_ms = segment.created_ms
+        changed_ms = segment.changed_ms
         return cls(
             segment.base_offset,
             end_offset,
             segment.size_bytes,
-            oldest_ms if oldest_ms >= 0 else created_ms,
-            newest_ms if newest_ms >= 0 else created_ms,
+            oldest_ms if oldest_ms >= 0 else changed_ms,
+            newest_ms if newest_ms >= 0 else changed_ms,
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oncelog.errors import OncelogError
-from oncelog.record.batch import LENGTH_PREFIX_BYTES
+from oncelog.record.batch import LENGTH_PREFIX_BYTES, largest_timestamp
 from oncelog_storage.core.log_state import LogState
 from oncelog_storage.core.replay import HeaderFields, replay_batch, whole_batch_at
 from oncelog_storage.core.segment_state import Addition, SegmentState, must_roll
@@ -26,7 +26,7 @@ class CopiedBatch(NamedTuple):
 
     @property
     def added(self) -> Addition:
-        return Addition(self.size_bytes, self.last_offset, self.fields[8])
+        return Addition(self.size_bytes, self.last_offset, largest_timestamp(self.fields))
 
 
 def begins_before(log: LogState, view: memoryview) -> int | None:
@@ -87,7 +87,7 @@ def wrote_copied(
             position + batch.at - run[0].at,
             batch.size_bytes,
             batch.last_offset,
-            fields[8],
+            largest_timestamp(fields),
             log.config.index_interval_bytes,
         )
         if fields[9] >= 0:

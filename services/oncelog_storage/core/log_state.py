@@ -10,7 +10,14 @@ from enum import Enum
 from typing import Final
 
 from oncelog.ids import Partition
-from oncelog.record.batch import LENGTH_PREFIX_BYTES, BatchHeader
+from oncelog.record.batch import (
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    largest_timestamp,
+    read_header,
+    stamp_max_timestamp,
+)
 from oncelog.record.control import MARKER_BYTES
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.leader_epochs import LeaderEpochs
@@ -88,30 +95,37 @@ class LogState:
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         interval_bytes = self.config.index_interval_bytes
-        segment.index_batch(position, size_bytes, last_offset, header.max_timestamp, interval_bytes)
+        timestamp = largest_timestamp(header)
+        segment.index_batch(position, size_bytes, last_offset, timestamp, interval_bytes)
         if header.producer_id >= 0:
             self.producers.apply_batch(header, base_offset)
         self.appended(size_bytes, last_offset + 1, header.record_count)
         return base_offset
 
-    def stamped_markers(self, markers: Sequence[MarkerToWrite], leader_epoch: int) -> bytes:
+    def stamped_markers(
+        self, markers: Sequence[MarkerToWrite], leader_epoch: int, now: int
+    ) -> bytes:
         """In one piece, so that no reader sees some of them."""
         for index, marker in enumerate(markers):
             length = MARKER_BYTES - LENGTH_PREFIX_BYTES
             _STAMP.pack_into(marker.batch, 0, self.log_end_offset + index, length, leader_epoch)
+            if self.config.is_log_append_time:
+                stamp_max_timestamp(marker.batch, LOG_APPEND_TIME, now)
         return b"".join(marker.batch for marker in markers)
 
     def wrote_markers(
-        self, segment: SegmentState, position: int, markers: Sequence[MarkerToWrite], now: int
+        self, segment: SegmentState, position: int, markers: Sequence[MarkerToWrite]
     ) -> int:
         """At the log's end. Returns the first one's offset."""
         base_offset = self.log_end_offset
         for offset, marker in enumerate(markers, base_offset):
+            # Not this node's clock: a group's coordinator made its markers by its own.
+            timestamp = largest_timestamp(read_header(marker.batch))
             segment.index_batch(
                 position + (offset - base_offset) * MARKER_BYTES,
                 MARKER_BYTES,
                 offset,
-                now,
+                timestamp,
                 self.config.index_interval_bytes,
             )
             completed = self.producers.apply_marker(
@@ -120,7 +134,7 @@ class LogState:
                 coordinator_epoch=marker.coordinator_epoch,
                 is_commit=marker.is_commit,
                 marker_offset=offset,
-                timestamp=now,
+                timestamp=timestamp,
             )
             segment.ended(completed)
         self.appended(MARKER_BYTES * len(markers), base_offset + len(markers), len(markers))

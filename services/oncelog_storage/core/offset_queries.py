@@ -34,7 +34,14 @@ class FindTimestamp(NamedTuple):
     offset_min: int
 
 
-Query = LargestTimestamp | FindTimestamp
+class FindLargest(NamedTuple):
+    """The first of the segment's records from `offset_min` on that have the largest timestamp. Send it, or None."""
+
+    segment: int
+    offset_min: int
+
+
+Query = LargestTimestamp | FindTimestamp | FindLargest
 Walk = Generator[Query, int | Listed | None, Listed | None]
 
 
@@ -85,19 +92,26 @@ def _first_not_older(leader: Partition, timestamp: int) -> Walk:
 
 
 def _first_of_largest(leader: Partition) -> Walk:
-    """The first record with the largest timestamp of the log (KIP-734)."""
-    log, newest, largest = leader.state, -1, -1
+    """The first record with the largest timestamp of what the log still has (KIP-734)."""
+    log, best = leader.state, None
+    largest: list[tuple[int, int]] = []
     for index, segment in enumerate(log.segments):
         if segment.size_bytes:
             found = yield LargestTimestamp(index)
             assert isinstance(found, int)
-            if found > largest:
-                newest, largest = index, found
-    if largest < 0:
-        return None
-    first = yield FindTimestamp(newest, largest, log.log_start_offset)
-    assert not isinstance(first, int)
-    return first
+            largest.append((-found, index))
+    # A segment may have lost its largest: to DeleteRecords, or to the cleaner.
+    for negative, index in sorted(largest):
+        timestamp = -negative
+        if timestamp < 0 or (best is not None and best[0] >= timestamp):
+            break
+        first = yield FindTimestamp(index, timestamp, log.log_start_offset)
+        if first is None:
+            first = yield FindLargest(index, log.log_start_offset)
+        assert not isinstance(first, int)
+        if first is not None and (best is None or first[0] > best[0]):
+            best = first
+    return best
 
 
 def inherited_end(leader: Partition) -> int | None:

@@ -25,7 +25,7 @@ from oncelog.ids import (
     PRODUCER_EPOCH_MAX,
     SEQUENCE_MAX,
 )
-from oncelog.record.batch import BatchHeader
+from oncelog.record.batch import BatchHeader, largest_timestamp
 from oncelog_storage.core.verification import VerificationEntry
 
 BATCHES_KEPT: Final = 5
@@ -198,7 +198,7 @@ class ProducerStates:
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id)
         entry.move_to_epoch(batch.producer_epoch)
-        last_offset, timestamp = base_offset + offset_delta, batch.max_timestamp
+        last_offset, timestamp = base_offset + offset_delta, largest_timestamp(batch)
         entry.batches.append(KeptBatch(batch.last_sequence, last_offset, offset_delta, timestamp))
         entry.last_timestamp = timestamp
         if entry.current_txn_first_offset < 0 and batch.is_transactional:

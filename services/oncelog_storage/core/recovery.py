@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.errors import KafkaError
-from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES
+from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES, largest_timestamp
 from oncelog_storage.core.batch_walk import BrokenBatch, Found
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.log_state import NOT_REPLICATED, LogState
@@ -146,7 +146,7 @@ class Replay:
             position,
             fields[1] + LENGTH_PREFIX_BYTES,
             last_offset,
-            fields[8],
+            largest_timestamp(fields),
             log.config.index_interval_bytes,
         )
         log.log_end_offset = last_offset + 1

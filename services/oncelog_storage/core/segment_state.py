@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from oncelog.ids import Partition
-from oncelog.record.batch import LENGTH_PREFIX_BYTES
+from oncelog.record.batch import LENGTH_PREFIX_BYTES, largest_timestamp
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.aborted_index import AbortedCheck, AbortedTransactionEntry, search
 from oncelog_storage.core.batch_walk import Found, Stretch
@@ -36,6 +36,9 @@ class SegmentState(ABC):
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.created_ms = created_ms
+        """Of one that was there at the start, when its file was last written."""
+        self.written_ms = 0
+        """When this process last wrote to it."""
         self.first_timestamp = -1
         self.end_offset = -1
         """Behind the last batch, or where the next segment begins; -1 while a scan has not found it."""
@@ -50,6 +53,11 @@ class SegmentState(ABC):
     @abstractmethod
     def _load_indexes(self) -> SegmentIndexes:
         """From where they are kept."""
+
+    @property
+    def changed_ms(self) -> int:
+        """Its age counts from here if its records have no timestamps, as in Kafka."""
+        return max(self.created_ms, self.written_ms)
 
     @property
     def stretch(self) -> Stretch:
@@ -150,7 +158,7 @@ class SegmentState(ABC):
                 position,
                 fields[1] + LENGTH_PREFIX_BYTES,
                 fields[0] + fields[6],
-                fields[8],
+                largest_timestamp(fields),
                 _REBUILT_INTERVAL_BYTES,
             )
         self.index_largest_timestamp()
@@ -159,7 +167,7 @@ class SegmentState(ABC):
 
 def is_entry_true(fields: HeaderFields, timestamp: int, offset: int) -> bool:
     """An entry of the time index names the last offset of a batch, and its largest timestamp."""
-    return (fields[0] + fields[6], fields[8]) == (offset, timestamp)
+    return (fields[0] + fields[6], largest_timestamp(fields)) == (offset, timestamp)
 
 
 class Addition(NamedTuple):

@@ -39,7 +39,7 @@ def clean(log, cleaned_to=0, now=NOW, *, map_bytes=1 << 20, retention_ms=1000, s
         log.directory,
         log.files,
         [
-            Source(s.base_offset, f.end_offset, s.size_bytes, s.log_path, s.created_ms)
+            Source(s.base_offset, f.end_offset, s.size_bytes, s.log_path, s.changed_ms)
             for s, f in zip(segments, sealed, strict=False)
         ],
         _aborted_in([(s, list(s.aborted())) for s in log.segments]),

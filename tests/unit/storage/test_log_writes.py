@@ -68,10 +68,10 @@ def test_markers_are_written_in_one_piece():
     markers = [
         marker_to_write(MarkerRequest(producer_id, 0, False, 3, 1), NOW) for producer_id in (7, 8)
     ]
-    data = log.stamped_markers(markers, 5)
+    data = log.stamped_markers(markers, 5, NOW)
     found = [read_header(data[at : at + MARKER_BYTES]) for at in (0, MARKER_BYTES)]
     assert [(each.base_offset, each.leader_epoch) for each in found] == [(2, 5), (3, 5)]
-    assert log.wrote_markers(segment, 100, markers, NOW) == 2
+    assert log.wrote_markers(segment, 100, markers) == 2
     assert (log.log_end_offset, log.producers.ongoing_count) == (4, 0)
     indexes = segment._loaded()
     assert [(each.producer_id, each.first_offset) for each in indexes.aborted] == [(7, 0)]
