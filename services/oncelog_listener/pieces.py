@@ -86,7 +86,7 @@ _LEVELS: Final[Mapping[int, tuple[Level, ...]]] = {
         Level("topic_data", "responses", _name, _name),
         Level("partition_data", "partition_responses", _index, _index, keeps_two=True),
     ),
-    versions.LIST_OFFSETS: (_TOPICS, _PARTITIONS),
+    versions.LIST_OFFSETS: (_TOPICS, _PARTITIONS._replace(keeps_two=True)),
     versions.OFFSET_FETCH: (Level("groups", "groups", _group, _group), _FETCHED, _INDEXES),
     versions.DESCRIBE_GROUPS: (Level("groups", "groups", _itself, _group),),
     versions.CREATE_TOPICS: (Level("topics", "topics", _name, _name, keeps_two=True),),

@@ -1,17 +1,20 @@
 """Offsets of partitions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice, repeat
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import INTERNAL_TOPICS
+from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     TopicPartition,
     Unanswered,
+    grouped,
     milliseconds,
 )
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics, take_refused
@@ -21,6 +24,8 @@ _EARLIEST: Final = -2
 _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
 _LEADER_EPOCH_FROM: Final = 4
+_EpochAsked = pb.OffsetsForLeaderEpochRequest.Partition
+_EpochEnd = pb.OffsetsForLeaderEpochResponse.Partition
 _HIGH_WATERMARK: Final = -1
 """In place of an offset: DeleteRecords of everything."""
 
@@ -38,6 +43,9 @@ async def list_offsets(call: Call) -> Any:
             key = (topic.name, wanted.partition_index)
             if topic.name in refused:
                 answers[key] = TOPIC_REFUSED
+            elif key in items or key in answers:
+                items.pop(key, None)
+                answers[key] = Unanswered(ErrorCode.INVALID_REQUEST, "named twice")
             elif wanted.timestamp < _LATEST_TIERED:
                 answers[key] = Unanswered(ErrorCode.UNSUPPORTED_VERSION, "")
             elif wanted.timestamp == _LATEST_TIERED:
@@ -54,20 +62,21 @@ async def list_offsets(call: Call) -> Any:
                     if call.version >= _LEADER_EPOCH_FROM
                     else -1,
                 )
+    # Each once: also one that was named twice.
+    named = dict.fromkeys(
+        (topic.name, wanted.partition_index)
+        for topic in request.topics
+        for wanted in topic.partitions
+    )
     answers.update(await _listed_offsets(call, items, isolation_level))
     types = call.types
     return types.ListOffsetsResponse(
         topics=tuple(
             types.ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _listed(
-                        call, wanted.partition_index, answers[topic.name, wanted.partition_index]
-                    )
-                    for wanted in topic.partitions
-                ),
+                name=topic,
+                partitions=tuple(_listed(call, one, answers[topic, one]) for one in partitions),
             )
-            for topic in request.topics
+            for topic, partitions in grouped(list(named)).items()
         ),
     )
 
@@ -84,32 +93,43 @@ def _listed(call: Call, partition: int, answer: pb.ListedOffset | Unanswered) ->
 
 
 async def offset_for_leader_epoch(call: Call) -> Any:
+    """Kafka answers each question, also several about one partition."""
     request = call.request
-    items = {
-        (topic.topic, wanted.partition): pb.OffsetsForLeaderEpochRequest.Partition(
-            topic=topic.topic,
-            partition=wanted.partition,
-            current_leader_epoch=wanted.current_leader_epoch,
-            leader_epoch=wanted.leader_epoch,
-        )
-        for topic in request.topics
-        for wanted in topic.partitions
-    }
+    items: dict[TopicPartition, list[_EpochAsked]] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            asked = _EpochAsked(
+                topic=topic.topic,
+                partition=wanted.partition,
+                current_leader_epoch=wanted.current_leader_epoch,
+                leader_epoch=wanted.leader_epoch,
+            )
+            items.setdefault((topic.topic, wanted.partition), []).append(asked)
     # Kafka's followers ask this of each other. They may of every topic.
     is_follower = call.may_cluster(Operation.CLUSTER_ACTION, is_logged=False)
     refused = {} if is_follower else take_refused(call, Operation.DESCRIBE, items)
-    answers = refused | await call.cluster.rows_of_leaders(
-        items,
-        lambda storage: storage.OffsetsForLeaderEpoch,
-        lambda partitions: pb.OffsetsForLeaderEpochRequest(partitions=partitions),
-    )
+
+    async def ask(storage: StorageStub, some: list[list[_EpochAsked]]) -> list[_EpochEnds]:
+        partitions = [one for asked in some for one in asked]
+        wanted = pb.OffsetsForLeaderEpochRequest(partitions=partitions)
+        found = (await call.cluster.ask(storage.OffsetsForLeaderEpoch(wanted))).partitions
+        if len(found) != len(partitions):
+            return []
+        rows = iter(found)
+        return [_EpochEnds(list(islice(rows, len(asked)))) for asked in some]
+
+    answers = refused | await call.cluster.ask_leaders(items, ask)
+    ends = {
+        key: iter(answer.rows if isinstance(answer, _EpochEnds) else repeat(answer))
+        for key, answer in answers.items()
+    }
     types = call.types
     return types.OffsetForLeaderEpochResponse(
         topics=tuple(
             types.OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=tuple(
-                    _epoch_end(types, wanted.partition, answers[topic.topic, wanted.partition])
+                    _epoch_end(types, wanted.partition, next(ends[topic.topic, wanted.partition]))
                     for wanted in topic.partitions
                 ),
             )
@@ -118,9 +138,16 @@ async def offset_for_leader_epoch(call: Call) -> Any:
     )
 
 
-def _epoch_end(
-    types: Any, partition: int, answer: pb.OffsetsForLeaderEpochResponse.Partition | Unanswered
-) -> Any:
+class _EpochEnds:
+    """A leader's answers about one partition, in the order of the questions."""
+
+    def __init__(self, rows: Sequence[_EpochEnd]) -> None:
+        self.rows = rows
+        self.topic, self.partition = rows[0].topic, rows[0].partition
+        self.error_code = max(row.error_code for row in rows)
+
+
+def _epoch_end(types: Any, partition: int, answer: _EpochEnd | Unanswered) -> Any:
     found = None if isinstance(answer, Unanswered) or answer.error_code else answer
     return types.EpochEndOffset(
         error_code=answer.error_code,

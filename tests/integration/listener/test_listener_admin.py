@@ -199,6 +199,49 @@ def test_special_timestamps(world):
     assert world.storage.received("ListOffsets")[-1].isolation_level == 0
 
 
+def offsets_asked(world, *partitions):
+    """(topic, error code, offset) of each answer to a ListOffsets for these (topic, partition)."""
+    request = in_words(2, 7, timestamp=-1, isolation_level=0, replica_id=-1)
+    request = replace(
+        request, topics=each(request.topics, "name", [name for name, _ in partitions])
+    )
+    topics = tuple(
+        replace(one, partitions=each(one.partitions, "partition_index", [partition]))
+        for one, (_, partition) in zip(request.topics, partitions, strict=True)
+    )
+    found = ask(world, 2, 7, request=replace(request, topics=topics)).topics
+    return [(topic.name, one.error_code, one.offset) for topic in found for one in topic.partitions]
+
+
+def test_an_offset_that_is_asked_for_twice_is_refused():
+    """As in Kafka, which answers once; a topic that does not exist is no exception."""
+    world = World(topic("orders", 2), topic("refunds", 1), INTERNAL)
+    twice = [("orders", 0), ("refunds", 0), ("orders", 0), ("orders", 1), ("orders", 0)]
+    assert sorted(offsets_asked(world, *twice)) == [
+        ("orders", 0, 0),
+        ("orders", 42, -1),
+        ("refunds", 0, 0),
+    ]
+    assert offsets_asked(world, ("nowhere", 0), ("nowhere", 0)) == [("nowhere", 42, -1)]
+
+
+def test_each_question_about_leader_epochs_has_its_answer():
+    """Kafka answers two about one partition; both had the answer to the last one."""
+    world = World(topic("orders", 1), INTERNAL)
+    request = in_words(23, 4, topic="orders", replica_id=-1, leader_epoch=0)
+    (asked,) = request.topics
+    partitions = each(asked.partitions, "leader_epoch", [0, 5, 0])
+    request = replace(request, topics=(replace(asked, partitions=partitions),))
+    (found,) = ask(world, 23, 4, request=request).topics
+    assert [(one.error_code, one.leader_epoch) for one in found.partitions] == [
+        (0, 0),
+        (0, 5),
+        (0, 0),
+    ]
+    (nowhere,) = ask_in_words(world, 23, 4, topic="nowhere", replica_id=-1).topics
+    assert [one.error_code for one in nowhere.partitions] == [3]
+
+
 def test_leader_epochs_and_record_deletion():
     world = World(topic("orders", 1), INTERNAL)
     produce(world, records=[batch()])

@@ -141,7 +141,10 @@ class FakeStorage(FakeRole):
         for one in request.partitions:
             end = self.end_offset(one.topic, one.partition)
             response.partitions.add(
-                topic=one.topic, partition=one.partition, leader_epoch=0, end_offset=end
+                topic=one.topic,
+                partition=one.partition,
+                leader_epoch=one.leader_epoch,
+                end_offset=end,
             )
         return response
 
