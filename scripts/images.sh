@@ -57,7 +57,9 @@ for target in $targets; do
   "$engine" rm "$container" >/dev/null
   if [ -n "${SAVE:-}" ]; then
     rm -f "$SAVE/oncelog-$target.tar"
-    "$engine" save -o "$SAVE/oncelog-$target.tar" "$image"
+    # Podman would write localhost/ before the name. A cluster that loads the archive looks for the one that the chart says.
+    [ "$engine" = docker ] || "$engine" tag "$image" "docker.io/$image"
+    "$engine" save -o "$SAVE/oncelog-$target.tar" "$([ "$engine" = docker ] || echo docker.io/)$image"
   fi
 done
 

@@ -266,3 +266,40 @@ Version: 1:4.13+dfsg1-1
     assert made["components"][2]["version"] == "1:4.13+dfsg1-1"
     # A list that is made again is the same.
     assert sbom["complete"](made, status, release, "3.12.4") == made
+
+
+ENGINE = """\
+#!/bin/sh
+echo "$*" >>"$CALLS"
+case $1 in
+  create) echo made ;;
+  image) echo 1000 ;;
+  save) shift; [ "$1" = -o ] && : >"$2" ;;
+esac
+"""
+"""A container engine that only notes what it is asked to do."""
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [("docker", "oncelog/storage:9.9"), ("podman", "docker.io/oncelog/storage:9.9")],
+)
+def test_an_archive_has_the_name_that_the_chart_asks_for(engine, name, tmp_path):
+    """A cluster completes a name without a registry by docker.io, and never by localhost."""
+    program, calls = tmp_path / engine, tmp_path / "calls"
+    program.write_text(ENGINE)
+    program.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "CALLS": str(calls),
+        "ENGINE": engine,
+        "TARGETS": "storage",
+        "VERSION": "9.9",
+        "SAVE": str(tmp_path / "archives"),
+    }
+    subprocess.run(["bash", ROOT / "scripts/images.sh"], env=environment, check=True)
+    asked = calls.read_text().splitlines()
+    (saved,) = [line for line in asked if line.startswith("save ")]
+    assert saved.split()[-1] == name
+    assert any(line.split()[0] in ("build", "tag") and name in line.split() for line in asked)
