@@ -9,7 +9,14 @@ from typing import Final
 
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, CoordinatorEpoch, ProducerEpoch, ProducerId
+from oncelog.ids import (
+    CONSUMER_OFFSETS_TOPIC,
+    CoordinatorEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    SeenTransaction,
+)
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import DriverStopped
 from oncelog_coordinator.core.group_events import CodeAnswer, EndTransaction
@@ -88,6 +95,14 @@ class GroupMarkers:
                 marker.transactional_id,
                 running_start_ms,
                 known_when_requested,
+                seen_by(marker),
             ),
         )
         return ended.error_code
+
+
+def seen_by(marker: storage_pb2.TxnMarker) -> SeenTransaction | None:
+    """What the operator saw who sent it; None: it is no operator's, or of an older gateway."""
+    if not marker.HasField("seen"):
+        return None
+    return SeenTransaction(Offset(marker.seen.start_offset), Offset(marker.seen.last_offset))

@@ -251,9 +251,13 @@ class TransactionCoordinatorServicer(SinkCalls):
             return pb.ForceTerminateTransactionResponse(
                 error_code=ErrorCode.INVALID_REQUEST, error_message="transactional_id is empty"
             )
+        seen_start = Millis(request.start_time_ms) if request.HasField("start_time_ms") else None
         try:
             answer: ErrorAnswer = await self._shards.ask(
-                name, lambda request_id: ForceTerminate(request_id, TransactionalId(name))
+                name,
+                lambda request_id: ForceTerminate(
+                    request_id, TransactionalId(name), seen_start_timestamp=seen_start
+                ),
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.ForceTerminateTransactionResponse(

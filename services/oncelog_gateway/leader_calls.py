@@ -155,22 +155,21 @@ class LeaderCalls:
     async def write_abort_marker(self, marker: AbortMarker) -> None:
         """Append one abort marker at the partition's leader (facts 1.4: the request is WriteTxnMarkers)."""
         node_id, stub = self._marker_writer(marker.partition)
-        request = storage_pb2.WriteTxnMarkersRequest(
-            markers=[
-                storage_pb2.TxnMarker(
-                    producer_id=marker.producer_id,
-                    producer_epoch=marker.producer_epoch,
-                    commit=False,
-                    coordinator_epoch=marker.coordinator_epoch,
-                    transaction_version=marker.transaction_version,
-                    partitions=_named([marker.partition]),
-                )
-            ]
+        wanted = storage_pb2.TxnMarker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            commit=False,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+            partitions=_named([marker.partition]),
         )
+        if marker.seen is not None:
+            wanted.seen.start_offset, wanted.seen.last_offset = marker.seen
+        request = storage_pb2.WriteTxnMarkersRequest(markers=[wanted])
         answer = await self.call(f"node {node_id}", stub.WriteTxnMarkers, request)
         for result in answer.results:
             for one in result.partitions:
-                raise_for(one.error_code, one.error_message)
+                raise_for(one.error_code, one.error_message or _refusal(one.error_code, marker))
 
     def leader_of(self, partition: Partition) -> int:
         """Node id. Raises KafkaError for a partition that does not exist or has no leader now."""
@@ -275,6 +274,15 @@ class LeaderCalls:
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{whom} went away before it answered; whether it acted is not known",
             ) from error
+
+
+def _refusal(error_code: int, marker: AbortMarker) -> str:
+    if error_code != ErrorCode.INVALID_TXN_STATE:
+        return f"{marker.partition} refuses the abort marker, and nothing was written"
+    return (
+        f"the transaction that was looked at in {marker.partition} has ended meanwhile, or its producer "
+        f"{marker.producer_id} has written more; nothing was written: look again before you end it"
+    )
 
 
 def _named(partitions: Iterable[Partition]) -> list[TopicPartition]:

@@ -126,11 +126,11 @@ class Roles(LeaderCalls):
             f"the coordinator did not answer for transactional id {transactional_id!r}",
         )
 
-    async def terminate(self, transactional_id: str) -> None:
-        """Let the coordinator fence the producer and abort its transaction."""
+    async def terminate(self, transactional_id: str, start_time_ms: int | None) -> None:
+        """Let the coordinator fence the producer and abort its transaction; only the one that began then, if given."""
         stub = self._coordinator_of(transactional_id)
         request = coordinator_pb2.ForceTerminateTransactionRequest(
-            transactional_id=transactional_id
+            transactional_id=transactional_id, start_time_ms=start_time_ms
         )
         answer = await self.call("the coordinator", stub.ForceTerminateTransaction, request)
         raise_for(

@@ -202,7 +202,7 @@ class Transactions:
                 attempt.outcome = "dry_run"
                 attempt.detail = f"{transactional_id!r} is {before.state}; nothing was changed"
             else:
-                await self._roles.terminate(transactional_id)
+                await self._roles.terminate(transactional_id, request.start_time_ms)
                 attempt.detail = (
                     f"{transactional_id!r} was {before.state}; its producer is fenced, "
                     "an open transaction is aborted"
@@ -314,6 +314,7 @@ def opened_of(partition: Partition, producer: storage_pb2.ActiveProducer) -> Ope
         start_offset=Offset(producer.current_txn_start_offset),
         coordinator_epoch=CoordinatorEpoch(producer.coordinator_epoch),
         last_timestamp_ms=Millis(producer.last_timestamp_ms),
+        last_offset=Offset(producer.last_offset) if producer.HasField("last_offset") else None,
     )
 
 

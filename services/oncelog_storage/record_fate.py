@@ -52,3 +52,4 @@ def describe_producer(answer: pb.ActiveProducer, entry: ProducerEntry) -> None:
     answer.last_timestamp_ms = entry.last_timestamp
     answer.coordinator_epoch = entry.coordinator_epoch
     answer.current_txn_start_offset = entry.current_txn_first_offset
+    answer.last_offset = entry.last_offset

@@ -49,6 +49,13 @@ class Partition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class SeenTransaction(NamedTuple):
+    """An open transaction as an operator has seen it in one partition: its first offset, and its last so far."""
+
+    start_offset: Offset
+    last_offset: Offset
+
+
 def next_sequence(sequence: int, count: int = 1) -> Sequence:
     """The sequence `count` records after this one; after 2147483647 comes 0 (facts 4)."""
     return Sequence((sequence + count) & SEQUENCE_MAX)

@@ -11,6 +11,7 @@ from oncelog.ids import (
     Partition,
     ProducerEpoch,
     ProducerId,
+    SeenTransaction,
 )
 from oncelog_coordinator.core.consumer_group import ConsumerGroup, Slots, Topics
 from oncelog_coordinator.core.group_records import TransactionStarted
@@ -265,6 +266,8 @@ class EndTransaction:
     """Of the transaction that runs now, when the transaction's coordinator was asked; 0: there is none."""
     known_when_requested: TransactionStarted | None = None
     """What the machine knew of this producer before that (`GroupMachine.started`)."""
+    seen: SeenTransaction | None = None
+    """By an operator. None: the marker ends whatever is open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from oncelog.ids import (
     Offset,
     Partition,
     ProducerId,
+    SeenTransaction,
 )
 from oncelog_coordinator.core.group_events import EndTransaction
 from oncelog_coordinator.core.group_records import (
@@ -49,6 +50,8 @@ class GroupProducer:
     producer_epoch: int
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     is_open: bool = False
+    opened: SeenTransaction | None = None
+    """Where the offsets of the open transaction are in the log."""
     last_marker: int = NEVER_ENDED
     last_timestamp: int = -1
 
@@ -106,6 +109,8 @@ class GroupOffsets:
         """As at a partition's leader (facts 9, "Markers"). Under TV2 each end raises the producer epoch. So a marker at
         the known epoch is late. It must not end the transaction that has begun since."""
         producer = self._producers.get(event.producer_id)
+        if event.seen is not None and (producer is None or producer.opened != event.seen):
+            return ErrorCode.INVALID_TXN_STATE
         if producer is None:
             return ErrorCode.NONE
         known = producer.producer_epoch
@@ -140,6 +145,8 @@ class GroupOffsets:
             producer = self._producers[record.producer_id] = GroupProducer(record.producer_epoch)
         producer.producer_epoch = record.producer_epoch
         producer.is_open = True
+        start_offset = at if producer.opened is None else producer.opened.start_offset
+        producer.opened = SeenTransaction(start_offset, at)
         producer.last_timestamp = record.commit_timestamp
         groups = self._pending.setdefault(record.producer_id, {})
         groups.setdefault(record.group_id, {})[record.partition] = entry
@@ -165,6 +172,7 @@ class GroupOffsets:
         producer.producer_epoch = record.producer_epoch
         producer.coordinator_epoch = record.coordinator_epoch
         producer.is_open = False
+        producer.opened = None
         producer.last_marker = at
         producer.last_timestamp = record.timestamp
         groups = self._pending.pop(record.producer_id, {})

@@ -72,6 +72,13 @@ def force_terminate(
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             f"no transactional.id {event.transactional_id!r} is known; list them first",
         )
+    if event.seen_start_timestamp not in (None, txn.start_timestamp) and not txn.state.is_idle:
+        return _answer(
+            event,
+            ErrorCode.INVALID_TXN_STATE,
+            f"the transaction of {event.transactional_id!r} that was looked at has ended meanwhile; "
+            "another one is open now, and nothing was changed",
+        )
     if txn.state is TxnState.PREPARE_ABORT:
         return _answer(event, ErrorCode.NONE, "")
     if txn.state is not TxnState.ONGOING:

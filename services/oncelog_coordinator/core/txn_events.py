@@ -109,6 +109,8 @@ class ForceTerminate:
     transactional_id: TransactionalId
     cluster_transaction_version: int = 2
     new_producer_id: ProducerId | None = None
+    seen_start_timestamp: Millis | None = None
+    """Of the transaction that the operator saw. None: whatever is open is ended."""
 
 
 @dataclass(frozen=True, slots=True)

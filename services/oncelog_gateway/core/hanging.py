@@ -38,6 +38,8 @@ class OpenTransaction:
     coordinator_epoch: CoordinatorEpoch
     """Of the last marker this producer id got here; -1: none yet."""
     last_timestamp_ms: Millis
+    last_offset: Offset | None = None
+    """Of its last record so far; None: its leader is of an older build and does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

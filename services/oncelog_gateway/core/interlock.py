@@ -1,13 +1,14 @@
 """The interlock of an operator's abort: exactly the transaction that was looked at, or nothing.
 
-`WriteTxnMarkers` carries no start offset, and a partition leader takes any marker whose epochs are high enough (facts
-1.4, 9). The check that the marker ends the transaction the operator meant is therefore ours, as KIP-664 first proposed:
-the partition must have a transaction open at exactly the given start offset, with the given producer epoch, and no
-coordinator may own it. A transaction with an owner is ended by its owner: an abort marker behind the back of a
+Kafka's `WriteTxnMarkers` carries no start offset, and a partition leader takes any marker whose epochs are high enough
+(facts 1.4, 9). The check that the marker ends the transaction the operator meant is therefore ours, as KIP-664 first
+proposed: the partition must have a transaction open at exactly the given start offset, with the given producer epoch,
+and no coordinator may own it. A transaction with an owner is ended by its owner: an abort marker behind the back of a
 coordinator that later commits would tear the transaction apart.
 
-What remains: between the last reading and the append the same producer may begin anew at the same epoch. A hanging
-producer is by definition not in a transaction, so this needs a client that comes back in that very millisecond.
+Between the last reading and the append the same producer may begin anew, under TV1 at the same epoch. So the marker
+carries what was seen. The leader compares it in the step that writes. It refuses the marker where another transaction
+is open, or none, or where the producer has written more.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import CoordinatorEpoch, Offset, Partition, ProducerEpoch, ProducerId
+from oncelog.ids import (
+    CoordinatorEpoch,
+    Offset,
+    Partition,
+    ProducerEpoch,
+    ProducerId,
+    SeenTransaction,
+)
 from oncelog_gateway.core.hanging import (
     DECIDED_STATES,
     CoordinatedTransaction,
@@ -46,6 +54,8 @@ class AbortMarker:
     producer_epoch: ProducerEpoch
     coordinator_epoch: CoordinatorEpoch
     transaction_version: int
+    seen: SeenTransaction | None
+    """None: the leader is of an older build. It would not look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,9 @@ def plan_abort(
         # No marker yet for this producer id: 0 is at most what any real coordinator would send.
         coordinator_epoch=CoordinatorEpoch(max(found.coordinator_epoch, 0)),
         transaction_version=LEGACY_TRANSACTION_VERSION,
+        seen=None
+        if found.last_offset is None
+        else SeenTransaction(found.start_offset, found.last_offset),
     )
 
 

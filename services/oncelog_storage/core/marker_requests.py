@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Offset, SeenTransaction
 from oncelog.ids import Partition as PartitionName
 from oncelog_storage.core.markers import StartQuestion, needs_its_start
 from oncelog_storage.core.messages import Leaders, MarkerAnswer, MarkerResult, Messages, TxnMarker
@@ -38,12 +38,20 @@ def by_partition(
             marker.transaction_version,
             marker.transaction_start_ms,
             marker.transactional_id if is_verification_on else "",
+            seen_by(marker),
         )
         for each in marker.partitions:
             answer = result.partitions.add(topic=each.topic, partition=each.partition)
             partition = PartitionName(each.topic, each.partition)
             groups.setdefault(partition, []).append(Asked(wanted, answer))
     return groups
+
+
+def seen_by(marker: TxnMarker) -> SeenTransaction | None:
+    """What the operator saw who sent it; None: it is no operator's, or of an older gateway."""
+    if not marker.HasField("seen"):
+        return None
+    return SeenTransaction(Offset(marker.seen.start_offset), Offset(marker.seen.last_offset))
 
 
 class StartQuestions:

@@ -62,13 +62,16 @@ class StartQuestion(NamedTuple):
 
 def check_marker(partition: Partition, request: MarkerRequest) -> ErrorCode | None:
     """NONE: write it. None: it is late, and was written long ago. REQUEST_TIMED_OUT: unknown, send it again."""
+    producers = partition.state.producers
+    if request.seen is not None and not producers.is_as_seen(request.producer_id, request.seen):
+        return ErrorCode.INVALID_TXN_STATE
     late = is_late(partition, request)
     if late:
         return None
     # One of Kafka's own API names no transactional.id, and is written as Kafka writes it.
     if late is None and request.transactional_id:
         return ErrorCode.REQUEST_TIMED_OUT
-    return partition.state.producers.check_marker(
+    return producers.check_marker(
         request.producer_id,
         request.producer_epoch,
         request.coordinator_epoch,

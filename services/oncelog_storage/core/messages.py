@@ -5,7 +5,7 @@ message and core would cost as much as an append. A test hands over whatever has
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from oncelog.ids import Partition as PartitionName
 
@@ -107,6 +107,13 @@ class FetchedPartition(LeadersAnswer, Protocol):
 # Markers, and the transactions that they end.
 
 
+class SeenMessage(Protocol):
+    """An open transaction as an operator has seen it."""
+
+    start_offset: int
+    last_offset: int
+
+
 class TxnMarker(Protocol):
     """Of the marker sender's request."""
 
@@ -120,6 +127,11 @@ class TxnMarker(Protocol):
 
     @property
     def partitions(self) -> Sequence[NamedPartition]: ...
+
+    @property
+    def seen(self) -> SeenMessage: ...
+
+    def HasField(self, field_name: Literal["seen"], /) -> bool: ...  # noqa: N802
 
 
 class MarkerAnswer(Protocol):

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from oncelog.ids import SeenTransaction
 from oncelog.record.control import Marker, MarkerType, encode_marker
 
 
@@ -59,6 +60,8 @@ class MarkerRequest(NamedTuple):
     """0: unknown."""
     transactional_id: str = ""
     """Of a TV1 transaction, told by our own marker sender."""
+    seen: SeenTransaction | None = None
+    """By an operator. None: the marker ends whatever is open."""
 
 
 class MarkerToWrite(NamedTuple):

@@ -24,6 +24,7 @@ from oncelog.ids import (
     NO_SEQUENCE,
     PRODUCER_EPOCH_MAX,
     SEQUENCE_MAX,
+    SeenTransaction,
 )
 from oncelog.record.batch import BatchHeader, largest_timestamp
 from oncelog_storage.core.verification import VerificationEntry
@@ -84,6 +85,10 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
     def move_to_epoch(self, producer_epoch: int) -> None:
         """Sequences belong to an epoch: a new one starts without batches."""
         if producer_epoch != self.producer_epoch:
@@ -137,6 +142,15 @@ class ProducerStates:
         """At whatever epoch."""
         entry = self._entries.get(producer_id)
         return entry is not None and entry.current_txn_first_offset >= 0
+
+    def is_as_seen(self, producer_id: int, seen: SeenTransaction) -> bool:
+        """The producer's open transaction is the one that an operator has seen, and has not grown since.
+
+        A producer of TV1 may begin again at the same epoch. Where its last transaction hangs, its new records are in
+        that one, and only the last offset tells.
+        """
+        entry = self._entries.get(producer_id)
+        return entry is not None and seen == (entry.current_txn_first_offset, entry.last_offset)
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> ErrorCode:
         """Rule 1 of facts 9: a stale producer epoch is refused at once."""

@@ -184,6 +184,26 @@ async def test_nothing_is_aborted_while_transaction_shards_move(cluster):
     assert cluster.storage.markers == []
 
 
+async def test_an_abort_is_refused_where_another_one_is_open(cluster):
+    """The transaction ends after the last reading, and its producer begins the next one."""
+    await cluster.create_topic("orders")
+    cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42, last_offset=50)
+
+    def begin_another():
+        cluster.storage.end("orders", 0, 4)
+        cluster.storage.open_transaction(
+            "orders", 0, producer_id=4, start_offset=52, last_offset=52
+        )
+
+    cluster.storage.before_mark = begin_another
+    target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+    answer = await cluster.post("/v1/transactions/abort", target)
+    assert (answer.status, answer.json["kafka_error_name"]) == (409, "INVALID_TXN_STATE")
+    assert "has ended meanwhile" in answer.json["detail"]
+    assert cluster.audit()[-1]["outcome"] == "refused"
+    assert (await cluster.get("/v1/partitions/orders/0")).json["lso_holder"]["start_offset"] == 52
+
+
 async def test_an_abort_without_an_answer_is_unknown_in_the_audit(tmp_path):
     async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
         await cluster.create_topic("orders")
@@ -231,6 +251,11 @@ async def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
         refused = await cluster.post("/v1/transactions/a%2Fb/terminate", other)
         assert refused.status == 409
         assert "has ended meanwhile" in refused.json["detail"]
+        assert cluster.coordinator.seen_start_ms is None, "no start was given"
+        cluster.coordinator.put("a/b", producer_id=4)
+        given = {"start_time_ms": shown.json["start_time_ms"]}
+        assert (await cluster.post("/v1/transactions/a%2Fb/terminate", given)).status == 200
+        assert cluster.coordinator.seen_start_ms == given["start_time_ms"]
         missing = await cluster.post("/v1/transactions/nobody/terminate")
         assert missing.status == 404
 

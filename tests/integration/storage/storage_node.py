@@ -139,15 +139,22 @@ class Calls:
         )
         return (await self.storage.Fetch(request, None)).partitions[0]
 
-    async def mark(self, name, *markers, partition=0):
+    async def mark(self, name, *markers, partition=0, seen=None):
         """Each marker is (producer id, epoch, commit) or more: coordinator epoch, transaction version, start, name."""
         request = storage_pb2.WriteTxnMarkersRequest()
         for marker in markers:
             fields = dict(zip(MARKER_FIELDS, marker, strict=False))
             added = request.markers.add(**fields)
             added.partitions.add(topic=name, partition=partition)
+            if seen is not None:
+                added.seen.start_offset, added.seen.last_offset = seen
         answer = await self.storage.WriteTxnMarkers(request, None)
         return [result.partitions[0].error_code for result in answer.results]
+
+    async def producers(self, name, partition=0):
+        named = types_pb2.TopicPartition(topic=name, partition=partition)
+        request = storage_pb2.DescribeProducersRequest(partitions=[named])
+        return (await self.storage.DescribeProducers(request, None)).partitions[0].producers
 
     async def append(self, name, records, partition=0, coordinator_epoch=0, **fields):
         request = storage_pb2.AppendRequest(

@@ -182,9 +182,10 @@ class GroupWorld:
         transactional_id="",
         running_start_ms=None,
         known_when_requested=None,
+        seen=None,
     ):
         marker = (*producer, commit, coordinator_epoch, version, start_ms)
-        marker = (*marker, transactional_id, running_start_ms, known_when_requested)
+        marker = (*marker, transactional_id, running_start_ms, known_when_requested, seen)
         return self.answer(EndTransaction, *marker).error_code
 
     def fetch(self, *, require_stable=False):

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.coordinator.group_world import ORDERS, GroupWorld
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import Partition
+from oncelog.ids import Partition, SeenTransaction
 from oncelog_coordinator.core.group_events import (
     DeleteGroup,
     DeleteOffsets,
@@ -130,6 +130,30 @@ def test_a_late_marker_does_not_end_the_next_transaction(world):
     assert (world.fetch(), world.fetch(require_stable=True)) == (1, UNSTABLE)
     assert world.end(commit=False, start_ms=200) == NONE
     assert world.fetch(require_stable=True) == 1
+
+
+def test_an_operators_marker_ends_what_was_seen_or_nothing(world):
+    """Under TV1 the producer may begin again at the same epoch, also on top of what hangs."""
+
+    def ends(start_offset, producer=(7, 0)):
+        seen = SeenTransaction(start_offset, last_offset)
+        return world.end(producer, commit=False, seen=seen)
+
+    world.commit_in_transaction(1)
+    first = last_offset = len(world.log) - 1
+    assert ends(first + 1) == ErrorCode.INVALID_TXN_STATE, "it begins elsewhere"
+    assert ends(first, (8, 0)) == ErrorCode.INVALID_TXN_STATE, "it is another producer's"
+    world.commit_in_transaction(2)
+    assert ends(first) == ErrorCode.INVALID_TXN_STATE, "it has grown"
+    assert world.end() == NONE
+    assert ends(first) == ErrorCode.INVALID_TXN_STATE, "it has ended"
+    world.commit_in_transaction(3)
+    second = len(world.log) - 1
+    assert ends(first) == ErrorCode.INVALID_TXN_STATE, "another one runs"
+    world.commit_in_transaction(4)
+    last_offset = len(world.log) - 1
+    assert ends(second) == NONE
+    assert world.fetch(require_stable=True) == 2
 
 
 def test_a_marker_that_ends_nothing_here_is_written(world):

@@ -217,6 +217,15 @@ class TestForceTerminate:
         assert step.code == 105
         assert "'pay'" in step.answer.message
 
+    @pytest.mark.parametrize("state", [ONGOING, PREPARE_ABORT])
+    def test_the_transaction_after_the_one_that_was_seen_goes_on(self, state):
+        machine = machine_with(stored(state))
+        start = machine.transaction("pay").start_timestamp
+        other = Step(machine, ForceTerminate(1, "pay", seen_start_timestamp=start - 1))
+        assert (other.code, other.records) == (48, ())
+        assert "has ended meanwhile" in other.answer.message
+        assert Step(machine, ForceTerminate(1, "pay", seen_start_timestamp=start)).code == 0
+
     def test_it_waits_for_a_producer_id(self):
         machine = machine_with(stored(ONGOING, 32_766))
         assert machine.wants_producer_id(ForceTerminate(1, "pay", 2))

@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import Partition
+from oncelog.ids import Partition, SeenTransaction
 from oncelog_gateway.core.hanging import CoordinatedTransaction, OpenTransaction
 from oncelog_gateway.core.interlock import AbortMarker, AbortTarget, find_target, plan_abort
 
@@ -12,7 +12,7 @@ ORDERS = Partition("orders", 0)
 
 def opened(start_offset=42, producer_id=7, producer_epoch=3, coordinator_epoch=5, partition=ORDERS):
     return OpenTransaction(
-        partition, producer_id, producer_epoch, start_offset, coordinator_epoch, 1_000
+        partition, producer_id, producer_epoch, start_offset, coordinator_epoch, 1_000, 50
     )
 
 
@@ -46,7 +46,7 @@ def test_a_wrong_producer_epoch_is_refused(epoch):
 
 @pytest.mark.parametrize("known", [[], [coordinated("Empty")], [coordinated("CompleteAbort")]])
 def test_the_marker_carries_what_the_partition_said(known):
-    assert plan_abort(opened(), known) == AbortMarker(ORDERS, 7, 3, 5, 0)
+    assert plan_abort(opened(), known) == AbortMarker(ORDERS, 7, 3, 5, 0, SeenTransaction(42, 50))
 
 
 def test_without_an_earlier_marker_the_coordinator_epoch_is_zero():

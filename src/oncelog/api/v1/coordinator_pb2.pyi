@@ -218,10 +218,12 @@ class ListTransactionsResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., unknown_state_filters: _Optional[_Iterable[str]] = ..., transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class ForceTerminateTransactionRequest(_message.Message):
-    __slots__ = ("transactional_id",)
+    __slots__ = ("transactional_id", "start_time_ms")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
-    def __init__(self, transactional_id: _Optional[str] = ...) -> None: ...
+    start_time_ms: int
+    def __init__(self, transactional_id: _Optional[str] = ..., start_time_ms: _Optional[int] = ...) -> None: ...
 
 class ForceTerminateTransactionResponse(_message.Message):
     __slots__ = ("error_code", "error_message")

@@ -281,7 +281,7 @@ class OffsetsForLeaderEpochResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[OffsetsForLeaderEpochResponse.Partition, _Mapping]]] = ...) -> None: ...
 
 class TxnMarker(_message.Message):
-    __slots__ = ("producer_id", "producer_epoch", "commit", "coordinator_epoch", "transaction_version", "partitions", "trace", "transaction_start_ms", "transactional_id")
+    __slots__ = ("producer_id", "producer_epoch", "commit", "coordinator_epoch", "transaction_version", "partitions", "trace", "transaction_start_ms", "transactional_id", "seen")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
@@ -291,6 +291,7 @@ class TxnMarker(_message.Message):
     TRACE_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_START_MS_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_epoch: int
     commit: bool
@@ -300,7 +301,16 @@ class TxnMarker(_message.Message):
     trace: _types_pb2.TraceContext
     transaction_start_ms: int
     transactional_id: str
-    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., commit: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ..., transaction_version: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., trace: _Optional[_Union[_types_pb2.TraceContext, _Mapping]] = ..., transaction_start_ms: _Optional[int] = ..., transactional_id: _Optional[str] = ...) -> None: ...
+    seen: SeenTransaction
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., commit: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ..., transaction_version: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., trace: _Optional[_Union[_types_pb2.TraceContext, _Mapping]] = ..., transaction_start_ms: _Optional[int] = ..., transactional_id: _Optional[str] = ..., seen: _Optional[_Union[SeenTransaction, _Mapping]] = ...) -> None: ...
+
+class SeenTransaction(_message.Message):
+    __slots__ = ("start_offset", "last_offset")
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    start_offset: int
+    last_offset: int
+    def __init__(self, start_offset: _Optional[int] = ..., last_offset: _Optional[int] = ...) -> None: ...
 
 class WriteTxnMarkersRequest(_message.Message):
     __slots__ = ("markers",)
@@ -349,20 +359,22 @@ class PartitionProducers(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ActiveProducer, _Mapping]]] = ...) -> None: ...
 
 class ActiveProducer(_message.Message):
-    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp_ms", "coordinator_epoch", "current_txn_start_offset")
+    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp_ms", "coordinator_epoch", "current_txn_start_offset", "last_offset")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CURRENT_TXN_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_epoch: int
     last_sequence: int
     last_timestamp_ms: int
     coordinator_epoch: int
     current_txn_start_offset: int
-    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., current_txn_start_offset: _Optional[int] = ...) -> None: ...
+    last_offset: int
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., current_txn_start_offset: _Optional[int] = ..., last_offset: _Optional[int] = ...) -> None: ...
 
 class DescribeRecordRequest(_message.Message):
     __slots__ = ("partition", "offset")
