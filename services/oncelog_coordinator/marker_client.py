@@ -8,11 +8,13 @@ here; the shard's next owner derives it again from the log.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog.errors import OncelogError
 from oncelog.ids import CoordinatorEpoch, Partition
 from oncelog.machine import Send
 from oncelog.rpc.backoff import Backoff
@@ -23,10 +25,13 @@ from oncelog.telemetry import spans
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
     SINK_MACHINE,
+    DecisionKey,
     DeliveryOutcome,
     MarkersDelivered,
     MarkersWanted,
+    MarkerWanted,
 )
+from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.transaction_traces import trace_of_marker
 
@@ -44,6 +49,9 @@ DELIVERY_TIMEOUT_S: Final = 3_600.0
 
 CANCEL_TIMEOUT_S: Final = 2.0
 """A node that stops waits for it, and a marker sender that froze would never answer."""
+
+DESCRIBE_TIMEOUT_S: Final = 1.0
+"""Without an answer a description names every partition."""
 
 SLOT_HELD_S: Final = 1.0
 """Long enough for any delivery whose partitions are well."""
@@ -73,11 +81,16 @@ class MarkerClient:
         self._feed_back = feed_back
         self._with_attempt_trace = with_attempt_trace
         self._tasks: set[asyncio.Task[None]] = set()
+        self._missing: dict[DecisionKey, tuple[MarkerWanted, ...]] = {}
+        """Of decisions whose delivery was refused in part: what has no marker yet. Only that is sent again."""
 
     def send(self, effect: Send) -> None:
         """The machine's `Send` effect; returns at once."""
         assert effect.destination == MARKER_SENDER, effect
         wanted: MarkersWanted = effect.message
+        missing = self._missing.get(wanted.decision_key)
+        if missing is not None:
+            wanted = replace(wanted, markers=missing)
         if spans.recorder is not None and wanted.decision_key.machine == SINK_MACHINE:
             wanted = self._with_attempt_trace(wanted)
         task = asyncio.create_task(
@@ -138,11 +151,44 @@ class MarkerClient:
         finally:
             timer.cancel()
             slot.give_back()
+        self._note_missing(wanted, response)
         return MarkersDelivered(
             wanted.decision_key,
             _OUTCOMES[response.outcome],
             tuple(Partition(gone.topic, gone.partition) for gone in response.dropped),
         )
+
+    def _note_missing(self, wanted: MarkersWanted, response: pb.DeliverMarkersResponse) -> None:
+        if response.outcome == pb.DELIVERED:
+            self._missing.pop(wanted.decision_key, None)
+        elif response.refused:
+            refused = {
+                (one.producer_id, Partition(each.topic, each.partition))
+                for one in response.refused
+                for each in one.partitions
+            }
+            self._missing[wanted.decision_key] = tuple(_narrowed(wanted.markers, refused))
+
+    async def missing(self, txn: TxnMetadata) -> tuple[Partition, ...]:
+        """Partitions of this decided transaction that miss their marker; all of them where nobody knows."""
+        partitions = txn.partitions
+        for markers in self._missing.values():
+            refused = [one for one in markers if one.producer_id == txn.producer_id]
+            if refused:
+                partitions = tuple(each for one in refused for each in one.partitions)
+        request = pb.DescribeDeliveriesRequest(producer_ids=[txn.producer_id])
+        try:
+            sender = self._directory.marker_sender()
+            answer = await sender.DescribeDeliveries(request, timeout=DESCRIBE_TIMEOUT_S)
+        except (OncelogError, OSError, TimeoutError, KeyError) as error:
+            _log.info(
+                "which markers of %s are missing is not known: %r", txn.transactional_id, error
+            )
+            return partitions
+        for delivery in answer.deliveries:
+            waiting = {Partition(one.topic, one.partition) for one in delivery.missing}
+            return tuple(each for each in partitions if each in waiting)
+        return partitions
 
     async def _ask(self, request: pb.DeliverMarkersRequest) -> pb.DeliverMarkersResponse:
         """Given up when the metadata no longer counts on this sender: one that froze neither answers nor goes away."""
@@ -179,6 +225,15 @@ class MarkerClient:
                 for marker in wanted.markers
             ],
         )
+
+
+def _narrowed(
+    markers: Sequence[MarkerWanted], refused: Container[tuple[int, Partition]]
+) -> Iterator[MarkerWanted]:
+    for marker in markers:
+        found = tuple(each for each in marker.partitions if (marker.producer_id, each) in refused)
+        if found:
+            yield replace(marker, partitions=found)
 
 
 def _delivery_span(wanted: MarkersWanted, start_ns: int = 0) -> spans.Span | spans.Nothing:

@@ -6,6 +6,7 @@ wrong with the request itself, then whether the shard is here, then the machine.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Concatenate, ParamSpec, TypeVar
 
 from oncelog.api.v1 import coordinator_pb2 as pb
@@ -286,7 +287,10 @@ class TransactionCoordinatorServicer(SinkCalls):
             answer = await self._ask(DescribeAnswer, DescribeTransaction, TransactionalId(name))
         term = self._shards.term_of(name)
         if answer.transaction is not None and term is not None:
-            return self._description(answer.transaction, term)
+            txn = answer.transaction
+            if txn.state.is_prepared and term.markers is not None:
+                txn = replace(txn, partitions=await term.markers.missing(txn))
+            return self._description(txn, term)
         return pb.TransactionDescription(error_code=answer.error_code, transactional_id=name)
 
     async def ListTransactions(

@@ -78,6 +78,8 @@ class TransactionTerm(ShardTerm):
         self._traces = TransactionTraces(shard, coordinator_epoch)
         self.attempt_traces = AttemptTraces(shard, coordinator_epoch)
         self._completions: dict[str, asyncio.Future[None]] = {}
+        self.markers: MarkerClient | None = None
+        """While the shard is loaded."""
 
     def about_to_decide(self, before: TxnMetadata | None) -> None:
         """The transaction that the next decision is about."""
@@ -290,6 +292,7 @@ class Shards(ShardTerms[TransactionTerm]):
             feed_back,
             lambda wanted: term.attempt_traces.with_trace(wanted, machine.sink),
         )
+        term.markers = markers
         driver = Driver(
             f"shard {term.shard}",
             machine,

@@ -143,6 +143,16 @@ class MarkerSender:
             for depth in self._queues.depths(self._now_ms())
         )
 
+    def missing(self, producer_id: int) -> list[Partition] | None:
+        """Partitions that still miss this producer's marker; None: nothing of it is under way here."""
+        found: dict[Partition, None] | None = None
+        for delivery_id, markers in self._markers.items():
+            of_producer = [one.producer_id == producer_id for one in markers]
+            if any(of_producer):
+                missing = self._queues.missing(delivery_id)
+                found = (found or {}) | {each: None for at, each in missing if of_producer[at]}
+        return None if found is None else list(found)
+
     # ------------------------------------------------------------------------------------------------ sending
 
     async def _send_at_once(self, delivery_id: int) -> None:

@@ -1,9 +1,12 @@
 """The `MarkerSender` service: contract messages in and out, nothing decided here."""
 
+from collections.abc import Sequence
+
 from oncelog.api.v1 import marker_sender_pb2 as pb
+from oncelog.api.v1 import storage_pb2
 from oncelog.api.v1 import types_pb2 as types
 from oncelog.ids import CoordinatorEpoch
-from oncelog_marker_sender.core.queues import Outcome
+from oncelog_marker_sender.core.queues import Outcome, Refused
 from oncelog_marker_sender.sender import MarkerSender
 
 _OUTCOMES = {
@@ -31,6 +34,7 @@ class MarkerSenderServicer:
                 types.TopicPartition(topic=partition.topic, partition=partition.partition)
                 for partition in ended.dropped
             ],
+            refused=[_refused(request.markers, one) for one in ended.refused],
         )
 
     async def CancelShard(
@@ -39,6 +43,18 @@ class MarkerSenderServicer:
         coordinator_epoch = CoordinatorEpoch(request.coordinator_epoch)
         cancelled = self._sender.cancel_shard(request.shard, coordinator_epoch)
         return pb.CancelShardResponse(cancelled=cancelled)
+
+    async def DescribeDeliveries(
+        self, request: pb.DescribeDeliveriesRequest, context: object
+    ) -> pb.DescribeDeliveriesResponse:
+        response = pb.DescribeDeliveriesResponse()
+        for producer_id in request.producer_ids:
+            missing = self._sender.missing(producer_id)
+            if missing is not None:
+                found = response.deliveries.add(producer_id=producer_id)
+                for topic, partition in missing:
+                    found.missing.add(topic=topic, partition=partition)
+        return response
 
     async def DescribeQueues(
         self, request: pb.DescribeQueuesRequest, context: object
@@ -51,3 +67,11 @@ class MarkerSenderServicer:
                 for queue in self._sender.depths()
             ]
         )
+
+
+def _refused(markers: Sequence[storage_pb2.TxnMarker], one: Refused) -> storage_pb2.MarkerResult:
+    topic, partition = one.partition
+    return storage_pb2.MarkerResult(
+        producer_id=markers[one.marker].producer_id,
+        partitions=[types.PartitionError(topic=topic, partition=partition, error_code=one.code)],
+    )

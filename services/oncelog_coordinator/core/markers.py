@@ -67,7 +67,7 @@ class DeliveryOutcome(Enum):
     DELIVERED = "delivered"
     """Every partition has its marker, or exists no more."""
     FENCED = "fenced"
-    """A leader has seen a newer coordinator or producer epoch: someone else owns this transaction."""
+    """Leaders have seen a newer coordinator or producer epoch; every other partition has its marker."""
     CANCELLED = "cancelled"
     """The marker sender was told that the shard moved away."""
 

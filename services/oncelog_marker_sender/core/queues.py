@@ -6,19 +6,20 @@ one place: the queue of its leader's node, the holding queue while it has no lea
 There is one request in flight per node, and it carries what that node's queue holds.
 
 ```
-add ──▶ queue[leader] ──take──▶ in flight ──answer──▶ written, dropped, or fenced (with its whole delivery)
+add ──▶ queue[leader] ──take──▶ in flight ──answer──▶ written, dropped, or refused as fenced
             ▲   └── reroute ──▶ queue[other]   └── retry: to the current leader, after a backoff
          holding (leader unknown)
 ```
 
-A delivery ends once: when its last entry is written or dropped, when a leader fences it, or when it is cancelled.
+A delivery ends once: when nothing of it is queued any more, or when it is cancelled. A marker that a leader refuses as
+fenced holds up no other one: the delivery goes on, and its end names what was refused.
 Answers for a delivery that has ended find nothing and change nothing. Codes and what they mean: facts 8.11.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import CoordinatorEpoch, Millis, NodeId, Partition
@@ -90,6 +91,14 @@ class NodeRequest:
     entries: tuple[Entry, ...]
 
 
+class Refused(NamedTuple):
+    """A marker that a leader fenced. `marker` is its position in the delivery."""
+
+    marker: int
+    partition: Partition
+    code: ErrorCode
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A delivery is over; told exactly once for each."""
@@ -97,6 +106,7 @@ class Ended:
     delivery_id: int
     outcome: Outcome
     dropped: tuple[Partition, ...] = ()
+    refused: tuple[Refused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +133,7 @@ class _Delivery:
     added_ms: int
     pending: dict[Partition, Entry]
     dropped: list[Partition] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
 
 
 _EntryKey = tuple[int, Partition]
@@ -175,6 +186,14 @@ class MarkerQueues:
         for entry in tuple(pending.values()):
             self._route(entry, leader_of)
         return delivery_id, self._ended_if_empty(delivery_id)
+
+    def missing(self, delivery_id: int) -> Iterator[tuple[int, Partition]]:
+        """(position of marker, partition) of each that is not written yet, or was refused."""
+        delivery = self._deliveries.get(delivery_id)
+        if delivery is not None:
+            for entry in delivery.pending.values():
+                yield from ((marker, entry.partition) for marker in entry.markers)
+            yield from ((one.marker, one.partition) for one in delivery.refused)
 
     def nodes_of(self, delivery_id: int) -> list[NodeId]:
         """Nodes that hold entries of this delivery in their queues, in order of first appearance."""
@@ -236,16 +255,13 @@ class MarkerQueues:
             found = [
                 codes.get((entry.delivery_id, marker, entry.partition)) for marker in entry.markers
             ]
-            if all(code is ErrorCode.NONE for code in found):
-                self._settle(entry)
-            elif any(code in _FENCED for code in found):
-                ended.append(self._end(entry.delivery_id, Outcome.FENCED))
-                continue
-            elif any(code in _DROPPED for code in found):
+            if any(code in _DROPPED for code in found):
                 self._drop(entry)
             else:
-                bugs += _bugs(request.node_id, entry, found)
-                self._retry(entry, leader_of, now_ms, jitter)
+                self._settle(entry, found)
+                if entry.markers:
+                    bugs += _bugs(request.node_id, entry, found)
+                    self._retry(entry, leader_of, now_ms, jitter)
             ended += self._ended_if_empty(entry.delivery_id)
         return Answered(tuple(ended), tuple(bugs))
 
@@ -337,13 +353,27 @@ class MarkerQueues:
         if entry.node_id != refusing_node_id:
             entry.not_before_ms = 0  # another node has not refused it
 
-    def _settle(self, entry: Entry) -> None:
-        del self._deliveries[entry.delivery_id].pending[entry.partition]
-        self.marker_count -= len(entry.markers)
+    def _settle(self, entry: Entry, codes: Sequence[ErrorCode | None]) -> None:
+        """What is written or refused does not go again; the entry keeps the rest."""
+        refused = self._deliveries[entry.delivery_id].refused
+        left: list[int] = []
+        for marker, code in zip(entry.markers, codes, strict=True):
+            if code is not None and code in _FENCED:
+                refused.append(Refused(marker, entry.partition, code))
+            elif code is not ErrorCode.NONE:
+                left.append(marker)
+        self.marker_count -= len(entry.markers) - len(left)
+        entry.markers = tuple(left)
+        if not left:
+            self._remove(entry)
 
     def _drop(self, entry: Entry) -> None:
         self._deliveries[entry.delivery_id].dropped.append(entry.partition)
-        self._settle(entry)
+        self._remove(entry)
+
+    def _remove(self, entry: Entry) -> None:
+        del self._deliveries[entry.delivery_id].pending[entry.partition]
+        self.marker_count -= len(entry.markers)
 
     # ---------------------------------------------------------------------------------------- one delivery
 
@@ -353,14 +383,17 @@ class MarkerQueues:
 
     def _ended_if_empty(self, delivery_id: int) -> tuple[Ended, ...]:
         delivery = self._deliveries[delivery_id]
-        return () if delivery.pending else (self._end(delivery_id, Outcome.DELIVERED),)
+        if delivery.pending:
+            return ()
+        outcome = Outcome.FENCED if delivery.refused else Outcome.DELIVERED
+        return (self._end(delivery_id, outcome),)
 
     def _end(self, delivery_id: int, outcome: Outcome) -> Ended:
         delivery = self._deliveries.pop(delivery_id)
         for entry in delivery.pending.values():
             self._queues.get(entry.node_id, {}).pop((delivery_id, entry.partition), None)
             self.marker_count -= len(entry.markers)
-        return Ended(delivery_id, outcome, tuple(delivery.dropped))
+        return Ended(delivery_id, outcome, tuple(delivery.dropped), tuple(delivery.refused))
 
 
 def _bugs(node_id: NodeId, entry: Entry, codes: Sequence[ErrorCode | None]) -> list[str]:

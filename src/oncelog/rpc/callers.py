@@ -95,6 +95,7 @@ _TABLE: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
     "MarkerSender": {
         "DeliverMarkers": _C,
         "CancelShard": _C,
+        "DescribeDeliveries": _C,
         "DescribeQueues": _G,
     },
     # A session opens to every node; each call on it is checked by its own row.

@@ -121,4 +121,7 @@ class GroupCoordinatorStub(Protocol):
 class MarkerSenderStub(Protocol):
     DeliverMarkers: Unary[marker_sender.DeliverMarkersRequest, marker_sender.DeliverMarkersResponse]
     CancelShard: Unary[marker_sender.CancelShardRequest, marker_sender.CancelShardResponse]
+    DescribeDeliveries: Unary[
+        marker_sender.DescribeDeliveriesRequest, marker_sender.DescribeDeliveriesResponse
+    ]
     DescribeQueues: Unary[marker_sender.DescribeQueuesRequest, marker_sender.DescribeQueuesResponse]

@@ -305,19 +305,28 @@ async def test_deleted_partitions_are_dropped_and_named():
 @pytest.mark.parametrize(
     "code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED]
 )
-async def test_a_fenced_delivery_ends_while_other_leaders_still_hang(code):
-    cluster = Cluster(a=[1, 2])
+async def test_a_fenced_marker_holds_up_no_other_partition(code):
+    cluster = Cluster(a=[1, 2], b=[1])
     cluster.leaders[1].codes = [code]
     async with marker_sender(cluster) as stub:
         cluster.leaders[2].gate.clear()
-        answer = await stub.DeliverMarkers(delivery((5, "a-0", "a-1")))
-        assert answer.outcome == pb.FENCED
+        call = sending(stub, delivery((5, "a-0", "a-1")))
+        await until(lambda: cluster.leaders[1].requests and cluster.leaders[2].requests)
+        asked = pb.DescribeDeliveriesRequest(producer_ids=[5, 6])
+        (found,) = (await stub.DescribeDeliveries(asked)).deliveries
+        assert {(one.topic, one.partition) for one in found.missing} == {("a", 0), ("a", 1)}
         cluster.leaders[2].gate.set()
-        after = await stub.DeliverMarkers(delivery((6, "a-1")))
-        assert after.outcome == pb.DELIVERED
+        answer = await call
+        assert answer.outcome == pb.FENCED
+        (refused,) = answer.refused
+        (partition,) = refused.partitions
+        assert (refused.producer_id, partition.topic, partition.partition) == (5, "a", 0)
+        assert partition.error_code == code
+        assert not (await stub.DescribeDeliveries(asked)).deliveries
+        assert cluster.leaders[2].sent() == [(5, "a-1")]
 
 
-@pytest.mark.parametrize("ending", ["cancel_shard", "fenced", "stop"])
+@pytest.mark.parametrize("ending", ["cancel_shard", "stop"])
 async def test_a_caller_is_let_go_though_its_own_request_hangs(ending):
     cluster = Cluster(a=[1, 2])
     hanging, other = cluster.leaders[1], cluster.leaders[2]
@@ -327,16 +336,10 @@ async def test_a_caller_is_let_go_though_its_own_request_hangs(ending):
         call = sending(stub, delivery((5, "a-0", "a-1")))
         await until(lambda: hanging.requests and other.requests)
         behind = sending(stub, delivery((6, "a-0"), shard=8))
-        match ending:
-            case "cancel_shard":
-                request = pb.CancelShardRequest(shard=7, coordinator_epoch=3)
-                assert (await stub.CancelShard(request)).cancelled == 1
-                assert (await call).outcome == pb.CANCELLED
-            case "fenced":
-                other.codes = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
-                other.gate.set()
-                assert (await call).outcome == pb.FENCED
-        if ending != "stop":
+        if ending == "cancel_shard":
+            request = pb.CancelShardRequest(shard=7, coordinator_epoch=3)
+            assert (await stub.CancelShard(request)).cancelled == 1
+            assert (await call).outcome == pb.CANCELLED
             hanging.gate.set()
             assert (await behind).outcome == pb.DELIVERED
     if ending == "stop":

@@ -4,7 +4,9 @@ import asyncio
 import time
 from dataclasses import replace
 
-from oncelog.api.v1 import controller_pb2
+from tests.unit.coordinator.txn_rows import PREPARE_COMMIT, stored
+
+from oncelog.api.v1 import controller_pb2, storage_pb2
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.ids import CoordinatorEpoch, Partition, ProducerEpoch, ProducerId
 from oncelog.machine import Send
@@ -164,3 +166,48 @@ async def test_a_delivery_that_became_late_has_its_span(monkeypatch):
         Slow.waits_s = waits_s
         await delivered(Slow(), [replace(send, message=replace(send.message, markers=(marker,)))])
         assert recorder.spans_waiting == spans_waiting
+
+
+class Refusing(Sender):
+    """Refuses the markers of the topic `refused`; all others are written."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    async def DeliverMarkers(self, request, context=None, timeout=None):  # noqa: N802
+        (marker,) = request.markers
+        self.asked.append([one.topic for one in marker.partitions])
+        refused = storage_pb2.MarkerResult(producer_id=marker.producer_id)
+        refused.partitions.add(topic="refused", partition=0, error_code=52)
+        return pb.DeliverMarkersResponse(outcome=pb.FENCED, refused=[refused])
+
+    async def DescribeDeliveries(self, request, context=None, timeout=None):  # noqa: N802
+        return pb.DescribeDeliveriesResponse()
+
+
+async def test_only_what_was_refused_is_sent_again():
+    """Otherwise every partition that has its marker would get another one every few seconds."""
+    sender, outcomes = Refusing(), asyncio.Queue()
+    client = MarkerClient(
+        0,
+        CoordinatorEpoch(0),
+        MetadataFollower(1, None),
+        directory_of(sender),
+        CoordinatorSettings(),
+        asyncio.Semaphore(SLOTS),
+        outcomes.put_nowait,
+    )
+    send = wanted("pay", "orders")
+    partitions = (Partition("orders", 0), Partition("refused", 0))
+    marker = replace(send.message.markers[0], partitions=partitions)
+    send = Send(MARKER_SENDER, replace(send.message, markers=(marker,)))
+    described = stored(PREPARE_COMMIT, partitions=partitions, producer_id=ProducerId(1))
+    assert await client.missing(described) == partitions
+    for _ in range(2):
+        client.send(send)
+        async with asyncio.timeout(20):
+            assert (await outcomes.get()).outcome is DeliveryOutcome.FENCED
+    assert sender.asked == [["orders", "refused"], ["refused"]]
+    assert await client.missing(described) == (Partition("refused", 0),)
+    await client.stop()

@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
-from oncelog_marker_sender.core.queues import HOLDING, Limits, MarkerQueues, Outcome
+from oncelog_marker_sender.core.queues import HOLDING, Limits, MarkerQueues, Outcome, Refused
 
 A0, A1, B0 = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 LIMITS = Limits(retry_backoff_ms=100, retry_backoff_max_ms=400)
@@ -114,22 +114,39 @@ def test_retriable_codes_go_again_to_whoever_leads_then(code):
 
 
 @pytest.mark.parametrize("code", FENCED)
-def test_fencing_codes_end_the_whole_delivery_once(code):
+def test_a_fenced_marker_does_not_hold_up_the_others(code):
     bench = Bench()
     delivery_id, _ = bench.add([A0, A1, B0])
-    other_id, _ = bench.add([B0])
     request = bench.queues.take(1, 0)
-    (over,) = bench.answer(request, a0=ErrorCode(code)).ended
+    assert bench.answer(request, a0=ErrorCode(code)).ended == ()
+    assert list(bench.queues.missing(delivery_id)) == [(0, B0), (0, A0)]
+    assert bench.queues.take(1, 100_000) is None, "neither the refused one nor the written one"
+    (over,) = bench.answer(bench.queues.take(2, 0)).ended
     assert (over.delivery_id, over.outcome) == (delivery_id, Outcome.FENCED)
-    rest = bench.queues.take(2, 0)
-    assert [entry.delivery_id for entry in rest.entries] == [other_id]
+    assert over.refused == (Refused(0, A0, ErrorCode(code)),)
+    assert bench.queues.marker_count == 0
+
+
+def test_of_a_fenced_entry_what_is_retriable_goes_again():
+    bench = Bench()
+    bench.add([A0], [A0], [A0])
+    request = bench.queues.take(1, 0)
+    given = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NOT_ENOUGH_REPLICAS)
+    codes = {(0, at, A0): code for at, code in enumerate(given)}
+    assert bench.queues.answered(request, codes, bench.leaders, 0, 1.0).ended == ()
+    assert bench.queues.marker_count == 1
+    again = bench.queues.take(1, 100)
+    assert again.entries[0].markers == (2,)
+    (over,) = bench.answer(again).ended
+    assert (over.outcome, over.refused) == (Outcome.FENCED, (Refused(1, A0, given[1]),))
 
 
 def test_an_answer_for_an_ended_delivery_changes_nothing():
     bench = Bench()
-    bench.add([A0, B0])
+    delivery_id, _ = bench.add([A0, B0])
     first, second = bench.queues.take(1, 0), bench.queues.take(2, 0)
-    assert len(bench.answer(first, ErrorCode.INVALID_PRODUCER_EPOCH).ended) == 1
+    assert bench.answer(first, ErrorCode.INVALID_PRODUCER_EPOCH).ended == ()
+    assert len(bench.queues.cancel(delivery_id)) == 1
     assert bench.answer(second).ended == ()
     assert bench.queues.marker_count == 0
 
@@ -173,13 +190,13 @@ def test_every_code_has_one_meaning():
         assert bool(answered.bugs) is (not expected and code not in RETRIED)
 
 
-def test_one_refused_marker_sends_all_of_its_entry_again():
+def test_what_is_written_of_an_entry_does_not_go_again():
     bench = Bench()
     bench.add([A0], [A0])
     request = bench.queues.take(1, 0)
     codes = {(0, 0, A0): ErrorCode.NONE, (0, 1, A0): ErrorCode.NOT_ENOUGH_REPLICAS}
     assert bench.queues.answered(request, codes, bench.leaders, 0, 1.0).ended == ()
-    assert bench.queues.take(1, 100).entries[0].markers == (0, 1)
+    assert bench.queues.take(1, 100).entries[0].markers == (1,)
 
 
 def test_partitions_that_do_not_exist_are_dropped_at_once():

@@ -26,29 +26,35 @@ from oncelog.api.v1 import types_pb2 as oncelog_dot_api_dot_v1_dot_types__pb2
 from oncelog.api.v1 import storage_pb2 as oncelog_dot_api_dot_v1_dot_storage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"oncelog/api/v1/marker_sender.proto\x12\x0eoncelog.api.v1\x1a\x1aoncelog/api/v1/types.proto\x1a\x1concelog/api/v1/storage.proto\"k\n\x15\x44\x65liverMarkersRequest\x12\r\n\x05shard\x18\x01 \x01(\x05\x12*\n\x07markers\x18\x02 \x03(\x0b\x32\x19.oncelog.api.v1.TxnMarker\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x03\"{\n\x16\x44\x65liverMarkersResponse\x12\x30\n\x07outcome\x18\x01 \x01(\x0e\x32\x1f.oncelog.api.v1.DeliveryOutcome\x12/\n\x07\x64ropped\x18\x02 \x03(\x0b\x32\x1e.oncelog.api.v1.TopicPartition\">\n\x12\x43\x61ncelShardRequest\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x19\n\x11\x63oordinator_epoch\x18\x02 \x01(\x05\"(\n\x13\x43\x61ncelShardResponse\x12\x11\n\tcancelled\x18\x01 \x01(\x05\"\x17\n\x15\x44\x65scribeQueuesRequest\"\x96\x01\n\x16\x44\x65scribeQueuesResponse\x12<\n\x06queues\x18\x01 \x03(\x0b\x32,.oncelog.api.v1.DescribeQueuesResponse.Queue\x1a>\n\x05Queue\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\r\n\x05\x64\x65pth\x18\x02 \x01(\x05\x12\x15\n\roldest_age_ms\x18\x03 \x01(\x03*K\n\x0f\x44\x65liveryOutcome\x12\r\n\tDELIVERED\x10\x00\x12\n\n\x06\x46\x45NCED\x10\x01\x12\r\n\tCANCELLED\x10\x02\x12\x0e\n\nOVERLOADED\x10\x03\x32\xa8\x02\n\x0cMarkerSender\x12_\n\x0e\x44\x65liverMarkers\x12%.oncelog.api.v1.DeliverMarkersRequest\x1a&.oncelog.api.v1.DeliverMarkersResponse\x12V\n\x0b\x43\x61ncelShard\x12\".oncelog.api.v1.CancelShardRequest\x1a#.oncelog.api.v1.CancelShardResponse\x12_\n\x0e\x44\x65scribeQueues\x12%.oncelog.api.v1.DescribeQueuesRequest\x1a&.oncelog.api.v1.DescribeQueuesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"oncelog/api/v1/marker_sender.proto\x12\x0eoncelog.api.v1\x1a\x1aoncelog/api/v1/types.proto\x1a\x1concelog/api/v1/storage.proto\"k\n\x15\x44\x65liverMarkersRequest\x12\r\n\x05shard\x18\x01 \x01(\x05\x12*\n\x07markers\x18\x02 \x03(\x0b\x32\x19.oncelog.api.v1.TxnMarker\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x03\"\xaa\x01\n\x16\x44\x65liverMarkersResponse\x12\x30\n\x07outcome\x18\x01 \x01(\x0e\x32\x1f.oncelog.api.v1.DeliveryOutcome\x12/\n\x07\x64ropped\x18\x02 \x03(\x0b\x32\x1e.oncelog.api.v1.TopicPartition\x12-\n\x07refused\x18\x03 \x03(\x0b\x32\x1c.oncelog.api.v1.MarkerResult\"1\n\x19\x44\x65scribeDeliveriesRequest\x12\x14\n\x0cproducer_ids\x18\x01 \x03(\x03\"\xb7\x01\n\x1a\x44\x65scribeDeliveriesResponse\x12G\n\ndeliveries\x18\x01 \x03(\x0b\x32\x33.oncelog.api.v1.DescribeDeliveriesResponse.Delivery\x1aP\n\x08\x44\x65livery\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12/\n\x07missing\x18\x02 \x03(\x0b\x32\x1e.oncelog.api.v1.TopicPartition\">\n\x12\x43\x61ncelShardRequest\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x19\n\x11\x63oordinator_epoch\x18\x02 \x01(\x05\"(\n\x13\x43\x61ncelShardResponse\x12\x11\n\tcancelled\x18\x01 \x01(\x05\"\x17\n\x15\x44\x65scribeQueuesRequest\"\x96\x01\n\x16\x44\x65scribeQueuesResponse\x12<\n\x06queues\x18\x01 \x03(\x0b\x32,.oncelog.api.v1.DescribeQueuesResponse.Queue\x1a>\n\x05Queue\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\r\n\x05\x64\x65pth\x18\x02 \x01(\x05\x12\x15\n\roldest_age_ms\x18\x03 \x01(\x03*K\n\x0f\x44\x65liveryOutcome\x12\r\n\tDELIVERED\x10\x00\x12\n\n\x06\x46\x45NCED\x10\x01\x12\r\n\tCANCELLED\x10\x02\x12\x0e\n\nOVERLOADED\x10\x03\x32\x95\x03\n\x0cMarkerSender\x12_\n\x0e\x44\x65liverMarkers\x12%.oncelog.api.v1.DeliverMarkersRequest\x1a&.oncelog.api.v1.DeliverMarkersResponse\x12V\n\x0b\x43\x61ncelShard\x12\".oncelog.api.v1.CancelShardRequest\x1a#.oncelog.api.v1.CancelShardResponse\x12k\n\x12\x44\x65scribeDeliveries\x12).oncelog.api.v1.DescribeDeliveriesRequest\x1a*.oncelog.api.v1.DescribeDeliveriesResponse\x12_\n\x0e\x44\x65scribeQueues\x12%.oncelog.api.v1.DescribeQueuesRequest\x1a&.oncelog.api.v1.DescribeQueuesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'oncelog.api.v1.marker_sender_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DELIVERYOUTCOME']._serialized_start=630
-  _globals['_DELIVERYOUTCOME']._serialized_end=705
+  _globals['_DELIVERYOUTCOME']._serialized_start=915
+  _globals['_DELIVERYOUTCOME']._serialized_end=990
   _globals['_DELIVERMARKERSREQUEST']._serialized_start=112
   _globals['_DELIVERMARKERSREQUEST']._serialized_end=219
-  _globals['_DELIVERMARKERSRESPONSE']._serialized_start=221
-  _globals['_DELIVERMARKERSRESPONSE']._serialized_end=344
-  _globals['_CANCELSHARDREQUEST']._serialized_start=346
-  _globals['_CANCELSHARDREQUEST']._serialized_end=408
-  _globals['_CANCELSHARDRESPONSE']._serialized_start=410
-  _globals['_CANCELSHARDRESPONSE']._serialized_end=450
-  _globals['_DESCRIBEQUEUESREQUEST']._serialized_start=452
-  _globals['_DESCRIBEQUEUESREQUEST']._serialized_end=475
-  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_start=478
-  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_end=628
-  _globals['_DESCRIBEQUEUESRESPONSE_QUEUE']._serialized_start=566
-  _globals['_DESCRIBEQUEUESRESPONSE_QUEUE']._serialized_end=628
-  _globals['_MARKERSENDER']._serialized_start=708
-  _globals['_MARKERSENDER']._serialized_end=1004
+  _globals['_DELIVERMARKERSRESPONSE']._serialized_start=222
+  _globals['_DELIVERMARKERSRESPONSE']._serialized_end=392
+  _globals['_DESCRIBEDELIVERIESREQUEST']._serialized_start=394
+  _globals['_DESCRIBEDELIVERIESREQUEST']._serialized_end=443
+  _globals['_DESCRIBEDELIVERIESRESPONSE']._serialized_start=446
+  _globals['_DESCRIBEDELIVERIESRESPONSE']._serialized_end=629
+  _globals['_DESCRIBEDELIVERIESRESPONSE_DELIVERY']._serialized_start=549
+  _globals['_DESCRIBEDELIVERIESRESPONSE_DELIVERY']._serialized_end=629
+  _globals['_CANCELSHARDREQUEST']._serialized_start=631
+  _globals['_CANCELSHARDREQUEST']._serialized_end=693
+  _globals['_CANCELSHARDRESPONSE']._serialized_start=695
+  _globals['_CANCELSHARDRESPONSE']._serialized_end=735
+  _globals['_DESCRIBEQUEUESREQUEST']._serialized_start=737
+  _globals['_DESCRIBEQUEUESREQUEST']._serialized_end=760
+  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_start=763
+  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_end=913
+  _globals['_DESCRIBEQUEUESRESPONSE_QUEUE']._serialized_start=851
+  _globals['_DESCRIBEQUEUESRESPONSE_QUEUE']._serialized_end=913
+  _globals['_MARKERSENDER']._serialized_start=993
+  _globals['_MARKERSENDER']._serialized_end=1398
 # @@protoc_insertion_point(module_scope)

@@ -31,12 +31,33 @@ class DeliverMarkersRequest(_message.Message):
     def __init__(self, shard: _Optional[int] = ..., markers: _Optional[_Iterable[_Union[_storage_pb2.TxnMarker, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class DeliverMarkersResponse(_message.Message):
-    __slots__ = ("outcome", "dropped")
+    __slots__ = ("outcome", "dropped", "refused")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
     outcome: DeliveryOutcome
     dropped: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
-    def __init__(self, outcome: _Optional[_Union[DeliveryOutcome, str]] = ..., dropped: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
+    refused: _containers.RepeatedCompositeFieldContainer[_storage_pb2.MarkerResult]
+    def __init__(self, outcome: _Optional[_Union[DeliveryOutcome, str]] = ..., dropped: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[_storage_pb2.MarkerResult, _Mapping]]] = ...) -> None: ...
+
+class DescribeDeliveriesRequest(_message.Message):
+    __slots__ = ("producer_ids",)
+    PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
+    producer_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, producer_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DescribeDeliveriesResponse(_message.Message):
+    __slots__ = ("deliveries",)
+    class Delivery(_message.Message):
+        __slots__ = ("producer_id", "missing")
+        PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+        MISSING_FIELD_NUMBER: _ClassVar[int]
+        producer_id: int
+        missing: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
+        def __init__(self, producer_id: _Optional[int] = ..., missing: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    deliveries: _containers.RepeatedCompositeFieldContainer[DescribeDeliveriesResponse.Delivery]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[DescribeDeliveriesResponse.Delivery, _Mapping]]] = ...) -> None: ...
 
 class CancelShardRequest(_message.Message):
     __slots__ = ("shard", "coordinator_epoch")
