@@ -89,6 +89,8 @@ def recover(
                 )
             log.log_start_offset = max(log.log_start_offset, first_offset)
         _Recovery(log, now, may_have_lost_power=may_have_lost_power).run()
+        # Producers that expired are in no snapshot, and cleaning takes their batches.
+        log.producers.has_forgotten = log.log_end_offset > 0
     except OSError as error:
         advice = way_out(error, "check the disk and the folder's permissions")
         raise StorageFailed(

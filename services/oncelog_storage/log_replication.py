@@ -98,6 +98,7 @@ def _note_gaps(log: PartitionLog, run: Sequence[CopiedBatch]) -> None:
         raise StorageFailed(f"cannot make {path}: {error.strerror}; {way_out(error)}") from error
     log.names_made += 1
     log.has_gaps = True
+    log.producers.has_forgotten = True
 
 
 def truncate(log: PartitionLog, offset: int, now: int) -> None:
@@ -160,6 +161,7 @@ def start_over(log: PartitionLog, offset: int) -> None:
     log.segments = []
     log.leader_epochs = LeaderEpochs()
     log.producers.restore(())
+    log.producers.has_forgotten = offset > 0
     log.log_start_offset = log.log_end_offset = log.recovery_point = log.flushed_offset = offset
     log.unflushed_records = log.bytes_since_checkpoint = 0
     log.has_gaps = False

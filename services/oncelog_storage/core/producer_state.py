@@ -101,6 +101,8 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        self.has_forgotten = False
+        """A producer that wrote here may have no entry: it expired, or this memory began with a part of the log."""
         # First offset → producer id. Transactions begin in offset order, so the first key is the oldest.
         self._ongoing: dict[int, int] = {}
         # First offset → marker offset, for markers that the high watermark has not passed.
@@ -169,7 +171,7 @@ class ProducerStates:
         entry = self._entries.get(batch.producer_id)
         if entry is not None and batch.producer_epoch < entry.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if batch.base_sequence >= 0 and not _is_in_sequence(entry, batch, verification):
+        if batch.base_sequence >= 0 and not self._is_in_sequence(entry, batch, verification):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if entry is not None and entry.current_txn_first_offset >= 0 and not batch.is_transactional:
             return ErrorCode.INVALID_TXN_STATE
@@ -202,6 +204,29 @@ class ProducerStates:
         if coordinator_epoch < entry.coordinator_epoch:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
+
+    def _is_in_sequence(
+        self,
+        entry: ProducerEntry | None,
+        batch: BatchHeader,
+        verification: VerificationEntry | None,
+    ) -> bool:
+        sequence = batch.base_sequence
+        if verification is not None:
+            # Under TV2 every transaction begins at a fresh epoch, so a partition without state must see sequence 0.
+            if verification.supports_epoch_bump and entry is None and sequence != 0:
+                return False
+            if sequence > verification.lowest_sequence:
+                return False
+        if entry is None:
+            # Its first batch may have been refused a moment ago, and comes again: it must find its place free.
+            return sequence == 0 or self.has_forgotten
+        if entry.producer_epoch == NO_PRODUCER_EPOCH:
+            return True
+        if batch.producer_epoch != entry.producer_epoch:
+            return sequence == 0
+        last = entry.last_sequence
+        return sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX)
 
     # Changes: they never refuse, what they are given is in the log.
 
@@ -268,10 +293,12 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self._entries[producer_id]
+            self.has_forgotten = True
         return len(expired)
 
     def restore(self, entries: Iterable[ProducerEntry]) -> None:
-        """Replace everything by a snapshot's entries."""
+        """Replace everything by a snapshot's entries. Who was forgotten before it was taken is in no snapshot."""
+        self.has_forgotten = True
         self._entries = {entry.producer_id: entry for entry in entries}
         self._ongoing = {
             entry.current_txn_first_offset: entry.producer_id
@@ -312,21 +339,3 @@ class ProducerStates:
             return first
         oldest_ended = min(self._unreplicated)
         return oldest_ended if first is None else min(first, oldest_ended)
-
-
-def _is_in_sequence(
-    entry: ProducerEntry | None, batch: BatchHeader, verification: VerificationEntry | None
-) -> bool:
-    sequence = batch.base_sequence
-    if verification is not None:
-        # Under TV2 every transaction begins at a fresh epoch, so a partition without state must see sequence 0.
-        if verification.supports_epoch_bump and entry is None and sequence != 0:
-            return False
-        if sequence > verification.lowest_sequence:
-            return False
-    if entry is None or entry.producer_epoch == NO_PRODUCER_EPOCH:
-        return True
-    if batch.producer_epoch != entry.producer_epoch:
-        return sequence == 0
-    last = entry.last_sequence
-    return sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX)

@@ -23,6 +23,8 @@ class ProducersMachine(RuleBasedStateMachine):
         self.end = self.high_watermark = 0
         self.epoch, self.batches, self.open, self.coordinator = {}, {}, {}, {}
         self.ended = []
+        self.has_restarted = False
+        """Then a producer may have been forgotten, and begins anywhere."""
 
     @rule(
         producer=PRODUCERS,
@@ -73,6 +75,8 @@ class ProducersMachine(RuleBasedStateMachine):
             wanted = self.following(batch.producer_id) if batch.producer_epoch == known else 0
             if batch.base_sequence != wanted:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        elif batch.base_sequence and not self.has_restarted:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if batch.producer_id in self.open and not batch.is_transactional:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
@@ -127,7 +131,7 @@ class ProducersMachine(RuleBasedStateMachine):
         """A snapshot keeps one batch a producer, and the restarted leader's high watermark is the log's end."""
         restored = ProducerStates()
         restored.restore(decode_snapshot(encode_snapshot(self.states.entries())))
-        self.states = restored
+        self.states, self.has_restarted = restored, True
         self.batches = {producer: batches[-1:] for producer, batches in self.batches.items()}
         self.high_watermark = self.end
 

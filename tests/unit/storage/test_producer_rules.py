@@ -30,8 +30,9 @@ def data(sequence, *, producer_id=PID, count=1, producer_epoch=0, txn=False, tim
 class Partition:
     """Producer states with a growing offset."""
 
-    def __init__(self, *batches):
+    def __init__(self, *batches, has_forgotten=False):
         self.states = ProducerStates()
+        self.states.has_forgotten = has_forgotten
         self.end = 0
         for batch in batches:
             self.append(batch)
@@ -62,8 +63,11 @@ def marked(partition, *args, **fields):
 
 
 SEQUENCES = [
-    ("unknown producer: any first sequence", Partition(), data(77), OK),
-    ("unknown producer, transactional TV1: any", Partition(), data(77, txn=True), OK),
+    ("unknown producer: only 0", Partition(data(0, producer_id=8)), data(77), GAP),
+    ("unknown producer, transactional TV1: only 0", Partition(), data(77, txn=True), GAP),
+    ("unknown producer: 0", Partition(data(0, producer_id=8)), data(0), OK),
+    ("any, where some were forgotten", Partition(has_forgotten=True), data(77), OK),
+    ("TV1: any, where some were forgotten", Partition(has_forgotten=True), data(77, txn=True), OK),
     ("next sequence", Partition(data(0, count=3)), data(3), OK),
     ("a gap", Partition(data(0, count=3)), data(4), GAP),
     ("an overlap that is no duplicate", Partition(data(0, count=3)), data(2), GAP),
@@ -125,7 +129,15 @@ def test_epochs_and_sequences(partition, batch, code):
 VERIFIED = [
     ("TV2 without state begins at 0", Partition(), True, 0, data(0, txn=True), OK),
     ("TV2 without state, later sequence", Partition(), True, 3, data(3, txn=True), GAP),
-    ("TV1 without state may begin anywhere", Partition(), False, 3, data(3, txn=True), OK),
+    ("TV1 without state, later sequence", Partition(), False, 3, data(3, txn=True), GAP),
+    (
+        "TV1 where some were forgotten may begin anywhere",
+        Partition(has_forgotten=True),
+        False,
+        3,
+        data(3, txn=True),
+        OK,
+    ),
     ("above the lowest seen", Partition(), False, 3, data(4, txn=True), GAP),
     ("with state, above the lowest seen", Partition(data(0)), True, 1, data(2, txn=True), GAP),
     ("with state, the lowest", Partition(data(0)), True, 1, data(1, txn=True), OK),
@@ -206,7 +218,9 @@ def test_an_open_transaction_counts_at_its_epoch_only():
 def test_expiry_spares_open_transactions_and_is_exact():
     partition = Partition(data(0), data(0, producer_id=10, txn=True))
     assert partition.states.expire(now=999, expiration_ms=1000) == 0
+    assert partition.states.check_batch(data(7, producer_id=8)) is GAP
     assert partition.states.expire(now=1000, expiration_ms=1000) == 1
+    assert partition.states.check_batch(data(7)) is OK, "it may be the one that was forgotten"
     assert partition.states.get(PID) is None
     assert partition.states.get(10) is not None
 
