@@ -110,7 +110,7 @@ async def _form(request: Request) -> dict[str, str] | None:
     """The first value of each field; None: it is no form, or too large to be this one."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != FORM:
         return None
-    # The guard has seen that a body tells its length.
+    # No body comes here without its length (`strict_http.py`).
     if int(request.headers.get("content-length", 0)) > FORM_BYTES_MAX:
         return None
     body = await request.body()

@@ -17,7 +17,10 @@ from oncelog.process.connections import Connections
 from oncelog_gateway.problems import PROBLEM_JSON, plain_problem, problem_json
 from oncelog_gateway.security_headers import SECURITY_HEADERS
 from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.strict_http import StrictConnection, UnwantedRequest
 
+REQUEST_HEAD_BYTES_MAX: Final = 1 << 17
+"""A transactional id has at most 32767 bytes, and each may take three in a URL."""
 LINGER_S: Final = 1.0
 """How long the rest of a refused request is read and dropped. Closing at once would reset the connection, and the
 client would not see why."""
@@ -35,6 +38,7 @@ class HttpConnection(H11Protocol):
         **from_uvicorn: Any,
     ) -> None:
         super().__init__(**from_uvicorn)
+        self.conn = StrictConnection(REQUEST_HEAD_BYTES_MAX, settings.request_bytes_max)
         self._open = open_connections
         self._timeout_s = settings.request_timeout_ms / 1000
         self._phase: str | None = None
@@ -83,7 +87,9 @@ class HttpConnection(H11Protocol):
         error = sys.exception()
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
         detail = f"this is not an HTTP request: {error}"
-        if status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        if isinstance(error, UnwantedRequest):
+            detail = str(error)
+        elif status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             detail = "the request line and headers are too large"
         self._refuse(status, detail)
 

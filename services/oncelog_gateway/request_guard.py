@@ -1,5 +1,5 @@
-"""What every request passes before a route sees it: its Host, its Origin, the size of its body. What every answer gets:
-security headers. Plain ASGI.
+"""What every request passes before a route sees it: its Host, its Origin. What every answer gets: security headers.
+Plain ASGI. How large a body may be is decided where it is read (`strict_http.py`).
 
 Starlette's TrustedHostMiddleware is not used: it answers 400 "Invalid host header" without the name or the way out, and
 it cuts an IPv6 address at its first colon.
@@ -34,7 +34,6 @@ class RequestGuard:
         self._app = app
         self._metrics = metrics
         self._hosts = AllowedHosts(settings.host, settings.allowed_hosts)
-        self._request_bytes_max = settings.request_bytes_max
         self._requests_max = settings.connections_max * 3 // 4
         self._request_count = 0
 
@@ -95,20 +94,7 @@ class RequestGuard:
                 403,
                 "a page of another site may not change anything here; use this gateway's own address",
             )
-        if self._is_too_large(scope):
-            return plain_problem(
-                413,
-                f"the body may have {self._request_bytes_max} bytes and must tell its Content-Length",
-            )
         return None
-
-    def _is_too_large(self, scope: Scope) -> bool:
-        for name, value in scope["headers"]:
-            if name == b"content-length":
-                return not value.isdigit() or int(value) > self._request_bytes_max
-            if name == b"transfer-encoding":
-                return True
-        return False
 
 
 def _is_from_another_site(scope: Scope, host: bytes) -> bool:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 128
-REQUEST_HEAD_BYTES_MAX: Final = 1 << 17
-"""A transactional id has at most 32767 bytes, and each may take three in a URL."""
 
 
 def build_gateway(
@@ -154,7 +152,6 @@ class GatewayRole:
             server_header=False,
             # X-Forwarded-For is anybody's to write; `operators` believes it from trusted proxies only.
             proxy_headers=False,
-            h11_max_incomplete_event_size=REQUEST_HEAD_BYTES_MAX,
             http=partial(HttpConnection, Connections(settings.connections_max), settings),  # type: ignore[arg-type]
             timeout_graceful_shutdown=max(settings.shutdown_timeout_ms // 1000, 1),
         )

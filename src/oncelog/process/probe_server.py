@@ -22,6 +22,7 @@ from oncelog.process.host_header import AllowedHosts
 PHASE_TIMEOUT_S: Final = 5.0
 HEAD_BYTES_MAX: Final = 16_384
 CONNECTIONS_MAX: Final = 64
+_VERSIONS: Final = ("HTTP/1.1", "HTTP/1.0")
 _CHALLENGE: Final = 'WWW-Authenticate: Bearer realm="oncelog"\r\n'
 
 
@@ -131,8 +132,11 @@ class _Connection(asyncio.Protocol):
 
     async def _answer_to(self, head: str) -> Answer:
         request_line, *lines = head.split("\r\n")
-        method, _, target = request_line.partition(" ")
-        path = target.partition(" ")[0].partition("?")[0]
+        method, _, rest = request_line.partition(" ")
+        target, _, version = rest.partition(" ")
+        if version not in _VERSIONS or any(end in line for line in lines for end in "\r\n"):
+            return as_json(400, "detail", "this is not HTTP/1.1, each line with CR and LF")
+        path = target.partition("?")[0]
         fields = [line.partition(":") for line in lines]
         hosts = [value.strip() for name, _, value in fields if name.lower() == "host"]
         if len(hosts) != 1 or not self._server.hosts.allows(hosts[0]):

@@ -135,6 +135,21 @@ def test_a_head_without_end_is_refused(port):
         assert one.recv(100).startswith(b"HTTP/1.1 431 ")
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /health HTTP/9.9\r\nHost: localhost\r\n\r\n",
+        b"GET /health\r\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_1_is_refused(port, head):
+    with socket.create_connection(("127.0.0.1", port)) as one:
+        one.sendall(head)
+        assert one.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_request_that_does_not_arrive_ends(port, monkeypatch):
     monkeypatch.setattr(probe_server, "PHASE_TIMEOUT_S", 0.1)
     with socket.create_connection(("127.0.0.1", port)) as one:
