@@ -19,6 +19,7 @@ from oncelog.telemetry import spans
 from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import attempt_trace
 from oncelog_coordinator.core.markers import SINK_MACHINE, MarkersDelivered, MarkersWanted
+from oncelog_coordinator.core.shard_machine import ShardRecord
 from oncelog_coordinator.core.sink import SinkMachine
 from oncelog_coordinator.core.sink_events import (
     AbortAttempt,
@@ -148,7 +149,31 @@ class AttemptTraces:
         for nonce in _completed(decision.records):
             ended = self._ending.pop(nonce, None)
             if ended is not None:
-                self._root(recorder, ended)
+                self._root(recorder, ended, time.time_ns())
+
+    def root_again(
+        self, appended_ms: Millis, record: ShardRecord, superseded: ShardRecord | None
+    ) -> None:
+        """Of an attempt that is complete in the log: what tombstones remove, up to its DECIDE, tells what it was."""
+        recorder = spans.recorder
+        if recorder is None or not isinstance(record, Tombstone) or not record.nonce:
+            return
+        nonce = record.nonce
+        known = self._ending.pop(nonce, None) or _Seen(record.sink, nonce, NO_BATCH, -1, 0, None)
+        match superseded:
+            case AttemptOpen(opened_time_ms=opened_ms):
+                known = known._replace(opened_ms=opened_ms)
+            case Branch():
+                known = known._replace(branch_count=known.branch_count + 1)
+            case Decide(batch_id=batch_id):
+                known = known._replace(batch_id=batch_id, decide=superseded)
+        if record.record_type is not SinkRecordType.DECIDE:
+            if len(self._ending) < _ENDING_MAX:
+                self._ending[nonce] = known
+            return
+        is_seen = recorder.is_in_head(attempt_trace(nonce).trace_id)
+        if is_seen or known.is_kept(appended_ms, recorder.late_ms):
+            self._root(recorder, known, appended_ms * _NS_PER_MS)
 
     def with_trace(self, wanted: MarkersWanted, machine: SinkMachine) -> MarkersWanted:
         """The same markers, of a sink's attempt with their trace."""
@@ -167,8 +192,7 @@ class AttemptTraces:
                 return replace(wanted, markers=tuple(markers))
         return wanted
 
-    def _root(self, recorder: TraceRecorder, ended: _Seen) -> None:
-        now_ns = time.time_ns()
+    def _root(self, recorder: TraceRecorder, ended: _Seen, now_ns: int) -> None:
         opened_ns = ended.opened_ms * _NS_PER_MS if ended.opened_ms >= 0 else now_ns
         found = {**self._attributes, **ended.attributes, "oncelog.branches": ended.branch_count}
         if ended.decide is not None:

@@ -27,6 +27,7 @@ from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import (
     PRODUCER_EPOCH_MAX,
     CoordinatorEpoch,
+    Millis,
     Offset,
     Partition,
     ProducerId,
@@ -66,6 +67,9 @@ FETCH_TIMEOUT_S: Final = 10.0
 HIGH_WATERMARK_POLL_MS: Final = 5
 HIGH_WATERMARK_POLL_MAX_MS: Final = 100
 """After an election followers reach the new leader's end within a round or two of their fetches."""
+RECENT_MS: Final = Millis(5_000)
+"""Before a log's newest record. What its writer could not tell before it died is younger: a root leaves a tenth of a
+second after its completion, and a collector may be slow."""
 RECORD_OVERHEAD_BYTES: Final = 32
 """At most, around a record's key and value in a batch."""
 
@@ -116,6 +120,10 @@ class Run(NamedTuple):
 RecordT = TypeVar("RecordT")
 
 
+OnRecent = Callable[[Millis, RecordT, RecordT | None], None]
+"""Of a record: when it was appended, itself, and the one that it superseded."""
+
+
 class RecordFormat(Protocol[RecordT]):
     """How a kind of shard writes its records."""
 
@@ -160,7 +168,10 @@ class ShardLog(Generic[RecordT]):
         clock: Clock,
         settings: CoordinatorSettings,
         load_buffer_bytes: int = FETCH_BYTES,
+        on_recent: OnRecent[RecordT] | None = None,
     ) -> None:
+        """`on_recent` is told of what was written in the last `RECENT_MS`, at the end of each replay."""
+        self._on_recent = on_recent
         self._partition = partition
         self._load_buffer_bytes = load_buffer_bytes
         self._format = record_format
@@ -328,7 +339,7 @@ class ShardLog(Generic[RecordT]):
 
     async def replay(self) -> AsyncIterator[tuple[Offset, RecordT]]:
         """What is alive of every record known to this coordinator, in order. Raises ReplayFailed."""
-        live = LiveRecords()
+        live = LiveRecords(0 if self._on_recent is None else RECENT_MS)
         log_end, high_watermark = await self._read_all(live)
         for count, record in enumerate(live.in_order()):
             decoded = self._decoded(record)
@@ -338,6 +349,21 @@ class ShardLog(Generic[RecordT]):
                 await asyncio.sleep(0)
         await self._wait_for_high_watermark(log_end, high_watermark)
         self._next_offset = log_end
+        if self._on_recent is not None:
+            await self._tell_recent(live, self._on_recent)
+
+    async def _tell_recent(self, live: LiveRecords, on_recent: OnRecent[RecordT]) -> None:
+        for count, recent in enumerate(live.recent()):
+            header, key, value, before = recent
+            try:
+                record = self._format.decode(header, key, value)
+                superseded = None if before is None else self._format.decode(header, key, before)
+            except (ValueError, OncelogError):
+                continue  # What is no longer alive may be damaged, and the shard is whole.
+            if record is not None:
+                on_recent(Millis(header.max_timestamp), record, superseded)
+            if count % RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
 
     async def _read_all(self, live: LiveRecords) -> tuple[int, int]:
         """(log end, high watermark). The next bytes are on their way while these are read."""

@@ -3,9 +3,12 @@
 A load reads every batch but decodes only what a later record has not superseded. A record of history costs a few
 microseconds, and only what is alive costs the whole price. What belongs to a client's transaction (a group shard has
 such batches) is kept in full: its marker decides whether it supersedes anything.
+
+What the last coordinator may have decided without the world hearing of it is in `recent`, superseded or not.
 """
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -24,6 +27,8 @@ from oncelog.record.bulk import corrupt_errors, records_of, uncompressed
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """As in `HEADER`."""
 
+_MAX_TIMESTAMP: Final = 8
+"""Its place in `HeaderFields`."""
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
 _LAST_DELTA: Final = struct.Struct(">i")
 _LAST_DELTA_AT: Final = 23
@@ -51,6 +56,15 @@ class LiveRecord(NamedTuple):
     value: bytes | None
 
 
+class RecentRecord(NamedTuple):
+    """One of the last that were written, alive or not. `before`: the value that it superseded."""
+
+    header: BatchHeader
+    key: bytes
+    value: bytes | None
+    before: bytes | None
+
+
 class MalformedShard(OncelogError):
     """A batch holds no records that a coordinator can have written."""
 
@@ -58,7 +72,10 @@ class MalformedShard(OncelogError):
 class LiveRecords:
     """`take` the fetched batches in order, then go through `in_order`."""
 
-    def __init__(self) -> None:
+    def __init__(self, recent_ms: int = 0) -> None:
+        """`recent_ms`: how far before the log's newest record those in `recent` go."""
+        self._recent_ms = recent_ms
+        self._recent: deque[tuple[HeaderFields, bytes, bytes | None, bytes | None]] = deque()
         self._latest: dict[bytes, tuple[int, HeaderFields, bytes | None]] = {}
         self._others: list[LiveRecord] = []
         # Keys written by transactions that are open at this place of the log, by producer id.
@@ -99,6 +116,18 @@ class LiveRecords:
         for _, record in sorted((*latest, *others), key=itemgetter(0)):
             yield record
 
+    def recent(self) -> Iterator[RecentRecord]:
+        """By offset; without those that a client's transaction covers."""
+        for fields, key, value, before in self._recent:
+            yield RecentRecord(BatchHeader._make(fields), key, value, before)
+
+    def _note(self, fields: HeaderFields, key: bytes, value: bytes | None) -> None:
+        known = self._latest.get(key)
+        recent = self._recent
+        recent.append((fields, key, value, None if known is None else known[2]))
+        while recent[0][0][_MAX_TIMESTAMP] < fields[_MAX_TIMESTAMP] - self._recent_ms:
+            recent.popleft()
+
     def _batch(self, fields: HeaderFields, batch: memoryview, start: int) -> None:
         attributes = fields[5]
         if attributes & CONTROL:
@@ -117,6 +146,8 @@ class LiveRecords:
                 raise ValueError("a record without a key")
             if record.offset < start:
                 continue
+            if self._recent_ms and not is_covered:
+                self._note(fields, key, record.value)
             if is_covered:
                 header = BatchHeader._make(fields)
                 self._others.append(LiveRecord(record.offset, header, key, record.value))

@@ -24,7 +24,12 @@ from oncelog.telemetry import spans
 from oncelog.telemetry.feed import Feed
 from oncelog_coordinator.attempt_traces import AttemptTraces
 from oncelog_coordinator.core.markers import SINK_MACHINE, MarkersDelivered
-from oncelog_coordinator.core.shard_machine import ShardConfig, ShardEvent, ShardMachine
+from oncelog_coordinator.core.shard_machine import (
+    ShardConfig,
+    ShardEvent,
+    ShardMachine,
+    ShardRecord,
+)
 from oncelog_coordinator.core.sink_events import JoinAttempt
 from oncelog_coordinator.core.sink_limits import SinkLimits
 from oncelog_coordinator.core.txn import TxnConfig
@@ -138,6 +143,15 @@ class TransactionTerm(ShardTerm):
             return
         if kind not in _OF_A_PRODUCER or machine.sink.owns_producer(event.producer_id):
             self.attempt_traces.decided(event, decision, machine.sink, now)
+
+    def trace_again(
+        self, appended_ms: Millis, record: ShardRecord, superseded: ShardRecord | None
+    ) -> None:
+        """The shard's log has it. Whoever appended it may be dead, with a root that it had not sent yet."""
+        if isinstance(record, TxnMetadata):
+            self._traces.root_again(record)
+        else:
+            self.attempt_traces.root_again(appended_ms, record, superseded)
 
     async def completion(self, transactional_id: str, deadline: float) -> None:
         """Returns when this prepared transaction is complete. Raises TimeoutError at `deadline` of the loop's clock."""
@@ -306,6 +320,7 @@ class Shards(ShardTerms[TransactionTerm]):
                 self._clock,
                 self._settings,
                 self._settings.transaction_load_buffer_bytes,
+                None if spans.recorder is None else term.trace_again,
             ),
             self._clock,
             send=markers.send,

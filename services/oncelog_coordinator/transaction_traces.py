@@ -2,7 +2,8 @@
 
 The trace begins in `with_trace`, which completes an addition right before it is decided. `decided` moves the request's
 spans into it, and gives them the decision's label. `committed` records how long the decision took to be durable, and
-with the completion the root of it all. A process without tracing does none of it.
+with the completion the root of it all. `root_again` exports the root of a completion that another coordinator wrote.
+A process without tracing does none of it.
 """
 
 import time
@@ -32,6 +33,7 @@ _NS_PER_MS: Final = 1_000_000
 _DECIDED_WITHOUT_REQUEST: Final = (TxnTimedOut, MarkersDelivered)
 _OF_A_PRODUCER: Final = frozenset({AddPartitions, VerifyPartitions, EndTxn})
 _OF_AN_ID: Final = _OF_A_PRODUCER | {InitProducerId, ForceTerminate, TxnTimedOut}
+_COMPLETE: Final = frozenset({TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 
 
@@ -122,6 +124,15 @@ class TransactionTraces:
             if is_completion:
                 self._complete(recorder, record, now_ns)
         return seen_in
+
+    def root_again(self, record: TxnMetadata) -> None:
+        """Of a transaction that is complete in the log. The ids are those of the record, so it is the same root."""
+        recorder = spans.recorder
+        if recorder is None or record.trace is None or record.state not in _COMPLETE:
+            return
+        ended_ms = record.last_update_timestamp
+        if recorder.is_in_head(record.trace.trace_id) or is_kept(recorder, record, ended_ms):
+            self._complete(recorder, record, ended_ms * _NS_PER_MS)
 
     def _attributes_of(self, txn: TxnMetadata) -> spans.Attributes:
         return {**self._attributes, **identity(txn), "oncelog.state": txn.state.kafka_name}

@@ -53,11 +53,11 @@ class Trace:
 
 
 def traces_of(spans: Iterable[ReceivedSpan]) -> list[Trace]:
-    """By the start of their first span."""
-    found: dict[str, list[ReceivedSpan]] = {}
+    """By the start of their first span. A span that came twice is one: two coordinators may have told of a root."""
+    found: dict[str, dict[str, ReceivedSpan]] = {}
     for one in spans:
-        found.setdefault(one.trace_id, []).append(one)
-    traces = [Trace(trace_id, tuple(own)) for trace_id, own in found.items()]
+        found.setdefault(one.trace_id, {}).setdefault(one.span_id, one)
+    traces = [Trace(trace_id, tuple(own.values())) for trace_id, own in found.items()]
     return sorted(traces, key=lambda trace: min(one.start_ns for one in trace.spans))
 
 

@@ -41,6 +41,7 @@ def write_caller(call: Any, caller: "spans.Span | None") -> None:
         call.trace.CopyFrom(trace_message(home.trace, is_kept=home.is_kept))
     else:
         call.trace.start_ns = home.start_ns
+        home.unanswered = (*home.unanswered, caller)
 
 
 def serving_span(path: str, call: Any) -> "spans.Span | spans.Nothing":
@@ -72,4 +73,8 @@ def take_answered(reply: Any, caller: "spans.Span | None") -> None:
         return
     known = read_trace(reply.trace)
     if known is not None:
-        caller.home.move(known[0], is_kept=known[1])
+        home = caller.home
+        home.move(known[0], is_kept=known[1])
+        if caller in home.unanswered:
+            at = home.unanswered.index(caller)
+            home.unanswered = (*home.unanswered[:at], *home.unanswered[at + 1 :])

@@ -58,7 +58,7 @@ class _Waiting:
 
 
 class TraceRecorder:
-    """`sink` takes spans that are kept; it neither waits nor raises."""
+    """`sink` takes spans that are kept; it neither waits nor raises. `root_sink` takes roots, and soon sends them."""
 
     def __init__(
         self,
@@ -66,11 +66,13 @@ class TraceRecorder:
         ratio: float,
         *,
         late_ms: int,
+        root_sink: Callable[[EndedSpan], None] | None = None,
         spans_waiting_max: int = SPANS_WAITING_MAX,
         waiting_s_max: float = WAITING_S_MAX,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sink = sink
+        self._root_sink = root_sink or sink
         self._ids_below = round(ratio * (1 << _RATIO_BITS))
         """As OpenTelemetry's TraceIdRatioBased: a function of the id, so every process comes to the same result."""
         self.late_ms = late_ms
@@ -80,6 +82,8 @@ class TraceRecorder:
         self._monotonic_s = monotonic_s
         self._waiting: OrderedDict[int, _Waiting] = OrderedDict()
         self._verdicts: OrderedDict[int, bool] = OrderedDict()
+        self._rooted: OrderedDict[int, None] = OrderedDict()
+        """Traces whose root was exported, or dropped, here."""
         self._next_look_s = -math.inf
         """Nothing that waits is too old before."""
         self.spans_waiting = 0
@@ -94,6 +98,8 @@ class TraceRecorder:
         trace_id = home.trace_id if trace is None else trace.trace_id
         if home.is_kept:
             self.verdict(trace_id, is_kept=True)
+        if trace is not None and home.unanswered:
+            self._keep_first(home, trace, ended)
         root_id = 0 if trace is None else trace.root_id
         if (trace_id & _RATIO_MASK) < self._ids_below:
             self._keep(trace_id, [(root_id, ended)])
@@ -125,13 +131,19 @@ class TraceRecorder:
         *,
         is_kept: bool,
     ) -> None:
-        """The root of a transaction's trace, by the coordinator that wrote its completion; with it the verdict."""
+        """The root of a transaction's trace, by the coordinator that wrote its completion, or by the next one, which
+        cannot know whether it left. With it the verdict. Of a trace that had its root from this process: nothing."""
+        if trace.trace_id in self._rooted:
+            return
+        self._rooted[trace.trace_id] = None
+        if len(self._rooted) > VERDICTS_MAX:
+            self._rooted.popitem(last=False)
         self.verdict(trace.trace_id, is_kept=is_kept)
         if not self.is_kept(trace.trace_id):
             self.spans_dropped += 1
             return
         self.spans_kept += 1
-        self._sink(
+        self._root_sink(
             EndedSpan(
                 name,
                 Kind.INTERNAL,
@@ -179,6 +191,21 @@ class TraceRecorder:
             self.spans_kept += len(ended)
             for one in ended:
                 self._sink(_ended(one, trace_id, root_id))
+
+    def _keep_first(self, home: Home, trace: TransactionTrace, ended: Sequence[Span]) -> None:
+        """The same spans once more where the request came from: a process that was called, and did not learn of the
+        transaction, has its spans below them. The outermost is the root there, linked to itself in the other trace."""
+        first_id = home.first_trace_id
+        if first_id == trace.trace_id:
+            return
+        if not self.is_in_head(first_id) and not (home.caller is not None and home.caller.is_kept):
+            return
+        self.spans_kept += len(ended)
+        for one in ended:
+            link = Traceparent(trace.trace_id, one.span_id, True)
+            parent_id = 0 if one.parent is None else one.parent.span_id
+            copied = _ended(one, first_id, 0)
+            self._sink(copied._replace(parent_id=parent_id, links=(*copied.links, link)))
 
     def _new_waiting(self) -> _Waiting:
         now = self._monotonic_s()

@@ -76,6 +76,9 @@ class Home:
     is_over = False
     ended: "Sequence[Span]" = ()
     """Below the outermost."""
+    unanswered: "tuple[Span, ...]" = ()
+    """Those that called while no transaction was known, and were not told one: who was called stays in the trace under
+    which it was called."""
     _trace_id = 0
     """While no transaction is known."""
 
@@ -100,6 +103,11 @@ class Home:
             return self.trace.trace_id
         if not self._trace_id:
             self._trace_id = new_trace_id()
+        return self._trace_id
+
+    @property
+    def first_trace_id(self) -> int:
+        """Before a transaction was known."""
         return self._trace_id
 
     def move(self, trace: TransactionTrace, *, is_kept: bool = False) -> None:

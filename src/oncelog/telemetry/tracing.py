@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from oncelog.errors import OncelogError
@@ -47,6 +48,11 @@ _EXPORTERS_LOGGERS: Final = (
 )
 TOLD_EVERY_S: Final = 60.0
 SCOPE: Final = "oncelog"
+ROOT_DELAY_MS: Final = 100
+"""A root waits no longer: a process that is killed takes with it what waits, and other processes have sent what is
+below."""
+ROOTS_WAITING_MAX: Final = 1 << 16
+"""A coordinator that takes over exports those of seconds at once."""
 FLUSH_MS: Final = 3_000
 """Longest wait for spans to leave when the process stops."""
 
@@ -76,7 +82,9 @@ class Tracing:
     place in its queue.
     """
 
-    def __init__(self, exporter: Any, service: str, ratio: float, late_ms: int) -> None:
+    def __init__(
+        self, new_exporter: Callable[[], Any], service: str, ratio: float, late_ms: int
+    ) -> None:
         from opentelemetry.sdk import resources
         from opentelemetry.sdk import trace as sdk
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -84,8 +92,13 @@ class Tracing:
 
         self._sdk = sdk
         self._resources = resources
-        building: Any = _BuildingExporter(exporter, self._built)
-        self._processor: Any = BatchSpanProcessor(building)
+        spans_exporter: Any = _BuildingExporter(new_exporter(), self._built)
+        self._processor: Any = BatchSpanProcessor(spans_exporter)
+        # A queue, a thread and a connection of their own: no batch of other spans delays a root.
+        roots_exporter: Any = _BuildingExporter(new_exporter(), self._built)
+        self._root_processor: Any = BatchSpanProcessor(
+            roots_exporter, schedule_delay_millis=ROOT_DELAY_MS, max_queue_size=ROOTS_WAITING_MAX
+        )
         self._sampled = _context(1, 1, is_remote=False)
         self._scope = InstrumentationScope(SCOPE)
         # What the variables name counts more than what we say, and what the SDK makes up counts less.
@@ -93,7 +106,9 @@ class Tracing:
         self._named = frozenset(named.attributes)
         self._resource = resources.Resource.create().merge(named)
         self._say("service.name", service)
-        self.recorder = TraceRecorder(self._queue, ratio, late_ms=late_ms)
+        self.recorder = TraceRecorder(
+            self._queue, ratio, late_ms=late_ms, root_sink=self._queue_root
+        )
 
     def say_node(self, node_id: int) -> None:
         """A controller may give it after the start."""
@@ -101,11 +116,13 @@ class Tracing:
 
     def flush(self) -> None:
         """Export what there is. Blocks for as long as the exporter takes, which is long without a collector."""
+        self._root_processor.force_flush(FLUSH_MS)
         self._processor.force_flush(FLUSH_MS)
 
     def stop(self) -> None:
-        """Export what is left. Blocks for FLUSH_MS at most."""
-        self._processor.force_flush(FLUSH_MS)
+        """Export what is left. Blocks for FLUSH_MS at most, for each of the two queues."""
+        self.flush()
+        self._root_processor.shutdown()
         self._processor.shutdown()
 
     def _say(self, key: str, value: str) -> None:
@@ -115,6 +132,9 @@ class Tracing:
 
     def _queue(self, ended: EndedSpan) -> None:
         self._processor.on_end(_Queued(self._sampled, ended))
+
+    def _queue_root(self, ended: EndedSpan) -> None:
+        self._root_processor.on_end(_Queued(self._sampled, ended))
 
     def _built(self, ended: EndedSpan) -> Any:
         from opentelemetry.trace import Link, SpanKind, Status, StatusCode
@@ -209,7 +229,7 @@ def build_tracing(service: str, late_ms: int, environment: Mapping[str, str]) ->
     seldom = SeldomTold()
     for name in _EXPORTERS_LOGGERS:
         logging.getLogger(name).addFilter(seldom)
-    return Tracing(_exporter(environment), service, head_ratio(environment), late_ms)
+    return Tracing(partial(_exporter, environment), service, head_ratio(environment), late_ms)
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:

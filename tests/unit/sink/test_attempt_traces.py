@@ -7,10 +7,13 @@ import pytest
 from tests.unit.sink.sink_shell import TIMEOUT_MS, SinkShell, nonce
 
 from oncelog.machine import Decision
+from oncelog.record.records import Record, encode_batch
 from oncelog.telemetry import spans
 from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import attempt_trace
 from oncelog_coordinator.attempt_traces import AttemptTraces
+from oncelog_coordinator.core.sink_records import decode_sink_record
+from oncelog_coordinator.shard_replay import LiveRecords
 
 NEVER_LATE_MS = 10**15
 
@@ -160,3 +163,31 @@ def test_a_coordinator_without_tracing_does_none_of_it(shell, monkeypatch):
     assert AttemptTraces(0, 0).committed(Decision(), 0) is None
     shell.deliver()
     assert shell.exported == []
+
+
+@pytest.mark.parametrize("ending", ["commit", "abort", "abort of nothing"])
+def test_the_root_of_a_complete_attempt_is_in_the_log(shell, monkeypatch, ending):
+    monkeypatch.setattr(spans, "recorder", TraceRecorder(shell.exported.append, 1.0, late_ms=1))
+    if ending == "commit":
+        shell.committed(1, 0)
+    else:
+        shell.open(1)
+        if ending == "abort":
+            shell.task(1, 0)
+        shell.abort(1)
+    shell.deliver()
+    (root,) = shell.roots()
+    restored = []
+    monkeypatch.setattr(spans, "recorder", TraceRecorder(restored.append, 1.0, late_ms=1))
+    live = LiveRecords(recent_ms=1_000)
+    for offset, (key, value) in enumerate(shell.log):
+        live.take(encode_batch([Record(key, value, shell.now)], base_offset=offset), offset)
+    next_one = AttemptTraces(3, 8)
+    for _, key, value, before in live.recent():
+        superseded = None if before is None else decode_sink_record(key, before)
+        next_one.root_again(shell.now, decode_sink_record(key, value), superseded)
+    (again,) = restored
+    assert again == root._replace(
+        end_ns=shell.now * 1_000_000,
+        attributes={**root.attributes, "oncelog.coordinator_epoch": 8},
+    )

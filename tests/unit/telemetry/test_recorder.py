@@ -2,6 +2,8 @@
 
 import pytest
 
+from oncelog.api.v1.peer_pb2 import SessionCall, SessionReply
+from oncelog.rpc.trace_context import serving_span, take_answered, trace_message, write_caller
 from oncelog.telemetry import spans
 from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import Traceparent, TransactionTrace
@@ -189,3 +191,55 @@ def test_a_histogram_is_told_the_trace_of_what_runs(world, monkeypatch):
         assert spans.exemplar() == EARLY.trace_id
         monkeypatch.setattr(spans, "recorder", None)
         assert spans.exemplar() == 0, "tracing is off"
+
+
+def test_a_root_leaves_once_by_a_way_of_its_own():
+    roots = []
+    world = World(root_sink=roots.append)
+    for end_ns in (2_000, 3_000):
+        world.recorder.root(EARLY, "transaction pay", end_ns, {}, is_kept=False)
+    (root,) = roots
+    assert (root.span_id, root.parent_id, root.end_ns) == (EARLY.root_id, 0, 2_000)
+    assert not world.kept
+
+
+def asked(path="/s.Coordinator/EndTxn"):
+    call = SessionCall()
+    write_caller(call, spans.current())
+    with serving_span(path, call) as served:
+        served.set(refused=True)
+    return served
+
+
+def test_who_was_refused_has_a_root_where_it_was_called(monkeypatch):
+    world = World(ratio=1.0)
+    monkeypatch.setattr(spans, "recorder", world.recorder)
+    with request("client EndTxn") as outer, spans.span("try") as tried:
+        refused = asked()
+        home = outer.home
+        first_id = home.trace_id
+        write_caller(SessionCall(), tried)
+        reply = SessionReply()
+        reply.trace.CopyFrom(trace_message(EARLY, is_kept=False))
+        take_answered(reply, tried)
+    by_trace = {}
+    for one in world.kept:
+        by_trace.setdefault(one.trace_id, {})[one.name] = one
+    first, moved = by_trace[first_id], by_trace[EARLY.trace_id]
+    assert set(first) == {"client EndTxn", "try", "Coordinator/EndTxn"}
+    assert first["Coordinator/EndTxn"].parent_id == tried.span_id == first["try"].span_id
+    assert first["Coordinator/EndTxn"].span_id == refused.span_id
+    assert (first["try"].parent_id, first["client EndTxn"].parent_id) == (outer.span_id, 0)
+    assert first["client EndTxn"].links == (Traceparent(EARLY.trace_id, outer.span_id, True),)
+    assert set(moved) == {"client EndTxn", "try"}
+
+
+def test_a_request_that_nobody_refused_is_in_one_trace(monkeypatch):
+    world = World(ratio=1.0)
+    monkeypatch.setattr(spans, "recorder", world.recorder)
+    with request("client EndTxn") as outer:
+        write_caller(SessionCall(), outer)
+        reply = SessionReply()
+        reply.trace.CopyFrom(trace_message(EARLY, is_kept=False))
+        take_answered(reply, outer)
+    assert [one.trace_id for one in world.kept] == [EARLY.trace_id]
