@@ -104,7 +104,9 @@ class ProduceHandler:
         if not work.check(now):
             return response
         await self._finish_batches(work, now)
-        if work.needs_verification(is_verification_on=self._changed.verifies_transactions):
+        is_verification_on = self._changed.verifies_transactions
+        work.note_refused(now, is_verification_on=is_verification_on)
+        if work.needs_verification(is_verification_on=is_verification_on):
             async with self._verifier.turn(request.transactional_id):
                 began = time.monotonic()
                 await self._verify(request, work)

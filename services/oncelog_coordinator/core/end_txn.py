@@ -156,6 +156,10 @@ def _decide_tv2(
         is_overflow_retry or event.producer_epoch == txn.producer_epoch - 1
     )
     if is_retry and (txn.state.is_prepared or txn.state in _COMPLETE):
+        if event.commit and txn.state in _ABORTED:
+            # Its producer did not abort: a timeout, an operator or its successor did. INVALID_TXN_STATE would end the
+            # threads of Kafka Streams, which start anew after this code (KAFKA-20785).
+            return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
         error_code = REPEATED[txn.state, event.commit]
         if error_code is not ErrorCode.NONE:
             return _answer(event, error_code, "repeat_answered")
@@ -169,6 +173,7 @@ def _decide_tv2(
 
 
 _COMPLETE: Final = (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
+_ABORTED: Final = (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT)
 
 
 def _prepare_tv2(

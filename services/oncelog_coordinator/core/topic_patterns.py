@@ -3,7 +3,7 @@
 RE2 takes time in proportion to what it reads, whatever the expression: a client cannot stop the shard with one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 PATTERN_BYTES_MAX: Final = 8_192
@@ -32,9 +32,15 @@ def matching_topics(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:
     """Those that a checked pattern names, sorted.
 
     One pattern at a time: a set of patterns that runs out of memory answers that nothing matches."""
-    re2, options = _re2()
-    matches = re2.compile(pattern, options).fullmatch
+    matches = full_match(pattern)
     return tuple(sorted(topic for topic in topics if matches(topic)))
+
+
+def full_match(pattern: str) -> Callable[[str], object]:
+    """Whether a checked pattern matches the whole of a text: None where it does not."""
+    re2, options = _re2()
+    matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
+    return matches
 
 
 def _re2() -> tuple[Any, Any]:

@@ -42,6 +42,6 @@ def list_transactions(
             if (filters.states is None or txn.state in filters.states)
             and (not producer_ids or txn.producer_id in producer_ids)
             and (filters.duration_ms < 0 or now - txn.start_timestamp > filters.duration_ms)
-            and (pattern is None or pattern.matches(txn.transactional_id))
+            and (pattern is None or pattern(txn.transactional_id))
         )
     )

@@ -45,8 +45,6 @@ def _place(call: Call, brokers: Brokers, key_type: int, key: str) -> dict[str, A
         return _nowhere(
             ErrorCode.INVALID_REQUEST, f"coordinators of key type {key_type} are not served"
         )
-    if kind == TRANSACTION and not key:
-        return _nowhere(ErrorCode.INVALID_REQUEST, "a transactional.id may not be empty")
     if kind == TRANSACTION and (code := transaction_refusal(call, Operation.DESCRIBE, key)):
         return _nowhere(code, "Transactional Id authorization failed.")
     if kind == GROUP and (code := group_refusal(call, Operation.DESCRIBE, key)):

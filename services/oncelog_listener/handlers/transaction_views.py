@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -17,9 +17,15 @@ from oncelog_listener.cluster import (
     grouped,
     wire_time,
 )
+from oncelog_listener.core.topic_names import is_legal_topic_name
 from oncelog_listener.group_access import may_transaction, transaction_refusal
 from oncelog_listener.handlers.groups import code_of
 from oncelog_listener.topic_access import take_refused
+
+_ILLEGAL_NAME: Final = Unanswered(
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
+)
 
 
 async def describe_producers(call: Call) -> Any:
@@ -28,11 +34,18 @@ async def describe_producers(call: Call) -> Any:
         for topic in call.request.topics
         for partition in topic.partition_indexes
     }
+    illegal = {key: _ILLEGAL_NAME for key in items if not is_legal_topic_name(key[0])}
+    for key in illegal:
+        del items[key]
     refused = take_refused(call, Operation.READ, items)
-    answers = refused | await call.cluster.rows_of_leaders(
-        items,
-        lambda storage: storage.DescribeProducers,
-        lambda partitions: storage_pb2.DescribeProducersRequest(partitions=partitions),
+    answers = (
+        illegal
+        | refused
+        | await call.cluster.rows_of_leaders(
+            items,
+            lambda storage: storage.DescribeProducers,
+            lambda partitions: storage_pb2.DescribeProducersRequest(partitions=partitions),
+        )
     )
     types = call.types
     return types.DescribeProducersResponse(

@@ -311,8 +311,13 @@ async def write_txn_markers(call: Call) -> Any:
             for topic in marker.topics
             for partition in topic.partition_indexes
         }
-        if not is_allowed:
-            codes.append(dict.fromkeys(items, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        refusal = ErrorCode.NONE if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if is_allowed and -1 in (marker.producer_id, marker.producer_epoch):
+            refusal = (
+                ErrorCode.UNKNOWN_SERVER_ERROR
+            )  # Kafka's code, too: no control batch has that identity.
+        if refusal:
+            codes.append(dict.fromkeys(items, refusal))
             continue
 
         async def ask(

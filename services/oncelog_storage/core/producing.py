@@ -13,13 +13,14 @@ thread, asks, writes and waits.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.ids import Partition as PartitionName
-from oncelog.record.batch import BatchHeader, read_header
+from oncelog.record.batch import HEADER_BYTES, BatchHeader, read_header
 from oncelog.record.check import is_long_check
 from oncelog_storage.core.messages import (
     Leaders,
@@ -87,6 +88,20 @@ class ProducedBatch(Generic[HostedT]):
         if isinstance(error, RecordsRefused):
             for index, message in error.record_errors:
                 answer.record_errors.add(index=index, message=message)
+
+    def note_refused(self, *, supports_epoch_bump: bool, now: int) -> None:
+        """A transaction's batch that its leader refused: a later one of the same producer must not go first (facts 9).
+
+        What it says of itself counts, as in Kafka, also where its bytes are the fault.
+        """
+        if not hasattr(self, "leader") or len(self.records) < HEADER_BYTES:
+            return
+        header = read_header(self.records)
+        if header.is_transactional and header.producer_id >= 0:
+            with suppress(KafkaError):
+                self.leader.begin_verification(
+                    header, supports_epoch_bump=supports_epoch_bump, now=now
+                )
 
     def change_to(self, records: bytes) -> None:
         """The leader keeps these bytes: in the topic's codec, or with another maximum timestamp."""
@@ -226,6 +241,13 @@ class Producing(Generic[HostedT]):
 
     def needs_guard(self, *, is_verification_on: bool) -> bool:
         return self._adds_partition or is_verification_on
+
+    def note_refused(self, now: int, *, is_verification_on: bool) -> None:
+        """Before any batch of this request, or of the next one, is verified."""
+        if self._transactional_id and self.needs_guard(is_verification_on=is_verification_on):
+            for batch in self.batches:
+                if batch.is_refused:
+                    batch.note_refused(supports_epoch_bump=self._adds_partition, now=now)
 
     def needs_verification(self, *, is_verification_on: bool) -> bool:
         """Whether any batch would open a transaction in its partition; a repeated batch never does."""

@@ -159,7 +159,7 @@ class TestViews:
 
     async def test_an_invalid_pattern_is_explained(self):
         async with started(Cluster()) as client:
-            listed = await client.list(transactional_id_pattern="(a+)+")
+            listed = await client.list(transactional_id_pattern="(a+")
             assert listed.error_code == 128
             assert "(a+)+" in listed.error_message
             assert (await client.list(transactional_id_pattern="p.*")).error_code == 0

@@ -202,6 +202,23 @@ def test_views_of_transactions():
     assert found.partitions[0].active_producers[0].last_sequence == 7
 
 
+def test_producers_of_an_illegal_topic_are_refused(world):
+    topics = schema_of(61, 0).request_types.TopicRequest
+    named = tuple(topics(name=name, partition_indexes=(0,)) for name in ("no spaces", "orders"))
+    found = ask(world, 61, 0, topics=named).topics
+    assert [each.error_code for one in found for each in one.partitions] == [17, 0]
+
+
+@pytest.mark.parametrize("identity", [(-1, 0), (7, -1), (-1, -1)])
+def test_a_marker_without_an_identity_is_refused(world, identity):
+    """Kafka's code as well."""
+    words = MARKER | dict(zip(("producer_id", "producer_epoch"), identity, strict=True))
+    words |= {"name": "orders", "partition_indexes": (0,)}
+    (result,) = ask_in_words(world, 27, 1, **words).markers
+    assert [one.error_code for one in result.topics[0].partitions] == [-1]
+    assert world.storage.received("WriteTxnMarkers") == []
+
+
 async def test_an_unknown_transaction_has_kafkas_zeros_on_the_wire(world):
     answer = coordinator_pb2.DescribeTransactionsResponse()
     answer.transactions.add(transactional_id="x", error_code=105)

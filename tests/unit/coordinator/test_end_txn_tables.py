@@ -108,11 +108,11 @@ class TestTv2:
         [
             (COMPLETE_COMMIT, True, 0),
             (COMPLETE_COMMIT, False, 48),
-            (COMPLETE_ABORT, True, 48),
+            (COMPLETE_ABORT, True, 90),
             (COMPLETE_ABORT, False, 0),
             (PREPARE_COMMIT, True, 51),
             (PREPARE_COMMIT, False, 48),
-            (PREPARE_ABORT, True, 48),
+            (PREPARE_ABORT, True, 90),
             (PREPARE_ABORT, False, 51),
         ],
     )

@@ -95,23 +95,19 @@ def test_the_pattern_must_match_the_whole_id():
         "[a",
         "*a",
         "a{2,1}",
-        "(a+)+",
-        "(a|a)*",
-        "(?:a*)*b",
-        "((a|b)c)+",
         r"(a)\1",
         "(?P<x>a)(?P=x)",
-        ".*.*.*.*",
-        "x" * 600,
-        "(a{9})*",
+        "(?=a)a",
+        "(?<!a)b",
         r"\q",
+        "x" * 9_000,
     ],
 )
-def test_invalid_and_dangerous_patterns_are_refused(pattern):
+def test_what_re2_does_not_know_is_refused(pattern):
     with pytest.raises(KafkaError) as refused:
         compile_id_pattern(pattern)
     assert refused.value.error_code == 128
-    assert pattern[:3] in refused.value.message
+    assert pattern[:1] in refused.value.message
 
 
 @pytest.mark.parametrize(
@@ -125,21 +121,26 @@ def test_invalid_and_dangerous_patterns_are_refused(pattern):
         ("a{2,3}", "aaa", "a"),
         (".*?-.*", "a-b", "ab"),
         (r"[\]a]+", "]a", "b"),
+        (r"\pL+-[[:digit:]]", "äb-1", "1-1"),
+        (r"\Qa.b\E", "a.b", "axb"),
+        ("(?:(a|b)c)+", "acbc", "ab"),
+        (".*-.*-.*-.*", "a-b-c-d", "a-b-c"),
+        (r"[\s\S]*\ \-x", "a\nb -x", "x"),
+        ("a.b", "axb", "a\nb"),
     ],
 )
-def test_useful_patterns_work(pattern, matching, other):
-    compiled = compile_id_pattern(pattern)
-    assert compiled.matches(matching)
-    assert not compiled.matches(other)
+def test_patterns_mean_what_they_mean_in_re2(pattern, matching, other):
+    matches = compile_id_pattern(pattern)
+    assert matches(matching)
+    assert not matches(other)
 
 
 def test_no_pattern_is_no_filter():
     assert compile_id_pattern("") is None
 
 
-def test_the_worst_accepted_pattern_is_fast_enough():
-    compiled = compile_id_pattern(".*a.*a.*b")
+def test_no_pattern_takes_long():
+    matches = compile_id_pattern("(a+)+b")
     started = time.perf_counter()
-    assert not compiled.matches("a" * 10_000)
-    assert not compiled.matches("a" * 256)
+    assert not matches("a" * 10_000)
     assert time.perf_counter() - started < 2
