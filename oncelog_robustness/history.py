@@ -97,6 +97,10 @@ class Transaction(Operation):
     offsets_taken_ms: int | None = None
     """When its offsets were answered with success; None: they never were, or nobody wrote it down."""
     error: str = ""
+    timeout_ms: int | None = None
+    """After which the coordinator may abort it; None: nobody wrote it down."""
+    is_taken: bool = False
+    """Before its own abort was asked for it was told that it is over, or its producer fenced, by somebody else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ SEPARATOR: Final = "|"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerReady:
     """`init_transactions` returned: invoked and completed as the operation says. From then on the producers that had
-    the transactional id before are fenced.
+    the transactional id before are fenced. Never completed: it was not answered, so they may be fenced at any time.
     """
 
     kind: ClassVar[str] = "producer-ready"

@@ -1,7 +1,7 @@
 """What a workload needs of a Kafka client, whichever it is. One adapter a client library; none hides an error.
 
-The adapters translate a library's exceptions into three: `Refused` (it did not happen and never will), `Fenced` (the
-same, and this producer is dead), `Unanswered` (nobody knows). A library that does not say is Unanswered.
+The adapters translate a library's exceptions. `Refused`: it did not happen and never will; `Fenced` (this producer is
+dead) and `EndedByOthers` (its transaction is over) say more. `Unanswered`: nobody knows, or the library does not say.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from oncelog_robustness.history import Isolation, Partition, Read
 
 
 class ClientError(Exception):
-    """One of the three below."""
+    """One of those below."""
 
 
 class Refused(ClientError):
@@ -20,6 +20,10 @@ class Refused(ClientError):
 
 class Fenced(Refused):
     """Not done, and this producer can do nothing any more: a newer one has its transactional id."""
+
+
+class EndedByOthers(Refused):
+    """Not done, and never will be: this transaction is over, and it was not its own producer who ended it."""
 
 
 class Unanswered(ClientError):

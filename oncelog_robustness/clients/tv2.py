@@ -6,15 +6,15 @@
 
 So a request that comes late belongs to an epoch that is over, and sequences begin at 0 in every transaction.
 
-A batch is repeated with its sequence until it is answered, one batch a partition at a time; a leader knows it again. An
-EndTxn is repeated with its epoch; a coordinator knows that again, too. What a refusal proves:
+Up to five batches are under way to a partition at once (`batch_line`). A batch is repeated with its sequence until it
+is answered; a leader knows it again. One that overtook another is refused by its sequence, and repeated behind that.
+An EndTxn is repeated with its epoch; a coordinator knows that again, too. What a refusal proves:
 
     Produce refused                   abort; 47 and 48 are a timeout or a successor, and the abort tells which
     EndTxn refused by epoch (90)      fenced, unless an earlier try may have decided it: then nobody knows
     EndTxn refused by state (48)      this epoch's transaction was aborted, whatever earlier tries did
 """
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -23,12 +23,12 @@ from typing import Any, Final, NamedTuple
 from aiokafka.record._crecords.default_records import DefaultRecordBatchBuilder
 
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
-from oncelog.ids import next_sequence
 from oncelog.protocol import versions
 from oncelog.record.batch import MAGIC, Codec
 from oncelog_robustness.clients.admin import WireAdmin
 from oncelog_robustness.clients.aiokafka import AiokafkaClients, AiokafkaConsumer
-from oncelog_robustness.clients.contract import Consumer, Fenced, Refused, Unanswered
+from oncelog_robustness.clients.batch_line import BatchLine, GivenUp, Place
+from oncelog_robustness.clients.contract import Consumer, EndedByOthers, Fenced, Refused, Unanswered
 from oncelog_robustness.clients.membership import Member, Membership
 from oncelog_robustness.clients.wire import (
     GROUP,
@@ -117,9 +117,8 @@ class Tv2Producer:
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._identity: _Identity | None = None
-        self._sequences: dict[Partition, int] = {}
-        """The next one of each partition that was written under this identity."""
-        self._turns: dict[Partition, asyncio.Lock] = {}
+        self._lines: dict[Partition, BatchLine] = {}
+        """Of each partition that was written under this identity."""
         self._transaction: _Transaction | None = None
         self._dead: Refused | None = None
 
@@ -152,7 +151,7 @@ class Tv2Producer:
                 raise Unanswered(str(error)) from error
             raise Refused(str(error)) from error
         self._identity = _Identity(response.producer_id, response.producer_epoch)
-        self._sequences.clear()
+        self._lines.clear()
 
     async def begin(self) -> None:
         if self._dead is not None:
@@ -175,7 +174,8 @@ class Tv2Producer:
             self._transaction = None
         elif code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
             transaction.failure = f"EndTxn: {_name(code)}"
-            raise Refused(transaction.failure)
+            is_ended = code is ErrorCode.INVALID_TXN_STATE and sent_count == 1
+            raise (EndedByOthers if is_ended else Refused)(transaction.failure)
         elif sent_count > 1 or code is None:
             self._dead = Refused("its last commit was not answered; a new producer is needed")
             if not sent_count:
@@ -217,7 +217,7 @@ class Tv2Producer:
                 code = error_code_of(response.error_code.value)
                 if code is ErrorCode.NONE and response.producer_id >= 0:
                     self._identity = _Identity(response.producer_id, response.producer_epoch)
-                    self._sequences.clear()
+                    self._lines.clear()
             except Lost:
                 sent_count += 1
             except (Unreachable, KafkaError):
@@ -242,15 +242,12 @@ class Tv2Producer:
             transaction.sends_under_way += 1
         is_done = False
         try:
-            async with self._turns.setdefault(partition, asyncio.Lock()):
-                # Meanwhile the one before may have failed: what comes after a gap would be refused anyway.
-                if self._dead is not None:
-                    raise self._dead
-                if transaction is not None and self._check_open() is not transaction:
-                    raise Refused("its transaction is over")
-                offset = await self._append(partition, value, key, transaction)
-                is_done = True
-                return offset
+            if self._dead is not None:
+                raise self._dead
+            with self._lines.setdefault(partition, BatchLine()).place() as place:
+                offset = await self._append(partition, place, value, key, transaction)
+            is_done = True
+            return offset
         finally:
             # A send that its caller gave up has failed as well: nobody knows its sequence any more.
             if not is_done:
@@ -261,23 +258,31 @@ class Tv2Producer:
     async def _append(
         self,
         partition: Partition,
+        place: Place,
         value: str | None,
         key: str | None,
         transaction: _Transaction | None,
     ) -> int:
         assert self._identity is not None, "init_transactions() comes first"
-        identity, sequence = self._identity, self._sequences.get(partition, 0)
-        batch = _batch(identity, transaction is not None, sequence, key, value)
+        batch = _batch(self._identity, transaction is not None, place.sequence, key, value)
         request = produce_request(self._transactional_id, partition, batch)
         may_be_written = False
         deadline = Deadline(CALL_TIMEOUT_S)
         while True:
             answer: object = None
             try:
+                # Known before its turn comes: those behind it are sent as soon as it goes.
                 leader = await self._brokers.leader_of(partition)
+                await place.turn()
                 if transaction is not None:
+                    # Meanwhile another batch of it may have been given up: only an abort is possible.
+                    if self._transaction is not transaction or transaction.failure:
+                        raise Refused("its transaction is over")
                     transaction.is_attempted = True
                 response = await self._brokers.call(leader, versions.PRODUCE, request)
+            except GivenUp as error:
+                gone = f"{partition}: a batch before it was given up"
+                raise (Unanswered if may_be_written else Refused)(gone) from error
             except (Unreachable, KafkaError) as error:
                 answer = error
             except Lost as error:
@@ -287,13 +292,16 @@ class Tv2Producer:
                 code = error_code_of(found.error_code.value)
                 answer = f"{code.name} {found.error_message or ''}"
                 if code is ErrorCode.NONE:
-                    if identity == self._identity:
-                        self._sequences[partition] = next_sequence(sequence, 1)
                     return int(found.base_offset)
+                if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not place.went_first:
+                    # It overtook one that was sent before it. A listener may have made a copy, which comes later.
+                    place.is_under_way, may_be_written = False, True
+                    continue
                 if not code.is_retriable:
                     raise _refused_batch(code, answer, may_be_written, transaction is not None)
                 # A leader may give up waiting for replicas after it has appended.
                 may_be_written = True
+            place.is_under_way = False
             self._brokers.forget()
             if not await deadline.pause():
                 if may_be_written:
@@ -389,6 +397,8 @@ def _refused_batch(
     code: ErrorCode, answer: str, may_be_written: bool, is_transactional: bool
 ) -> Refused | Unanswered:
     """In a transaction that nobody may commit any more a batch is nowhere, wherever it was written."""
+    if is_transactional and code is ErrorCode.INVALID_PRODUCER_EPOCH:
+        return EndedByOthers(answer)
     if is_transactional and code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return Refused(answer)
     if code in _NOT_APPENDED and not may_be_written:

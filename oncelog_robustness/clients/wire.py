@@ -1,4 +1,4 @@
-"""Kafka's protocol for a client on asyncio: one request at a time on a connection, and no answer twice interpreted.
+"""Kafka's protocol for a client on asyncio: up to five requests at a time on a connection, answered in their order.
 
     Unreachable   nothing was sent
     Lost          it was sent, and nobody knows
@@ -65,6 +65,8 @@ SPOKEN: Final[Mapping[int, int]] = {
 TOPIC_IDS_VERSION: Final = 12
 """Of Metadata: the first one in which a topic may be asked for by its name and is told with its id."""
 
+IN_FLIGHT_MAX: Final = 5
+"""Requests under way on a connection, as in the Java client with idempotence."""
 CONNECT_TIMEOUT_S: Final = 3.0
 REQUEST_TIMEOUT_S: Final = 6.0
 BACKOFF_MIN_S: Final = 0.05
@@ -93,7 +95,9 @@ class Connection:
         self._writer = writer
         self._client_id = client_id
         self._correlation_id = 0
-        self._is_in_use = asyncio.Lock()
+        self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._reading = asyncio.Lock()
+        """Given to waiting requests in their order, in which their answers come."""
         self.is_open = True
 
     @classmethod
@@ -126,23 +130,22 @@ class Connection:
             answer = await self.call(schema.api_key, request, schema.version)
 
     async def call(self, api_key: int, request: Any, version: int | None = None) -> Any:
-        async with self._is_in_use:
+        async with self._room:
             if not self.is_open:
                 raise Unreachable("the connection broke under another request")
             schema = schema_of(api_key, SPOKEN[api_key] if version is None else version)
             is_flexible = schema.request.__flexible__
-            self._correlation_id += 1
+            self._correlation_id = correlation_id = self._correlation_id + 1
             head = write_request_head(
-                api_key, schema.version, self._correlation_id, self._client_id, is_flexible
+                api_key, schema.version, correlation_id, self._client_id, is_flexible
             )
             is_answered = False
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT_S):
                     self._writer.write(framed([head, *schema.write_request(request)]))
-                    await self._writer.drain()
-                    size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
-                    frame = memoryview(await self._reader.readexactly(size))
-                if read_correlation_id(frame) != self._correlation_id:
+                    # Without a wait between the two, so that nobody who wrote later reads before.
+                    frame = await self._next_answer()
+                if read_correlation_id(frame) != correlation_id:
                     raise FrameError("the answer belongs to another request")
                 has_tags = schema.response.__flexible__ and api_key != versions.API_VERSIONS
                 response = schema.read_response(frame, LENGTH_BYTES + has_tags)
@@ -153,6 +156,13 @@ class Connection:
                 if not is_answered:
                     self.close()
             return response
+
+    async def _next_answer(self) -> memoryview:
+        async with self._reading:
+            if not self.is_open:
+                raise EOFError("the connection broke under another request")
+            size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
+            return memoryview(await self._reader.readexactly(size))
 
     def close(self) -> None:
         self.is_open = False

@@ -55,6 +55,36 @@ CLIENT_BUGS: Final = (
         first_seed=3,
     ),
     Bug(
+        name="newest-offset-for-a-repeated-batch",
+        promise="A batch that is sent again is answered with the offset that it has, whatever was written behind it.",
+        source="facts 9, rule 5; KIP-98",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.producer_state",
+                old="                return kept\n        return None\n",
+                new="                return entry.batches[-1]\n        return None\n",
+            ),
+        ),
+        caught_by=("send-reversal", "inconsistent-offsets"),
+        scenario="pipelines",
+        first_seed=1,
+    ),
+    Bug(
+        name="additions-set-the-timer-anew",
+        promise="A transaction lasts its time-out by a monotonic clock: the wall clock of its coordinator may step.",
+        source="facts 8.4 and 8.9; architecture/coordinator",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.add_partitions",
+                old="        return Decision((ongoing,), effects, label)\n",
+                new="        return Decision((ongoing,), (*effects, timeout_timer(ongoing, now)), label)\n",
+            ),
+        ),
+        caught_by=("healthy-transaction-aborted",),
+        scenario="clock-steps",
+        first_seed=1,
+    ),
+    Bug(
         name="isolation-level-not-handed-on",
         promise="A read_committed fetch is one at the leader, too.",
         source="facts 3; architecture/listener",

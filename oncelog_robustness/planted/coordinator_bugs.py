@@ -368,8 +368,13 @@ COORDINATOR_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_robustness.clients.tv2",
-                old="                    if identity == self._identity:\n",
-                new="                    if identity == self._identity and not may_be_written:\n",
+                old="                if code is ErrorCode.NONE:\n                    return int(found.base_offset)\n",
+                new=(
+                    "                if code is ErrorCode.NONE:\n"
+                    "                    if may_be_written:\n"
+                    "                        place._line._next_sequence = place.sequence\n"
+                    "                    return int(found.base_offset)\n"
+                ),
             ),
         ),
         caught_by=("lost-write",),

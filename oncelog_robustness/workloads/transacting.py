@@ -10,6 +10,7 @@ from oncelog_robustness.clients.contract import (
     ClientError,
     Clients,
     Consumer,
+    EndedByOthers,
     Fenced,
     Producer,
     Refused,
@@ -30,6 +31,7 @@ from oncelog_robustness.workloads.contract import ClientProcess, Lab
 
 SETUP_TIMEOUT_MS: Final = 30_000
 _WORD: Final = "transaction"
+_OPENING: Final = "opening"
 
 
 class Planned(NamedTuple):
@@ -52,12 +54,18 @@ class OpenTransaction:
     """What a producer has begun. From `update_last_word` on it is in the history, whatever becomes of the process."""
 
     def __init__(
-        self, lab: Lab, process: ClientProcess, producer: Producer, transactional_id: str
+        self,
+        lab: Lab,
+        process: ClientProcess,
+        producer: Producer,
+        transactional_id: str,
+        timeout_ms: int,
     ) -> None:
         self._lab = lab
         self._process = process
         self._producer = producer
         self._transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
         self._invoked_ms = lab.now_ms()
         self._asked_ms: int | None = None
         self._ending = Ending.NONE
@@ -65,6 +73,7 @@ class OpenTransaction:
         self.reads: list[Read] = []
         self.offsets: GroupOffsets | None = None
         self._offsets_taken_ms: int | None = None
+        self._is_taken = False
 
     async def send_all(self, planned: Sequence[Planned]) -> None:
         """All under way at once, in this order. Raises the worst of what they were answered."""
@@ -125,6 +134,10 @@ class OpenTransaction:
         outcome = Outcome.INFO if self._ending is Ending.COMMIT else Outcome.FAIL
         self._process.last_word(_WORD, self._as_history(outcome, "the process ended", None))
 
+    def refused(self, error: ClientError) -> None:
+        """By whatever it asked for before its own abort, which others may have forestalled."""
+        self._is_taken = isinstance(error, Fenced | EndedByOthers)
+
     def asks(self, ending: Ending) -> None:
         self._ending = ending
         self._asked_ms = self._lab.now_ms()
@@ -148,12 +161,14 @@ class OpenTransaction:
             asked_ms=self._asked_ms,
             offsets_taken_ms=self._offsets_taken_ms,
             error=error,
+            timeout_ms=self._timeout_ms,
+            is_taken=self._is_taken,
         )
 
 
 def _gravity(error: BaseException) -> int:
     """What is no answer of a broker is a bug and comes first."""
-    order = (Fenced, Unanswered, Refused)
+    order = (Fenced, EndedByOthers, Unanswered, Refused)
     return next((at for at, kind in enumerate(order, start=1) if isinstance(error, kind)), 0)
 
 
@@ -191,17 +206,20 @@ class Transactor:
         producer = await self.clients.producer(
             self.process.name, self.transactional_id, self._timeout_ms
         )
-        invoked_ms = self.lab.now_ms()
-        await producer.init_transactions()
-        ready = ProducerReady(transactional_id=self.transactional_id, protocol=producer.protocol)
-        self.lab.record(
-            note(
-                ready,
-                client=self.process.name,
-                invoked_ms=invoked_ms,
-                completed_ms=self.lab.now_ms(),
-            )
+        ready = partial(
+            note,
+            ProducerReady(transactional_id=self.transactional_id, protocol=producer.protocol),
+            client=self.process.name,
+            invoked_ms=self.lab.now_ms(),
         )
+        self.process.last_word(_OPENING, ready(completed_ms=None))
+        try:
+            await producer.init_transactions()
+        except ClientError:
+            # Even after a refusal: an earlier copy of what was asked may be on its way.
+            self.process.settle(_OPENING, ready(completed_ms=None))
+            raise
+        self.process.settle(_OPENING, ready(completed_ms=self.lab.now_ms()))
         self._producer = producer
 
     async def close(self) -> None:
@@ -239,14 +257,18 @@ class Transactor:
             await producer.begin()
         except ClientError:
             return _USELESS
-        opened = OpenTransaction(self.lab, self.process, producer, self.transactional_id)
+        opened = OpenTransaction(
+            self.lab, self.process, producer, self.transactional_id, self._timeout_ms
+        )
         opened.update_last_word()
         try:
             await body(opened)
         except Fenced as error:
+            opened.refused(error)
             opened.settle(Outcome.FAIL, repr(error))
             return _USELESS
         except ClientError as error:
+            opened.refused(error)
             return await _abort(opened, producer, repr(error))
         if ending is Ending.NONE:
             opened.settle(Outcome.FAIL, "left open")
@@ -297,9 +319,11 @@ async def _commit(opened: OpenTransaction, producer: Producer) -> Ended:
         opened.settle(Outcome.INFO, repr(error))
         return _USELESS
     except Fenced as error:
+        opened.refused(error)
         opened.settle(Outcome.FAIL, repr(error))
         return _USELESS
     except ClientError as error:
+        opened.refused(error)
         opened.settle(Outcome.FAIL, repr(error))
         return Ended(is_committed=False, is_usable=await _aborts(producer))
     opened.settle(Outcome.OK)

@@ -1,0 +1,120 @@
+"""healthy-transaction-aborted: what its client keeps within its time-out, and nobody else ends, is not aborted.
+
+A client is told that its transaction is over, or its producer fenced, sooner after the begin than the time-out lasts,
+by its own monotonic clock. Then somebody must have had a right to it:
+
+- another client that asked for the transactional id meanwhile, or whom nobody answered at whatever time;
+- a copy of an opening call, its own or another's, that was made under a fault or by a call that took long, and came
+  late: who opens fences whoever opened before;
+- an operator, who may end any transaction;
+- the wall clock, where it decides and was changed: a coordinator that takes a shard over has nothing else to go by.
+
+A client that was not told, or only of its own abort, proves nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog_robustness.checkers.cluster_case import SHARD_TOPICS
+from oncelog_robustness.checkers.findings import Findings, writer
+from oncelog_robustness.checkers.verdict import Verdict
+from oncelog_robustness.history import (
+    Ending,
+    Fault,
+    History,
+    Outcome,
+    Transaction,
+    WorkloadFact,
+)
+from oncelog_robustness.observations import Observations
+from oncelog_robustness.workload_facts import ProducerReady, facts_of
+
+OPENS_AT_ONCE_MS: Final = 2_000
+"""A call that takes longer may have been repeated, by the client or by a listener."""
+_OPERATE: Final = "operate"
+_CLOCKS: Final = ("clock-skew", "clock-jump")
+_COPY_NOTHING: Final = (*_CLOCKS, "client-kill", _OPERATE)
+"""Kinds of faults, as `fault_plan` names them."""
+_FOR_EVER: Final = 2**62
+
+
+def check(history: History, observations: Observations) -> Verdict:
+    findings = Findings("healthy-transaction-aborted")
+    openings: dict[str, list[WorkloadFact]] = {}
+    for entry, fact in facts_of(history, ProducerReady):
+        openings.setdefault(fact.transactional_id, []).append(entry)
+    circumstances = _Circumstances(history.all(Fault), observations)
+    for transaction in history.all(Transaction):
+        told_ms = _told_ms(transaction)
+        if told_ms is None:
+            continue
+        others = openings.get(transaction.transactional_id, [])
+        if transaction.is_taken and not circumstances.are_clear(transaction, told_ms, others):
+            continue
+        findings.judged += 1
+        if transaction.is_taken:
+            findings.broken.append(
+                f"{writer(transaction)} was told that it is over or its producer fenced"
+                f" {told_ms - transaction.invoked_ms} ms after its begin, with a time-out of"
+                f" {transaction.timeout_ms} ms, and nobody else had asked for its end:"
+                f" {transaction.error[:200]}"
+            )
+    return findings.verdict("no client kept a transaction within a time-out that it wrote down")
+
+
+def _told_ms(by: Transaction) -> int | None:
+    """When its client knew how it ended, if that was within its time-out; None: it says nothing."""
+    is_answered = by.is_taken or (by.ending is Ending.COMMIT and by.outcome is Outcome.OK)
+    if by.timeout_ms is None or by.completed_ms is None or not is_answered:
+        return None
+    return by.completed_ms if by.completed_ms - by.invoked_ms < by.timeout_ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Circumstances:
+    faults: Sequence[Fault]
+    observations: Observations
+
+    def are_clear(self, by: Transaction, told_ms: int, openings: Sequence[WorkloadFact]) -> bool:
+        """Nobody and nothing but the cluster itself can have ended it."""
+        own = [one for one in openings if one.client == by.client and _end_of(one) <= by.invoked_ms]
+        if len(own) != 1:
+            return False
+        for one in openings:
+            is_before = _end_of(one) < own[0].invoked_ms or one is own[0]
+            if one.invoked_ms <= told_ms and not (is_before and self._came_once(one)):
+                return False
+        if any(one.kind == _OPERATE and one.invoked_ms <= told_ms for one in self.faults):
+            return False
+        return self._has_its_time(by, told_ms)
+
+    def _came_once(self, opening: WorkloadFact) -> bool:
+        ended_ms = _end_of(opening)
+        return ended_ms - opening.invoked_ms < OPENS_AT_ONCE_MS and not any(
+            one.invoked_ms <= ended_ms
+            and _end_of(one) >= opening.invoked_ms
+            and one.kind not in _COPY_NOTHING
+            for one in self.faults
+        )
+
+    def _has_its_time(self, by: Transaction, told_ms: int) -> bool:
+        """Its coordinator measures by a monotonic clock, or the wall clocks were right."""
+        if not any(one.kind in _CLOCKS and one.invoked_ms <= told_ms for one in self.faults):
+            return True
+        name = by.transactional_id
+        states = self.observations.states
+        shard = next((one.shard for one in states if one.transactional_id == name), None)
+        taken_over_ms = [
+            one.at_ms
+            for one in self.observations.shards
+            if (one.topic, one.shard) == (SHARD_TOPICS[0], shard)
+        ]
+        # Without any, nobody saw who owned it.
+        return bool(taken_over_ms) and not any(
+            by.invoked_ms <= at_ms <= told_ms for at_ms in taken_over_ms
+        )
+
+
+def _end_of(one: WorkloadFact | Fault) -> int:
+    return _FOR_EVER if one.completed_ms is None else one.completed_ms
