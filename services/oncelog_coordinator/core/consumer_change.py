@@ -35,9 +35,8 @@ from oncelog_coordinator.core.group_events import (
     GroupConfig,
     RejoinTimeOver,
     RevokeTimeOver,
-    SessionCheck,
 )
-from oncelog_coordinator.core.group_rebalance import session_timer
+from oncelog_coordinator.core.group_rebalance import session_timer, watched_session
 from oncelog_coordinator.core.group_records import GroupRecord, RejoinAwaited, SessionExtended
 
 
@@ -102,8 +101,7 @@ class Change:
         self.extend_session(member_id)
         group_id = self.group.group_id
         timeout_ms = session_ms(self.group.members.get(member_id), self.config)
-        timer = session_timer(group_id, member_id)
-        self.effects.append(SetTimer(timer, timeout_ms, SessionCheck(group_id, member_id)))
+        self.effects.append(watched_session(group_id, member_id, timeout_ms, self.now))
 
     def extend_session(self, member_id: str) -> None:
         timeout_ms = session_ms(self.group.members.get(member_id), self.config)

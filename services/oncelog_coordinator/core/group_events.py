@@ -330,6 +330,8 @@ class SessionCheck:
 
     group_id: str
     member_id: str
+    due: Millis
+    """What the wall clock shows when the timer ends, unless it is set meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

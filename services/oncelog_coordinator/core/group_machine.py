@@ -321,15 +321,13 @@ class GroupMachine:
                 # It was a consumer group a moment ago: its members join again, or are put out.
                 effects.append(group_rebalance.time_to_join(group))
             for member in group.members.values():
-                timer = group_rebalance.session_timer(group.group_id, member.member_id)
-                check = SessionCheck(group.group_id, member.member_id)
-                effects.append(SetTimer(timer, Millis(member.session_timeout_ms), check))
+                session = group.group_id, member.member_id, member.session_timeout_ms
+                effects.append(group_rebalance.watched_session(*session, now))
         for consumers in self._consumers.values():
             config = self._config_of(consumers.group_id)
             for consumer in consumers.members.values():
-                timer = group_rebalance.session_timer(consumers.group_id, consumer.member_id)
-                check = SessionCheck(consumers.group_id, consumer.member_id)
-                effects.append(SetTimer(timer, session_ms(consumer, config), check))
+                session = consumers.group_id, consumer.member_id, session_ms(consumer, config)
+                effects.append(group_rebalance.watched_session(*session, now))
                 if consumer.current.state is MemberState.UNREVOKED_PARTITIONS:
                     effects.append(revocation(consumers, consumer))
         return effects

@@ -42,6 +42,11 @@ def session_timer(group_id: str, member_id: str) -> str:
     return f"session {group_id} {member_id}"
 
 
+def watched_session(group_id: str, member_id: str, timeout_ms: int, now: Millis) -> SetTimer:
+    check = SessionCheck(group_id, member_id, Millis(now + timeout_ms))
+    return SetTimer(session_timer(group_id, member_id), Millis(timeout_ms), check)
+
+
 def time_to_join(group: Group) -> SetTimer:
     over = JoinTimeOver(group.group_id, group.rebalance)
     return SetTimer(join_timer(group.group_id), Millis(group.rebalance_timeout_ms), over)
@@ -73,8 +78,7 @@ class Change:
         """From now on this member must send a request within `timeout_ms`."""
         group_id = self.group.group_id
         self.extend_session(member_id, timeout_ms)
-        timer = session_timer(group_id, member_id)
-        self._effects.append(SetTimer(timer, Millis(timeout_ms), SessionCheck(group_id, member_id)))
+        self._effects.append(watched_session(group_id, member_id, timeout_ms, self.now))
 
     def extend_session(self, member_id: str, timeout_ms: int) -> None:
         """Cheaper than `watch`: the timer under way finds the later deadline when it ends."""
@@ -285,17 +289,22 @@ def session_check(
 def session_going_on(
     event: SessionCheck, deadline: Millis | None, longest_ms: int, now: Millis, label: str
 ) -> Decision[GroupRecord] | None:
-    """None: its time is over. A deadline that is further away than any session lasts was granted before the wall clock
-    was set back: a member that is gone would stay as long as that was. So one whole session begins now."""
-    left_ms = 0 if deadline is None else deadline - now
+    """None: its time is over.
+
+    The wall clock says when a member was heard last, and it may be set. Set forward, it would put out each member whose
+    timer ends before its next heartbeat: timers are monotonic, so that it is no later than `due`. A deadline that is
+    further away than any session lasts was granted before the clock was set back, or since it was set forward. A member
+    that is gone would stay as long as that was. So one whole session begins now.
+    """
+    left_ms = 0 if deadline is None else deadline - min(now, event.due)
     if left_ms <= 0:
         return None
     granted: tuple[GroupRecord, ...] = ()
     if left_ms > longest_ms:
         left_ms = longest_ms
         granted = (SessionExtended(event.group_id, event.member_id, Millis(now + left_ms)),)
-    timer = session_timer(event.group_id, event.member_id)
-    return Decision((), (SetTimer(timer, Millis(left_ms), event),), label, granted)
+    again = watched_session(event.group_id, event.member_id, left_ms, now)
+    return Decision((), (again,), label, granted)
 
 
 def initial_delay_over(change: Change, event: InitialDelayOver) -> Decision[GroupRecord]:

@@ -90,9 +90,12 @@ class GroupWorld:
         self.now = until
 
     def set_clock_back(self, span_ms):
-        """The wall clock shows less; timers run on."""
-        self.now -= span_ms
-        self.timers = {name: (due - span_ms, event) for name, (due, event) in self.timers.items()}
+        self.step_clock(-span_ms)
+
+    def step_clock(self, span_ms):
+        """The wall clock shows more or less; timers run on."""
+        self.now += span_ms
+        self.timers = {name: (due + span_ms, event) for name, (due, event) in self.timers.items()}
 
     def replayed(self, log=None):
         """A machine that knows what the log says and nothing else. `log` holds (offset, record)."""

@@ -114,6 +114,20 @@ def test_a_silent_member_goes_though_the_clock_was_set_back(world):
     assert second.owned == ALL
 
 
+@pytest.mark.parametrize("step_ms", [1_000, 3_600_000, -3_600_000])
+def test_a_clock_that_steps_puts_no_living_consumer_out(world, step_ms):
+    client = world.client("a")
+    world.quiesce()
+    for _ in range(4):
+        world.advance(SESSION_MS // 2 + 500)
+        assert client.beat() == ErrorCode.NONE
+        world.step_clock(step_ms)
+    world.advance(SESSION_MS // 2 + 500)
+    assert client.beat() == ErrorCode.NONE
+    world.advance(2 * SESSION_MS)
+    assert world.consumers is None or "a" not in world.consumers.members
+
+
 @pytest.mark.parametrize(
     ("fields", "error_code"),
     [

@@ -238,6 +238,20 @@ def test_heartbeats_keep_a_member(world):
     assert world.group.state is GroupState.EMPTY
 
 
+@pytest.mark.parametrize("step_ms", [1_000, 3_600_000, -3_600_000])
+def test_a_clock_that_steps_puts_no_living_member_out(world, step_ms):
+    """Its timer ends between the step and its next heartbeat, and it was heard a moment ago."""
+    joined = world.stable()
+    for _ in range(4):
+        world.advance(SESSION_MS // 2 + 500)
+        assert world.heartbeat(joined.member_id, 1) == NONE
+        world.step_clock(step_ms)
+    world.advance(2 * SESSION_MS)
+    assert world.heartbeat(joined.member_id, 1) == ErrorCode.UNKNOWN_MEMBER_ID, (
+        "silence still counts"
+    )
+
+
 def test_commits_are_signs_of_life_too(world):
     joined = world.stable()
     for offset in range(5):
