@@ -1,4 +1,4 @@
-"""Apache Kafka itself on this machine, with its StandardAuthorizer: the judge of what our authorizer answers."""
+"""Apache Kafka itself on this machine: the judge of what we answer."""
 
 import shutil
 import time
@@ -15,15 +15,13 @@ PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners=SASL_PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=SASL_PLAINTEXT://127.0.0.1:{broker}
+listeners={protocol}://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={protocol}://127.0.0.1:{broker}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
-inter.broker.listener.name=SASL_PLAINTEXT
-sasl.enabled.mechanisms=PLAIN
-sasl.mechanism.inter.broker.protocol=PLAIN
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-super.users=User:admin;User:ANONYMOUS
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,{protocol}:{protocol}
+inter.broker.listener.name={protocol}
+log.retention.check.interval.ms=500
+log.initial.task.delay.ms=500
 log.dirs={folder}/data
 num.partitions=1
 auto.create.topics.enable=false
@@ -38,13 +36,22 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-class KafkaBroker:
-    """A broker and controller in one process, with users of SASL PLAIN. A context manager; skips without Java.
+LOGIN_PROPERTIES = """\
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:admin;User:ANONYMOUS
+"""
 
+
+class KafkaBroker:
+    """A broker and controller in one process. A context manager; skips without Java.
+
+    With `users` they log in by SASL PLAIN, and its StandardAuthorizer judges them; without, everybody may all.
     `broker` and `controller`: its ports.
     """
 
-    def __init__(self, folder, users, password, *, broker, controller):
+    def __init__(self, folder, users=(), password="", *, broker, controller):
         self.folder = folder
         for tool in ("mvn", "java"):
             if shutil.which(tool) is None:
@@ -54,9 +61,10 @@ class KafkaBroker:
         self.bootstrap = f"127.0.0.1:{broker}"
         folder.mkdir()
         self._properties = folder / "server.properties"
-        self._properties.write_text(
-            PROPERTIES.format(controller=controller, broker=broker, folder=folder)
-        )
+        protocol = "SASL_PLAINTEXT" if users else "PLAINTEXT"
+        words = {"controller": controller, "broker": broker, "folder": folder}
+        text = PROPERTIES.format(protocol=protocol, **words)
+        self._properties.write_text(text + (LOGIN_PROPERTIES if users else ""))
         self._jaas = folder / "jaas"
         words = " ".join(f'user_{one}="{password}"' for one in users)
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
