@@ -50,7 +50,7 @@ def refused(read):
 
 def checked(batch, rules):
     header = read_single_batch(batch, SIZE_MAX)
-    check_producer_batch(batch, header, rules)
+    batch = check_producer_batch(batch[: header.size_bytes], header, rules)
     try:
         records = list(decode_batch(batch))
         again = list(decode_batch(recompressed(batch, Codec.LZ4)))

@@ -22,3 +22,14 @@ def test_empty_batches_hold_no_rows():
         found = list(decode_batches(log, iter_headers(log), start=0, end=100, with_headers=True))
         offsets = [offset for columns in found for offset in columns.offsets.tolist()]
         assert offsets == [base + i for n in kept for base in ((0, 2, 9, 11)[n],) for i in (0, 1)]
+
+
+def test_a_header_key_that_is_no_text_is_shown_escaped():
+    """Kafka takes any bytes there; Arrow and Spark want text."""
+    keys = [b"sound", b"caf\xe9", b"\xff\xfe", "né".encode()]
+    headers = tuple((key.decode(errors="surrogateescape"), b"\xff") for key in keys)
+    batch = bytes(encode_batch([Record(b"k", b"v", 5, headers=headers)]))
+    (found,) = decode_batches(batch, iter_headers(batch), start=0, end=9, with_headers=True)
+    (row,) = found.headers.to_pylist()
+    assert [one["key"] for one in row] == ["sound", "caf\\xe9", "\\xff\\xfe", "né"]
+    assert all(key in batch for key in keys)
