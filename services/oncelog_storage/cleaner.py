@@ -255,14 +255,16 @@ class Cleaner:
                 await self._in_worker(discard)
                 raise CleaningStopped("its segments changed meanwhile")
             # The worker that removes deleted topics' folders does one thing at a time, so the folder is still ours.
-            await self._in_worker(functools.partial(segment_swap.commit, replacement))
-            place = self._place_of(leader, old)
-            if place is None:
-                await self._in_worker(functools.partial(segment_swap.undo, replacement))
-                raise CleaningStopped("its segments changed meanwhile")
-            deleted = segment_swap.finish(replacement)
-            log.replace_segments(place, place + len(old), cleaned.segment)
+            with log.exchanging(cleaned.replaced) as forget:
+                await self._in_worker(functools.partial(segment_swap.commit, replacement, forget))
+                place = self._place_of(leader, old)
+                if place is None:
+                    await self._in_worker(functools.partial(segment_swap.undo, replacement))
+                    raise CleaningStopped("its segments changed meanwhile")
+                deleted = segment_swap.finish(replacement)
+                log.replace_segments(place, place + len(old), cleaned.segment)
             cleaned.segment.unload()
+            log.note_checks()
         self._remove_later(leader, deleted)
 
     def _place_of(self, leader: HostedPartition, old: Sequence[Segment]) -> int | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from oncelog.errors import OncelogError
-from oncelog.record.batch import HEADER, Buffer, largest_timestamp
+from oncelog.record.batch import HEADER, HEADER_BYTES, Buffer, largest_timestamp
 from oncelog_storage.core import cleaning_pass
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.cleaning import LastWord
@@ -27,6 +27,7 @@ from oncelog_storage.core.cleaning_pass import (
     Worked,
 )
 from oncelog_storage.core.replay import HeaderFields
+from oncelog_storage.core.segment_checks import head_crc
 from oncelog_storage.core.segment_files import ABORTED_INDEX_SUFFIX, CLEANED_SUFFIX
 from oncelog_storage.core.walks import answered
 from oncelog_storage.files import FILE_MODE, OpenFiles, write_at, write_fully
@@ -179,6 +180,8 @@ class _Draft:
 
     def add(self, batch: Buffer) -> None:
         fields: HeaderFields = HEADER.unpack_from(batch)
+        if not self._segment.head_crc:
+            self._segment.head_crc = head_crc(bytes(batch[:HEADER_BYTES]))
         self._segment.index_batch(
             self._written_bytes + self._pending_bytes,
             len(batch),

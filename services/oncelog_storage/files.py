@@ -221,13 +221,18 @@ def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
     Raises OSError.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-    with opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
-        write_fully(descriptor, (data,), len(data), 0)
-        if sync:
-            os.fsync(descriptor)
+    write_file(temporary, data, sync=sync)
     os.replace(temporary, path)
     if sync:
         sync_directory(path.parent)
+
+
+def write_file(path: str | Path, data: bytes, *, sync: bool) -> None:
+    """Anew; a crash may leave any part of it. Raises OSError."""
+    with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
+        write_fully(descriptor, (data,), len(data), 0)
+        if sync:
+            os.fsync(descriptor)
 
 
 def write_at(path: str, position: int, data: bytes) -> None:

@@ -13,7 +13,8 @@ fails is cut off again, so the log holds whole batches only. Reading checks ever
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from oncelog.ids import Partition
@@ -26,6 +27,7 @@ from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.log_state import LogState, Room
 from oncelog_storage.core.partition_values import MarkerToWrite
 from oncelog_storage.core.read_places import ReadPlaces
+from oncelog_storage.core.segment_checks import CHECKS_FILE
 from oncelog_storage.core.segment_files import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
@@ -43,6 +45,7 @@ from oncelog_storage.files import (
     write_atomically,
 )
 from oncelog_storage.segment import CorruptSegment, Segment
+from oncelog_storage.segment_checks import ChecksFile
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ class PartitionLog(LogState):
         """Told when the folder is there."""
         self.start_over_count = 0
         """How often all of it was dropped, to be copied again or from a later start on."""
+        self.checks_file = ChecksFile(directory)
         self.folder_lock = asyncio.Lock()
         """Held while a checkpoint is taken and written, and while cleaned segments change places with old ones."""
         self.set_aside_bytes = 0
@@ -125,6 +129,10 @@ class PartitionLog(LogState):
                 # The log may have rolled since, so this need not be the segment that is written now.
                 self._uncut.truncate_to_size()
                 self._uncut = None
+            if not segment.size_bytes:
+                # In this order a kill leaves no batch in a segment that nothing is written down of.
+                segment.begin(buffers)
+                self.write_checks()
             segment.write(buffers, size_bytes)
         except OSError as error:
             raise self._write_failed(segment, error) from error
@@ -148,6 +156,28 @@ class PartitionLog(LogState):
             _log.error("%s", message)
         self.failure = message
         return StorageFailed(message)
+
+    def write_checks(self) -> None:
+        """What is known of the segments now, unsynced. Raises OSError."""
+        self.checks_file.write(self.checks_file.take(self.checks()), sync=False)
+
+    @contextmanager
+    def exchanging(self, base_offsets: Iterable[int]) -> Iterator[Callable[[], None]]:
+        """While a cleaned segment takes the place of these. What it yields is done first, in a worker thread: nothing
+        that is written down of them counts until `note_checks`."""
+        self.exchanged = frozenset(base_offsets)
+        taken = self.checks_file.take(self.checks())
+        try:
+            yield lambda: self.checks_file.write(taken, sync=True)
+        finally:
+            self.exchanged = frozenset()
+
+    def note_checks(self) -> None:
+        """As `write_checks`. Where it fails what is written down is older, and a start believes less."""
+        try:
+            self.write_checks()
+        except OSError as error:
+            _log.warning("%s: cannot write %s: %s", self.partition, CHECKS_FILE, error.strerror)
 
     def segment_for(self, added: Addition, now: int) -> Segment:
         """The newest segment, or a new one if the append does not fit any more. Raises StorageFailed."""
@@ -259,6 +289,7 @@ class PartitionLog(LogState):
     def checkpointed(self, recovery_point: int) -> None:
         """Everything below is synced, indexes of sealed segments included: those need no memory any more."""
         self.recovery_point = max(self.recovery_point, recovery_point)
+        self.is_derived = False
         for segment in self.segments[: self.droppable(recovery_point)]:
             if not self._places.is_recent(segment):
                 segment.unload()

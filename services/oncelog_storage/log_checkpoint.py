@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from oncelog.ids import Partition
-from oncelog_storage.core.aborted_index import CHECKS_FILE, encode_checks
 from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.producer_snapshot import encode_snapshot
 from oncelog_storage.core.retention import removable_snapshots
@@ -32,6 +31,7 @@ from oncelog_storage.files import (
 from oncelog_storage.log import PartitionLog
 from oncelog_storage.log_recovery import snapshot_offsets
 from oncelog_storage.segment import Segment
+from oncelog_storage.segment_checks import ChecksFile, TakenChecks, remove_old_checks
 
 SNAPSHOTS_KEPT: Final = 2
 """The newest serves; the one before it stands in when the newest turns out unreadable."""
@@ -44,7 +44,8 @@ class Checkpoint(NamedTuple):
     offset: int
     snapshot: bytes
     leader_epochs: bytes
-    aborted_checks: bytes
+    checks_file: ChecksFile
+    checks: TakenChecks
     log_paths: list[str]
     index_parts: list[tuple[Segment, list[tuple[str, int, bytes]]]]
 
@@ -57,15 +58,15 @@ def prepare(log: PartitionLog) -> Checkpoint:
         segment.index_largest_timestamp()
     # Others have something to write when their indexes were damaged and built again.
     repaired = [segment for segment in log.segments[: -len(dirty)] if not segment.is_written]
-    checks = {segment.base_offset: segment.current_aborted_check() for segment in log.segments}
+    for segment in log.segments:
+        segment.current_aborted_check()
     checkpoint = Checkpoint(
         log.directory,
         log.log_end_offset,
         encode_snapshot(log.producers.entries()),
         encode_leader_epochs(log.leader_epochs).encode(),
-        encode_checks(
-            {base: check for base, check in checks.items() if check.entry_count}
-        ).encode(),
+        log.checks_file,
+        log.checks_file.take(log.checks(safe_end=log.log_end_offset)),
         [segment.log_path for segment in dirty if segment.size_bytes],
         # An index without its segment would tell that somebody removed that.
         [(segment, segment.unwritten()) for segment in (*repaired, *dirty) if segment.has_file],
@@ -82,8 +83,8 @@ def write(checkpoint: Checkpoint, sync: Callable[[list[str]], None]) -> None:
             if data or not _has_size(path, position):
                 write_at(path, position, data)
     directory = checkpoint.directory
-    if not _has_content(directory / CHECKS_FILE, checkpoint.aborted_checks):
-        write_atomically(directory / CHECKS_FILE, checkpoint.aborted_checks, sync=True)
+    checkpoint.checks_file.write(checkpoint.checks, sync=True)
+    remove_old_checks(directory)
     write_atomically(directory / LEADER_EPOCH_CHECKPOINT, checkpoint.leader_epochs, sync=True)
     name = file_stem(checkpoint.offset) + SNAPSHOT_SUFFIX
     write_atomically(directory / name, checkpoint.snapshot, sync=True)
@@ -96,18 +97,14 @@ def _has_size(path: str, size_bytes: int) -> bool:
         return False
 
 
-def _has_content(path: Path, data: bytes) -> bool:
-    try:
-        return path.read_bytes() == data
-    except FileNotFoundError:
-        return False
-
-
 def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:
     """The recovery point with this offset is on disk."""
     for segment, parts in checkpoint.index_parts:
         segment.written(parts)
     log.checkpointed(checkpoint.offset)
+    if not log.checks_file.is_newest(checkpoint.checks):
+        # A segment began meanwhile, and what was written down with it knows an older recovery point.
+        log.note_checks()
 
 
 def discard(checkpoint: Checkpoint) -> None:

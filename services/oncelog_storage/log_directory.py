@@ -11,6 +11,7 @@ recovery-point-offset-checkpoint  per partition: below it everything is synced
 log-start-offset-checkpoint       per partition that has a folder: below it records are deleted
 replication-offset-checkpoint     per partition with followers: the high watermark, as it was known not long ago
 cleaner-offset-checkpoint         per compacted partition: where the last cleaning ended
+topic-id-checkpoint               per partition that has a folder: the topic id as a number
 coordinator-epoch-checkpoint      per shard: the highest coordinator epoch that appended
 <topic>-<partition>/              a partition; renamed to …-delete before it is removed, to …-stray when no metadata
                                   knows it at start
@@ -39,6 +40,7 @@ from oncelog_storage.core.checkpoint_files import (
     may_have_lost_power,
     partitions_named,
     properties_of,
+    topic_number,
 )
 from oncelog_storage.core.segment_files import PARTITION_METADATA
 from oncelog_storage.files import (
@@ -59,10 +61,13 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+TOPIC_IDS: Final = "topic-id-checkpoint"
 COORDINATOR_EPOCHS: Final = "coordinator-epoch-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 _BOOT_ID: Final = "boot-id"
+_KEEPS_CHECKS: Final = "segments.checked"
+"""In meta.properties, as soon as each partition has its `segments-checkpoint`. An older version takes it out again."""
 
 
 class CheckpointFile(dict[Partition, int]):
@@ -111,6 +116,8 @@ class LogDirectory:
         self.may_be_of_older_version = False
         """No start has noted the machine's boot id. Before that was done, an emptied log could keep the index of a
         segment that had no file yet."""
+        self.keeps_checks = False
+        """No older version used the folder last: in each partition `segments-checkpoint` says what its segments are."""
         self.is_stopping = False
         self.recovery_points = CheckpointFile(
             path / RECOVERY_POINTS,
@@ -131,9 +138,14 @@ class LogDirectory:
         self.coordinator_epochs = CheckpointFile(
             path / COORDINATOR_EPOCHS, "the metadata alone says which coordinators are fenced"
         )
+        self.topic_ids = CheckpointFile(
+            path / TOPIC_IDS,
+            "a folder in the place of another topic's is taken for a deleted one's",
+        )
         self._of_logs = (
             self.recovery_points,
             self.log_start_offsets,
+            self.topic_ids,
             self.high_watermarks,
             self.cleaner_offsets,
         )
@@ -171,6 +183,10 @@ class LogDirectory:
         if not (self.path / META_PROPERTIES).exists() and not self.partitions():
             raise OncelogError(f"{self.path} is no data folder; name that of a storage node")
         self._take_lock()
+        self.keeps_checks = _KEEPS_CHECKS in _read_properties(self.path / META_PROPERTIES)
+        self.may_have_lost_power = may_have_lost_power(
+            self._known_boot_id(), files.machine_boot_id()
+        )
         damaged: list[str] = []
         for checkpoint in self._of_logs:
             try:
@@ -205,6 +221,9 @@ class LogDirectory:
         current = files.machine_boot_id()
         if current and self._known_boot_id() != current:
             write_atomically(self.path / _BOOT_ID, f"{current}\n".encode(), sync=True)
+        found = _read_properties(self.path / META_PROPERTIES)
+        if _KEEPS_CHECKS not in found:
+            self._write_identity({**found, _KEEPS_CHECKS: "true"})
 
     def _known_boot_id(self) -> str:
         try:
@@ -235,14 +254,20 @@ class LogDirectory:
                     f"the data folder {self.path} belongs to {name}={actual}, not {expected}; choose this node's own"
                     " folder, or an empty one"
                 )
+        self.keeps_checks = _KEEPS_CHECKS in found
         wanted = {
             "version": "1",
             "cluster.id": cluster_id or found.get("cluster.id", ""),
             "node.id": str(node_id),
+            **({_KEEPS_CHECKS: found[_KEEPS_CHECKS]} if self.keeps_checks else {}),
         }
         if wanted != found:
-            lines = "".join(f"{name}={value}\n" for name, value in wanted.items())
-            write_atomically(path, lines.encode(), sync=True)
+            self._write_identity(wanted)
+
+    def _write_identity(self, properties: Mapping[str, str]) -> None:
+        """Raises OSError."""
+        lines = "".join(f"{name}={value}\n" for name, value in properties.items())
+        write_atomically(self.path / META_PROPERTIES, lines.encode(), sync=True)
 
     # Partitions.
 
@@ -259,12 +284,14 @@ class LogDirectory:
 
     def has_hosted(self, partition: Partition) -> bool:
         """It had a folder here, and was not deleted."""
-        return partition in self.recovery_points or partition in self.log_start_offsets
+        return partition in self._hosted()
+
+    def _hosted(self) -> set[Partition]:
+        return {*self.recovery_points, *self.log_start_offsets, *self.topic_ids}
 
     def hosted_without_folder(self) -> list[Partition]:
         """Somebody else removed their folders."""
-        known = {**self.recovery_points, **self.log_start_offsets}
-        return sorted(each for each in known if not self.partition_path(each).is_dir())
+        return sorted(each for each in self._hosted() if not self.partition_path(each).is_dir())
 
     def stored_topic_id(self, partition: Partition) -> str | None:
         """The topic id in this partition's folder, "" if unknown; None without a folder."""
@@ -294,13 +321,27 @@ class LogDirectory:
         if self.partition_path(partition).exists():
             self._rename(partition, DELETE_SUFFIX)
 
-    def set_aside(self, partition: Partition) -> Path:
-        """Rename a folder that no metadata knows, and forget its offsets; returns its new path. Raises OSError."""
-        write_checkpoints(self.forget(partition))
+    def set_aside(self, partition: Partition, topic_id: bytes | None) -> Path:
+        """Rename a folder that no metadata knows, and forget its offsets; returns its new path. Raises OSError.
+
+        If the topic that has this name now, with this id, was stored here, its folder is missing, and stays missed.
+        """
+        if topic_id is None or self.topic_ids.get(partition) != topic_number(topic_id):
+            write_checkpoints(self.forget(partition))
         return self._rename(partition, STRAY_SUFFIX)
 
+    def strays(self) -> dict[tuple[str, int], Path]:
+        """Folders that were set aside, by topic id and partition. Raises OSError."""
+        found = {}
+        for name in sorted(os.listdir(self.path)):
+            stem, _, number = name.rpartition(".")[0].rpartition("-")
+            if name.endswith(STRAY_SUFFIX) and stem and number.isdigit():
+                found[_topic_id_in(self.path / name), int(number)] = self.path / name
+        return found
+
     def _rename(self, partition: Partition, suffix: str) -> Path:
-        target = self.path / f"{str(partition)[:200]}.{uuid.uuid4().hex}{suffix}"
+        stem = f"{partition.topic[:200]}-{partition.partition}"
+        target = self.path / f"{stem}.{uuid.uuid4().hex}{suffix}"
         os.rename(self.partition_path(partition), target)
         sync_directory(self.path)
         return target

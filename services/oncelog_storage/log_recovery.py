@@ -11,10 +11,11 @@
 
 import logging
 import os
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from oncelog_storage.core.aborted_index import CHECKS_FILE, AbortedCheck, decode_checks
+from oncelog_storage.core.aborted_index import NOT_KNOWN, AbortedCheck
 from oncelog_storage.core.batch_walk import BrokenBatch
 from oncelog_storage.core.damage import Behind
 from oncelog_storage.core.leader_epochs import (
@@ -24,14 +25,25 @@ from oncelog_storage.core.leader_epochs import (
 )
 from oncelog_storage.core.producer_snapshot import CorruptSnapshot, decode_snapshot
 from oncelog_storage.core.recovery import (
+    UNKNOWN_LOG_START,
     Replay,
-    has_lost_what_was_safe,
+    is_old,
     knows_no_epochs,
     learn_epochs,
+    lost_from,
     missing_start,
+    needed_end,
+    proven_end,
     replay_start,
     starts_over,
     usable_snapshots,
+)
+from oncelog_storage.core.segment_checks import (
+    CHECKS_FILE,
+    Fault,
+    FoundSegment,
+    LogChecks,
+    faults_of,
 )
 from oncelog_storage.core.segment_files import (
     GAPS_FILE,
@@ -51,44 +63,54 @@ from oncelog_storage.damage import (
 from oncelog_storage.files import StorageFailed, way_out, way_out_of_damage
 from oncelog_storage.log import PartitionLog
 from oncelog_storage.segment import CorruptSegment, Segment
-from oncelog_storage.segment_swap import finish_interrupted, forget_checks
+from oncelog_storage.segment_checks import forget_checks, read_checks, read_old_checks
+from oncelog_storage.segment_swap import finish_interrupted
 
 _log = logging.getLogger(__name__)
 
 
 def recover(
     log: PartitionLog,
-    recovery_point: int,
+    recovery_point: int | None,
     log_start_offset: int,
     now: int,
     *,
     may_have_lost_power: bool = False,
     may_be_of_older_version: bool = False,
+    keeps_checks: bool = True,
+    was_cleaned: bool = False,
 ) -> None:
     """Load `log` from its directory. Raises StorageFailed where records are damaged or gone.
 
-    `may_have_lost_power`: the machine was started again since the log was last used. `may_be_of_older_version`: the log
-    may have been used last by a version that left an index without its segment.
+    `recovery_point` None: nothing was written down of it. `may_have_lost_power`: the machine was started again since
+    the log was last used. `may_be_of_older_version`: the log may have been used last by a version that left an index
+    without its segment. `keeps_checks` is false where that version may have kept none of its segments. `was_cleaned`:
+    it was compacted once.
     """
     log.exists_on_disk = True
-    log.recovery_point = recovery_point
+    log.recovery_point = recovery_point or 0
     log.has_gaps = (log.directory / GAPS_FILE).exists()
-    log.log_start_offset = max(log_start_offset, 0)
     try:
         finish_interrupted(log.directory)
+        checks = _usable_checks(log, recovery_point) if keeps_checks else None
+        if checks is not None and log_start_offset == UNKNOWN_LOG_START:
+            log_start_offset = checks.log_start_offset
+        log.log_start_offset = max(log_start_offset, 0)
+        snapshots = snapshot_offsets(log.directory)
+        log.proven_end = max(log.proven_end, proven_end(recovery_point, checks, snapshots))
         log.segments = _find_segments(
             log, misses_segments=not (may_have_lost_power or may_be_of_older_version)
         )
         log.leader_epochs = _read_leader_epochs(log.directory)
-        if log.segments:
-            first_offset = log.segments[0].base_offset
-            if missing_start(log_start_offset, first_offset):
-                raise StorageFailed(
-                    f"{log.directory}: records {log_start_offset} to {first_offset - 1} are gone, their segment files"
-                    f" are missing; {_way_out(log)}"
-                )
-            log.log_start_offset = max(log.log_start_offset, first_offset)
-        _Recovery(log, now, may_have_lost_power=may_have_lost_power).run()
+        _require_start(log, log_start_offset)
+        _require_segments(
+            log,
+            checks,
+            lost_from(recovery_point, checks, may_have_lost_power=may_have_lost_power),
+            may_have_gaps=log.config.is_compacted or log.has_gaps or was_cleaned,
+        )
+        known = _known_aborted(log.directory, checks, keeps_checks=keeps_checks)
+        _Recovery(log, now, known, may_have_lost_power=may_have_lost_power).run()
         # Producers that expired are in no snapshot, and cleaning takes their batches.
         log.producers.has_forgotten = log.log_end_offset > 0
     except OSError as error:
@@ -96,6 +118,79 @@ def recover(
         raise StorageFailed(
             f"cannot open {log.directory}: {error.strerror}; {advice}, then restart the node"
         ) from error
+    log.is_derived = any(not segment.aborted_check.is_known for segment in log.segments)
+    if log.checks() != checks:
+        log.note_checks()
+
+
+def _usable_checks(log: PartitionLog, recovery_point: int | None) -> LogChecks | None:
+    """Raises StorageFailed, OSError."""
+    checks = read_checks(log.directory)
+    if checks is None:
+        return None
+    if is_old(checks, recovery_point):
+        _log.warning("%s is old", log.directory / CHECKS_FILE)
+        return None
+    own = log.checks()
+    if (checks.topic_id, checks.partition) != (own.topic_id, own.partition):
+        raise StorageFailed(
+            f"{log.directory} holds partition {checks.partition} of topic id {checks.topic_id}, not"
+            f" {own.partition} of {own.topic_id}; {_way_out(log)}"
+        )
+    return checks
+
+
+def _known_aborted(
+    directory: Path, checks: LogChecks | None, *, keeps_checks: bool
+) -> Callable[[int], AbortedCheck]:
+    """By a segment's base offset."""
+    if checks is not None:
+        return checks.aborted_of
+    old = None if keeps_checks else read_old_checks(directory)
+    return lambda base: NOT_KNOWN if old is None else old.get(base, AbortedCheck())
+
+
+def _require_start(log: PartitionLog, log_start_offset: int) -> None:
+    """Raises StorageFailed."""
+    if not log.segments:
+        return
+    first_offset = log.segments[0].base_offset
+    if missing_start(log_start_offset, first_offset):
+        raise StorageFailed(
+            f"{log.directory}: records {log_start_offset} to {first_offset - 1} are gone, their segment files"
+            f" are missing; {_way_out(log)}"
+        )
+    log.log_start_offset = max(log.log_start_offset, first_offset)
+
+
+def _require_segments(
+    log: PartitionLog, checks: LogChecks | None, lost_from: int, *, may_have_gaps: bool
+) -> None:
+    """Those that were written down, with the content that began them. Raises StorageFailed, OSError."""
+    found = [
+        FoundSegment(segment.base_offset, segment.size_bytes, segment.read_head())
+        for segment in log.segments
+    ]
+    faults = faults_of(
+        checks, found, log.log_start_offset, lost_from=lost_from, may_have_gaps=may_have_gaps
+    )
+    for fault in faults:
+        raise _failure(log, fault)
+
+
+def _failure(log: PartitionLog, fault: Fault) -> StorageFailed:
+    """With the place of the damage, if there is one."""
+    for index, segment in enumerate(log.segments):
+        if segment.base_offset != fault.base_offset:
+            continue
+        offset = segment.base_offset
+        try:
+            for _, fields, _, _ in segment.scan(0, offset, -1):
+                offset = fields[0] + fields[6] + 1
+        except CorruptSegment as error:
+            found = behind(segment, error.position, offset, log.segments[index + 1 :])
+            return damaged(segment, error.position, offset, error.reason, found)
+    return StorageFailed(f"{log.directory / fault.name} {fault.reason}; {_way_out(log)}")
 
 
 def _way_out(log: PartitionLog) -> str:
@@ -127,14 +222,6 @@ def _find_segments(log: PartitionLog, *, misses_segments: bool) -> list[Segment]
     return segments
 
 
-def _read_aborted_checks(directory: Path) -> dict[int, AbortedCheck] | None:
-    """None: nothing is known of what the aborted indexes must hold."""
-    try:
-        return decode_checks((directory / CHECKS_FILE).read_text())
-    except (FileNotFoundError, ValueError):
-        return None
-
-
 def _read_leader_epochs(directory: Path) -> LeaderEpochs:
     try:
         return decode_leader_epochs((directory / LEADER_EPOCH_CHECKPOINT).read_text())
@@ -151,9 +238,17 @@ def snapshot_offsets(directory: Path) -> list[int]:
 
 
 class _Recovery:
-    def __init__(self, log: PartitionLog, now: int, *, may_have_lost_power: bool) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        now: int,
+        known_aborted: Callable[[int], AbortedCheck],
+        *,
+        may_have_lost_power: bool,
+    ) -> None:
         self._log = log
         self._now = now
+        self._known_aborted = known_aborted
         self._may_have_lost_power = may_have_lost_power
 
     @property
@@ -186,19 +281,22 @@ class _Recovery:
         """`start`, or the log's beginning if an aborted index before it cannot be believed.
 
         A missing entry would show aborted records to consumers. The index itself cannot tell that one is missing, so it
-        is held against its checkpoint, and without that, all of it is derived again.
+        is held against what was written down of it. Without that, all of it is derived again.
         """
         log = self._log
         if not log.segments or start <= log.segments[0].base_offset:
             return start
-        checks = _read_aborted_checks(log.directory)
         try:
-            if checks is None:
-                raise CorruptSegment(f"{log.directory / CHECKS_FILE} is missing or damaged")
             for segment in log.segments:
-                segment.aborted_check = checks.get(segment.base_offset, AbortedCheck())
-                if segment.base_offset < start and segment.aborted_check.entry_count:
-                    segment.read_aborted_file()
+                segment.aborted_check = self._known_aborted(segment.base_offset)
+                if segment.base_offset < start:
+                    if not segment.aborted_check.is_known:
+                        raise CorruptSegment(
+                            f"{log.directory / CHECKS_FILE} does not say which transactions were aborted in"
+                            f" {segment.log_path}"
+                        )
+                    if segment.aborted_check.entry_count:
+                        segment.read_aborted_file()
         except CorruptSegment as error:
             _log.warning("%s; all of %s is read for that", error, log.partition)
             log.producers.restore(())
@@ -214,9 +312,9 @@ class _Recovery:
 
     def _require_what_was_safe(self) -> None:
         log = self._log
-        if has_lost_what_was_safe(log):
+        if log.log_end_offset < needed_end(log):
             raise StorageFailed(
-                f"{log.directory} ends at offset {log.log_end_offset}, but {log.recovery_point} was safe on disk;"
+                f"{log.directory} ends at offset {log.log_end_offset}, but {needed_end(log)} was safe on disk;"
                 f" {_way_out(log)}"
             )
 
@@ -291,7 +389,7 @@ class _Recovery:
             may_have_lost_power=self._may_have_lost_power,
         )
         found = Behind() if verdict.is_torn else behind(segment, error.position, offset, later)
-        if offset < log.recovery_point or not verdict.may_cut:
+        if offset < needed_end(log) or not verdict.may_cut:
             raise damaged(segment, error.position, offset, error.reason, found) from error
         self._set_aside(index, error.position, error.reason, found)
 
@@ -319,6 +417,8 @@ class _Recovery:
         if position < segment.size_bytes:
             set_aside_tail(segment, position, is_readable=bool(found.record_count))
         segment.size_bytes = position
+        if segment.aborted_check.is_known:
+            segment.aborted_check = segment.aborted_check_below(log.log_end_offset)
         segment.end_offset = log.log_end_offset
         segment.truncate_to_size()
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 
 from oncelog_storage import log_recovery
-from oncelog_storage.core.aborted_index import CHECKS_FILE
+from oncelog_storage.core.aborted_index import OLD_CHECKS_FILE
 from oncelog_storage.core.copied import (
     CopiedBatch,
     NoCopy,
@@ -24,6 +24,7 @@ from oncelog_storage.core.copied import (
     wrote_copied,
 )
 from oncelog_storage.core.leader_epochs import LeaderEpochs
+from oncelog_storage.core.segment_checks import CHECKS_FILE
 from oncelog_storage.core.segment_files import (
     GAPS_FILE,
     INDEX_SUFFIXES,
@@ -36,13 +37,12 @@ from oncelog_storage.damage import remove_segment
 from oncelog_storage.files import StorageFailed, touch, way_out
 from oncelog_storage.log import PartitionLog
 from oncelog_storage.log_recovery import snapshot_offsets
-from oncelog_storage.segment_swap import forget_checks
 
 _log = logging.getLogger(__name__)
 
 
 _DERIVED = (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
-_DERIVED_FILES = (CHECKS_FILE, LEADER_EPOCH_CHECKPOINT, GAPS_FILE)
+_DERIVED_FILES = (CHECKS_FILE, OLD_CHECKS_FILE, LEADER_EPOCH_CHECKPOINT, GAPS_FILE)
 
 
 class UnusableCopy(StorageFailed):
@@ -72,13 +72,22 @@ def append_copied(log: PartitionLog, records: bytes, now: int) -> None:
 
 
 def _begin_with(log: PartitionLog, view: memoryview) -> None:
-    """An empty log begins where its first batch does: the leader's log start may lie inside of that batch."""
+    """An empty log begins where its first batch does: the leader's log start may lie inside of that batch.
+
+    Raises StorageFailed.
+    """
     base_offset = begins_before(log, view)
     if base_offset is None:
         return
-    for segment in log.segments:
-        remove_segment(segment)
-    log.segments = []
+    segments, log.segments = log.segments, []
+    try:
+        log.write_checks()
+        for segment in segments:
+            remove_segment(segment)
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot empty {log.directory}: {error.strerror}; {way_out(error)}"
+        ) from error
     log.forget_reads()
     log.log_end_offset = base_offset
     log.recovery_point = min(log.recovery_point, base_offset)
@@ -117,7 +126,8 @@ def truncate(log: PartitionLog, offset: int, now: int) -> None:
     _log.info("%s: truncated from %d to %d", log.partition, log.log_end_offset, end)
     try:
         _remove_snapshots(log, above=end)
-        forget_checks(log.directory, [each.base_offset for each in log.segments[index:]])
+        checks = log.checks_before_cut(index, position, end)
+        log.checks_file.write(log.checks_file.take(checks), sync=True)
         for later in reversed(log.segments[index + 1 :]):
             remove_segment(later)
         segment.size_bytes = position
@@ -174,6 +184,7 @@ def _load_again(log: PartitionLog, recovery_point: int, now: int) -> None:
     log.forget_reads()
     log.truncation_count += 1
     log.producers.restore(())
+    log.proven_end = 0
     log_recovery.recover(log, recovery_point, log.log_start_offset, now)
     log.write_leader_epochs(sync=False)
     log.flushed_offset = min(log.flushed_offset, log.log_end_offset)

@@ -121,6 +121,7 @@ class Maintenance:
         timeout_s = self._settings.stop_timeout_ms / 1000
         if await self._checkpoint(to_checkpoint(self._hosted), timeout_s):
             try:
+                await self._hosted.keep(self._log_directory.topic_ids)
                 await self._in_worker(self._log_directory.mark_clean)
             except OSError as error:
                 _log.warning("cannot mark the clean shutdown: %s", error)
@@ -334,12 +335,23 @@ class Maintenance:
                 await self._keep_log_starts(moved)
             for leader, start in starts:
                 if self._hosted.holds(leader) and not leader.log.folder_lock.locked():
-                    due = now + leader.config.file_delete_delay_ms
-                    before = self._removable_below(leader, start)
-                    self._removals.add(leader.log.drop_segments_before(before), due)
+                    await self._drop_segments(leader, start, now)
             await self._remove_due(now)
         except OSError as error:
             _log.warning("retention: %s; it is tried again", error)
+
+    async def _drop_segments(self, leader: HostedPartition, start: int, now: int) -> None:
+        """Those before `start` that no start needs. First it is written down that they may be missing: the log start
+        may get lost, too. Raises OSError."""
+        log, before = leader.log, self._removable_below(leader, start)
+        if not log.droppable(before):
+            return
+        async with log.folder_lock:
+            taken = log.checks_file.take(log.checks(kept_from=before))
+            await self._in_worker(functools.partial(log.checks_file.write, taken, sync=True))
+            if self._hosted.holds(leader):
+                due = now + leader.config.file_delete_delay_ms
+                self._removals.add(log.drop_segments_before(before), due)
 
     async def _remove_due(self, now: int) -> None:
         """Raises OSError."""
@@ -391,6 +403,7 @@ class Maintenance:
             await self._note_wanted.wait()
             self._note_wanted.clear()
             try:
+                await self._hosted.keep(self._log_directory.topic_ids, sync=False)
                 await self._hosted.keep(starts)
             except OSError as error:
                 _log.warning("cannot write %s: %s; it is tried again", starts.path, error)

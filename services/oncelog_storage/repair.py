@@ -11,21 +11,23 @@ from typing import Final
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.record.batch import LENGTH_PREFIX_BYTES
+from oncelog_storage.core.recovery import lost_from, proven_end
 from oncelog_storage.core.repairing import (
     Damage,
     FoundLog,
-    FoundSegment,
     Read,
     damage_of,
     missing_folder,
     stale_files,
 )
-from oncelog_storage.core.segment_files import LOG_SUFFIX, index_bases, offsets_of
+from oncelog_storage.core.segment_checks import FoundSegment
+from oncelog_storage.core.segment_files import GAPS_FILE, LOG_SUFFIX, index_bases, offsets_of
 from oncelog_storage.damage import behind, judge, set_aside_segment, set_aside_tail
 from oncelog_storage.files import OpenFiles, way_out
 from oncelog_storage.log_directory import LogDirectory, write_checkpoints
 from oncelog_storage.segment import CorruptSegment, Segment
-from oncelog_storage.segment_swap import finish_interrupted, forget_checks
+from oncelog_storage.segment_checks import read_checks, remove_checks
+from oncelog_storage.segment_swap import finish_interrupted
 
 __all__ = ["Damage", "Repair"]
 
@@ -87,18 +89,30 @@ class Repair:
 
     def _examine(self, partition: Partition, segments: Sequence[Segment]) -> Damage | None:
         directory = self._directory
+        folder = directory.partition_path(partition)
+        checks = read_checks(folder) if directory.keeps_checks else None
+        recovery_point = directory.recovery_points.get(partition)
+        known_start = 0 if checks is None else checks.log_start_offset
         log = FoundLog(
             partition,
-            [FoundSegment(segment.base_offset, segment.size_bytes) for segment in segments],
-            index_bases(os.listdir(directory.partition_path(partition))),
-            directory.log_start_offsets.get(partition, 0),
-            directory.recovery_points.get(partition, 0),
+            [
+                FoundSegment(segment.base_offset, segment.size_bytes, segment.read_head())
+                for segment in segments
+            ],
+            index_bases(os.listdir(folder)),
+            directory.log_start_offsets.get(partition, known_start),
+            max(recovery_point or 0, proven_end(recovery_point, checks, ())),
+            checks,
+            lost_from(recovery_point, checks, may_have_lost_power=directory.may_have_lost_power),
+            may_have_gaps=partition in directory.cleaner_offsets or (folder / GAPS_FILE).exists(),
         )
         return damage_of(
             log,
             lambda index, offset: _read(segments[index], offset, segments[index + 1 :]),
-            lambda index, position, offset: behind(
-                segments[index], position, offset, segments[index + 1 :]
+            lambda index, position, offset: (
+                behind(segments[index], position, offset, segments[index + 1 :])
+                if index >= 0
+                else behind(segments[0], 0, offset, segments[1:])
             ),
         )
 
@@ -122,7 +136,8 @@ class Repair:
         write_checkpoints([directory.log_start_offsets.encoded()])
         segments = self._segments(partition)
         kept_count = damage.segment_index + 1
-        forget_checks(folder, [each.base_offset for each in segments[max(kept_count - 1, 0) :]])
+        # The next start reads what is left, and writes them down again.
+        remove_checks(folder)
         for segment in reversed(segments[kept_count:]):
             set_aside_segment(segment)
         kept = segments[:kept_count]

@@ -18,7 +18,7 @@ from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataI
 from oncelog.runtime import Clock
 from oncelog.topic_config import FLUSH_NEVER
 from oncelog_storage import log_checkpoint, log_recovery
-from oncelog_storage.core.checkpoint_files import encode_topic_id
+from oncelog_storage.core.checkpoint_files import encode_topic_id, topic_number
 from oncelog_storage.core.hosting import (
     Change,
     Found,
@@ -107,19 +107,27 @@ class ReplicaManager:
                 has_image=bool(image.cluster_id),
             )
             if found is Found.SET_ASIDE:
-                aside = self._log_directory.set_aside(partition)
-                _log.error(
-                    "%s is in no topic that the metadata knows; kept as %s: remove it if the topic was deleted,"
-                    " or restore the metadata and rename it back",
-                    partition,
-                    aside,
-                )
+                self._set_aside(partition, topic_id)
             elif topic_id is not None:
                 loaded.append(self._load(partition, topic_id, stored_topic_id, image))
         self._add_recovered(loaded, image)
         if image.cluster_id:
             self._look_for_lost_folders(image)
+            self._look_for_strays(image)
             self._log_directory.mark_recovered()
+
+    def _set_aside(self, partition: Partition, topic_id: bytes | None) -> None:
+        """Raises OSError."""
+        aside = self._log_directory.set_aside(partition, topic_id)
+        if self._log_directory.has_hosted(partition):
+            _log.warning("%s is kept as %s: it is another topic's folder", partition, aside)
+            return
+        _log.error(
+            "%s is in no topic that the metadata knows; kept as %s: remove it if the topic was deleted,"
+            " or restore the metadata and rename it back",
+            partition,
+            aside,
+        )
 
     def _look_for_lost_folders(self, image: MetadataImage) -> None:
         """Raises OSError."""
@@ -130,14 +138,30 @@ class ReplicaManager:
             else:
                 write_checkpoints(directory.forget(partition))
 
+    def _look_for_strays(self, image: MetadataImage) -> None:
+        """A start whose metadata did not know a topic may have set its folder aside. Raises OSError."""
+        names = {encode_topic_id(topic.topic_id): name for name, topic in image.topics.items()}
+        for topic_id, number in self._log_directory.strays():
+            partition = Partition(names.get(topic_id, ""), number)
+            is_missing = self._log_directory.stored_topic_id(partition) is None
+            is_told = (partition.topic, number) in self._partitions
+            if is_missing and not is_told and is_lost(image.partition(partition), self._node_id):
+                self._add_lost(partition, image)
+
     def _add_lost(self, partition: Partition, image: MetadataImage) -> HostedPartition:
-        """What was stored here is not there any more: an empty log in its place would be a lie."""
+        """What was stored here is not there any more: an empty log in its place would be a lie. Raises OSError."""
         log = self._new_log(partition, image.topics[partition.topic].topic_id, image)
         directory = self._log_directory
         end = directory.recovery_points.get(partition, 0)
         contents = f" with its records up to {end - 1}" if end else ""
-        leader = self._add(log, image)
         way_out = way_out_of_damage(str(directory.path))
+        stray = directory.strays().get((encode_topic_id(log.topic_id), partition.partition))
+        if stray is not None:
+            way_out = (
+                f"it was set aside as {stray}: stop the node and rename that back, restore it from a backup,"
+                " or remove that to begin empty"
+            )
+        leader = self._add(log, image)
         leader.take_offline(
             StorageFailed(f"the folder {log.directory} is gone{contents}; {way_out}")
         )
@@ -148,21 +172,26 @@ class ReplicaManager:
     ) -> _Loaded:
         log = self._new_log(partition, topic_id, image)
         directory = self._log_directory
+        directory.topic_ids[partition] = topic_number(topic_id)
         if stored_topic_id != encode_topic_id(topic_id):
             _log.warning("%s: its topic id was lost and is written again", log.directory)
             _write_topic_id(log)
         if has_followers(image.partition(partition)):
             log.committed_at_load = directory.high_watermarks.get(partition, 0)
+            if not directory.may_have_lost_power:
+                log.proven_end = log.committed_at_load
         try:
             # A reader may be who first needs this log, and a recovery does not end half-way.
             with self._files.waiting():
                 log_recovery.recover(
                     log,
-                    directory.recovery_points.get(partition, 0),
+                    directory.recovery_points.get(partition),
                     directory.log_start_offsets.get(partition, UNKNOWN_LOG_START),
                     self._clock.now(),
                     may_have_lost_power=directory.may_have_lost_power,
                     may_be_of_older_version=directory.may_be_of_older_version,
+                    keeps_checks=directory.keeps_checks,
+                    was_cleaned=partition in directory.cleaner_offsets,
                 )
         except StorageFailed as error:
             return _Loaded(log, error)
@@ -231,13 +260,17 @@ class ReplicaManager:
         cleaned. Raises OSError."""
         if not self.holds(leader):
             return
-        points, cleaned = self._log_directory.recovery_points, self._log_directory.cleaner_offsets
-        points[leader.partition] = min(points.get(leader.partition, 0), offset)
-        if cleaned.get(leader.partition, 0) > offset:
-            cleaned[leader.partition] = offset
-            await self.keep(points, cleaned)
-        else:
-            await self.keep(points)
+        directory, partition = self._log_directory, leader.partition
+        points = directory.recovery_points
+        points[partition] = min(points.get(partition, 0), offset)
+        lower = [
+            checkpoint
+            for checkpoint in (directory.cleaner_offsets, directory.high_watermarks)
+            if checkpoint.get(partition, 0) > offset
+        ]
+        for checkpoint in lower:
+            checkpoint[partition] = offset
+        await self.keep(points, *lower)
 
     async def keep_log_start(self, leader: HostedPartition, offset: int) -> None:
         """Before a log begins again at `offset`. Raises OSError."""
@@ -297,8 +330,10 @@ class ReplicaManager:
 
     def _note(self, log: PartitionLog) -> None:
         """From here on a folder that is missing is missed."""
-        if log.partition not in self._log_directory.log_start_offsets:
-            self._log_directory.log_start_offsets[log.partition] = log.log_start_offset
+        directory, partition = self._log_directory, log.partition
+        directory.topic_ids[partition] = topic_number(log.topic_id)
+        if partition not in directory.log_start_offsets:
+            directory.log_start_offsets[partition] = log.log_start_offset
             self.request_note()
 
     def _add(self, log: PartitionLog, image: MetadataImage) -> HostedPartition:

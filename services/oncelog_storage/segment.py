@@ -11,7 +11,7 @@ from pathlib import Path
 
 from oncelog.record.batch import HEADER, HEADER_BYTES, largest_timestamp
 from oncelog_storage.core.aborted_index import (
-    AbortedCheck,
+    NOT_KNOWN,
     AbortedTransactionEntry,
     CorruptAbortedIndex,
     entries_below,
@@ -30,6 +30,7 @@ from oncelog_storage.core.batch_walk import (
     take,
 )
 from oncelog_storage.core.offset_index import CorruptIndex
+from oncelog_storage.core.segment_checks import head_crc
 from oncelog_storage.core.segment_files import (
     ABORTED_INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -47,7 +48,14 @@ from oncelog_storage.core.segment_state import SegmentState, is_entry_true
 from oncelog_storage.core.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from oncelog_storage.core.time_index import decode_entry
 from oncelog_storage.core.walks import answered
-from oncelog_storage.files import OpenFiles, StorageFailed, touch, way_out_of_damage, write_fully
+from oncelog_storage.files import (
+    OpenFiles,
+    StorageFailed,
+    opened,
+    touch,
+    way_out_of_damage,
+    write_fully,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +95,19 @@ class Segment(SegmentState):
         """It is made by the first append."""
         return self.size_bytes > 0 or os.path.exists(self.log_path)
 
+    def read_head(self) -> bytes:
+        """The header that it begins with, or fewer bytes. Raises OSError."""
+        with opened(self.log_path) as descriptor:
+            head = os.pread(descriptor, HEADER_BYTES, 0)
+        self.head_crc = head_crc(head)
+        return head
+
     # Writing.
+
+    def begin(self, buffers: tuple[bytes | memoryview, ...]) -> None:
+        """The first batch is about to be written. Raises OSError."""
+        self._files.get(self.log_path, create=True)
+        self.head_crc = head_crc(b"".join(buffer[:HEADER_BYTES] for buffer in buffers))
 
     def write(self, buffers: tuple[bytes | memoryview, ...], size_bytes: int) -> None:
         """Append bytes. Raises OSError; then `truncate_to_size` must succeed before the next write."""
@@ -155,7 +175,9 @@ class Segment(SegmentState):
         elif os.path.exists(path := self.path(ABORTED_INDEX_SUFFIX)):
             # All of it is found again; what it held before, damaged perhaps, must not outlive that.
             os.unlink(path)
-        self.aborted_check = AbortedCheck()
+        if offset <= self.base_offset:
+            self.aborted_check = NOT_KNOWN
+        self._is_aborted_derived = True
         try:
             indexes = self._decoded(aborted, below=offset)
             if start := indexes.offset.lookup(offset):

@@ -2,7 +2,7 @@
 
 ```
 1  write <base>.index .timeindex .txnindex .log, each + .cleaned, synced        a crash: removed at start
-2  forget the old segments' checks in aborted-index-checkpoint
+2  what is written down of the old segments counts no more (segments-checkpoint)
 3  rename the indexes, and last the .log, from .cleaned to .swap; sync names    the .log.swap decides: a start goes on
 4  rename the old .log and all files of the other old segments to .deleted
 5  rename the indexes, and last the .log, from .swap to their own names
@@ -14,12 +14,11 @@ All three indexes are always written, an empty one too: while a `.log.swap` is t
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
-from oncelog_storage.core.aborted_index import CHECKS_FILE, decode_checks, encode_checks
 from oncelog_storage.core.segment_files import (
     ABORTED_INDEX_SUFFIX,
     CLEANED_SUFFIX,
@@ -30,7 +29,8 @@ from oncelog_storage.core.segment_files import (
     file_stem,
     swaps_found,
 )
-from oncelog_storage.files import rename_deleted, sync_directory, write_atomically
+from oncelog_storage.files import rename_deleted, sync_directory
+from oncelog_storage.segment_checks import forget_checks
 
 Step = Callable[[str], None]
 """Told after each change of the folder: tests stop there."""
@@ -57,10 +57,11 @@ def discard(directory: Path, base_offset: int) -> None:
         _path(directory, base_offset, suffix + CLEANED_SUFFIX).unlink(missing_ok=True)
 
 
-def commit(replacement: Replacement, step: Step = _no_step) -> None:
-    """Steps 2 and 3: from here on a start finishes the replacement. For a worker thread. Raises OSError."""
+def commit(replacement: Replacement, forget: Callable[[], None], step: Step = _no_step) -> None:
+    """Steps 2, which is `forget`, and 3: from here on a start finishes the replacement. For a worker thread. Raises
+    OSError."""
     directory = replacement.directory
-    forget_checks(directory, replacement.replaced)
+    forget()
     step("checks")
     for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
         if suffix == LOG_SUFFIX:
@@ -112,7 +113,7 @@ def finish_interrupted(directory: Path) -> None:
         (directory / name).unlink()
     for swap in found.decided:
         replaced = swap.replaced(names, _end_offset(directory / swap.name))
-        # A checkpoint after the commit may have told of the old aborted indexes again.
+        # A checkpoint after the commit may have told of the old segments again.
         forget_checks(directory, replaced)
         finish(Replacement(directory, replaced))
         sync_directory(directory)
@@ -128,19 +129,6 @@ def _end_offset(path: Path) -> int:
             position += max(fields[1], 1) + LENGTH_PREFIX_BYTES
             file.seek(position)
     return end_offset
-
-
-def forget_checks(directory: Path, base_offsets: Iterable[int]) -> None:
-    """The aborted indexes of these segments are about to have other entries. Raises OSError."""
-    path = directory / CHECKS_FILE
-    try:
-        checks = decode_checks(path.read_text())
-    except (FileNotFoundError, ValueError):
-        return
-    gone = set(base_offsets)
-    kept = {base: check for base, check in checks.items() if base not in gone}
-    if len(kept) < len(checks):
-        write_atomically(path, encode_checks(kept).encode(), sync=True)
 
 
 def _path(directory: Path, base_offset: int, suffix: str) -> Path:

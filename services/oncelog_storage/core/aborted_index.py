@@ -3,22 +3,22 @@
 34-byte entries in order of their marker's offset: version i16 = 0, producerId i64, firstOffset i64, lastOffset i64 (the
 marker's), lastStableOffset i64. Only aborted transactions with data have one, in the segment that holds the marker.
 
-The format has no checksum, and an entry that is lost or damaged shows aborted records to read_committed consumers. So a
-partition also keeps `aborted-index-checkpoint`: for each segment how many entries its file has at least, and the
-CRC-32C of those. Text, much as Kafka's checkpoints: version 1, count, one `baseOffset entries crc` a line, and the
-CRC-32C of all that. It is there as soon as a checkpoint was taken. Where it is missing or damaged no index is believed,
-and all are derived from the log again.
+The format has no checksum, and an entry that is lost or damaged shows aborted records to read_committed consumers. So
+`segments-checkpoint` says for each segment how many entries its file has at least, and the CRC-32C of those. Where that
+is not known no index is believed, and all are derived from the log again.
 """
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from oncelog.errors import OncelogError
 
-CHECKS_FILE: Final = "aborted-index-checkpoint"
+OLD_CHECKS_FILE: Final = "aborted-index-checkpoint"
+"""What older versions write down of the aborted indexes alone: version 1, count, one `baseOffset entries crc` a line,
+and the CRC-32C of all that. A segment that is not in it has none."""
 ENTRY_BYTES: Final = 34
 _VERSION: Final = "1"
 _ENTRY: Final = struct.Struct(">hqqqq")
@@ -41,26 +41,25 @@ class AbortedCheck(NamedTuple):
     entry_count: int = 0
     crc: int = 0
 
+    @property
+    def is_known(self) -> bool:
+        return self.entry_count >= 0
+
     def extended(self, entries: Sequence[AbortedTransactionEntry]) -> "AbortedCheck":
         """For an index that begins with what this one was made for; `entries` are all of it."""
-        added = b"".join(encode_entry(entry) for entry in entries[self.entry_count :])
+        added = b"".join(encode_entry(entry) for entry in entries[max(self.entry_count, 0) :])
         return AbortedCheck(len(entries), crc32c(added, self.crc))
 
     def holds(self, data: bytes) -> bool:
-        size_bytes = self.entry_count * ENTRY_BYTES
+        size_bytes = max(self.entry_count, 0) * ENTRY_BYTES
         return len(data) >= size_bytes and crc32c(memoryview(data)[:size_bytes]) == self.crc
 
 
-def encode_checks(checks: Mapping[int, AbortedCheck]) -> str:
-    """`checks` by the segment's base offset."""
-    rows = (
-        f"{base_offset} {check.entry_count} {check.crc}\n" for base_offset, check in checks.items()
-    )
-    text = f"{_VERSION}\n{len(checks)}\n{''.join(rows)}"
-    return f"{text}{crc32c(text.encode())}\n"
+NOT_KNOWN: Final = AbortedCheck(-1, 0)
+"""The index is to be derived from the log."""
 
 
-def decode_checks(text: str) -> dict[int, AbortedCheck]:
+def decode_old_checks(text: str) -> dict[int, AbortedCheck]:
     """Raises ValueError."""
     *lines, crc = text.splitlines() or [""]
     is_whole = len(lines) >= 2 and text.endswith("\n") and int(lines[1]) == len(lines) - 2

@@ -72,6 +72,11 @@ def encode_topic_id(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
+def topic_number(topic_id: bytes) -> int:
+    """A topic id in the place of a partition's number."""
+    return int.from_bytes(topic_id, "big")
+
+
 TOPIC_ID_CHARACTERS: Final = len(encode_topic_id(bytes(16)))
 
 

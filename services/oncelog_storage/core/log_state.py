@@ -20,9 +20,11 @@ from oncelog.record.batch import (
 )
 from oncelog.record.control import MARKER_BYTES
 from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.checkpoint_files import encode_topic_id
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.partition_values import MarkerToWrite
 from oncelog_storage.core.producer_state import ProducerStates
+from oncelog_storage.core.segment_checks import LogChecks, SegmentCheck
 from oncelog_storage.core.segment_state import Addition, SegmentState, must_roll
 
 NOT_REPLICATED: Final = 2**63 - 1
@@ -60,7 +62,13 @@ class LogState:
         """The high watermark as it was when the log is loaded: later markers are not yet known to be replicated."""
         self.has_gaps = False
         """A batch was copied that does not follow the one before it: its leader's log had been cleaned."""
+        self.proven_end = 0
+        """What else is on disk says that the log went up to here."""
         self.segments: Sequence[SegmentState] = ()
+        self.exchanged: frozenset[int] = frozenset()
+        """The base offsets of segments that are about to be replaced by a cleaned one."""
+        self.is_derived = False
+        """Aborted transactions were read from the batches, and would be read there again at the next start."""
         self.truncation_count = 0
         """Grows with each truncation: what was taken from the log before may not be used after."""
         self.exists_on_disk = False
@@ -73,8 +81,8 @@ class LogState:
 
     @property
     def is_dirty(self) -> bool:
-        """Something was appended that no checkpoint has seen."""
-        return self.log_end_offset > self.recovery_point
+        """Something is known that no checkpoint has seen."""
+        return self.log_end_offset > self.recovery_point or self.is_derived
 
     def room_for(self, added: Addition, now: int) -> Room:
         if not self.segments:
@@ -144,6 +152,32 @@ class LogState:
         """How many segments end at or below `offset`. The newest always stays."""
         starts = [segment.base_offset for segment in self.segments[1:]]
         return next((at for at, start in enumerate(starts) if start > offset), len(starts))
+
+    def checks(self, *, safe_end: int | None = None, kept_from: int = 0) -> LogChecks:
+        """To be written down. Segments wholly below `kept_from` are about to be removed."""
+        removed = {segment.base_offset for segment in self.segments[: self.droppable(kept_from)]}
+        return LogChecks(
+            encode_topic_id(self.topic_id),
+            self.partition.partition,
+            self.log_start_offset,
+            self.recovery_point if safe_end is None else safe_end,
+            {
+                segment.base_offset: SegmentCheck(
+                    segment.size_bytes, segment.head_crc, segment.aborted_check
+                )
+                for segment in self.segments
+                # A segment has no file before its first batch.
+                if segment.size_bytes or segment.head_crc
+            },
+        ).unsure_of(self.exchanged | removed)
+
+    def checks_before_cut(self, index: int, position: int, end: int) -> LogChecks:
+        """To be written down before segment `index` is cut at `position`, offset `end`: true before that and after."""
+        checks, segment = self.checks(safe_end=min(self.recovery_point, end)), self.segments[index]
+        kept = SegmentCheck(position, segment.head_crc, segment.aborted_check_below(end))
+        segments = {**checks.segments, segment.base_offset: kept}
+        later = [each.base_offset for each in self.segments[index + 1 :]]
+        return checks._replace(segments=segments).unsure_of(later)
 
     def appended(self, size_bytes: int, log_end_offset: int, record_count: int) -> None:
         """A write is taken into account: it ends at `log_end_offset`."""

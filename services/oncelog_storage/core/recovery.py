@@ -3,7 +3,7 @@
 ```
 snapshots ──▶ usable_snapshots ──▶ where replay starts
 batches   ──▶ Replay.take      ──▶ producer state, leader epochs, indexes, log end │ BrokenBatch
-end       ──▶ lost_records, starts_over
+end       ──▶ needed_end, starts_over
 ```
 
 The shell (`log_recovery`) reads files, and cuts, deletes and sets aside what is decided here.
@@ -18,6 +18,7 @@ from oncelog_storage.core.batch_walk import BrokenBatch, Found
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.log_state import NOT_REPLICATED, LogState
 from oncelog_storage.core.replay import CUT_BATCH, HeaderFields, replay_batch
+from oncelog_storage.core.segment_checks import NO_POWER_LOST, LogChecks
 from oncelog_storage.core.segment_state import SegmentState
 
 UNKNOWN_LOG_START: Final = -1
@@ -162,10 +163,36 @@ class Replay:
             raise BrokenBatch(position, f"offset {fields[0]} follows {log.log_end_offset - 1}")
 
 
-def has_lost_what_was_safe(log: LogState) -> bool:
-    """The log ends before its recovery point. Asked before anything is deleted: files behind a hole may be all that a
-    backup does not have."""
-    return log.log_end_offset < log.recovery_point
+def needed_end(log: LogState) -> int:
+    """Where the log must not end before. Asked before anything is deleted: files behind a hole may be all that a backup
+    does not have."""
+    return max(log.recovery_point, log.proven_end)
+
+
+def proven_end(
+    recovery_point: int | None, checks: LogChecks | None, snapshots: Sequence[int]
+) -> int:
+    """What else says how far the log was safe on disk, where its recovery point is not known. A log that is truncated
+    always gets one, so neither can be older than a truncation."""
+    if recovery_point is not None:
+        return 0
+    return max(0 if checks is None else checks.safe_end, *snapshots, 0)
+
+
+def lost_from(
+    recovery_point: int | None, checks: LogChecks | None, *, may_have_lost_power: bool
+) -> int:
+    """From which offset on files may be missing and short without a loss that anybody is to be told of here."""
+    if not may_have_lost_power:
+        return NO_POWER_LOST
+    if recovery_point is not None:
+        return recovery_point
+    return 0 if checks is None else checks.safe_end
+
+
+def is_old(checks: LogChecks, recovery_point: int | None) -> bool:
+    """Each checkpoint writes them down before it moves the recovery point."""
+    return checks.safe_end < (recovery_point or 0)
 
 
 def starts_over(log: LogState) -> bool:

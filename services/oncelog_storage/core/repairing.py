@@ -12,6 +12,12 @@ from typing import NamedTuple
 from oncelog.ids import Partition
 from oncelog.wording import counted
 from oncelog_storage.core.damage import Behind
+from oncelog_storage.core.segment_checks import (
+    NO_POWER_LOST,
+    FoundSegment,
+    LogChecks,
+    faults_of,
+)
 from oncelog_storage.core.segment_files import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -19,11 +25,6 @@ from oncelog_storage.core.segment_files import (
     is_index,
     offsets_of,
 )
-
-
-class FoundSegment(NamedTuple):
-    base_offset: int
-    size_bytes: int
 
 
 class FoundLog(NamedTuple):
@@ -35,7 +36,24 @@ class FoundLog(NamedTuple):
     index_bases: Sequence[int]
     """Of segments that have or had an index, ascending."""
     log_start_offset: int
-    recovery_point: int
+    needed_end: int
+    """It must not end before."""
+    checks: LogChecks | None = None
+    lost_from: int = NO_POWER_LOST
+    may_have_gaps: bool = True
+
+    def faults(self) -> dict[int, str]:
+        """What is wrong with a segment that is there, by its base offset."""
+        if self.checks is not None and self.checks.partition != self.partition.partition:
+            return {each.base_offset: "is another partition's" for each in self.segments}
+        faults = faults_of(
+            self.checks,
+            self.segments,
+            self.log_start_offset,
+            lost_from=self.lost_from,
+            may_have_gaps=self.may_have_gaps,
+        )
+        return {fault.base_offset: fault.reason for fault in faults}
 
 
 class Read(NamedTuple):
@@ -79,22 +97,26 @@ def damage_of(
     """The first damage.
 
     `read(index, offset)` reads a segment, which begins with `offset`. `count_behind(index, position, offset)` counts
-    what is readable from there on, in the later segments too.
+    what is readable from there on, in the later segments too; index -1 is before the first one.
     """
-    segments = log.segments
+    segments, faults = log.segments, log.faults()
     end = first = segments[0].base_offset if segments else log.log_start_offset
     start = max(log.log_start_offset, first)
     for index, segment in enumerate(segments):
-        if segment.base_offset != end:
-            last, position = index - 1, segments[index - 1].size_bytes
+        name = file_stem(segment.base_offset) + LOG_SUFFIX
+        last, position, may_cut = index - 1, segments[index - 1].size_bytes if index else 0, False
+        if segment.base_offset < end:
+            reason = f"{name} begins before offset {end}"
+        elif segment.base_offset > end:
             reason = _missing(end, segment.base_offset)
+        elif (found := read(index, end)).reason or segment.base_offset not in faults:
+            last, (position, end, reason, may_cut) = index, found
+            reason = reason and f"{name}, byte {position}: {reason}"
         else:
-            last, (position, end, reason, may_cut) = index, read(index, end)
-            if not reason or may_cut:
-                continue
-            reason = f"{file_stem(segment.base_offset)}{LOG_SUFFIX}, byte {position}: {reason}"
-        found = count_behind(last, position, end)
-        return Damage(log.partition, reason, start, end, last, position, found)
+            reason = f"{name} {faults[segment.base_offset]}"
+        if reason and not may_cut:
+            counts = count_behind(last, position, end)
+            return Damage(log.partition, reason, start, end, last, position, counts)
     reason = _missing_around(log, first, end)
     if not reason:
         return None
@@ -105,11 +127,13 @@ def damage_of(
 def _missing_around(log: FoundLog, first: int, end: int) -> str:
     """Of a log whose segments, from `first` to `end`, are sound; "" for nothing."""
     bases = {segment.base_offset for segment in log.segments}
-    lost = [base for base in log.index_bases if base >= end and base not in bases]
+    known = {} if log.checks is None else log.checks.segments
+    written = [base for base, check in known.items() if check.is_sure and base < log.lost_from]
+    lost = [base for base in (*log.index_bases, *written) if base >= end and base not in bases]
     if lost:
-        return f"{file_stem(lost[0])}{LOG_SUFFIX} is missing"
-    if end < log.recovery_point:
-        return _missing(end, log.recovery_point)
+        return f"{file_stem(min(lost))}{LOG_SUFFIX} is missing"
+    if end < log.needed_end:
+        return _missing(end, log.needed_end)
     return _missing(log.log_start_offset, first) if log.log_start_offset < first else ""
 
 

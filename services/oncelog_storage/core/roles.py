@@ -151,6 +151,8 @@ class Roles(Generic[HostedT]):
             hosted.partition: hosted.high_watermark
             for hosted in all_hosted
             if hosted.state.exists_on_disk
+            # It may be about to lose records below it.
+            and not hosted.is_truncating
             and (hosted.replicas is not None or hosted in self._following)
         }
 

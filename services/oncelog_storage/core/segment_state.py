@@ -15,7 +15,13 @@ from crc32c import crc32c
 from oncelog.ids import Partition
 from oncelog.record.batch import LENGTH_PREFIX_BYTES, largest_timestamp
 from oncelog.topic_config import TopicConfig
-from oncelog_storage.core.aborted_index import AbortedCheck, AbortedTransactionEntry, search
+from oncelog_storage.core.aborted_index import (
+    NOT_KNOWN,
+    AbortedCheck,
+    AbortedTransactionEntry,
+    entries_below,
+    search,
+)
 from oncelog_storage.core.batch_walk import Found, Stretch
 from oncelog_storage.core.producer_state import CompletedTransaction
 from oncelog_storage.core.replay import HeaderFields
@@ -44,6 +50,10 @@ class SegmentState(ABC):
         """Behind the last batch, or where the next segment begins; -1 while a scan has not found it."""
         self.aborted_check = AbortedCheck()
         """What the last checkpoint says that the file of aborted transactions begins with."""
+        self._is_aborted_derived = False
+        """They come from the batches, and need not be the file's to the byte."""
+        self.head_crc = 0
+        """Of the header that it begins with, 0 for none."""
         self._bytes_since_entry = 0
         self._max_timestamp = -1
         self._max_timestamp_offset = base_offset
@@ -109,12 +119,19 @@ class SegmentState(ABC):
 
     def current_aborted_check(self) -> AbortedCheck:
         """For the aborted transactions known now: what the next checkpoint keeps."""
-        if (
-            self._indexes is not None
-            and len(self._indexes.aborted) != self.aborted_check.entry_count
-        ):
-            self.aborted_check = self.aborted_check.extended(self._indexes.aborted)
+        if self._is_aborted_derived:
+            self.aborted_check, self._is_aborted_derived = NOT_KNOWN, False
+        if self._indexes is not None or not self.aborted_check.is_known:
+            aborted = self._loaded().aborted
+            if len(aborted) != self.aborted_check.entry_count:
+                self.aborted_check = self.aborted_check.extended(aborted)
         return self.aborted_check
+
+    def aborted_check_below(self, offset: int) -> AbortedCheck:
+        """Of those entries that the file has."""
+        loaded = self._loaded()
+        written = loaded.aborted[: loaded.aborted_written]
+        return AbortedCheck().extended(entries_below(written, offset))
 
     # What is in memory, and what is in files.
 

@@ -55,11 +55,13 @@ def clean(log, cleaned_to=0, now=NOW, *, map_bytes=1 << 20, retention_ms=1000, s
             continue
         old = segments[first:behind]
         replacement = segment_swap.Replacement(log.directory, cleaned.replaced)
-        segment_swap.commit(replacement, step)
-        segment_swap.finish(replacement, step)
-        place = log.segments.index(old[0])
-        log.replace_segments(place, place + len(old), cleaned.segment)
+        with log.exchanging(cleaned.replaced) as forget:
+            segment_swap.commit(replacement, forget, step)
+            segment_swap.finish(replacement, step)
+            place = log.segments.index(old[0])
+            log.replace_segments(place, place + len(old), cleaned.segment)
         cleaned.segment.unload()
+        log.note_checks()
     return reached
 
 

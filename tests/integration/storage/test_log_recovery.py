@@ -234,7 +234,7 @@ def test_indexes_are_built_again_from_the_log(directory, suffix, how):
     assert everything(opened(directory, recovery_point, **config)) == everything(log)
 
 
-CHECKS = "aborted-index-checkpoint"
+CHECKS = "segments-checkpoint"
 
 
 @pytest.mark.parametrize("checks", ["sound", "removed", "flipped", "emptied", "garbage"])

@@ -230,6 +230,7 @@ async def test_an_index_that_was_left_alone_keeps_no_log_closed(tmp_path, is_old
     (tmp_path / "log-start-offset-checkpoint").write_bytes(starts)
     if is_older:
         (tmp_path / "boot-id").unlink()
+        (tmp_path / "meta.properties").unlink()
     async with running(tmp_path, topic("orders")) as node:
         answer = await node.produce("orders", batch())
         assert answer.error_code == (0 if is_older else ErrorCode.KAFKA_STORAGE_ERROR)

@@ -11,10 +11,10 @@ from oncelog_storage.core.damage import Behind, Verdict, counted_in, verdict
 from oncelog_storage.core.recovery import (
     UNKNOWN_LOG_START,
     Replay,
-    has_lost_what_was_safe,
     knows_no_epochs,
     learn_epochs,
     missing_start,
+    needed_end,
     replay_start,
     starts_over,
     usable_snapshots,
@@ -198,10 +198,10 @@ def test_epochs_are_learnt_from_batches_where_none_are_known():
 def test_where_a_log_ends_says_what_is_lost():
     log = log_state()
     log.log_end_offset, log.recovery_point, log.log_start_offset = 5, 6, 5
-    assert has_lost_what_was_safe(log)
+    assert needed_end(log) == 6
     assert not starts_over(log)
     log.recovery_point, log.log_start_offset = 5, 6
-    assert not has_lost_what_was_safe(log)
+    assert needed_end(log) == 5
     assert starts_over(log)
 
 

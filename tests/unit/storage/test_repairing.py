@@ -7,12 +7,12 @@ from oncelog_storage.core.damage import Behind
 from oncelog_storage.core.repairing import (
     Damage,
     FoundLog,
-    FoundSegment,
     Read,
     damage_of,
     missing_folder,
     stale_files,
 )
+from oncelog_storage.core.segment_checks import FoundSegment
 
 ORDERS = Partition("orders", 0)
 A, B, C = (f"{base:020d}" for base in (0, 50, 90))
