@@ -1,6 +1,7 @@
 """A node with one topic, three nodes, and the folder of one log."""
 
 import pytest
+from tests.integration.storage.damage_judge import plain_settings  # noqa: F401
 from tests.integration.storage.replica_cluster import running_cluster
 from tests.integration.storage.storage_node import running, topic
 

@@ -18,6 +18,7 @@ from oncelog.record.batch import iter_headers
 from oncelog.record.records import decode_batch
 
 CONTROL = "control"
+DONOR = "donor"
 IS_WHOLE = bool(os.environ.get("ONCELOG_TEST_ALL_DAMAGE"))
 ROUNDS = 6
 TIMESTAMPS = [NOW + 1000 * step for step in range(2 * ROUNDS + 1)]
@@ -55,7 +56,7 @@ OTHER_KINDS = (
     "snapshot-newest",
     "snapshot-all",
     "leader-epoch-checkpoint",
-    "aborted-index-checkpoint",
+    "segments-checkpoint",
     "partition.metadata",
 )
 STATES = ("stopped", "killed-early", "killed-late")
@@ -135,17 +136,20 @@ async def produce(storage, topic, records, **fields):
 
 
 async def write_rounds(storage, topics, first):
-    """Plain records, and two producers: what one writes is aborted, what the other writes is committed."""
+    """Plain records, and two producers: what one writes is aborted, what the other writes is committed. Those of DONOR
+    are as long as the others', and none of them is one of the others'."""
     for step in range(first, first + ROUNDS):
         now = NOW + 1000 * step
         for topic in topics:
-            value = f"{step}".encode() * 100
+            value, aborted = f"{step}".encode() * 100, b"aborted" * 20
+            if topic == DONOR:
+                value, aborted = value.swapcase()[:-1] + b"d", b"donated" * 20
             codes = [
                 await produce(storage, topic, batch(2, timestamp=now, value=value)),
                 await produce(
                     storage,
                     topic,
-                    txn_batch(7, 2 * step, 2, timestamp=now, value=b"aborted" * 20),
+                    txn_batch(7, 2 * step, 2, timestamp=now, value=aborted),
                     transactional_id="a",
                 ),
                 await produce(
