@@ -106,7 +106,7 @@ CLIENT_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_coordinator.core.group_rebalance",
-                old="    return Decision((), (SetTimer(timer, Millis(left_ms), event),), label, granted)\n",
+                old="    return Decision((), (again,), label, granted)\n",
                 new="    return Decision((), (), label, granted)\n",
             ),
         ),
