@@ -359,3 +359,8 @@ def test_requests_and_their_latency_are_shown_by_name():
     )
     latencies = shown["oncelog_listener_request_seconds"].histograms
     assert round(latencies[("Produce",)].sum_s, 3) == 0.044
+
+
+def test_the_cleaners_throttle_names_the_setting_that_is_one():
+    with pytest.raises(KafkaError, match="CLEANER_IO_BYTES_PER_S"):
+        checked_broker_configs({"log.cleaner.io.max.bytes.per.second": "1000"}, for_all=True)
