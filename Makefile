@@ -200,7 +200,7 @@ failover: setup ## twenty kills of each kind of process; prints how long an appl
 
 .PHONY: damage
 damage: setup ## some hundred bits, cuts and removals in every kind of file; the integration tests have a part of them
-	ONCELOG_TEST_ALL_DAMAGE=1 $(PYTEST) -q -s tests/integration/storage/test_damage.py tests/integration/storage/test_damage_of_replicas.py
+	ONCELOG_TEST_ALL_DAMAGE=1 $(PYTEST) -q -s tests/integration/storage/test_damage.py tests/integration/storage/test_damage_of_segments.py tests/integration/storage/test_damage_of_replicas.py
 
 # Clients wait more than they work.
 .PHONY: conformance
