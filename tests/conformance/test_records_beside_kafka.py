@@ -26,7 +26,7 @@ from oncelog.record.batch import CONTROL, LOG_APPEND_TIME, Codec
 from oncelog.record.codecs import compress
 from oncelog_server.demo.processes import OncelogServer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 HOUR_MS = 3_600_000
 INVALID_RECORD = 87
