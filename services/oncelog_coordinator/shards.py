@@ -296,7 +296,7 @@ class Shards(ShardTerms[TransactionTerm]):
             if spans.recorder is not None:
                 term.trace(event, decision, machine, now)
 
-        markers = MarkerClient(
+        markers = term.markers = MarkerClient(
             term.shard,
             term.coordinator_epoch,
             self._metadata,
@@ -306,7 +306,6 @@ class Shards(ShardTerms[TransactionTerm]):
             feed_back,
             lambda wanted: term.attempt_traces.with_trace(wanted, machine.sink),
         )
-        term.markers = markers
         driver = Driver(
             f"shard {term.shard}",
             machine,

@@ -1,7 +1,7 @@
 """Patterns of transactional ids as operators type them: `payments-*`.
 
-Coordinators take regular expressions (facts 3), and refuse those that could keep them busy for hours. A pattern in
-which only the star is special always means something, and nothing in an id has to be escaped.
+Coordinators take regular expressions of RE2 (facts 3). A pattern in which only the star is special always means
+something, and nothing in an id has to be escaped.
 """
 
 import re
