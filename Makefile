@@ -149,6 +149,7 @@ integration: setup ## contract suites and real roles: sockets, Postgres, files
 .PHONY: chart
 chart: setup ## the Helm chart without a cluster: helm lint, render with Helm 3 and 4, validate for Kubernetes 1.31 and 1.36
 	@bash scripts/helm.sh $(BIN)/pip
+	@bash scripts/promtool.sh
 	$(PYTEST) -q -n 2 tests/deploy
 
 # A cluster is a dozen processes, and waits more than it works: two such tests run at a time, with the machine to themselves.
