@@ -43,6 +43,16 @@ _LOOK_S_MAX: Final = 1.0
 _SCRUB_PAUSE_S: Final = 60.0
 _SCRUB_BYTES_MAX: Final = 1 << 20
 
+LATE_AFTER_TIMEOUT_MS: Final = 300_000
+"""Kafka's: a coordinator that was just replaced gets this long to end what is too old."""
+
+
+def late_transaction_ms(settings: StorageSettings, image: MetadataImage) -> int:
+    """A transaction that is silent for longer is late (KIP-664): no coordinator lets one be open for so long."""
+    if settings.late_transaction_ms is not None:
+        return settings.late_transaction_ms
+    return image.transaction_max_timeout_ms + LATE_AFTER_TIMEOUT_MS
+
 
 class Replication:
     def __init__(
@@ -287,7 +297,8 @@ class Replication:
     # Metrics.
 
     def metrics(self) -> ReplicationMetrics:
-        return metrics_of(self._manager, self._clock.now(), self._settings.late_transaction_ms)
+        late_ms = late_transaction_ms(self._settings, self._metadata.image)
+        return metrics_of(self._manager, self._clock.now(), late_ms)
 
     @property
     def leader_count(self) -> int:

@@ -24,7 +24,7 @@ def storage_metrics(role: StorageRole) -> Iterator[RoleMetric]:
         ),
         (
             "partitions_with_late_transactions",
-            "Led here, and the oldest open transaction has been silent for late_transaction_ms (KIP-664)",
+            "Led here, with a transaction silent for longer than any may be open and five minutes (KIP-664)",
             found.late_count,
         ),
     ):

@@ -55,11 +55,11 @@ class StorageSettings(BaseSettings):
     producer_id_expiration_check_interval_ms: int = Field(
         default=600_000, ge=10, description="How often silent producers are looked for."
     )
-    late_transaction_ms: int = Field(
-        default=1_200_000,
+    late_transaction_ms: int | None = Field(
+        default=None,
         ge=1,
-        description="A partition is late (KIP-664) when its oldest open transaction has written nothing for this long: "
-        "the coordinators' transaction_max_timeout_ms and five minutes.",
+        description="A partition is late (KIP-664) when its oldest open transaction has written nothing for this long; "
+        "unset: the coordinators' transaction_max_timeout_ms and five minutes.",
     )
     transaction_partition_verification_enable: bool = Field(
         default=True,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.broker_config import topic_defaults
+from oncelog.broker_config import BROKER_CONFIGS, topic_defaults
 from oncelog.ids import Partition, shard_name_of, shard_of
 from oncelog.rpc.security_image import SecurityImage
 from oncelog.topic_config import TopicConfig
@@ -85,6 +85,17 @@ class MetadataImage:
     def topic_defaults_of(self, node_id: int | None) -> Mapping[str, str]:
         """Those that are set for the topics of this node."""
         return {} if node_id is None else topic_defaults(self.broker_configs(str(node_id)))
+
+    @cached_property
+    def transaction_max_timeout_ms(self) -> int:
+        """The longest that any coordinator lets a transaction be open, as they published it."""
+        key = "transaction.max.timeout.ms"
+        published = [
+            int(node.configs.get(key, BROKER_CONFIGS[key].key.default))
+            for node in self.nodes.values()
+            if pb.ROLE_COORDINATOR in node.roles
+        ]
+        return max(published, default=int(BROKER_CONFIGS[key].key.default))
 
     def broker_configs(self, name: str) -> Mapping[str, str]:
         """What is set for this node id, or with ALL_BROKERS for all of them."""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.rpc.metadata import MetadataFollower
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 
 
 def snapshot(offset, *node_ids, cluster_id="one"):
@@ -85,3 +85,18 @@ async def test_waiting_for_what_the_image_holds():
     await waits
     with pytest.raises(TimeoutError):
         await made.wait_until(3, 0.01)
+
+
+def test_the_longest_transaction_is_what_coordinators_published():
+    def node(node_id, role, **configs):
+        return pb.Node(node_id=node_id, roles=[role], configs=configs)
+
+    def longest(*nodes):
+        return MetadataImage(nodes={one.node_id: one for one in nodes}).transaction_max_timeout_ms
+
+    hour = {"transaction.max.timeout.ms": "3600000"}
+    minute = {"transaction.max.timeout.ms": "60000"}
+    assert longest() == 900_000
+    assert longest(node(1, pb.ROLE_COORDINATOR), node(2, pb.ROLE_COORDINATOR, **hour)) == 3_600_000
+    assert longest(node(1, pb.ROLE_COORDINATOR), node(2, pb.ROLE_COORDINATOR, **minute)) == 900_000
+    assert longest(node(1, pb.ROLE_COORDINATOR, **minute), node(2, pb.ROLE_STORAGE)) == 60_000
