@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route
 
 from oncelog.rpc.directory import Directory
@@ -70,6 +71,15 @@ _DESCRIPTION: Final = (
 )
 
 
+class _AnyText(PathConvertor):
+    """Of `{id:path}`. Starlette's own ends at a line break, which a transactional id or a group may have."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("path", _AnyText())
+
+
 def create_app(
     settings: GatewaySettings,
     metadata: MetadataFollower,
@@ -94,7 +104,7 @@ def create_app(
         # Before the paths that take any id: the first that fits a path is the one that was meant.
         ending_router(transactions, operators),
         timelines_router(views.timelines, settings.event_streams_max),
-        transactions_router(transactions),
+        transactions_router(roles, transactions),
         explain_router(views.explanations),
         hanging_router(roles, partitions),
         partitions_router(roles, partitions),

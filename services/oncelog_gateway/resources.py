@@ -129,6 +129,9 @@ class Transaction(Resource):
         description="since the open transaction began; null when none is open"
     )
     timeout_ms: int
+    is_two_phase: bool = Field(
+        description="its timeout is the largest there is: it is decided from outside and never aborted (KIP-939)"
+    )
     is_late: bool = Field(description="open for longer than its timeout")
     start_time_ms: int | None
     last_update_time_ms: KnownOrNone

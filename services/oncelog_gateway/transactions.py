@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from heapq import nsmallest
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from oncelog.api.v1 import coordinator_pb2, storage_pb2
 from oncelog.errors import ErrorCode, KafkaError
@@ -61,6 +61,10 @@ class TransactionsFound(NamedTuple):
     """Of coordinators that did not answer."""
 
 
+TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1
+"""What a coordinator gives a producer that asks for no timeout (KIP-939)."""
+
+
 class Transactions:
     """Reads and ends transactions through the roles; every attempt to end one is audited."""
 
@@ -77,10 +81,11 @@ class Transactions:
         producer_ids: Sequence[int],
         min_duration_ms: int | None,
         id_pattern: str,
+        coordinator: int | None = None,
         paging: PageRequest,
     ) -> TransactionPage:
-        """Transactions by id. With `min_duration_ms` only open ones: Kafka's own filter lets every Empty one pass
-        (facts, ListTransactions). Raises KafkaError."""
+        """Transactions by id; those of one coordinator where it is given. With `min_duration_ms` only open ones:
+        Kafka's own filter lets every Empty one pass (facts, ListTransactions). Raises KafkaError."""
         listing = await self._roles.list_transactions(
             states=states,
             producer_ids=producer_ids,
@@ -91,7 +96,8 @@ class Transactions:
         found = [
             one
             for one in listing.transactions
-            if min_duration_ms is None or one.state in OPEN_STATES
+            if (min_duration_ms is None or one.state in OPEN_STATES)
+            and coordinator in (None, one.coordinator)
         ]
         rows, about = paged(
             found, lambda one: (one.transactional_id, one.producer_id), paging, listing.failures
@@ -334,6 +340,7 @@ def _shown(
         one,
         age_ms=None if opened is None else max(now - opened, 0),
         timeout_ms=one.transaction_timeout_ms,
+        is_two_phase=one.transaction_timeout_ms == TWO_PHASE_TIMEOUT_MS,
         is_late=_is_late(one, now),
         start_time_ms=known_or_none(one.transaction_start_time_ms),
         partition_count=len(one.partitions),
@@ -353,7 +360,8 @@ def _open_first(
 
 def _is_late(one: coordinator_pb2.TransactionDescription, now: Millis) -> bool:
     since = _open_since(one)
-    return since is not None and now - since > one.transaction_timeout_ms
+    timeout_ms = one.transaction_timeout_ms
+    return since is not None and timeout_ms != TWO_PHASE_TIMEOUT_MS and now - since > timeout_ms
 
 
 def _open_since(one: coordinator_pb2.TransactionDescription) -> int | None:

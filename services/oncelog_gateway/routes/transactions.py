@@ -7,13 +7,16 @@ from fastapi.responses import Response
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_gateway.core.id_pattern import ID_PATTERN_SCHEMA, LENGTH_MAX
+from oncelog_gateway.nodes import require_node
 from oncelog_gateway.problems import described, plain_problem, respond
 from oncelog_gateway.resources import (
+    INT32_MAX,
     INT64_MAX,
     TransactionDetail,
     TransactionPage,
     TransactionState,
 )
+from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.paging import Paging
 from oncelog_gateway.transactions import Transactions
 
@@ -28,7 +31,7 @@ TransactionalId = Annotated[
 ]
 
 
-def transactions_router(transactions: Transactions) -> APIRouter:
+def transactions_router(roles: Roles, transactions: Transactions) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["transactions"])
 
     @router.get(**described("/transactions", "List transactions", 404))
@@ -53,15 +56,22 @@ def transactions_router(transactions: Transactions) -> APIRouter:
                 examples=["payments-*"],
             ),
         ] = "",
+        coordinator: Annotated[
+            int | None,
+            Query(ge=0, le=INT32_MAX, description="only those that this node coordinates"),
+        ] = None,
         *,
         paging: Paging,
     ) -> TransactionPage:
         """In order of transactional id. Every coordinator is asked; who did not answer is in `incomplete`."""
+        if coordinator is not None:
+            require_node(roles.image, coordinator)
         return await transactions.page(
             states=state or (),
             producer_ids=producer_id or (),
             min_duration_ms=min_duration_ms,
             id_pattern=id_pattern,
+            coordinator=coordinator,
             paging=paging,
         )
 

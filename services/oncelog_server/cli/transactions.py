@@ -70,6 +70,10 @@ def list_transactions(
         str,
         typer.Option(help="only ids that match; * matches any characters", show_default=False),
     ] = "",
+    coordinator: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**31 - 1, help="only transactions that this node coordinates"),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="maximum number of rows")] = 1_000,
     gateway: Gateway = "",
     output: AsOutput = None,
@@ -80,6 +84,7 @@ def list_transactions(
         "producer_id": producer_id,
         "min_duration_ms": min_duration_ms,
         "id_pattern": id_pattern,
+        "coordinator": coordinator,
     }
     rows, total, incomplete = _pages(Rest(gateway), filters, limit)
     if not printed_as_json(rows, output):
@@ -88,7 +93,8 @@ def list_transactions(
                 "transactional id": "transactional_id",
                 "state": lambda row: row["state"] + (" late" if row["is_late"] else ""),
                 ">age": lambda row: duration(row["age_ms"]),
-                ">timeout": lambda row: duration(row["timeout_ms"]),
+                ">timeout": _timeout,
+                ">coordinator": "coordinator",
                 ">pid": "producer_id",
                 ">epoch": "producer_epoch",
                 ">parts": "partition_count",
@@ -114,7 +120,7 @@ def describe_transaction(
             ("transactional id", found["transactional_id"]),
             ("state", found["state"] + (", longer than its timeout" if found["is_late"] else "")),
             ("age", duration(found["age_ms"])),
-            ("timeout", duration(found["timeout_ms"])),
+            ("timeout", _timeout(found)),
             ("producer", f"{found['producer_id']}, epoch {found['producer_epoch']}"),
             ("coordinator", f"node {found['coordinator']}, shard {found['shard']}"),
             ("protocol", "TV2" if found["transaction_version"] == 2 else "TV1"),
@@ -303,6 +309,10 @@ def terminate(
         return
     say(answer["detail"])
     say(f"audit {answer['audit_id']}" if execute else "nothing was ended; add --execute to do it")
+
+
+def _timeout(row: dict[str, Any]) -> str:
+    return "none, two-phase" if row["is_two_phase"] else duration(row["timeout_ms"])
 
 
 def _pages(rest: Any, filters: dict[str, Any], limit: int) -> tuple[list[Any], int, list[Any]]:
