@@ -5,9 +5,9 @@ import time
 WAIT_S = 30
 
 
-def eventually(holds):
-    """Return once `holds()` is true; fail after WAIT_S."""
-    deadline = time.monotonic() + WAIT_S
+def eventually(holds, wait_s=WAIT_S):
+    """Return once `holds()` is true; fail after `wait_s`."""
+    deadline = time.monotonic() + wait_s
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
