@@ -81,6 +81,8 @@ class Session:
     """transactional.id and API key → the last one. A client that has read it and comes again lives."""
     doubtful_count: int = 0
     """The first so many requests came before or while this process stood still (`pause_detector.py`)."""
+    fetched_bytes: int = 0
+    """What the last Fetch was answered with."""
     throttle_ms: int = 0
     """After the answer that is under way, the client is not read for this time: it has exceeded a quota."""
     is_gone: bool = False

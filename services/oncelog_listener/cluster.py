@@ -110,7 +110,7 @@ class Cluster:
     node_id: int
     metadata: MetadataFollower
     directory: Directory
-    unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
+    unsent: UnsentAnswers = field(init=False)
     turns: Turns = field(default_factory=Turns)
     listener_start: int = field(default_factory=lambda: random.getrandbits(62) + 1)
     """Names this start of the listener in the origins of requests; 0 is "no origin"."""
@@ -125,6 +125,8 @@ class Cluster:
     """Set when the listener stops: what waits for a new leader is answered with what there is."""
 
     def __post_init__(self) -> None:
+        unsent = UnsentAnswers(self.settings.unsent_bytes_max)
+        object.__setattr__(self, "unsent", unsent)
         access = Access(self.metadata, self.settings.authorizer_rules)
         object.__setattr__(self, "access", access)
         object.__setattr__(self, "throttling", Throttling(self.metadata))

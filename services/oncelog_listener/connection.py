@@ -82,6 +82,9 @@ class Connection(asyncio.Protocol):
         self._session = Session("?", Address("", 0), endpoint.name)
         self._wake: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
+        self._left_bytes = -1
+        self._took_at = 0.0
+        """When its client was last seen to have taken something of the answer, of which so much is left."""
         self._is_reading = True
         self._is_closing = False
         self._may_be_cut = True
@@ -196,6 +199,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable = asyncio.get_running_loop().create_future()
+        self._left_bytes = -1
 
     def resume_writing(self) -> None:
         if self._writable is not None and not self._writable.done():
@@ -233,6 +237,15 @@ class Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """Nothing of it is being worked on: its client is silent, sends half a frame, or does not read its answers."""
         return not self._is_answering or self._writable is not None
+
+    def takes_nothing(self, now: float, since_s: float) -> bool:
+        """Its client has read nothing of an answer for so long; to be asked again and again."""
+        if self._writable is None or self._transport is None:
+            return False
+        left_bytes = self._transport.get_write_buffer_size()
+        if left_bytes != self._left_bytes:
+            self._left_bytes, self._took_at = left_bytes, now
+        return now - self._took_at >= since_s
 
     @property
     def peer(self) -> str:

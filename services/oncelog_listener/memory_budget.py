@@ -4,24 +4,49 @@ Over the limit, connections stop reading until an answered request gives memory 
 that is held were halves of frames, which no response ever frees. Then a connection that needs more is closed.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 
 class UnsentAnswers:
-    """Bytes of answers that clients do not take, all connections together.
+    """Bytes of answers that clients have not taken, all connections together; those that are being fetched count too.
 
-    A client that asks and does not read costs one answer, and the largest are those of Fetch. It is asked for less when
-    much is unsent, so that many such clients do not add up to all memory there is.
+    A client that asks and does not read costs one answer, here and for a moment in a storage node. The largest are
+    those of Fetch. So the first answer of a connection is small, and a next one up to four times what the last one had:
+    it was taken. Nobody gets more than a part of what is left, and nobody less than FETCH_BYTES_MIN: readers that do
+    read go on. A connection that takes nothing of its answer is closed when memory is short.
     """
 
     FETCH_BYTES_MIN: Final = 65_536
-    """What a Fetch may always answer with: readers that do read go on."""
+    """What a Fetch may always answer with, and a connection's first one does. It is not counted before it is there."""
+    _GROWTH: Final = 4
+    _PART: Final = 8
+    """Of what is left, one in so many: the next one finds something too."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
         self.held_bytes = 0
 
-    def fetch_bytes_max(self, unsent_bytes_max: int) -> int:
-        return max(unsent_bytes_max - self.held_bytes, self.FETCH_BYTES_MIN)
+    @property
+    def is_short(self) -> bool:
+        return self.held_bytes > self._bytes_max // 2
+
+    @contextmanager
+    def room(self, wanted_bytes: int, wanted_min_bytes: int, taken_bytes: int) -> Iterator[int]:
+        """What a Fetch may answer with, at most what is wanted; held until its block ends.
+
+        `wanted_min_bytes` is what the client waits for, `taken_bytes` what the connection's last Fetch answered with.
+        """
+        left_part = (self._bytes_max - self.held_bytes) // self._PART
+        grown = max(self._GROWTH * taken_bytes, wanted_min_bytes)
+        granted = min(wanted_bytes, max(min(grown, left_part), self.FETCH_BYTES_MIN))
+        counted = max(0, granted - self.FETCH_BYTES_MIN)
+        self.held_bytes += counted
+        try:
+            yield granted
+        finally:
+            self.held_bytes -= counted
 
 
 class Waiter(Protocol):

@@ -176,16 +176,27 @@ class ListenerRole:
             connection.doubt()
 
     def _sweep(self) -> None:
-        """Close connections that finished no request for too long. Half a frame, byte by byte, is not a request."""
+        """Close connections that finished no request for too long. Half a frame, byte by byte, is not a request.
+
+        When answers take much memory, those whose clients read nothing are closed sooner. A slow one is not: it reads.
+        """
         idle_max_s = self.settings.connection_idle_max_ms / 1000
+        unread_max_s = self.settings.unread_max_ms / 1000
         now = time.monotonic()
+        is_short = self.unsent.is_short
         for connection in list(self._open):
+            takes_nothing = connection.takes_nothing(now, unread_max_s)
             if connection.is_idle and now - connection.last_progress > idle_max_s:
-                self.counters.connections_idle_closed += 1
-                log.info("%s closed: idle", connection.peer)
-                connection.abort()
+                reason = "idle"
+            elif is_short and takes_nothing:
+                reason = "it does not read its answer, and answers take much memory"
+            else:
+                continue
+            self.counters.connections_idle_closed += 1
+            log.info("%s closed: %s", connection.peer, reason)
+            connection.abort()
         self._sweeper = asyncio.get_running_loop().call_later(
-            min(idle_max_s / 4, _SWEEP_MAX_S), self._sweep
+            min(idle_max_s / 4, unread_max_s / 4, _SWEEP_MAX_S), self._sweep
         )
 
 

@@ -102,9 +102,16 @@ class ListenerSettings(SecuritySettings):
         description="request bytes held for all connections together (queued.max.request.bytes)",
     )
     unsent_bytes_max: int = Field(
-        268_435_456,
+        67_108_864,
         ge=1024,
-        description="answer bytes that slow readers have not taken, all together; beyond it a Fetch answers little",
+        description="answer bytes that readers have not taken, all together; the nearer to it, the less a Fetch "
+        "answers. Beyond half of it, readers that take nothing for `unread_max_ms` are closed",
+    )
+    unread_max_ms: int = Field(
+        30_000,
+        ge=100,
+        description="how long a client may take nothing of its answer while answers hold more than half of "
+        "`unsent_bytes_max`; a slow one takes something",
     )
     connection_idle_max_ms: int = Field(
         600_000,

@@ -12,6 +12,7 @@ import uvloop
 from oncelog.errors import OncelogError
 from oncelog.process.garbage import collect_seldom
 from oncelog.process.logs import log_to_stderr
+from oncelog.process.memory import giving_back
 from oncelog.process.sources import Sources
 from oncelog.telemetry.tracing import traced
 from oncelog_server.composition import NODE_ID, Addresses, run_embedded
@@ -50,7 +51,8 @@ async def _serve(settings: EmbeddedSettings, sources: Sources) -> None:
         _print_addresses(addresses, is_ephemeral=settings.ephemeral)
 
     async def until() -> None:
-        await stopped.wait()
+        async with giving_back():
+            await stopped.wait()
         print("oncelog: stopping", file=sys.stderr)
 
     with traced("oncelog", settings.trace_late_ms) as tracing:

@@ -79,6 +79,8 @@ class FetchHandler:
             return response
         if self._is_stopping or len(self._waiters) >= self._settings.fetch_waiters_max:
             return response
+        # What is too little is read again later, and must not be held until then.
+        del response
         return await self._wait(request, reading, deadline)
 
     async def _wait(
@@ -105,6 +107,7 @@ class FetchHandler:
                 return await self._fetch_in_turns(request, deadline)
             if reading.is_enough or loop.time() >= deadline or self._is_stopping:
                 return response
+            del response
 
     async def _fetch_in_turns(self, request: pb.FetchRequest, deadline: float) -> pb.FetchResponse:
         """As `fetch`, for many partitions, and where the disk is waited for.
@@ -133,6 +136,7 @@ class FetchHandler:
                     or len(self._waiters) >= self._settings.fetch_waiters_max
                 ):
                     return response
+                del response
                 missing_bytes = reading.missing_bytes
                 self._waiters[waiter] = None
                 timer = loop.call_at(deadline, waiter.notify, 2**62)

@@ -24,6 +24,8 @@ from oncelog_listener.cluster import (
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_in_turns
 
+Answers = dict[TopicPartition, pb.FetchedPartition | Unanswered]
+
 _SESSION_FROM: Final = 7
 _FULL_FETCH_EPOCHS: Final = (0, -1)
 _NEWS_WAIT_S: Final = 0.1
@@ -43,6 +45,20 @@ async def fetch(call: Call) -> Any:
             session_id=0,
             responses=(),
         )
+    session = call.session
+    with call.cluster.unsent.room(
+        _wanted_bytes(call), request.min_bytes, session.fetched_bytes
+    ) as room:
+        answers = await _answers(call, room)
+        session.fetched_bytes = sum(
+            len(one.records) for one in answers.values() if not isinstance(one, Unanswered)
+        )
+        return await _response(call, answers)
+
+
+async def _answers(call: Call, room: int) -> Answers:
+    """Up to so many bytes, or what was there when the wait was over."""
+    request = call.request
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _wait_ms(request) / 1000
     while True:
@@ -50,9 +66,9 @@ async def fetch(call: Call) -> Any:
         by_leader, answers = await _by_leader(call)
         if len(by_leader) == 1:
             ((leader, partitions),) = by_leader.items()
-            await _fetch_from(call, leader, partitions, answers, _wait_ms(request), 1)
+            await _fetch_from(call, leader, partitions, answers, _wait_ms(request), room)
         elif by_leader:
-            await _fetch_from_many(call, by_leader, answers)
+            await _fetch_from_many(call, by_leader, answers, room)
         left_s = deadline - loop.time()
         if (
             left_s <= 0
@@ -60,11 +76,11 @@ async def fetch(call: Call) -> Any:
             or call.cluster.ending.is_set()
             or not _waits_for_leaders(answers)
         ):
-            return await _response(call, answers)
+            return answers
         await call.cluster.metadata.newer_than(image, min(left_s, _NEWS_WAIT_S))
 
 
-def _waits_for_leaders(answers: dict[TopicPartition, pb.FetchedPartition | Unanswered]) -> bool:
+def _waits_for_leaders(answers: Answers) -> bool:
     """There is nothing to tell but that leaders are being replaced. A client that is told so sleeps, and asks for
     metadata first; within the time it gave us to wait for data we can do better."""
     is_waiting = False
@@ -82,17 +98,12 @@ def _wait_ms(request: Any) -> int:
     return max(0, min(milliseconds(request.max_wait), _MAX_WAIT_MS))
 
 
-def _bytes_max(call: Call, leader_count: int) -> int:
-    """For one of so many leaders: a client may have no room for more than it asked for. At an answer that is too large
-    librdkafka closes the connection and asks for the same again, for ever.
-    """
-    settings = call.cluster.settings
-    room = call.cluster.unsent.fetch_bytes_max(settings.unsent_bytes_max)
-    wanted: int = call.request.max_bytes
+def _wanted_bytes(call: Call) -> int:
+    """A client may have no room for more than it asked for. At an answer that is too large librdkafka closes the
+    connection and asks for the same again, for ever."""
+    wanted: int = min(call.request.max_bytes, call.cluster.settings.fetch_bytes_max)
     quota_max = call.cluster.throttling.fetch_bytes_max(call)
-    if quota_max is not None:
-        wanted = min(wanted, quota_max)
-    return max(1, min(wanted, settings.fetch_bytes_max, room) // leader_count)
+    return wanted if quota_max is None else min(wanted, quota_max)
 
 
 async def _refused_topics(call: Call) -> frozenset[str]:
@@ -106,13 +117,11 @@ async def _refused_topics(call: Call) -> frozenset[str]:
 
 async def _by_leader(
     call: Call,
-) -> tuple[
-    dict[int, list[pb.FetchPartition]], dict[TopicPartition, pb.FetchedPartition | Unanswered]
-]:
+) -> tuple[dict[int, list[pb.FetchPartition]], Answers]:
     cluster = call.cluster
     image = cluster.image
     by_leader: dict[int, list[pb.FetchPartition]] = {}
-    answers: dict[TopicPartition, pb.FetchedPartition | Unanswered] = {}
+    answers: Answers = {}
     named: set[TopicPartition] = set()
     current_leader_epoch_known = call.version >= 9
     refused = await _refused_topics(call)
@@ -147,9 +156,9 @@ async def _fetch_from(
     call: Call,
     leader: int,
     partitions: list[pb.FetchPartition],
-    answers: dict[TopicPartition, pb.FetchedPartition | Unanswered],
+    answers: Answers,
     max_wait_ms: int,
-    leader_count: int,
+    room: int,
 ) -> None:
     request, cluster = call.request, call.cluster
 
@@ -159,8 +168,9 @@ async def _fetch_from(
 
     forwarded = pb.FetchRequest(
         max_wait_ms=max_wait_ms,
-        min_bytes=max(0, request.min_bytes),
-        max_bytes=_bytes_max(call, leader_count),
+        # What may not be answered is not waited for.
+        min_bytes=max(0, min(request.min_bytes, room)),
+        max_bytes=max(1, room),
         isolation_level=request.isolation_level,
         partitions=partitions,
     )
@@ -188,21 +198,23 @@ async def _fetch_from(
 async def _fetch_from_many(
     call: Call,
     by_leader: dict[int, list[pb.FetchPartition]],
-    answers: dict[TopicPartition, pb.FetchedPartition | Unanswered],
+    answers: Answers,
+    room: int,
 ) -> None:
     """Ask all leaders without waiting; if that is too little, wait until the first of them has something.
 
     The answers of the first round stand for the leaders that are still silent then: an answer without a session must
     hold every partition of its request.
     """
+    share = room // len(by_leader)
     async with asyncio.TaskGroup() as group:
         for leader, partitions in by_leader.items():
-            group.create_task(_fetch_from(call, leader, partitions, answers, 0, len(by_leader)))
+            group.create_task(_fetch_from(call, leader, partitions, answers, 0, share))
     wait_ms = _wait_ms(call.request)
-    if wait_ms == 0 or _is_enough(call.request.min_bytes, answers):
+    if wait_ms == 0 or _is_enough(min(call.request.min_bytes, room), answers):
         return
     waiting = [
-        asyncio.create_task(_fetch_from(call, leader, partitions, answers, wait_ms, len(by_leader)))
+        asyncio.create_task(_fetch_from(call, leader, partitions, answers, wait_ms, share))
         for leader, partitions in by_leader.items()
     ]
     try:
@@ -215,9 +227,7 @@ async def _fetch_from_many(
         task.result()
 
 
-def _is_enough(
-    min_bytes: int, answers: dict[TopicPartition, pb.FetchedPartition | Unanswered]
-) -> bool:
+def _is_enough(min_bytes: int, answers: Answers) -> bool:
     total = 0
     for answer in answers.values():
         if isinstance(answer, Unanswered) or answer.error_code:
@@ -226,9 +236,7 @@ def _is_enough(
     return total >= min_bytes
 
 
-async def _response(
-    call: Call, answers: dict[TopicPartition, pb.FetchedPartition | Unanswered]
-) -> Any:
+async def _response(call: Call, answers: Answers) -> Any:
     """What is answered, in the request's order. A partition that stands there twice is answered once, as in Kafka:
     its records must not be sent again for each time."""
     types = call.types

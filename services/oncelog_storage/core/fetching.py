@@ -73,6 +73,7 @@ class Fetching(Generic[HostedT]):
         "_left_bytes",
         "_request",
         "is_final",
+        "is_full",
         "total_bytes",
     )
 
@@ -91,10 +92,13 @@ class Fetching(Generic[HostedT]):
         self.total_bytes = 0
         self.is_final = False
         """Waiting is pointless because of an error."""
+        self.is_full = False
+        """More is there than may be answered. Whole batches seldom fill the limit, and waiting brings no more."""
 
     @property
     def is_enough(self) -> bool:
-        return self.is_final or self.total_bytes >= self._request.min_bytes
+        is_over = self.is_final or self.is_full
+        return is_over or self.total_bytes >= self._request.min_bytes
 
     @property
     def missing_bytes(self) -> int:
@@ -132,10 +136,17 @@ class Fetching(Generic[HostedT]):
             upper = last_stable_offset if self._is_committed_only else leader.high_watermark
         bytes_max = min(part.max_bytes or _ANY_BYTES, self._left_bytes)
         is_first = self.total_bytes == 0
-        if offset >= upper or (bytes_max <= 0 and not is_first):
+        if offset >= upper:
+            return
+        if bytes_max <= 0 and not is_first:
+            self.is_full = True
             return
         records, next_offset = yield from _read_past_empty(leader, offset, upper, max(bytes_max, 1))
-        if not records or (len(records) > bytes_max and not is_first):
+        self.is_full = self.is_full or next_offset < upper
+        if not records:
+            return
+        if len(records) > bytes_max and not is_first:
+            self.is_full = True
             return
         answer.records = records
         if self._is_committed_only:

@@ -28,6 +28,7 @@ from oncelog.process.arguments import EXIT_USED_WRONGLY, SettingsParser, WrongUs
 from oncelog.process.garbage import collect_seldom
 from oncelog.process.host_header import configured_names
 from oncelog.process.logs import LogFormat, LogLevel, log_to_stderr
+from oncelog.process.memory import giving_back
 from oncelog.process.metrics import ProcessMetrics, served_metrics
 from oncelog.process.role_metrics import RoleMetric
 from oncelog.telemetry.trace_metrics import trace_metrics
@@ -214,7 +215,8 @@ async def _until_stopped(
     signals.started()
     collect_seldom()
     logger.info("%s is ready: %s", program.module, running.description)
-    await _stopped_or_failed(signals, running)
+    async with giving_back():
+        await _stopped_or_failed(signals, running)
     if signals.wants_drain:
         logger.info("draining")
         await running.drain(settings[ProcessSettings].drain_timeout_ms / 1000)

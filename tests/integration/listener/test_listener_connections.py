@@ -188,16 +188,56 @@ async def test_a_client_that_does_not_read_holds_one_answer():
 
 
 async def test_answers_that_nobody_takes_make_later_fetches_smaller():
-    world = World(topic("orders", 1), unsent_bytes_max=5_000_000)
+    world = World(topic("orders", 1), unsent_bytes_max=8_000_000)
+    greedy = fetch_request(max_bytes=1 << 30, min_bytes=1 << 30, max_wait_ms=0)
     async with world.connected() as (role, client):
         await client.call(PRODUCE, 7, request=produce_request(records=[batch(extra=4_000_000)]))
         client.reader._transport.pause_reading()
-        client.send(FETCH, 11, request=fetch_request(max_bytes=1 << 30))
+        client.send(FETCH, 11, request=greedy)
         await eventually(lambda: role.unsent.held_bytes > 4_000_000)
         reader = await WireClient.connect(role.port)
-        await reader.call(FETCH, 11, request=fetch_request(max_bytes=1 << 30))
+        await reader.call(FETCH, 11, request=greedy)
         first, second = world.storage.received("Fetch")
-        assert first.max_bytes == 5_000_000
-        assert second.max_bytes == 5_000_000 - role.unsent.held_bytes
+        assert first.max_bytes == first.min_bytes == 1_000_000
+        assert second.max_bytes == (8_000_000 - role.unsent.held_bytes) // 8
         client.close()
         await eventually(lambda: role.unsent.held_bytes == 0)
+
+
+async def test_a_connection_is_answered_more_when_it_has_taken():
+    """The first answer is small: most that ask and never read are held to that. A reader soon has what it asks for."""
+    world = World(topic("orders", 1))
+    async with world.connected() as (_, client):
+        await client.call(PRODUCE, 7, request=produce_request(records=[batch(extra=100_000)]))
+        for _ in range(2):
+            await client.call(FETCH, 11, request=fetch_request(max_bytes=10_000_000))
+        await client.call(
+            FETCH, 11, request=fetch_request(max_bytes=200_000, min_bytes=150_000, max_wait_ms=0)
+        )
+        first, second, third = world.storage.received("Fetch")
+        assert first.max_bytes == 65_536
+        assert 400_000 < second.max_bytes < 401_000
+        assert (third.max_bytes, third.min_bytes) == (200_000, 150_000)
+
+
+async def test_a_silent_reader_is_closed_and_a_slow_one_is_not():
+    """Where answers take much memory."""
+    world = World(topic("orders", 1), unsent_bytes_max=8_000_000, unread_max_ms=1_000)
+    async with world.connected() as (role, slow):
+        await slow.call(PRODUCE, 7, request=produce_request(records=[batch(extra=12_000_000)]))
+        schema = slow.send(FETCH, 11, request=fetch_request())
+        slow.reader._transport.pause_reading()
+        await eventually(lambda: role.unsent.is_short)
+        silent = await WireClient.connect(role.port)
+        silent.send(FETCH, 11, request=fetch_request())
+        silent.reader._transport.pause_reading()
+        while role.counters.connections_idle_closed == 0:
+            # A little now and then.
+            slow.reader._transport.resume_reading()
+            await asyncio.sleep(0.01)
+            slow.reader._transport.pause_reading()
+            await asyncio.sleep(0.1)
+        slow.reader._transport.resume_reading()
+        _, answer = await slow.receive(schema)
+        assert len(answer.responses[0].partitions[0].records) > 12_000_000
+        assert role.counters.connections_idle_closed == 1
