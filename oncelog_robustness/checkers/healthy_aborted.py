@@ -1,11 +1,11 @@
 """healthy-transaction-aborted: what its client keeps within its time-out, and nobody else ends, is not aborted.
 
-A client is told that its transaction is over, or its producer fenced, sooner after the begin than the time-out lasts,
-by its own monotonic clock. Then somebody must have had a right to it:
+A client learns that its transaction is over, or its producer fenced. By its own monotonic clock the time-out has not
+passed since the begin. Then somebody must have had a right to it:
 
 - another client that asked for the transactional id meanwhile, or whom nobody answered at whatever time;
-- a copy of an opening call, its own or another's, that was made under a fault or by a call that took long, and came
-  late: who opens fences whoever opened before;
+- a copy of an opening call, its own or another's, that came late, because of a fault or of a call that took long: an
+  opening call fences every producer that was opened before it;
 - an operator, who may end any transaction;
 - the wall clock, where it decides and was changed: a coordinator that takes a shard over has nothing else to go by.
 

@@ -61,7 +61,7 @@ class BatchLine:
 
     @contextmanager
     def place(self) -> Iterator[Place]:
-        """Behind all others. Whoever leaves by an exception was given up, and so are those behind it."""
+        """Behind all others. A batch that leaves by an exception was given up, and so are those behind it."""
         place = Place(self, self._next_sequence)
         self._next_sequence = next_sequence(self._next_sequence, 1)
         self.waiting.append(place)

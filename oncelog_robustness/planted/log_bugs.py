@@ -73,10 +73,12 @@ LOG_BUGS: Final = (
             Edit(
                 module="oncelog_storage.log_replication",
                 old="""    log.producers.restore(())
+    log.proven_end = 0
     log_recovery.recover(log, recovery_point, log.log_start_offset, now)
 """,
                 new="""    before = list(log.producers.entries())
     log.producers.restore(())
+    log.proven_end = 0
     log_recovery.recover(log, recovery_point, log.log_start_offset, now)
     for entry in before:
         kept = log.producers.get(entry.producer_id)

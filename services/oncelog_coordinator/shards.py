@@ -147,7 +147,7 @@ class TransactionTerm(ShardTerm):
     def trace_again(
         self, appended_ms: Millis, record: ShardRecord, superseded: ShardRecord | None
     ) -> None:
-        """The shard's log has it. Whoever appended it may be dead, with a root that it had not sent yet."""
+        """The shard's log has it. The process that appended it may be dead, with a root that it had not sent yet."""
         if isinstance(record, TxnMetadata):
             self._traces.root_again(record)
         else:

@@ -1,5 +1,7 @@
-"""h11's connection without what it forgives. A request whose body has two lengths is another one for a proxy than here,
-and a check of headers above the parser may judge by the length that does not count.
+"""h11's connection without what it forgives.
+
+A proxy may read a request whose body has two lengths as another request. A check of headers above the parser may judge
+by the length that does not count.
 
 A body has one Content-Length, or there is none. So what arrives is bounded before the first byte of it does.
 """
