@@ -14,6 +14,7 @@ from oncelog.api.v1 import controller_pb2
 from oncelog.rpc.metadata import MetadataImage
 from oncelog_listener import advertised
 from oncelog_listener.call import Call
+from oncelog_listener.cluster import Cluster
 
 _64_BITS: Final = (1 << 64) - 1
 
@@ -93,6 +94,18 @@ def brokers_for(call: Call) -> Brokers:
     if node.draining or cluster.ending.is_set():
         return Brokers(others, departed)
     return Brokers(tuple(sorted((itself, *others))), departed)
+
+
+def is_leaving(cluster: Cluster) -> bool:
+    """This listener is about to stop, and there are others for its clients.
+
+    It sends them there by the errors of a broker that has given its partitions away. A client that is only cut off
+    looks for it again, at an address that may be gone.
+    """
+    node = cluster.image.nodes.get(cluster.node_id)
+    return (
+        node is not None and node.draining and bool(live_listeners(cluster.image, cluster.node_id))
+    )
 
 
 def _registered(

@@ -11,6 +11,7 @@ from oncelog.broker_config import MAX_CONNECTIONS
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
 from oncelog_listener.admission import Admission, Admitted
+from oncelog_listener.brokers import is_leaving
 from oncelog_listener.cluster import Cluster
 from oncelog_listener.connection import Connection
 from oncelog_listener.core.endpoints import Endpoint
@@ -28,6 +29,8 @@ _BACKLOG: Final = 1024
 _SWEEP_MAX_S: Final = 30.0
 TURNED_AWAY_MAX: Final = 500
 """Connections above a quota that are kept for a moment; more are closed at once."""
+HANDOVER_S: Final = 2.0
+"""How long a listener that leaves still answers, to send clients to the others."""
 _NO_SUCH_ADDRESS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -103,6 +106,8 @@ class ListenerRole:
 
     async def stop(self) -> None:
         """Accept nothing more, let requests in progress end for at most `stop_grace_ms`, close everything."""
+        if is_leaving(self._cluster):
+            await self._wait_until_ended(HANDOVER_S)
         self._cluster.ending.set()
         await self._peer_watch.stop()
         self._pause_detector.stop()

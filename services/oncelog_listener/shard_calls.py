@@ -15,6 +15,7 @@ from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.rpc.sessions import PeerUnavailable
 from oncelog.rpc.stubs import GroupCoordinatorStub, TransactionCoordinatorStub
+from oncelog_listener.brokers import is_leaving
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
@@ -60,6 +61,8 @@ async def call_shard(
     retries = RetryPolicy(cluster)
     if not is_wanted():
         raise PeerUnavailable("the client may have gone elsewhere", was_sent=False)
+    if is_leaving(cluster):
+        raise PeerUnavailable("this listener stops: the client goes to another", was_sent=False)
     while True:
         image = cluster.image
         try:

@@ -187,10 +187,11 @@ def test_no_other_name_is_the_administrators(subject, monkeypatch):
 def test_clients_are_told_names_that_the_certificate_has(monkeypatch):
     settings = listener_settings(rendered("secured"), monkeypatch)
     host, port = settings.advertised[settings.endpoints[0].name]
-    service = "log-oncelog-listener-nodes.prod.svc.cluster.local"
-    assert (host, port) == (f"log-oncelog-listener-301.{service}", settings.endpoints[0].port)
+    assert host == "log-oncelog-listener-301-clients.prod.svc.cluster.local"
+    assert port == settings.endpoints[0].port
     (listener,) = [one for one in wanted_of("secured") if one.name == "listener"]
-    assert f"*.{service}" in listener.hosts
+    assert {host, host.replace("301", "302")} <= set(listener.hosts)
+    assert "*.log-oncelog-listener-nodes.prod.svc.cluster.local" in listener.hosts
     assert "log-oncelog-listener.prod.svc.cluster.local" in listener.hosts
 
 

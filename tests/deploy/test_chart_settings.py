@@ -87,11 +87,11 @@ def settings_read(profile, role, tmp_path, monkeypatch):
 def test_clients_are_told_a_name_that_outlives_the_pod(profile, tmp_path, monkeypatch):
     found, node = settings_read(profile, "listener", tmp_path, monkeypatch)
     told = PROGRAM.kafka_address(found[ListenerSettings], found[node])
-    service = the(rendered(profile), "Service", "-listener-nodes")["metadata"]["name"]
-    assert (told.host, told.port) == (
-        f"{FIELDS['metadata.name']}.{service}.prod.svc.cluster.local",
-        9092,
-    )
+    name, service = FIELDS["metadata.name"], "log-oncelog-listener-nodes"
+    door = f"{name}.{service}" if profile == "secured-given" else f"{name}-clients"
+    assert (told.host, told.port) == (f"{door}.prod.svc.cluster.local", 9092)
+    selector = the(rendered(profile), "Service", f"{name}-clients")["spec"]["selector"]
+    assert selector["statefulset.kubernetes.io/pod-name"] == name
     assert found[ListenerSettings].loopback_forwarded
 
 

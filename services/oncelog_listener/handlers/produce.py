@@ -8,7 +8,7 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS, Partition
 from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
-from oncelog_listener.brokers import Broker, brokers_for
+from oncelog_listener.brokers import Broker, brokers_for, is_leaving
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     TopicPartition,
@@ -41,6 +41,11 @@ def verification_mode(version: int) -> "pb.VerificationMode":
     return pb.VERIFY_ABORTABLE if version >= _ABORTABLE_FROM else pb.VERIFY_LEGACY
 
 
+_ELSEWHERE: Final = Unanswered(
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, "this listener stops: the client goes to another"
+)
+
+
 async def produce(call: Call) -> Any:
     request = call.request
     batches = [data.records for topic in request.topic_data for data in topic.partition_data]
@@ -52,7 +57,9 @@ async def produce(call: Call) -> Any:
         refused = Refusal(code, "Transactional Id authorization failed.") if code else None
     if refused is None:
         items = _accepted(call, answers)
-        if items:
+        if request.acks and is_leaving(call.cluster):
+            answers.update(dict.fromkeys(items, _ELSEWHERE))
+        elif items:
             answers.update(await _append(call, items, transactional_id or ""))
     else:
         answers.update(

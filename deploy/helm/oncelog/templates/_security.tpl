@@ -20,6 +20,9 @@
   - {{ $full }}-listener.{{ $root.Release.Namespace }}.svc
   - {{ include "oncelog.host" (dict "root" $root "service" "listener") }}
   - "*.{{ include "oncelog.host" (dict "root" $root "service" "listener-nodes") }}"
+  {{- range $index := until (int $root.Values.listener.replicas) }}
+  - {{ include "oncelog.host" (dict "root" $root "service" (printf "listener-%d-clients" (add 301 $index))) }}
+  {{- end }}
   {{- range $root.Values.listener.external.hosts | uniq }}
   {{- if ne . "localhost" }}
   - {{ . | quote }}
