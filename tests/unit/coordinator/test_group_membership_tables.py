@@ -384,6 +384,21 @@ def test_an_instance_replaced_amid_a_rebalance_begins_another():
     assert world.answers[back].generation == leader.generation + 1
 
 
+def test_an_instance_that_comes_back_last_completes_the_join():
+    world = GroupWorld(initial_rebalance_delay_ms=100)
+    requests = [world.join(instance_id="i"), world.join()]
+    world.advance(1_000)
+    static, other = (world.answers[request] for request in requests)
+    third = world.join()
+    again = world.join(other.member_id)
+    assert not {third, again} & world.answers.keys(), "the instance is missing"
+    back = world.join(instance_id="i")
+    assert world.labels[-1] == "static_member_replaced"
+    assert {world.answers[one].generation for one in (third, again, back)} == {
+        static.generation + 1
+    }
+
+
 def test_an_absent_instance_keeps_its_place_for_its_session():
     world = GroupWorld(initial_rebalance_delay_ms=100)
     requests = [world.join(instance_id="i"), world.join(session_timeout_ms=10 * REBALANCE_MS)]
