@@ -291,3 +291,9 @@ def test_an_older_charts_release_upgrades_with_its_values(major):
     made = made_with("security=null", "tracing.collector=null", major=major)
     names = [(one["kind"], one["metadata"]["name"]) for one in made]
     assert names == [(one["kind"], one["metadata"]["name"]) for one in rendered("default")]
+
+
+@pytest.mark.parametrize("role", ["controller", "storage", "coordinator", "listener"])
+def test_a_node_has_time_before_the_next_one_stops(role):
+    """Ready is before a storage node is in sync again, and before clients have come back to a listener."""
+    assert role_of(rendered("default"), role)["spec"]["minReadySeconds"] >= 10
