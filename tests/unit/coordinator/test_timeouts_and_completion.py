@@ -94,7 +94,7 @@ class TestTransactionTimeout:
         assert aborted.records[0].next_producer_id == NEW_PID
 
     @pytest.mark.parametrize(
-        ("version", "commit", "code"), [(0, True, 90), (0, False, 90), (2, True, 48), (2, False, 0)]
+        ("version", "commit", "code"), [(0, True, 90), (0, False, 90), (2, True, 90), (2, False, 0)]
     )
     def test_what_the_producer_is_told_afterwards(self, version, commit, code):
         machine = machine_with(stored(ONGOING))
