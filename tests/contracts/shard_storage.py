@@ -162,6 +162,10 @@ class FakeMarkerSender:
             raise outcome
         return marker_sender_pb2.DeliverMarkersResponse(outcome=outcome)
 
+    async def DescribeDeliveries(self, request, context=None):
+        """A delivery that it holds back misses all of its markers: nothing is known of it here."""
+        return marker_sender_pb2.DescribeDeliveriesResponse()
+
     async def CancelShard(self, request, context=None):
         self.cancelled.append((request.shard, request.coordinator_epoch))
         return marker_sender_pb2.CancelShardResponse()

@@ -179,9 +179,11 @@ class ClusterImage:
         if not seen.controller_incarnation_id:
             return True
         ends = [offset for _, offset, _ in self.claims[1:]] + [self.metadata_offset + 1]
-        for (_, _, incarnation_id), end in zip(self.claims, ends, strict=False):
-            if incarnation_id == seen.controller_incarnation_id:
-                return seen.metadata_offset < end
+        for (_, begin, incarnation_id), end in zip(self.claims, ends, strict=False):
+            # A controller may have several terms, with others between them.
+            is_its_term = incarnation_id == seen.controller_incarnation_id
+            if is_its_term and begin <= seen.metadata_offset < end:
+                return True
         # A claim from before those that are remembered is believed.
         oldest = self.claims[0][0] if self.claims else self.controller_epoch + 1
         return seen.controller_epoch < oldest

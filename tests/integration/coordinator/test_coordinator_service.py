@@ -161,7 +161,7 @@ class TestViews:
         async with started(Cluster()) as client:
             listed = await client.list(transactional_id_pattern="(a+")
             assert listed.error_code == 128
-            assert "(a+)+" in listed.error_message
+            assert "'(a+': missing )" in listed.error_message
             assert (await client.list(transactional_id_pattern="p.*")).error_code == 0
 
 

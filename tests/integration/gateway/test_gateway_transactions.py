@@ -253,7 +253,7 @@ async def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
         assert "has ended meanwhile" in refused.json["detail"]
         assert cluster.coordinator.seen_start_ms is None, "no start was given"
         cluster.coordinator.put("a/b", producer_id=4)
-        given = {"start_time_ms": shown.json["start_time_ms"]}
+        given = {"start_time_ms": shown.json["start_time_ms"], "dry_run": False}
         assert (await cluster.post("/v1/transactions/a%2Fb/terminate", given)).status == 200
         assert cluster.coordinator.seen_start_ms == given["start_time_ms"]
         missing = await cluster.post("/v1/transactions/nobody/terminate")

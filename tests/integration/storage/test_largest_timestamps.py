@@ -106,6 +106,11 @@ async def test_retention_does_not_believe_an_old_lie(tmp_path):
     (tmp_path / "orders-0" / LOG.replace(".log", ".timeindex")).write_bytes(
         struct.pack(">qi", 0, 0)
     )
+    # An older version kept no list of its segments.
+    (tmp_path / "orders-0" / "segments-checkpoint").unlink()
+    properties = tmp_path / "meta.properties"
+    kept = [one for one in properties.read_text().splitlines() if "segments.checked" not in one]
+    properties.write_text("\n".join(kept) + "\n")
     async with running(tmp_path, topic("orders", **config)) as node:
         node.clock.time = NOW + HOUR_MS
         await node.role.maintenance.enforce_retention()

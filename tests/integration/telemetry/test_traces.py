@@ -156,7 +156,7 @@ def test_an_operator_who_ends_a_transaction_is_in_its_trace(log, receiver):
     request = urllib.request.Request(
         f"{log.rest_url}/v1/transactions/stuck/terminate",
         method="POST",
-        data=b"{}",
+        data=b'{"dry_run": false}',
         headers={
             "Content-Type": "application/json",
             "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",

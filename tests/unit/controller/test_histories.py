@@ -42,6 +42,15 @@ def test_a_history_is_told_by_its_claims(seen, is_there):
     assert image.has(image.position)
 
 
+def test_a_controller_that_leads_again_is_in_its_own_history():
+    image = ClusterImage()
+    for offset, (epoch, controller) in enumerate([(1, "a"), (2, "b"), (3, "a")]):
+        image.apply(Offset(2 * offset), ControllerClaimed(2 * offset, epoch, controller))
+        image.apply(Offset(2 * offset + 1), MetadataRestored(1))
+        assert image.has(image.position)
+    assert not image.has(MetadataPosition(3, 3, "a")), "another controller wrote there"
+
+
 @pytest.fixture
 def older():
     """Metadata that was put back, and has grown beyond what the nodes had seen of the newer; and that position."""
