@@ -16,6 +16,7 @@ from oncelog.protocol import versions
 from oncelog_robustness.clients.transaction_calls import TV1_END, Identity, TransactionCalls
 from oncelog_robustness.clients.wire import SPOKEN, Brokers, Lost, Unreachable
 from oncelog_robustness.history import Ending, Outcome, Partition, Send, Transaction
+from oncelog_robustness.workload_facts import ProducerReady, note
 from oncelog_robustness.workloads.applications import run_writer
 from oncelog_robustness.workloads.contract import ClientProcess, Lab, until_over
 from oncelog_robustness.workloads.lives import live_on
@@ -171,11 +172,19 @@ class _Meddler:
         me, partition = draw.choice(strangers), self._partition()
         version = draw.choice((TV1_END, TV2_END))
         steps: Sequence[Callable[[], Awaitable[object]]] = (
-            partial(calls.init, victim, self._timeout_ms, me),
+            partial(self._open_as, victim, me),
             partial(calls.add, victim, me, partition),
             partial(calls.end, victim, me, is_commit=draw.random() < 0.5, version=version),
         )
         await draw.choice(steps)()
+
+    async def _open_as(self, victim: str, me: Identity) -> None:
+        """Refused, and yet it may end what the victim has open: an epoch is compared only when nothing is open
+        (`prepareInitProducerIdTransit` of Kafka). So checkers are told, as of a producer whom nobody answered."""
+        fact = ProducerReady(transactional_id=victim, protocol="TV1")
+        client, now_ms = self._process.name, self._lab.now_ms()
+        self._lab.record(note(fact, client=client, invoked_ms=now_ms, completed_ms=None))
+        await self._calls.init(victim, self._timeout_ms, me)
 
     async def _end_nothing(self) -> None:
         mine = self._own_id()
