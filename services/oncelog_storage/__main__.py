@@ -1,7 +1,7 @@
 """`python -m oncelog_storage`: a storage node as a process of its own (docs/architecture/processes.md)."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -32,6 +32,10 @@ def _services(role: "StorageRole") -> dict[str, object]:
     return {STORAGE: role.servicer}
 
 
+def _is_whole(role: "StorageRole") -> Awaitable[None]:
+    return role.replication.in_sync()
+
+
 def _metrics(role: "StorageRole") -> Iterable[RoleMetric]:
     from oncelog_storage.role_metrics import storage_metrics
 
@@ -45,6 +49,7 @@ PROGRAM = RoleProgram(
     settings=StorageSettings,
     build=_build,
     services=_services,
+    is_whole=_is_whole,
     history=_history,
     metrics=_metrics,
 )

@@ -15,6 +15,7 @@ from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.runtime import Clock
 from oncelog_storage import scrub
+from oncelog_storage.core.in_sync import first_lacking, is_in_sync
 from oncelog_storage.core.isr import isr_to_propose
 from oncelog_storage.core.roles import (
     ReplicationMetrics,
@@ -115,6 +116,25 @@ class Replication:
         self._tasks.clear()
         await asyncio.gather(*(fetcher.stop() for fetcher in self._fetchers.values()))
         self._fetchers.clear()
+
+    async def in_sync(self) -> None:
+        """Returns once every replica here that can be in sync is, or after `in_sync_wait_max_ms`.
+
+        Until then this node is not to be counted on: another one that stops may leave too few replicas for a write.
+        """
+        wait_max_ms = self._settings.in_sync_wait_max_ms
+        try:
+            await self._metadata.wait_for(self._is_in_sync, wait_max_ms / 1000)
+        except TimeoutError:
+            image = self._metadata.image
+            _log.warning(
+                "ready after %d ms although %s is not in sync yet",
+                wait_max_ms,
+                first_lacking(image.nodes, image.topics, self._node_id) or "this node",
+            )
+
+    def _is_in_sync(self, image: MetadataImage) -> bool:
+        return is_in_sync(image.nodes, image.topics, self._node_id, self._node_epoch())
 
     def _node_epoch_of_image(self) -> int:
         node = self._metadata.image.nodes.get(self._node_id)

@@ -88,6 +88,11 @@ class StorageSettings(BaseSettings):
         ge=10,
         description="A follower that has not caught up for this long leaves the in-sync replicas.",
     )
+    in_sync_wait_max_ms: int = Field(
+        default=300_000,
+        ge=0,
+        description="A node that starts says that it is ready when its replicas are in sync, or after this time.",
+    )
     replica_fetch_wait_max_ms: int = Field(
         default=500, ge=1, description="Longest wait of a follower's fetch for something new."
     )

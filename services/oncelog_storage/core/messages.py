@@ -250,6 +250,9 @@ class PartitionFacts(Protocol):
     @property
     def isr(self) -> Sequence[int]: ...
 
+    @property
+    def adding_replicas(self) -> Sequence[int]: ...
+
 
 class TopicFacts(Protocol):
     topic_id: bytes

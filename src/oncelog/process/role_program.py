@@ -1,12 +1,14 @@
 """A process of one role: a node that registers, follows the metadata, and runs the role on top.
 
 Ready means ready: the node has registered, its image is followed, the role has started (storage: every partition is
-recovered). Only then does the health service say SERVING. At the end it says NOT_SERVING before anything else happens.
+recovered, and its replicas are in sync again). Only then does the health service say SERVING. At the end it says
+NOT_SERVING before anything else happens.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pydantic_settings import BaseSettings
@@ -47,6 +49,8 @@ class RoleProgram(Generic[RoleSettingsT]):
     kafka_address: Callable[[RoleSettingsT, NodeSettings], KafkaAddress] | None = None
     metrics: Callable[[Any], Iterable[RoleMetric]] = lambda role: ()
     """What the built role counts, for `/metrics` of the process."""
+    is_whole: Callable[[Any], Awaitable[None]] | None = None
+    """Returns when the role that has started, and whose node lives, has what it missed: only then is it ready."""
     history: Callable[[RoleSettingsT], NodeHistory] | None = None
     """What the folder of a role that has one remembers of its node."""
     node: type[NodeSettings] = NamedNodeSettings
@@ -90,8 +94,8 @@ class RoleProgram(Generic[RoleSettingsT]):
                 node.serve(name, servicer)
             await role.start()
             stack.push_async_callback(role.stop)
-            await node.ready()
-            stack.push_async_callback(node.server.set_ready, False)
+            await node.ready(partial(self.is_whole, role) if self.is_whole else None)
+            stack.push_async_callback(node.ready_no_more)
             yield Running(
                 role,
                 node.node_id,

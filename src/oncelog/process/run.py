@@ -116,7 +116,7 @@ class Running:
     node_id: int
     """Its own, also when the controller gave it."""
     description: str
-    """Where it listens, for the line that says it is ready."""
+    """Where it listens, for the line that says it has started."""
     is_ready: Callable[[], bool]
     """Whether it may be given work, as its health service says."""
     metrics: Callable[[], Iterable[RoleMetric]]
@@ -214,7 +214,7 @@ async def _until_stopped(
 ) -> None:
     signals.started()
     collect_seldom()
-    logger.info("%s is ready: %s", program.module, running.description)
+    logger.info("%s has started: %s", program.module, running.description)
     async with giving_back():
         await _stopped_or_failed(signals, running)
     if signals.wants_drain:

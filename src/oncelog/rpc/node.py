@@ -23,7 +23,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -103,6 +103,7 @@ class Node:
         self._beat_now = asyncio.Event()
         self._failure: asyncio.Future[BaseException] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._getting_ready: asyncio.Task[None] | None = None
 
     def _take_id(self, node_id: int) -> None:
         """All that is built with the id here."""
@@ -179,13 +180,28 @@ class Node:
             await self.stop()
             raise
 
-    async def ready(self) -> None:
-        """This process serves: the health service says so, and heartbeats begin.
+    async def ready(self, after: Callable[[], Awaitable[None]] | None = None) -> None:
+        """This process serves: heartbeats begin, and the health service says so, once `after` has returned.
 
         Until its first heartbeat the controller counts a registered node as fenced and gives it nothing to lead.
         """
         self._is_ready.set()
+        if after is None:
+            await self.server.set_ready(True)
+        else:
+            self._getting_ready = asyncio.create_task(self._ready_after(after), name="ready")
+            self._getting_ready.add_done_callback(self._ended)
+
+    async def _ready_after(self, after: Callable[[], Awaitable[None]]) -> None:
+        await after()
         await self.server.set_ready(True)
+
+    async def ready_no_more(self) -> None:
+        """The health service says so; heartbeats go on."""
+        if self._getting_ready is not None:
+            self._getting_ready.cancel()
+            await asyncio.wait((self._getting_ready,))
+        await self.server.set_ready(False)
 
     async def failure(self) -> BaseException:
         """Returns, once it happens, why this node cannot go on."""
@@ -197,7 +213,7 @@ class Node:
 
         False when it has not until `timeout_s`, or no controller answers for a while: perhaps all are being stopped.
         """
-        await self.server.set_ready(False)
+        await self.ready_no_more()
         if not self._is_ready.is_set():
             return True
         self._wants_drain = True
@@ -220,6 +236,7 @@ class Node:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
+        await self.ready_no_more()
         if self.history is not None:
             self.history.close()
         await self.server.stop()

@@ -8,6 +8,7 @@ from urllib.request import urlopen
 import grpc
 import pytest
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.integration.failover.victims import image_of
 from tests.integration.processes.deadlines import eventually
 from tests.integration.processes.payments import Payments
 from tests.targets import cluster_folder
@@ -167,6 +168,22 @@ def test_the_command_line_drains_nodes_and_moves_partitions(cluster, topic, caps
     assert rest.get(f"/v1/nodes/{coordinator}")["transaction_shard_count"] > 0
 
 
+def test_a_storage_node_is_ready_when_it_is_in_sync(cluster, payments):
+    member = cluster.of_role(STORAGE)[1]
+    payments.commit()
+    cluster.kill(member.name)
+    payments.commit()
+    cluster.start_one(member.name)
+    missing = [
+        f"{topic.name}-{found.partition}"
+        for topic in image_of(cluster).topics.values()
+        for found in topic.partitions
+        if member.node_id in found.replicas and member.node_id not in found.isr
+    ]
+    assert missing == []
+    payments.check()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_program, number):
     member = cluster.of_role(MARKER_SENDER)[1]
@@ -174,7 +191,7 @@ def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_progr
     environment = environment_of(member, cluster.state, cluster.folder)
     metrics_port = FreePorts().take()
     process = run_program(member.module, "--process-metrics-port", str(metrics_port), **environment)
-    while "is ready" not in (line := process.stderr.readline()):
+    while "has started" not in (line := process.stderr.readline()):
         assert line, "it ended"
     with urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=WAIT_S) as answer:
         shown = answer.read().decode()

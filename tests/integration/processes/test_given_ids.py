@@ -65,8 +65,8 @@ class GivenProcess:
     @property
     def node_id(self):
         """That it serves with; None before."""
-        lines = [one for one in self.lines() if " is ready: node " in one]
-        return int(lines[0].partition(" is ready: node ")[2].split()[0]) if lines else None
+        lines = [one for one in self.lines() if " has started: node " in one]
+        return int(lines[0].partition(" has started: node ")[2].split()[0]) if lines else None
 
     def lines(self):
         return self.log.read_text().splitlines()

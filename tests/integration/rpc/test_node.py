@@ -87,6 +87,31 @@ async def test_a_node_lives_from_its_first_heartbeat():
             assert cluster.beats[0][1].node_epoch == 1
 
 
+async def test_a_node_is_ready_when_it_has_what_it_missed():
+    async with two_controllers() as (cluster, first, second):
+        node, whole = storage_node(first, second), asyncio.Event()
+        async with started(node):
+            await node.ready(whole.wait)
+            await cluster.until(lambda: living(cluster))
+            assert not node.server.is_ready
+            whole.set()
+            async with asyncio.timeout(DEADLINE_S):
+                while not node.server.is_ready:  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+
+
+async def test_a_node_that_is_not_yet_ready_can_be_drained():
+    async with two_controllers() as (cluster, first, second):
+        node, whole = storage_node(first, second), asyncio.Event()
+        async with started(node):
+            await node.ready(whole.wait)
+            await cluster.until(lambda: living(cluster))
+            cluster.drained.add(7)
+            assert await node.drain(DEADLINE_S)
+            whole.set()
+            assert not node.server.is_ready
+
+
 async def test_a_node_waits_for_a_controller():
     cluster = Cluster()
     served = Served(ScriptedController(cluster, 1))

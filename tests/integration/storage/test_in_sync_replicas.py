@@ -112,3 +112,42 @@ async def test_a_replica_begins_with_the_batch_of_the_log_start(cluster):
     await cluster.kill(3)
     node = await cluster.start(3)
     assert (node.held().log.log_start_offset, node.held().log.log_end_offset) == (7, 10)
+
+
+async def test_a_node_that_starts_is_whole_once_it_is_in_sync(cluster):
+    cluster.controller.topic(partitions=3)
+    await cluster.fill(3, batch())
+    await cluster.kill(2)
+    await cluster.fill(3, batch())
+    cluster.cut_off.add(2)
+    node = await cluster.start(2)
+    whole = asyncio.create_task(node.role.replication.in_sync())
+    await cluster.fill(3, batch())
+    assert not whole.done()
+    cluster.cut_off.clear()
+    async with asyncio.timeout(20):
+        await whole
+    for index in range(3):
+        assert 2 in cluster.controller.partition(index=index).isr
+
+
+async def test_a_node_that_cannot_be_in_sync_is_not_held(tmp_path, caplog):
+    async with running_cluster(tmp_path, in_sync_wait_max_ms=50) as cluster:
+        cluster.controller.topic()
+        await cluster.kill(2)
+        cluster.cut_off.add(2)
+        node = await cluster.start(2)
+        async with asyncio.timeout(20):
+            await node.role.replication.in_sync()
+        assert "orders-0 is not in sync yet" in caplog.text
+
+
+async def test_without_a_living_leader_a_start_waits_for_nobody(cluster):
+    cluster.controller.topic(replicas=(1, 2))
+    await cluster.kill(2)
+    await cluster.kill(1)
+    assert cluster.leader() is None
+    node = await cluster.start(2)
+    async with asyncio.timeout(20):
+        await node.role.replication.in_sync()
+    assert cluster.isr() == [1]

@@ -94,6 +94,7 @@ class Image(NamedTuple):
     partition_epoch: int = 0
     replicas: tuple[int, ...] = (HERE, OTHER, THIRD)
     isr: tuple[int, ...] = (HERE, OTHER, THIRD)
+    adding_replicas: tuple[int, ...] = ()
 
 
 class Topic(NamedTuple):
