@@ -8,7 +8,7 @@ value  version i16 · producerId i64 · producerEpoch i16 · timeoutMs i32 · st
 
 Version 0 is written while `transaction.version` is 0, version 1 (compact types, tagged fields) from 1 on. A null value
 is a tombstone. A key of another type, or a value of a later version, belongs to someone newer and is skipped; tagged
-fields that we do not know are ignored. `lastProducerEpoch` is in neither version: it dies with the machine.
+fields that we do not know are ignored.
 """
 
 import struct
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from oncelog.ids import (
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     Millis,
     Partition,
@@ -41,6 +42,8 @@ TXN_RECORD_TYPE: Final = 0
 _TAG_PREVIOUS_PRODUCER_ID: Final = 0
 _TAG_NEXT_PRODUCER_ID: Final = 1
 _TAG_CLIENT_TRANSACTION_VERSION: Final = 2
+_TAG_LAST_PRODUCER_EPOCH: Final = 4
+"""Kafka writes it after 4.4 (KAFKA-20357). Tag 3 is reserved for KIP-939."""
 _TAG_ORIGIN: Final = 100
 """Our own field, far above Kafka's: which request was answered with success last (ADR 0018). Kafka skips it."""
 _TAG_TRACE: Final = 101
@@ -50,7 +53,7 @@ _KEY: Final = struct.Struct(">hh")
 _HEAD: Final = struct.Struct(">hqhib")
 _TIMES: Final = struct.Struct(">qq")
 _TAGGED_ID: Final = struct.Struct(">BBq")
-_TAGGED_VERSION: Final = struct.Struct(">BBh")
+_TAGGED_INT16: Final = struct.Struct(">BBh")
 _TAGGED_ORIGIN: Final = struct.Struct(">BBqqq")
 """Tag, size and value; tags and sizes are below 128, so each varint is a byte."""
 _ORIGIN: Final = struct.Struct(">qqq")
@@ -96,7 +99,10 @@ def encode_value(txn: TxnMetadata, version: int) -> bytes:
         tags[0] += 1
     if txn.client_transaction_version:
         version_of_client = txn.client_transaction_version
-        tags += _TAGGED_VERSION.pack(_TAG_CLIENT_TRANSACTION_VERSION, 2, version_of_client)
+        tags += _TAGGED_INT16.pack(_TAG_CLIENT_TRANSACTION_VERSION, 2, version_of_client)
+        tags[0] += 1
+    if txn.last_producer_epoch != NO_PRODUCER_EPOCH:
+        tags += _TAGGED_INT16.pack(_TAG_LAST_PRODUCER_EPOCH, 2, txn.last_producer_epoch)
         tags[0] += 1
     if txn.origin is not None:
         tags += _TAGGED_ORIGIN.pack(_TAG_ORIGIN, _ORIGIN.size, *txn.origin)
@@ -150,6 +156,7 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
     previous = tags.get(_TAG_PREVIOUS_PRODUCER_ID)
     next_producer_id = tags.get(_TAG_NEXT_PRODUCER_ID)
     client_version = tags.get(_TAG_CLIENT_TRANSACTION_VERSION)
+    last_epoch = tags.get(_TAG_LAST_PRODUCER_EPOCH)
     return TxnMetadata(
         transactional_id,
         ProducerId(producer_id),
@@ -164,6 +171,9 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
         if next_producer_id is not None
         else NO_PRODUCER_ID,
         _INT16.unpack(client_version)[0] if client_version is not None else 0,
+        ProducerEpoch(_INT16.unpack(last_epoch)[0])
+        if last_epoch is not None
+        else NO_PRODUCER_EPOCH,
         origin=_origin_of(tags.get(_TAG_ORIGIN)),
         trace=decode_trace(tags.get(_TAG_TRACE)),
     )

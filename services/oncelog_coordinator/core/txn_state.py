@@ -111,7 +111,7 @@ class TxnMetadata:
     client_transaction_version: int = 0
     """Decides how strictly leaders check the markers' epoch."""
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    """The epoch before the last bump: recognises a retry. Never persisted, so -1 after a replay."""
+    """The epoch before the last bump: recognises a retry. A record of version 0 has no place for it."""
     origin: RequestOrigin | None = None
     """The newest request of the producer that was answered with success. A new epoch does without it but for a copy of
     the InitProducerId that the producer began with (ADR 0018)."""

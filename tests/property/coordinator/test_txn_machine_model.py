@@ -37,10 +37,6 @@ added = st.lists(st.sampled_from(PARTITIONS), min_size=1, max_size=3).map(tuple)
 whose = st.integers(0, 5)
 
 
-def persisted(txn):
-    return replace(txn, last_producer_epoch=-1)
-
-
 class TxnShard(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
@@ -294,7 +290,7 @@ class TxnShard(RuleBasedStateMachine):
     @rule()
     def crash(self):
         """Answers, timers and deliveries under way are lost; the journal is not."""
-        survivor = {name: persisted(txn) for name, txn in self.machine._txns.items()}
+        survivor = dict(self.machine._txns)
         overridden = self.log[-1] if self.log else None
         self.machine = self.new_machine()
         for offset, (key, value) in enumerate(self.log):

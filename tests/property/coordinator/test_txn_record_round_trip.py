@@ -35,6 +35,7 @@ def transactions(draw):
         draw(int64s),
         draw(int64s),
         draw(st.sampled_from([0, 1, 2])),
+        draw(st.integers(-1, 32_767)),
         origin=draw(st.none() | st.builds(RequestOrigin, int64s, int64s, int64s)),
     )
 
@@ -47,7 +48,12 @@ def test_version_1_round_trips(txn):
 @given(transactions())
 def test_version_0_keeps_all_but_the_tagged_fields(txn):
     untagged = replace(
-        txn, previous_producer_id=-1, next_producer_id=-1, client_transaction_version=0, origin=None
+        txn,
+        previous_producer_id=-1,
+        next_producer_id=-1,
+        client_transaction_version=0,
+        last_producer_epoch=-1,
+        origin=None,
     )
     assert decode_record(*encode_record(txn, 0)) == untagged
 

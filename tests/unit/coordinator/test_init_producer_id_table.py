@@ -18,6 +18,7 @@ from tests.unit.coordinator.txn_rows import (
 
 from oncelog_coordinator.core.init_producer_id import effective_timeout_ms, request_error
 from oncelog_coordinator.core.txn_events import InitProducerId
+from oncelog_coordinator.core.txn_records import decode_record, encode_record
 
 IDLE = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
 
@@ -98,8 +99,20 @@ def test_a_retry_gets_the_same_answer_again_and_is_written(state):
     assert retry.records[0].producer_epoch == 6
 
 
-def test_a_retry_after_a_replay_is_fenced():
-    assert init(machine_with(stored(EMPTY, 6)), (PID, 5)).code == 90
+def replayed(step, version):
+    """A machine that has read the step's records from a log of this version."""
+    read = (decode_record(*encode_record(record, version)) for record in step.records)
+    return machine_with(*read)
+
+
+def test_a_retry_after_a_replay_gets_the_same_answer():
+    after = replayed(init(machine_with(stored(EMPTY)), (PID, 5)), version=1)
+    assert init(after, (PID, 5)).identity == (PID, 6)
+
+
+def test_a_retry_after_a_replay_of_version_0_is_fenced():
+    after = replayed(init(machine_with(stored(EMPTY)), (PID, 5)), version=0)
+    assert init(after, (PID, 5)).code == 90
 
 
 def test_a_new_producer_in_between_fences_the_retry():
@@ -135,6 +148,11 @@ class TestRotation:
         machine = machine_with(stored(EMPTY, 32_766))
         assert init(machine, (PID, 32_766)).records[0].last_producer_epoch == 32_766
         retry = init(machine, (PID, 32_766), new_producer_id=99)
+        assert (retry.code, retry.identity) == (0, (NEW_PID, 0))
+
+    def test_a_retry_of_a_rotation_after_a_replay_is_answered(self):
+        rotated = init(machine_with(stored(EMPTY, 32_766)), (PID, 32_766))
+        retry = init(replayed(rotated, version=1), (PID, 32_766), new_producer_id=99)
         assert (retry.code, retry.identity) == (0, (NEW_PID, 0))
 
     def test_the_old_id_at_a_smaller_epoch_is_a_zombie(self):

@@ -65,9 +65,15 @@ def test_empty_with_partitions_is_our_bug():
         encode_value(TxnMetadata("a", 1, 0, TxnState.EMPTY, 1, (Partition("t", 0),), -1, 1), 1)
 
 
-def test_the_last_epoch_is_never_persisted():
+def test_the_last_epoch_is_kept_from_version_1_on():
     txn = TxnMetadata("a", 1, 5, TxnState.COMPLETE_COMMIT, 1, (), 1, 1, last_producer_epoch=4)
-    assert decode_record(*encode_record(txn, 1)).last_producer_epoch == -1
+    assert encode_value(txn, 1).endswith(bytes.fromhex("0104020004"))
+    assert [
+        decode_record(*encode_record(txn, version)).last_producer_epoch for version in (0, 1)
+    ] == [
+        -1,
+        4,
+    ]
 
 
 def test_version_0_forgets_the_tagged_fields():
