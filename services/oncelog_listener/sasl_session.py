@@ -33,7 +33,8 @@ class SaslSession:
         """What comes next has no header of Kafka's."""
         self.principal: str | None = None
         """Set by a login, kept by those that follow."""
-        self.expires_at_ms: int | None = None
+        self._ends_at_ms: int | None = None
+        """By a clock that nobody sets: a step of the wall clock neither ends nor lengthens a session."""
         self._make_server = make_server
         self._lifetime_max_ms = lifetime_max_ms
         self._mechanism = ""
@@ -46,7 +47,7 @@ class SaslSession:
 
     @property
     def is_expired(self) -> bool:
-        return self.expires_at_ms is not None and _now_ms() >= self.expires_at_ms
+        return self._ends_at_ms is not None and _steady_ms() >= self._ends_at_ms
 
     def begin(self, mechanism: str, *, is_raw: bool) -> None:
         """A handshake. Raises KafkaError (33, 34)."""
@@ -95,15 +96,17 @@ class SaslSession:
         self.principal = principal
         self.is_raw = False
         self._server = None
-        ends = [server.session_expires_at_ms]
+        left: list[int] = []
+        if server.session_expires_at_ms is not None:
+            left.append(server.session_expires_at_ms - _wall_ms())
         if self._lifetime_max_ms:
-            ends.append(_now_ms() + self._lifetime_max_ms)
-        self.expires_at_ms = min((one for one in ends if one is not None), default=None)
+            left.append(self._lifetime_max_ms)
+        self._ends_at_ms = _steady_ms() + min(left) if left else None
 
     @property
     def lifetime_ms(self) -> int:
         """What the session has left; 0: it does not end."""
-        return max(self.expires_at_ms - _now_ms(), 1) if self.expires_at_ms is not None else 0
+        return max(self._ends_at_ms - _steady_ms(), 1) if self._ends_at_ms is not None else 0
 
 
 class LoginRefused(KafkaError):
@@ -114,5 +117,10 @@ class LoginRefused(KafkaError):
         self.reason = reason
 
 
-def _now_ms() -> int:
+def _steady_ms() -> int:
+    return time.monotonic_ns() // _MS
+
+
+def _wall_ms() -> int:
+    """The clock of a token's end."""
     return time.time_ns() // _MS
