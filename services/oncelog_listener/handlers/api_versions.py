@@ -6,6 +6,7 @@ from typing import Any, Final
 from oncelog.errors import ErrorCode
 from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, PRIVATE_CALLS, PRIVATE_VERSION
 from oncelog.protocol.versions import API_VERSIONS_RANGE, APIS
+from oncelog_listener.brokers import brokers_for
 from oncelog_listener.call import Call
 
 SUPPORTED_FEATURES: Final = (("group.version", 0, 1), ("transaction.version", 0, 2))
@@ -14,24 +15,56 @@ SUPPORTED_FEATURES: Final = (("group.version", 0, 1), ("transaction.version", 0,
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_FROM: Final = 3
 _FEATURES_FROM: Final = 3
+_DESTINATION_FROM: Final = 5
+"""The client says which cluster and node it means to reach (KIP-1242)."""
 _MINIMUM_ZERO_FROM: Final = 4
 """Older clients refuse a supported feature whose lowest level is 0 (KAFKA-17492)."""
 
 
 async def api_versions(call: Call) -> Any:
     request = call.request
+    if not _is_valid(call):
+        return call.types.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
     if call.version >= _SOFTWARE_FROM:
-        name, version = request.client_software_name, request.client_software_version
-        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
-            return call.types.ApiVersionsResponse(
-                error_code=ErrorCode.INVALID_REQUEST,
-                api_keys=(),
-            )
-        call.session.software_name, call.session.software_version = name, version
+        call.session.software_name = request.client_software_name
+        call.session.software_version = request.client_software_version
+    if call.version >= _DESTINATION_FROM and request.cluster_id is not None and _is_astray(call):
+        return call.types.ApiVersionsResponse(
+            error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=()
+        )
     return call.types.ApiVersionsResponse(
         error_code=0,
         api_keys=_served_versions(call),
         **(_features(call) if call.version >= _FEATURES_FROM else {}),
+    )
+
+
+def _is_valid(call: Call) -> bool:
+    request, version = call.request, call.version
+    if version < _SOFTWARE_FROM:
+        return True
+    name, release = request.client_software_name, request.client_software_version
+    if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(release)):
+        return False
+    return version < _DESTINATION_FROM or (request.cluster_id is None) == (request.node_id == -1)
+
+
+def _is_astray(call: Call) -> bool:
+    """Whether the client meant another cluster, or a node that is alive at another address.
+
+    Kafka refuses each other node id. Here a listener that starts again has a new one, its clients know the old one, and
+    any listener serves them. Several listeners may also share an address, such as a load balancer's.
+    """
+    request, cluster = call.request, call.cluster
+    known = cluster.image.cluster_id
+    if known and request.cluster_id != known:
+        return True
+    if request.node_id == cluster.node_id:
+        return False
+    here = call.session.advertised(cluster)
+    return any(
+        one.node_id == request.node_id and (one.host, one.port) != here
+        for one in brokers_for(call).live
     )
 
 

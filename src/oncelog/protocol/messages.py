@@ -7,6 +7,7 @@ not throttled unless it says so. So a handler is written once. Loading a schema 
 a version is first spoken.
 """
 
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
@@ -14,16 +15,17 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Final
 
-from kio.index import load_payload_module, load_request_schema, load_response_schema
+from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
-from kio.static.constants import EntityType
 
+from oncelog.protocol.api_versions_5 import ApiVersionsRequest
 from oncelog.protocol.error_versions import error_for_version
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.reading import message_reading
 from oncelog.protocol.shape import RequestCheck
+from oncelog.protocol.versions import API_VERSIONS
 from oncelog.protocol.writing import message_steps, message_writer
 
 _SCHEMAS_MAX: Final = 512
@@ -34,6 +36,9 @@ _UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
 
 _WIRE_ERRORS: Final[Mapping[int, ErrorCode]] = {int(error): error for error in ErrorCode}
 """kio's enum of Kafka's error codes: what its messages take."""
+
+_OWN_REQUESTS: Final[Mapping[tuple[int, int], type]] = {(API_VERSIONS, 5): ApiVersionsRequest}
+"""What kio lacks, by key and version. Their responses are those of the version before."""
 
 _THROTTLE: Final = "throttle_time"
 _NOT_THROTTLED: Final = timedelta(0)
@@ -65,13 +70,15 @@ class Schema:
         """Raises kio's UnknownAPIKey or UnknownEntity: callers look into the version table first."""
         self.api_key = api_key
         self.version = version
-        self.request: Any = load_request_schema(api_key, version)
-        self.response: Any = load_response_schema(api_key, version)
-        self.request_types = _constructors(api_key, version, EntityType.request)
-        self.response_types = _constructors(api_key, version, EntityType.response)
+        own = _OWN_REQUESTS.get((api_key, version))
+        of_kio = version if own is None else version - 1
+        self.request: Any = own or load_request_schema(api_key, version)
+        self.response: Any = load_response_schema(api_key, of_kio)
+        self.request_types = _constructors(self.request, api_key, version)
+        self.response_types = _constructors(self.response, api_key, version)
         self.check_request = RequestCheck(self.request)
         """The elements in the arrays of the request that starts at a position. Raises FrameError."""
-        self._read_request = entity_reader(self.request)
+        self._read_request: Callable[[Any, int], Any] = entity_reader(self.request)
         self._write_response = message_writer(self.response)
         self._read_in_steps: Any = None
         self._write_in_steps: Any = None
@@ -171,8 +178,9 @@ def schema_of(api_key: int, version: int) -> Schema:
     return Schema(api_key, version)
 
 
-def _constructors(api_key: int, version: int, kind: Any) -> Any:
-    module = load_payload_module(api_key, version, kind)
+def _constructors(entity: Any, api_key: int, version: int) -> Any:
+    """Of the message and of what lies in it: kio has a module for each message."""
+    module = sys.modules[entity.__module__]
     return SimpleNamespace(
         **{
             name: _constructor(value, api_key, version)

@@ -125,7 +125,7 @@ APIS: Final[Mapping[int, Api]] = {
         _api(DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 5),
         _api(LIST_GROUPS, "ListGroups", 0, 5, 3),
         _api(SASL_HANDSHAKE, "SaslHandshake", 0, 1, 2),
-        _api(API_VERSIONS, "ApiVersions", 0, 4, 3),
+        _api(API_VERSIONS, "ApiVersions", 0, 5, 3),
         _api(CREATE_TOPICS, "CreateTopics", 2, 7, 5),
         _api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4),
         _api(DELETE_RECORDS, "DeleteRecords", 0, 2, 2),

@@ -112,6 +112,20 @@ def _node(node_id, port, outside=None):
     )
 
 
+@pytest.mark.parametrize(("is_shared", "expected"), [(False, 129), (True, 0)])
+async def test_a_client_that_meant_another_live_listener_is_told(is_shared, expected):
+    """Behind one address for all, whichever answers is right."""
+    port = free_port()
+    world = World(topic("orders", 1), port=port)
+    world.metadata.image.nodes[1] = _node(1, port)
+    world.metadata.image.nodes[2] = _node(2, port if is_shared else port + 1)
+    async with world.listening():
+        client = await WireClient.connect(port)
+        meant = {"cluster_id": "test-cluster", "node_id": 2}
+        software = {"client_software_name": "x", "client_software_version": "1"}
+        assert (await client.call(API_VERSIONS, 5, **meant, **software)).error_code == expected
+
+
 async def test_the_external_port_tells_external_addresses_only():
     outside, inside = free_port(), free_port()
     addresses = "1=a.example.org:30094,2=not.what.node.2.says:1"

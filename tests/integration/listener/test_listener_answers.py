@@ -38,7 +38,7 @@ def told(answer):
     return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_api_versions_tells_the_whole_table_in_every_version(version):
     fields = {"client_software_name": "x", "client_software_version": "1"} if version >= 3 else {}
     answer = ask(World(), 18, version, **fields)
@@ -58,12 +58,33 @@ def test_a_malformed_software_name_is_an_invalid_request(name):
     assert answer.error_code == 42
 
 
+HERE = {"client_software_name": "x", "client_software_version": "1"}
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "expected"),
+    [
+        (None, -1, 0),
+        ("test-cluster", 1, 0),
+        ("another-cluster", 1, 129),
+        ("another-cluster", 1009, 129),
+        ("test-cluster", 1009, 0),  # Gone: a listener that starts again has another id.
+        (None, 1, 42),
+        ("test-cluster", -1, 42),
+    ],
+)
+def test_a_client_that_reached_another_cluster_is_told(cluster_id, node_id, expected):
+    answer = ask(World(), 18, 5, cluster_id=cluster_id, node_id=node_id, **HERE)
+    assert answer.error_code == expected
+    assert bool(told(answer)) == (expected == 0)
+
+
 async def test_an_unknown_api_versions_is_answered_in_version_0():
     async with World().connected() as (_, client):
         client.writer.write(framed([struct.pack(">hhi", 18, 77, 5) + b"\xff\xff\0junk"]))
         _, answer = await client.receive(schema_of(18, 0))
         assert answer.error_code == 35
-        assert told(answer) == {18: (0, 4)}
+        assert told(answer) == {18: (0, 5)}
         assert told(await client.call(18, 0)), "the connection goes on"
 
 

@@ -79,13 +79,13 @@ def message_of(entity, chance):
 
 @pytest.mark.parametrize(("api_key", "version"), SERVED)
 def test_every_response_is_written_as_kio_writes_it(api_key, version):
-    response = load_response_schema(api_key, version)
+    schema = schema_of(api_key, version)
+    response = schema.response
     chance = random.Random(api_key * 100 + version)
     for _ in range(25):
         message = message_of(response, chance)
         expected = BytesIO()
         entity_writer(response)(expected, message)
-        schema = schema_of(api_key, version)
         assert b"".join(schema.write_response(message)) == expected.getvalue()
         pieces = []
         for _ in schema.writing_response(pieces, message):
@@ -95,9 +95,9 @@ def test_every_response_is_written_as_kio_writes_it(api_key, version):
 
 @pytest.mark.parametrize(("api_key", "version"), SERVED)
 def test_every_request_is_read_in_steps_as_kio_reads_it(api_key, version):
-    request = load_request_schema(api_key, version)
-    chance = random.Random(api_key * 100 + version)
     schema = schema_of(api_key, version)
+    request = schema.request
+    chance = random.Random(api_key * 100 + version)
     for _ in range(25):
         written = BytesIO()
         entity_writer(request)(written, message_of(request, chance))
