@@ -52,15 +52,17 @@ def prepare(secured, user):
 
 
 def has_transactions(java, bootstrap, name):
-    """Commits one transaction and aborts another; a read_committed consumer sees the first."""
+    """Commits, aborts and commits again; a read_committed consumer sees the first and the last."""
     producer = java.producer(bootstrap, name)
     producer.init()
     commit(producer, "orders", name.encode())
     producer.begin()
     producer.send("orders", b"aborted")
     producer.abort()
-    values = [one.value for one in java.read(bootstrap, "orders")]
-    return name.encode() in values and b"aborted" not in values
+    last = f"{name} again".encode()
+    commit(producer, "orders", last)
+    values = [one.value for one in java.read(bootstrap, "orders", until=last)]
+    return {name.encode(), last} <= set(values) and b"aborted" not in values
 
 
 def with_tls(authority, protocol):
