@@ -9,6 +9,20 @@ INTERNAL_TOPIC_CONFIGS: Final = {
 }
 """Facts 5.1; what else it asks for is oncelog's default, or says `InternalTopicRules`."""
 
+INTERNAL_TOPIC_LIMITS: Final = {
+    "cleanup.policy": ("compact", "old decisions and offsets would be deleted"),
+    "unclean.leader.election.enable": (
+        "false",
+        "a replica that lacks records would lead, and decisions that were told would be forgotten",
+    ),
+    "message.timestamp.type": (
+        "CreateTime",
+        "a coordinator compares the times of its records with its own clock",
+    ),
+    "max.message.bytes": ("1048588", "a transaction or group that exists could not be written"),
+}
+"""What the topics' configs must stay, or be at least, and why. Kafka allows each of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class InternalTopicRules:

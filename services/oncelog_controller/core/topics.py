@@ -6,6 +6,7 @@ the records that make the good ones true. One bad topic never stops the others.
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from oncelog.config_key import known_key
@@ -35,6 +36,7 @@ from oncelog_controller.core.records import (
     TopicCreated,
     TopicDeleted,
 )
+from oncelog_controller.core.rules import INTERNAL_TOPIC_LIMITS
 
 TOPIC_NAME_LENGTH_MAX = 249
 REPLICAS_FOR_TWO_IN_SYNC = 3
@@ -322,12 +324,22 @@ def altered_configs(image: ClusterImage, event: AlterConfigs) -> TopicConfigsCha
     configs = {name: value for name, value in topic.configs.items() if name not in event.remove}
     configs.update(checked_overrides(event.set))
     check_together(configs)
-    if topic.internal and configs.get("cleanup.policy") != "compact":
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"cleanup.policy of the internal topic {event.name!r} must stay 'compact'",
-        )
+    if topic.internal:
+        _check_internal(event.name, configs)
     return TopicConfigsChanged(event.name, configs) if configs != topic.configs else None
+
+
+def _check_internal(topic: str, configs: Mapping[str, str]) -> None:
+    """Raises KafkaError(INVALID_CONFIG) for a value with which coordinators would forget or could not write."""
+    for name, (must_be, reason) in INTERNAL_TOPIC_LIMITS.items():
+        value = configs.get(name, TOPIC_CONFIGS[name].default)
+        is_kept = int(value) >= int(must_be) if must_be.isdigit() else value == must_be
+        if not is_kept:
+            wanted = f"at least {must_be}" if must_be.isdigit() else repr(must_be)
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name}={value} is refused for the internal topic {topic!r}: {reason}; it must stay {wanted}",
+            )
 
 
 def _refused(name: str, error_code: ErrorCode, message: str) -> TopicResult:

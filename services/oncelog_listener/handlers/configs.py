@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import INTERNAL_TOPICS
 from oncelog.rpc.metadata import ALL_BROKERS, MetadataImage
 from oncelog.security import acl
 from oncelog.security.acl import Operation
@@ -238,8 +237,6 @@ async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
     overrides = _overrides(cluster.image, resource_type, name)
     if overrides is None:
         return _no_topic(name)
-    if resource_type == ResourceType.TOPIC and name in INTERNAL_TOPICS:
-        return Unanswered(ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic keeps its configs")
     try:
         to_set, to_remove = change(resource, overrides, resource_type)
     except KafkaError as error:

@@ -197,6 +197,20 @@ def test_what_is_set_for_the_topics_of_one_node_counts_there(bootstrap, admin):
     assert failures[1] is None
 
 
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
+def test_configs_of_internal_topics_may_be_altered(bootstrap, admin, topic):
+    """As Kafka allows; but for those with which a coordinator would forget what it has answered."""
+    change(admin, TOPIC, topic, "segment.bytes", "1048576")
+    change(admin, TOPIC, topic, "compression.type", "zstd")
+    assert described(admin, TOPIC, topic)["segment.bytes"].value == "1048576"
+    for name, value in (("cleanup.policy", "delete"), ("unclean.leader.election.enable", "true")):
+        assert refusal(admin, TOPIC, topic, name, value) == "INVALID_CONFIG"
+    with pytest.raises(KafkaException, match="could not be written; it must stay at least 1048588"):
+        change(admin, TOPIC, topic, "max.message.bytes", "1000")
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "pay"})
+    producer.init_transactions(10)
+
+
 def test_group_configs_and_the_list_of_resources(bootstrap):
     """KIP-848's group configs and KIP-1142's list, by kafka-python."""
     with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:

@@ -17,6 +17,7 @@ from oncelog_controller.core.events import (
 )
 
 ID = "0123456789abcdef" * 2
+UNCLEAN, TIME_TYPE = "unclean.leader.election.enable", "message.timestamp.type"
 
 
 def bench_of(storage_nodes=3, **rules):
@@ -249,6 +250,13 @@ def test_partitions_only_grow(wanted, error_code):
         (TRANSACTION_STATE_TOPIC, {"cleanup.policy": "delete"}, (), ErrorCode.INVALID_CONFIG),
         (TRANSACTION_STATE_TOPIC, {}, ("cleanup.policy",), ErrorCode.INVALID_CONFIG),
         (TRANSACTION_STATE_TOPIC, {"segment.bytes": "4096"}, (), ErrorCode.NONE),
+        (TRANSACTION_STATE_TOPIC, {UNCLEAN: "true"}, (), ErrorCode.INVALID_CONFIG),
+        (TRANSACTION_STATE_TOPIC, {UNCLEAN: "false"}, (), ErrorCode.NONE),
+        (TRANSACTION_STATE_TOPIC, {TIME_TYPE: "LogAppendTime"}, (), ErrorCode.INVALID_CONFIG),
+        (TRANSACTION_STATE_TOPIC, {"max.message.bytes": "1048587"}, (), ErrorCode.INVALID_CONFIG),
+        (CONSUMER_OFFSETS_TOPIC, {"max.message.bytes": "2000000"}, (), ErrorCode.NONE),
+        (CONSUMER_OFFSETS_TOPIC, {}, ("cleanup.policy",), ErrorCode.INVALID_CONFIG),
+        (CONSUMER_OFFSETS_TOPIC, {"compression.type": "zstd"}, ("segment.bytes",), ErrorCode.NONE),
         ("t", {"retention.ms": "5", "cleanup.policy": "compact"}, (), ErrorCode.NONE),
         ("t", {"segment.bytes": "2048"}, ("retention.ms",), ErrorCode.NONE),
         ("t", {"retention.ms": "1000"}, (), ErrorCode.NONE),
