@@ -99,7 +99,7 @@ class DemoRun:
         thread = threading.Thread(target=self._produce, name="demo producer", daemon=True)
         try:
             self._spark.start()
-            self._screen.event("Spark starts (about 15 s); the producer does not wait for it")
+            self._screen.phase("Spark starts", "15 to 60 s; the producer does not wait for it")
             thread.start()
             self._supervise(thread)
             self._screen.event("everything is sent and processed; Spark may stop")
@@ -159,7 +159,7 @@ class DemoRun:
             if self._producer_error is not None:
                 raise DemoFailed(f"the producer failed: {self._producer_error}")
             if self._spark.restart_if_dead():
-                self._screen.event("Spark ended by itself; started again from its checkpoint")
+                self._screen.phase("Spark starts again", "from its checkpoint; it ended by itself")
             progress = self._progress()
             self._screen.progress(self._producer.rows_committed, progress.offsets_done)
             is_producing = producer_thread.is_alive()
@@ -214,7 +214,7 @@ class DemoRun:
         self._spark.kill()
         self._screen.event(f"[bold red]SIGKILL[/bold red] Spark driver and workers, {where}")
         self._spark.start()
-        self._screen.event("Spark started again from its checkpoint")
+        self._screen.phase("Spark starts again", "from its checkpoint")
 
     def _kill_oncelog(self, where: str) -> None:
         if isinstance(self._server, GivenLog):
@@ -235,7 +235,7 @@ class DemoRun:
         proof = self._scenario.proof()
         with CommittedReader(self._server.bootstrap) as reader:
             undecided = reader.wait_until_decided(topics, DECIDED_TIMEOUT_S)
-            self._screen.event("an independent reader reads all topics")
+            self._screen.phase("the reader reads", "independent of Spark, all topics")
             for topic in topics:
                 for message in reader.read(topic):
                     proof.add(topic, message.key(), message.value())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from oncelog_server.demo.proof import Check
@@ -16,7 +16,8 @@ PLAIN_WIDTH = 110
 
 
 class Screen:
-    """Two bars (rows committed by the producer, rows done by Spark) and a line for every event. A context manager."""
+    """Bars of the rows that the producer committed and that Spark has done, and of what the run waits for; a line for
+    every event. A context manager."""
 
     def __init__(self, row_count: int) -> None:
         is_terminal = sys.stdout.isatty()
@@ -24,17 +25,20 @@ class Screen:
         self._row_count = row_count
         self._started_at = time.monotonic()
         self._last_plain_line_at = self._started_at
+        self._shown = (0, 0)
         self._progress: Progress | None = None
         if is_terminal:
             self._progress = Progress(
                 TextColumn("{task.description:<22}"),
                 BarColumn(bar_width=40),
-                MofNCompleteColumn(),
+                TextColumn("{task.fields[rows]}"),
                 TimeElapsedColumn(),
                 console=self.console,
             )
-            self._produced = self._progress.add_task("committed by producer", total=row_count)
-            self._processed = self._progress.add_task("done by Spark", total=row_count)
+            self._produced = self._bar("committed by producer", row_count)
+            self._processed = self._bar("done by Spark", row_count)
+            self._phase = self._bar("", None)
+            self._progress.update(self._phase, visible=False)
 
     def __enter__(self) -> "Screen":
         if self._progress is not None:
@@ -55,14 +59,34 @@ class Screen:
         elapsed_s = time.monotonic() - self._started_at
         self.console.print(f"[dim]{elapsed_s:6.1f} s[/dim]  {text}")
 
-    def progress(self, produced: int, processed: int) -> None:
-        processed = min(processed, self._row_count)
+    def phase(self, name: str, more: str) -> None:
+        """What the run waits for: a line, and on a terminal a bar that moves until Spark goes on or another begins."""
+        self.event(f"{name} ({more})")
         if self._progress is not None:
-            self._progress.update(self._produced, completed=produced)
-            self._progress.update(self._processed, completed=processed)
-        elif time.monotonic() - self._last_plain_line_at >= PLAIN_LINE_EVERY_S:
+            self._progress.reset(self._phase, description=name, visible=True)
+
+    def progress(self, produced: int, processed: int) -> None:
+        shown = (produced, min(processed, self._row_count))
+        if self._progress is not None:
+            self._show(self._progress, shown)
+        elif (
+            shown != self._shown
+            and time.monotonic() - self._last_plain_line_at >= PLAIN_LINE_EVERY_S
+        ):
             self._last_plain_line_at = time.monotonic()
-            self.event(f"committed {produced:,}, done by Spark about {processed:,}")
+            self._shown = shown
+            self.event(f"committed {produced:,}, done by Spark about {shown[1]:,}")
+
+    def _bar(self, description: str, total: int | None) -> TaskID:
+        assert self._progress is not None
+        return self._progress.add_task(description, total=total, rows="")
+
+    def _show(self, bars: Progress, shown: tuple[int, int]) -> None:
+        for bar, count in zip((self._produced, self._processed), shown, strict=True):
+            bars.update(bar, completed=count, rows=f"{count:,}/{self._row_count:,}")
+        if shown[1] != self._shown[1]:
+            bars.update(self._phase, visible=False)
+        self._shown = shown
 
     def proof(self, checks: Sequence[Check]) -> None:
         table = Table(title="Proof, from an independent reader at read_committed")
