@@ -155,7 +155,14 @@ class Database:
             pool_pre_ping=True,
             connect_args={
                 "connect_timeout": connect_timeout_s,
+                # A server that is a standby by now, or not yet promoted, is no database: another host of the URL is
+                # asked, or this one again.
+                "target_session_attrs": "read-write",
                 "tcp_user_timeout": self._timeout_ms,
+                # A machine that vanishes while it owes an answer says nothing, and nothing unsent times out.
+                "keepalives_idle": max(1, self._timeout_ms // 2000),
+                "keepalives_interval": 1,
+                "keepalives_count": max(1, self._timeout_ms // 2000),
                 "options": options,
             },
         )
@@ -189,8 +196,9 @@ def _checked_url(text_url: str) -> URL:
     way_out = "set ONCELOG_CONTROLLER_DATABASE_URL to sqlite:///path or postgresql+psycopg://user@host/database"
     try:
         url = make_url(text_url)
-    except ArgumentError as error:
-        raise OncelogError(f"the metadata database has no valid URL; {way_out}") from error
+    except (ArgumentError, ValueError) as error:
+        hosts = "; several hosts are postgresql+psycopg://user@/database?host=a:5432&host=b:5432"
+        raise OncelogError(f"the metadata database has no valid URL; {way_out}{hosts}") from error
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     shown = url.render_as_string(hide_password=True)
