@@ -41,10 +41,11 @@ class NodeSettings(BaseSettings):
         10_000, ge=100, le=600_000, description="between two lines about a registration that waits"
     )
     drain_silence_ms: int = Field(
-        3000,
+        10_000,
         ge=100,
         le=600_000,
-        description="a drain ends when no controller answered for this long: all are stopping",
+        description="a drain ends when no controller answered for this long: all are stopping. Longer than it takes "
+        "to find the next one: an upgrade stops the active controller beside the others",
     )
     session_calls_max: int = Field(
         _DEFAULTS.calls_max, ge=1, le=100_000, description="calls in flight to one other node"
