@@ -1,7 +1,8 @@
 """Sequences of a producer id in a partition have no gap and no repetition, and its epochs never go back.
 
 Within an epoch each batch continues where the last one ended (2147483647 is followed by 0); a new epoch begins at 0.
-What stood before the first batch that a log still has is unknown, so that one may begin anywhere. Compaction takes
+What stood before the first batch that a log still has is unknown, so that one may begin anywhere. While the first
+leader of a whole log leads, it has forgotten nobody: there a new producer begins at 0 (KAFKA-15591). Compaction takes
 batches out of the middle: there a sequence may jump ahead, but not come again. Batches without sequences (offsets that
 a group's coordinator wrote for a transaction) have nothing to judge.
 """
@@ -22,6 +23,9 @@ from oncelog_robustness.observations import BatchSeen, Observations, ReplicaLog
 
 SEQUENCE_COUNT: Final = 2**31
 
+_NOWHERE: Final = -1
+"""The offset of a batch that is not there."""
+
 _Expected = tuple[int, int | None, int]
 """A producer's epoch, its next sequence (None: any), and the offset of the batch that says so."""
 
@@ -36,6 +40,7 @@ def check_sequences(_history: History, observations: Observations) -> Verdict:
 
 def _judge_log(case: Case, log: ReplicaLog, *, is_compacted: bool) -> None:
     at_first = 0 if is_whole(log) else None
+    first_leader = log.batches[0].leader_epoch if log.batches else None
     expected: dict[int, _Expected] = {}
     for batch in log.batches:
         if not batch.is_sound:
@@ -55,6 +60,8 @@ def _judge_log(case: Case, log: ReplicaLog, *, is_compacted: bool) -> None:
                 )
             continue
         case.judge()
+        if known is None and batch.leader_epoch == first_leader:
+            known = (batch.producer_epoch, at_first, _NOWHERE)
         error = "" if known is None else _error(known, batch, is_compacted=is_compacted)
         if error:
             case.broken(
@@ -73,10 +80,12 @@ def _error(known: _Expected, batch: BatchSeen, *, is_compacted: bool) -> str:
     is_ahead = (batch.base_sequence - wanted) % SEQUENCE_COUNT < SEQUENCE_COUNT // 2
     if is_compacted and is_ahead:
         return ""
-    return (
-        f"wrote sequence {batch.base_sequence} of epoch {batch.producer_epoch} at {batch.base_offset};"
-        f" behind its batch at {offset} (epoch {epoch}) comes sequence {wanted}"
-    )
+    wrote = f"wrote sequence {batch.base_sequence} of epoch {batch.producer_epoch} at {batch.base_offset};"
+    if offset == _NOWHERE:
+        return (
+            f"{wrote} its first one here, where its batches from sequence {wanted} on are missing"
+        )
+    return f"{wrote} behind its batch at {offset} (epoch {epoch}) comes sequence {wanted}"
 
 
 def check_producer_epochs(_history: History, observations: Observations) -> Verdict:

@@ -66,6 +66,26 @@ LOG_BUGS: Final = (
         first_seed=1,
     ),
     Bug(
+        name="first-batch-skipped",
+        promise="A producer that is new to a partition begins at sequence 0, and a leader takes nothing else of it.",
+        source="facts 1.2; KAFKA-15591",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.producer_state",
+                old="            return sequence == 0 or self.has_forgotten\n",
+                new="            return True\n",
+            ),
+            Edit(
+                module="oncelog_robustness.clients.batch_line",
+                old="        self._next_sequence = 0\n",
+                new="        self._next_sequence = 1\n",
+            ),
+        ),
+        caught_by=("sequence-gap",),
+        scenario="copies",
+        first_seed=1,
+    ),
+    Bug(
         name="truncated-batches-stay-in-producer-state",
         promise="A truncation takes the batches that it cuts out of the producer state, too.",
         source="facts 9, rule 5; KIP-101; architecture/storage",
