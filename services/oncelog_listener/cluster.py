@@ -5,6 +5,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from oncelog.api.v1.types_pb2 import Status
@@ -23,6 +24,7 @@ from oncelog.rpc.stubs import (
     Unary,
 )
 from oncelog_listener.access import Access
+from oncelog_listener.core.fetch_sessions import FetchSessions
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.memory_budget import UnsentAnswers
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
@@ -121,6 +123,7 @@ class Cluster:
     access: Access = field(init=False)
     """What clients may do."""
     throttling: Throttling = field(init=False)
+    fetch_sessions: FetchSessions = field(init=False)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the listener stops: what waits for a new leader is answered with what there is."""
 
@@ -130,6 +133,10 @@ class Cluster:
         access = Access(self.metadata, self.settings.authorizer_rules)
         object.__setattr__(self, "access", access)
         object.__setattr__(self, "throttling", Throttling(self.metadata))
+        fetch_sessions = FetchSessions(
+            self.settings.fetch_sessions_max, self.settings.fetch_session_partitions_max
+        )
+        object.__setattr__(self, "fetch_sessions", fetch_sessions)
 
     @property
     def image(self) -> MetadataImage:
@@ -199,12 +206,18 @@ class Cluster:
             return False
         return True
 
-    def leader_of(self, image: MetadataImage, key: TopicPartition) -> int | Unanswered:
-        """The node that leads the partition."""
+    def leader_of(
+        self, image: MetadataImage, key: TopicPartition, topic_id: bytes = b""
+    ) -> int | Unanswered:
+        """The node that leads the partition, of the topic with this id where one is given."""
         topic = image.topics.get(key[0])
         if topic is None or not 0 <= key[1] < len(topic.partitions):
             return Unanswered(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key[0]}-{key[1]}"
+            )
+        if topic_id and topic.topic_id != topic_id:
+            return Unanswered(
+                ErrorCode.UNKNOWN_TOPIC_ID, f"{key[0]} was deleted, and made again under its name"
             )
         leader: int = topic.partitions[key[1]].leader
         if leader < 0:
@@ -232,32 +245,41 @@ class Cluster:
         ask: Callable[[StorageStub, list[ItemT]], Awaitable[Sequence[FoundT]]],
         repeatable: Repeatable = Repeatable.ALWAYS,
         is_wanted: Callable[[], bool] = lambda: True,
+        topic_ids: Mapping[str, bytes] = MappingProxyType({}),
     ) -> dict[TopicPartition, FoundT | Unanswered]:
         """Each partition's answer from its leader: what `ask(stub, items)` returned for it, or an Unanswered.
 
         One call a leader, all at once; `ask` returns objects that name their topic and partition. Partitions whose
-        leader is gone or was replaced are asked for again, where `repeatable` allows it and as long as `is_wanted`.
+        leader is gone or was replaced are asked for again, where `repeatable` allows it and as long as `is_wanted`;
+        those of `topic_ids` as long as it is the same topic.
         """
         retries = RetryPolicy(self)
         answers: dict[TopicPartition, FoundT | Unanswered] = {}
         pending = items
         while True:
             image = self.image
-            answers.update(await self._ask_leaders_once(image, pending, ask, repeatable))
+            answers.update(await self._ask_leaders_once(image, pending, ask, repeatable, topic_ids))
             again = {
                 key: item
                 for key, item in pending.items()
-                if answers[key].error_code and self._is_repeated(key, answers[key], repeatable)
+                if answers[key].error_code
+                and self._is_repeated(key, answers[key], repeatable, topic_ids.get(key[0]))
             }
             if not again or not is_wanted() or not await retries.pause(image) or not is_wanted():
                 return answers
             pending = again
 
     def _is_repeated(
-        self, key: TopicPartition, answer: FoundT | Unanswered, repeatable: Repeatable
+        self,
+        key: TopicPartition,
+        answer: FoundT | Unanswered,
+        repeatable: Repeatable,
+        topic_id: bytes | None,
     ) -> bool:
         was_sent = not isinstance(answer, Unanswered) or answer.was_sent
         exists = self.image.partition(Partition(*key)) is not None
+        if exists and topic_id:
+            exists = self.image.topics[key[0]].topic_id == topic_id
         return exists and is_repeated(repeatable, answer.error_code, was_sent)
 
     async def _ask_leaders_once(
@@ -266,11 +288,12 @@ class Cluster:
         items: Mapping[TopicPartition, ItemT],
         ask: Callable[[StorageStub, list[ItemT]], Awaitable[Sequence[FoundT]]],
         repeatable: Repeatable,
+        topic_ids: Mapping[str, bytes],
     ) -> dict[TopicPartition, FoundT | Unanswered]:
         by_leader: dict[int, list[TopicPartition]] = {}
         answers: dict[TopicPartition, FoundT | Unanswered] = {}
         for key in items:
-            leader = self.leader_of(image, key)
+            leader = self.leader_of(image, key, topic_ids.get(key[0], b""))
             if isinstance(leader, Unanswered):
                 answers[key] = leader
             else:

@@ -234,6 +234,11 @@ class Connection(asyncio.Protocol):
             self.task.cancel()
 
     @property
+    def number(self) -> int:
+        """Counts those that this listener has taken."""
+        return self._session.connection
+
+    @property
     def is_idle(self) -> bool:
         """Nothing of it is being worked on: its client is silent, sends half a frame, or does not read its answers."""
         return not self._is_answering or self._writable is not None

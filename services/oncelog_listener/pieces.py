@@ -83,7 +83,7 @@ _FETCHED: Final = Level("topics", "topics", _name_or_id, _name_or_id)
 
 _LEVELS: Final[Mapping[int, tuple[Level, ...]]] = {
     versions.PRODUCE: (
-        Level("topic_data", "responses", _name, _name),
+        Level("topic_data", "responses", _name_or_id, _name_or_id),
         Level("partition_data", "partition_responses", _index, _index, keeps_two=True),
     ),
     versions.LIST_OFFSETS: (_TOPICS, _PARTITIONS._replace(keeps_two=True)),

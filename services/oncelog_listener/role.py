@@ -173,6 +173,7 @@ class ListenerRole:
 
     def ended(self, connection: Connection) -> None:
         self._serving.pop(connection, None)
+        self._cluster.fetch_sessions.close(connection.number)
         self._all_ended.set()
 
     def _stood_still(self, span_s: float) -> None:

@@ -87,6 +87,17 @@ class ListenerSettings(SecuritySettings):
     fetch_bytes_max: int = Field(
         57_671_680, ge=1024, description="most bytes one Fetch answers with (fetch.max.bytes)"
     )
+    fetch_sessions_max: int = Field(
+        1_000,
+        ge=0,
+        description="consumers whose partitions are kept, so that a Fetch names only what changed "
+        "(max.incremental.fetch.session.cache.slots)",
+    )
+    fetch_session_partitions_max: int = Field(
+        200_000,
+        ge=0,
+        description="partitions kept for all those consumers together, of about 300 bytes each",
+    )
     connections_max: int = Field(
         2_000, ge=1, description="connections open at once; one more is closed at once"
     )

@@ -181,6 +181,8 @@ class FetchHandler:
         except NotInMemory:
             del response.partitions[-1]
             raise
+        if not reading.is_news(part, answer):
+            del response.partitions[-1]
 
     def _found(self, need: Need[HostedPartition]) -> Found:
         """Raises KafkaError."""

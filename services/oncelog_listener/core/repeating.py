@@ -36,6 +36,9 @@ NOT_DONE: Final = frozenset(
         ErrorCode.NOT_CONTROLLER,
         # Asked only about what this node's metadata knows: the other one does not know it yet.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        # The leader's node knows an older or a newer topic of the name, and one of the two images is about to change.
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
 """Codes of an owner that has done nothing, and soon another answer will be had."""

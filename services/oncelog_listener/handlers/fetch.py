@@ -1,10 +1,13 @@
-"""Fetch: one long poll over all the leaders a request names (facts 3).
+"""Fetch: one long poll over all the leaders whose partitions a client wants (facts 3).
 
-Fetch sessions (KIP-227) are answered with session id 0, which is Kafka's way to say "no session": the client goes on
-naming all its partitions, and a listener that keeps nothing can be restarted or replaced at any moment.
+What a client wants stands in its request, or in its fetch session (KIP-227, `core/fetch_sessions.py`) with the changes
+that the request names. With a session it is answered only what it does not know, and leaders answer only that.
 """
 
 import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
@@ -21,54 +24,156 @@ from oncelog_listener.cluster import (
     Unanswered,
     milliseconds,
 )
+from oncelog_listener.core.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    Key,
+    WantedPartition,
+)
 from oncelog_listener.core.repeating import Repeatable, is_repeated
+from oncelog_listener.leader_hints import LeaderHint, hinted, leader_hints, node_endpoints
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_in_turns
-
-Answers = dict[TopicPartition, pb.FetchedPartition | Unanswered]
+from oncelog_listener.topic_ids import id_of, name_of
 
 _SESSION_FROM: Final = 7
-_FULL_FETCH_EPOCHS: Final = (0, -1)
+_LEADER_EPOCH_FROM: Final = 9
+_TOPIC_IDS_FROM: Final = 13
+_REPLICA_STATE_FROM: Final = 15
+_LEADER_HINTS_FROM: Final = 16
+_HINTED_CODES: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _NEWS_WAIT_S: Final = 0.1
 _READ_TIMEOUT_S: Final = 20.0
 """For reading what is there, after waiting for it."""
 _MAX_WAIT_MS: Final = 300_000
 """A bound for clients that ask to wait for weeks; Kafka's clients ask for half a second."""
+_NO_SUCH_ID: Final = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+_OTHER_TOPIC: Final = Unanswered(
+    ErrorCode.INCONSISTENT_TOPIC_ID, "the topic was deleted, and made again under its name"
+)
+
+Answers = dict[Key, pb.FetchedPartition | Unanswered]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What one request reads."""
+
+    partitions: dict[Key, WantedPartition]
+    session: FetchSession | None
+    """With one, only news are answered."""
+    is_kept: bool
+    """The session goes on, or a new one may be opened."""
+
+
+@dataclass(slots=True)
+class _Share:
+    """What is asked of one leader."""
+
+    request: list[pb.FetchPartition] = field(default_factory=list)
+    keys: dict[TopicPartition, Key] = field(default_factory=dict)
 
 
 async def fetch(call: Call) -> Any:
     request = call.request
     if request.isolation_level not in (types_pb2.READ_UNCOMMITTED, types_pb2.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} is neither 0 nor 1")
-    if call.version >= _SESSION_FROM and request.session_epoch not in _FULL_FETCH_EPOCHS:
-        return call.types.FetchResponse(
-            error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-            session_id=0,
-            responses=(),
-        )
+    reading = await _reading(call)
+    if isinstance(reading, ErrorCode):
+        return call.types.FetchResponse(error_code=reading, session_id=NO_SESSION, responses=())
     session = call.session
     with call.cluster.unsent.room(
         _wanted_bytes(call), request.min_bytes, session.fetched_bytes
     ) as room:
-        answers = await _answers(call, room)
+        answers = await _answers(call, reading, room)
         session.fetched_bytes = sum(
             len(one.records) for one in answers.values() if not isinstance(one, Unanswered)
         )
-        return await _response(call, answers)
+        return await _response(call, reading, answers)
 
 
-async def _answers(call: Call, room: int) -> Answers:
+# ---------------------------------------------------------------------------------------------- what is wanted
+
+
+async def _reading(call: Call) -> _Reading | ErrorCode:
+    """What the client wants. A code: it has no session that the request could go on with."""
+    request, sessions, connection = call.request, call.cluster.fetch_sessions, call.session
+    if call.version < _SESSION_FROM:
+        return _Reading(await _wanted(call, {}), None, is_kept=False)
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_id != NO_SESSION:
+            sessions.close(connection.connection)
+        is_kept = request.session_epoch == INITIAL_EPOCH
+        return _Reading(await _wanted(call, {}), None, is_kept)
+    session = sessions.find(
+        connection.connection,
+        request.session_id,
+        request.session_epoch,
+        _now_ms(),
+        uses_topic_ids=call.version >= _TOPIC_IDS_FROM,
+    )
+    if isinstance(session, ErrorCode):
+        return session
+    is_changed = bool(request.topics or request.forgotten_topics_data)
+    if is_changed:
+        await _wanted(call, session.partitions)
+        await _forget(call, session.partitions)
+    is_kept = not is_changed or sessions.is_kept(connection.connection, session, _now_ms())
+    return _Reading(session.partitions, session, is_kept)
+
+
+async def _wanted(call: Call, partitions: dict[Key, WantedPartition]) -> dict[Key, WantedPartition]:
+    """`partitions`, with what the request says of them: of one that it names twice the last, as in Kafka."""
+    image = call.cluster.image
+    has_ids, has_epoch = call.version >= _TOPIC_IDS_FROM, call.version >= _LEADER_EPOCH_FROM
+    for topic in call.request.topics:
+        topic_id = topic.topic_id if has_ids else None
+        name = name_of(image, topic_id) if has_ids else topic.topic
+        of_topic = topic_id if has_ids else name
+        for one in topic.partitions:
+            if call.is_turn_over():
+                await call.next_turn()
+            key = (of_topic, one.partition)
+            wanted = partitions.get(key)
+            if wanted is None:
+                wanted = partitions[key] = WantedPartition(name, topic_id, one.partition)
+            wanted.fetch_offset = one.fetch_offset
+            wanted.max_bytes = max(0, one.partition_max_bytes)
+            wanted.leader_epoch = one.current_leader_epoch if has_epoch else -1
+    return partitions
+
+
+async def _forget(call: Call, partitions: dict[Key, WantedPartition]) -> None:
+    has_ids = call.version >= _TOPIC_IDS_FROM
+    for topic in call.request.forgotten_topics_data:
+        of_topic = topic.topic_id if has_ids else topic.topic
+        for index in topic.partitions:
+            if call.is_turn_over():
+                await call.next_turn()
+            partitions.pop((of_topic, index), None)
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000
+
+
+# ------------------------------------------------------------------------------------------------- the long poll
+
+
+async def _answers(call: Call, reading: _Reading, room: int) -> Answers:
     """Up to so many bytes, or what was there when the wait was over."""
     request = call.request
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _wait_ms(request) / 1000
     while True:
         image = call.cluster.image
-        by_leader, answers = await _by_leader(call)
+        by_leader, answers = await _by_leader(call, reading)
         if len(by_leader) == 1:
-            ((leader, partitions),) = by_leader.items()
-            await _fetch_from(call, leader, partitions, answers, _wait_ms(request), room)
+            ((leader, share),) = by_leader.items()
+            await _fetch_from(call, reading, leader, share, answers, _wait_ms(request), room)
         elif by_leader:
-            await _fetch_from_many(call, by_leader, answers, room)
+            await _fetch_from_many(call, reading, by_leader, answers, room)
         left_s = deadline - loop.time()
         if (
             left_s <= 0
@@ -106,56 +211,78 @@ def _wanted_bytes(call: Call) -> int:
     return wanted if quota_max is None else min(wanted, quota_max)
 
 
-async def _refused_topics(call: Call) -> frozenset[str]:
+async def _refused_topics(call: Call, names: Iterable[str]) -> frozenset[str]:
     """A consumer needs READ on each topic. A client that says it is a broker needs CLUSTER_ACTION, as in Kafka."""
-    names = (one.topic for one in call.request.topics)
-    if call.request.replica_id < 0:
+    request = call.request
+    has_state = call.version >= _REPLICA_STATE_FROM
+    replica_id = request.replica_state.replica_id if has_state else request.replica_id
+    if replica_id < 0:
         return await refused_in_turns(call, Operation.READ, names)
     is_broker = call.may_cluster(Operation.CLUSTER_ACTION)
     return frozenset() if is_broker else frozenset(names)
 
 
-async def _by_leader(
-    call: Call,
-) -> tuple[dict[int, list[pb.FetchPartition]], Answers]:
-    cluster = call.cluster
-    image = cluster.image
-    by_leader: dict[int, list[pb.FetchPartition]] = {}
+async def _by_leader(call: Call, reading: _Reading) -> tuple[dict[int, _Share], Answers]:
+    """What is asked of each leader, and what is answered without one."""
+    image = call.cluster.image
+    by_leader: dict[int, _Share] = {}
     answers: Answers = {}
-    named: set[TopicPartition] = set()
-    current_leader_epoch_known = call.version >= 9
-    refused = await _refused_topics(call)
-    for topic in call.request.topics:
-        name = topic.topic
-        for wanted in topic.partitions:
-            if call.is_turn_over():
-                await call.next_turn()
-            key = (name, wanted.partition)
-            if key in named:
-                continue
-            named.add(key)
-            leader = TOPIC_REFUSED if name in refused else cluster.leader_of(image, key)
-            if isinstance(leader, Unanswered):
-                answers[key] = leader
-                continue
-            by_leader.setdefault(leader, []).append(
-                pb.FetchPartition(
-                    topic=name,
-                    partition=wanted.partition,
-                    fetch_offset=wanted.fetch_offset,
-                    max_bytes=max(0, wanted.partition_max_bytes),
-                    current_leader_epoch=wanted.current_leader_epoch
-                    if current_leader_epoch_known
-                    else -1,
-                )
+    wanted_partitions = reading.partitions.values()
+    if call.version >= _TOPIC_IDS_FROM:
+        for wanted in wanted_partitions:
+            if wanted.topic is None:
+                wanted.topic = name_of(image, wanted.topic_id)
+    names = (one.topic for one in wanted_partitions if one.topic is not None)
+    refused = await _refused_topics(call, names)
+    for key, wanted in reading.partitions.items():
+        if call.is_turn_over():
+            await call.next_turn()
+        topic_id = b"" if wanted.topic_id is None else wanted.topic_id.bytes
+        found = _leader_of(call, image, wanted, topic_id, refused)
+        if isinstance(found, Unanswered):
+            answers[key] = found
+            continue
+        assert wanted.topic is not None, key
+        share = by_leader.setdefault(found, _Share())
+        share.keys[wanted.topic, wanted.partition] = key
+        share.request.append(
+            pb.FetchPartition(
+                topic=wanted.topic,
+                partition=wanted.partition,
+                fetch_offset=wanted.fetch_offset,
+                max_bytes=wanted.max_bytes,
+                current_leader_epoch=wanted.leader_epoch,
+                topic_id=topic_id or id_of(image, wanted.topic),
+                known_high_watermark=wanted.high_watermark,
+                known_log_start_offset=wanted.log_start_offset,
             )
+        )
     return by_leader, answers
+
+
+def _leader_of(
+    call: Call,
+    image: MetadataImage,
+    wanted: WantedPartition,
+    topic_id: bytes,
+    refused: frozenset[str],
+) -> int | Unanswered:
+    if wanted.topic is None:
+        return _NO_SUCH_ID
+    if wanted.topic in refused:
+        return TOPIC_REFUSED
+    leader = call.cluster.leader_of(image, (wanted.topic, wanted.partition), topic_id)
+    if isinstance(leader, Unanswered) and leader.error_code is ErrorCode.UNKNOWN_TOPIC_ID:
+        # Its name is known from an earlier request of the session.
+        return _OTHER_TOPIC
+    return leader
 
 
 async def _fetch_from(
     call: Call,
+    reading: _Reading,
     leader: int,
-    partitions: list[pb.FetchPartition],
+    share: _Share,
     answers: Answers,
     max_wait_ms: int,
     room: int,
@@ -163,7 +290,7 @@ async def _fetch_from(
     request, cluster = call.request, call.cluster
 
     def leads(image: MetadataImage) -> bool:
-        found = [image.partition(Partition(one.topic, one.partition)) for one in partitions]
+        found = [image.partition(Partition(*one)) for one in share.keys]
         return all(one is not None and one.leader == leader for one in found)
 
     forwarded = pb.FetchRequest(
@@ -172,7 +299,8 @@ async def _fetch_from(
         min_bytes=max(0, min(request.min_bytes, room)),
         max_bytes=max(1, room),
         isolation_level=request.isolation_level,
-        partitions=partitions,
+        partitions=share.request,
+        changes_only=reading.session is not None,
     )
     try:
         response = await answer_of_owner(
@@ -183,21 +311,23 @@ async def _fetch_from(
         )
     except PEER_FAILURES as error:
         lost = Unanswered(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"storage node {leader}: {error!r}")
-        answers.update(((wanted.topic, wanted.partition), lost) for wanted in partitions)
+        answers.update(dict.fromkeys(share.keys.values(), lost))
         return
     for found in response.partitions:
-        answers[found.topic, found.partition] = found
-    for wanted in partitions:
-        if (wanted.topic, wanted.partition) not in answers:
-            left_out = Unanswered(
+        answers[share.keys[found.topic, found.partition]] = found
+    if reading.session is not None:
+        return
+    for key in share.keys.values():
+        if key not in answers:
+            answers[key] = Unanswered(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"storage node {leader} left it out"
             )
-            answers[wanted.topic, wanted.partition] = left_out
 
 
 async def _fetch_from_many(
     call: Call,
-    by_leader: dict[int, list[pb.FetchPartition]],
+    reading: _Reading,
+    by_leader: dict[int, _Share],
     answers: Answers,
     room: int,
 ) -> None:
@@ -206,16 +336,16 @@ async def _fetch_from_many(
     The answers of the first round stand for the leaders that are still silent then: an answer without a session must
     hold every partition of its request.
     """
-    share = room // len(by_leader)
+    room //= len(by_leader)
     async with asyncio.TaskGroup() as group:
-        for leader, partitions in by_leader.items():
-            group.create_task(_fetch_from(call, leader, partitions, answers, 0, share))
+        for leader, share in by_leader.items():
+            group.create_task(_fetch_from(call, reading, leader, share, answers, 0, room))
     wait_ms = _wait_ms(call.request)
-    if wait_ms == 0 or _is_enough(min(call.request.min_bytes, room), answers):
+    if wait_ms == 0 or _is_enough(min(call.request.min_bytes, room * len(by_leader)), answers):
         return
     waiting = [
-        asyncio.create_task(_fetch_from(call, leader, partitions, answers, wait_ms, share))
-        for leader, partitions in by_leader.items()
+        asyncio.create_task(_fetch_from(call, reading, leader, share, answers, wait_ms, room))
+        for leader, share in by_leader.items()
     ]
     try:
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -236,35 +366,95 @@ def _is_enough(min_bytes: int, answers: Answers) -> bool:
     return total >= min_bytes
 
 
-async def _response(call: Call, answers: Answers) -> Any:
-    """What is answered, in the request's order. A partition that stands there twice is answered once, as in Kafka:
-    its records must not be sent again for each time."""
+# ------------------------------------------------------------------------------------------------- the response
+
+
+async def _response(call: Call, reading: _Reading, answers: Answers) -> Any:
+    """All that was asked, in its order; with a session only the news."""
+    session = reading.session
+    told: list[Key] = []
+    for key in list(reading.partitions) if session is None else list(answers):
+        if call.is_turn_over():
+            await call.next_turn()
+        answer = answers[key]
+        if _is_news(reading.partitions[key], answer) or session is None:
+            told.append(key)
+            if session and not isinstance(answer, Unanswered) and answer.records:
+                session.to_the_end(key)
+    session_id = NO_SESSION
+    if reading.is_kept:
+        session_id = _session_id(call, reading)
+    hints: dict[TopicPartition, LeaderHint] = {}
+    if call.version >= _LEADER_HINTS_FROM:
+        hints = leader_hints(call, _without_leader(reading, answers))
     types = call.types
     topics: list[Any] = []
-    for topic in call.request.topics:
+    for _, keys in groupby(told, key=lambda key: key[0]):
         partitions: list[Any] = []
-        for wanted in topic.partitions:
-            answer = answers.pop((topic.topic, wanted.partition), None)
-            if answer is not None:
-                partitions.append(_partition_data(call, wanted.partition, answer))
+        for key in keys:
+            wanted = reading.partitions[key]
+            partitions.append(_partition_data(call, wanted, answers.pop(key), hints))
             if call.is_turn_over():
                 await call.next_turn()
-        if partitions or not topic.partitions:
-            topics.append(
-                types.FetchableTopicResponse(topic=topic.topic, partitions=tuple(partitions))
+        topics.append(
+            types.FetchableTopicResponse(
+                topic=wanted.topic, topic_id=wanted.topic_id, partitions=tuple(partitions)
             )
-    return types.FetchResponse(error_code=0, session_id=0, responses=tuple(topics))
+        )
+    return types.FetchResponse(
+        error_code=0,
+        session_id=session_id,
+        responses=tuple(topics),
+        node_endpoints=node_endpoints(call, hints) if hints else (),
+    )
 
 
-def _partition_data(call: Call, partition: int, answer: pb.FetchedPartition | Unanswered) -> Any:
+def _is_news(wanted: WantedPartition, answer: pb.FetchedPartition | Unanswered) -> bool:
+    if isinstance(answer, Unanswered):
+        return wanted.is_news(answer.error_code, -1, -1, has_records=False)
+    return wanted.is_news(
+        answer.error_code,
+        answer.high_watermark,
+        answer.log_start_offset,
+        has_records=bool(answer.records),
+    )
+
+
+def _session_id(call: Call, reading: _Reading) -> int:
+    if reading.session is not None:
+        return reading.session.id
+    return call.cluster.fetch_sessions.open(
+        call.session.connection,
+        reading.partitions,
+        _now_ms(),
+        uses_topic_ids=call.version >= _TOPIC_IDS_FROM,
+    )
+
+
+def _without_leader(reading: _Reading, answers: Answers) -> Iterator[TopicPartition]:
+    for key, answer in answers.items():
+        if answer.error_code in _HINTED_CODES:
+            wanted = reading.partitions[key]
+            if wanted.topic is not None:
+                yield wanted.topic, wanted.partition
+
+
+def _partition_data(
+    call: Call,
+    wanted: WantedPartition,
+    answer: pb.FetchedPartition | Unanswered,
+    hints: dict[TopicPartition, LeaderHint],
+) -> Any:
     types = call.types
+    hint = hints.get((wanted.topic, wanted.partition)) if hints and wanted.topic else None
     if isinstance(answer, Unanswered):
         return types.PartitionData(
-            partition_index=partition,
+            partition_index=wanted.partition,
             error_code=answer.error_code,
             high_watermark=-1,
             aborted_transactions=None,
             records=b"",
+            **hinted(call, hint),
         )
     aborted = None
     if call.request.isolation_level == types_pb2.READ_COMMITTED:
@@ -274,11 +464,12 @@ def _partition_data(call: Call, partition: int, answer: pb.FetchedPartition | Un
             for one in answer.aborted_transactions
         )
     return types.PartitionData(
-        partition_index=partition,
+        partition_index=wanted.partition,
         error_code=answer.error_code,
         high_watermark=answer.high_watermark,
         last_stable_offset=answer.last_stable_offset,
         log_start_offset=answer.log_start_offset,
         aborted_transactions=aborted,
         records=answer.records,
+        **hinted(call, hint),
     )

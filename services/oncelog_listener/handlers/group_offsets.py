@@ -27,8 +27,8 @@ from oncelog_listener.handlers.groups import (
     refused,
 )
 from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
+from oncelog_listener.topic_ids import topic_fields, topic_name
 
-TOPIC_IDS_FROM: Final = 10
 _LEADER_EPOCH_FROM: Final = 6
 _TXN_LEADER_EPOCH_FROM: Final = 2
 _TXN_MEMBER_FROM: Final = 3
@@ -41,7 +41,7 @@ _TV2: Final = 2
 
 async def offset_commit(call: Call) -> Any:
     request = call.request
-    topics = [(topic_name(call, topic), topic) for topic in request.topics]
+    topics = [(topic_name(call.cluster.image, topic), topic) for topic in request.topics]
     refusal = group_refusal(call, Operation.READ, request.group_id)
     codes, offsets = await _checked(call, topics, call.version >= _LEADER_EPOCH_FROM, refusal)
     if offsets:
@@ -289,22 +289,3 @@ async def offset_delete(call: Call) -> Any:
             for topic in request.topics
         ),
     )
-
-
-# --------------------------------------------------------------------------------------------- names and ids
-
-
-def topic_name(call: Call, topic: Any) -> str | None:
-    """The topic's name; None for an id that no topic has."""
-    if call.version < TOPIC_IDS_FROM:
-        name: str = topic.name
-        return name
-    if topic.topic_id is None:
-        return None
-    found = call.cluster.image.topics_by_id.get(topic.topic_id.bytes)
-    return None if found is None else found.name
-
-
-def topic_fields(topic: Any, name: str | None) -> dict[str, Any]:
-    """What names a topic in an answer: its id where the request gave one, else its name."""
-    return {"name": name, "topic_id": getattr(topic, "topic_id", None)}

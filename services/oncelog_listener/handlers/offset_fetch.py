@@ -12,10 +12,11 @@ from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import grouped
 from oncelog_listener.group_access import group_refusal
-from oncelog_listener.handlers.group_offsets import TOPIC_IDS_FROM, topic_fields, topic_name
 from oncelog_listener.handlers.groups import ask_coordinators, code_of
+from oncelog_listener.topic_ids import topic_fields, topic_name
 
 _GROUPS_FROM: Final = 8
+_TOPIC_IDS_FROM: Final = 10
 _GROUP_ERROR_FROM: Final = 2
 _STABLE_FROM: Final = 7
 _NONE_COMMITTED: Final = -1
@@ -70,7 +71,7 @@ def _read(call: Call, group: Any) -> _Group:
     of_group = group_refusal(call, Operation.DESCRIBE, group.group_id)
     topics: list[_Topic] = []
     for topic_request in group.topics or ():
-        name, refusal = topic_name(call, topic_request), of_group
+        name, refusal = topic_name(call.cluster.image, topic_request), of_group
         if not refusal and name is None:
             refusal = ErrorCode.UNKNOWN_TOPIC_ID
         elif not refusal and not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -127,7 +128,7 @@ def _every_topic(call: Call, offsets: Iterable[pb.OffsetFetchResponse.Offset]) -
     """By topic. Where ids are spoken, a topic that is gone has none and is left out, as in Kafka."""
     found = {(offset.topic, offset.partition): offset for offset in offsets}
     known = call.cluster.image.topics
-    uses_ids = call.version >= TOPIC_IDS_FROM
+    uses_ids = call.version >= _TOPIC_IDS_FROM
     return tuple(
         _topic_type(call)(
             name=name,

@@ -1,14 +1,14 @@
 """Produce: record batches to their leaders, unread (facts 3 and 9)."""
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.ids import INTERNAL_TOPICS, Partition
+from oncelog.ids import INTERNAL_TOPICS
 from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
-from oncelog_listener.brokers import Broker, brokers_for, is_leaving
+from oncelog_listener.brokers import is_leaving
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     TopicPartition,
@@ -25,7 +25,9 @@ from oncelog_listener.core.produce_rules import (
 )
 from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.group_access import transaction_refusal
+from oncelog_listener.leader_hints import LeaderHint, hinted, leader_hints, node_endpoints
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics
+from oncelog_listener.topic_ids import id_of, topic_fields, topic_name
 
 _RECORD_ERRORS_FROM: Final = 8
 _LEADER_HINTS_FROM: Final = 10
@@ -41,47 +43,58 @@ def verification_mode(version: int) -> "pb.VerificationMode":
     return pb.VERIFY_ABORTABLE if version >= _ABORTABLE_FROM else pb.VERIFY_LEGACY
 
 
+_Topics = Sequence[tuple[str | None, Any]]
+"""The request's topics, with their names; None: there is no topic with the id."""
+_Answers = dict[TopicPartition, pb.PartitionProduced | Unanswered]
+
+_NO_SUCH_ID: Final = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
 _ELSEWHERE: Final = Unanswered(
     ErrorCode.NOT_LEADER_OR_FOLLOWER, "this listener stops: the client goes to another"
 )
 
 
 async def produce(call: Call) -> Any:
-    request = call.request
+    request, image = call.request, call.cluster.image
+    topics: _Topics = [(topic_name(image, topic), topic) for topic in request.topic_data]
     batches = [data.records for topic in request.topic_data for data in topic.partition_data]
     refused = refused_request(request.acks, request.transactional_id, batches)
     transactional_id = transaction_of(request.transactional_id, batches)
-    answers: dict[TopicPartition, pb.PartitionProduced | Unanswered] = {}
+    answers: _Answers = {}
     if refused is None and transactional_id is not None:
         code = transaction_refusal(call, Operation.WRITE, transactional_id)
         refused = Refusal(code, "Transactional Id authorization failed.") if code else None
     if refused is None:
-        items = _accepted(call, answers)
+        items = _accepted(call, topics, answers)
         if request.acks and is_leaving(call.cluster):
             answers.update(dict.fromkeys(items, _ELSEWHERE))
         elif items:
             answers.update(await _append(call, items, transactional_id or ""))
     else:
         answers.update(
-            ((topic.name, data.index), Unanswered(*refused))
-            for topic in request.topic_data
+            ((name, data.index), Unanswered(*refused))
+            for name, topic in topics
             for data in topic.partition_data
+            if name is not None
         )
     if request.acks == 0:
-        _close_on_error(answers)
+        _close_on_error(topics, answers)
         return None
-    return _response(call, answers)
+    nameless = Unanswered(*refused) if refused else _NO_SUCH_ID
+    return _response(call, topics, answers, nameless)
 
 
 def _accepted(
-    call: Call, answers: dict[TopicPartition, pb.PartitionProduced | Unanswered]
+    call: Call, topics: _Topics, answers: _Answers
 ) -> dict[TopicPartition, pb.PartitionRecords]:
     """What goes to leaders; what is refused here goes into `answers`."""
     items: dict[TopicPartition, pb.PartitionRecords] = {}
-    topics = call.request.topic_data
-    refused_names = refused_topics(call, Operation.WRITE, (topic.name for topic in topics))
-    for topic in topics:
-        name = topic.name
+    image = call.cluster.image
+    names = (name for name, _ in topics if name is not None)
+    refused_names = refused_topics(call, Operation.WRITE, names)
+    for name, topic in topics:
+        if name is None:
+            continue
+        topic_id = topic.topic_id.bytes if hasattr(topic, "topic_id") else id_of(image, name)
         for data in topic.partition_data:
             key = (name, data.index)
             if name in refused_names:
@@ -100,14 +113,14 @@ def _accepted(
                 answers[key] = Unanswered(*refused)
             else:
                 items[key] = pb.PartitionRecords(
-                    topic=name, partition=data.index, records=data.records
+                    topic=name, partition=data.index, records=data.records, topic_id=topic_id
                 )
     return items
 
 
 async def _append(
     call: Call, items: dict[TopicPartition, pb.PartitionRecords], transactional_id: str
-) -> dict[TopicPartition, pb.PartitionProduced | Unanswered]:
+) -> _Answers:
     request = call.request
     timeout_ms = milliseconds(request.timeout)
     mode = verification_mode(call.version)
@@ -136,13 +149,15 @@ async def _append(
         # Who left may have ended its transaction elsewhere, and be in its next one, where this is no part of.
         return not transactional_id or call.is_wanted()
 
-    return await call.cluster.ask_leaders(items, ask, repeatable, is_wanted)
+    topic_ids = {item.topic: item.topic_id for item in items.values()}
+    return await call.cluster.ask_leaders(items, ask, repeatable, is_wanted, topic_ids)
 
 
-def _close_on_error(
-    answers: dict[TopicPartition, pb.PartitionProduced | Unanswered],
-) -> None:
+def _close_on_error(topics: _Topics, answers: _Answers) -> None:
     """Nobody reads an answer to acks=0, so Kafka tells of an error by closing the connection."""
+    for name, topic in topics:
+        if name is None:
+            raise CloseConnection(f"acks=0 and no topic has the id {topic.topic_id}")
     for (topic, partition), answer in answers.items():
         if answer.error_code:
             raise CloseConnection(
@@ -150,65 +165,29 @@ def _close_on_error(
             )
 
 
-def _response(call: Call, answers: dict[TopicPartition, pb.PartitionProduced | Unanswered]) -> Any:
+def _response(call: Call, topics: _Topics, answers: _Answers, nameless: Unanswered) -> Any:
     types = call.types
-    hints = _leader_hints(call, answers) if call.version >= _LEADER_HINTS_FROM else {}
+    hints: dict[TopicPartition, LeaderHint] = {}
+    if call.version >= _LEADER_HINTS_FROM:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        hints = leader_hints(call, (key for key, one in answers.items() if one.error_code == code))
     return types.ProduceResponse(
-        node_endpoints=_endpoints(call, hints),
+        node_endpoints=node_endpoints(call, hints),
         responses=tuple(
             types.TopicProduceResponse(
-                name=topic.name,
+                **topic_fields(topic, name),
                 partition_responses=tuple(
                     _partition_response(
                         call,
                         data.index,
-                        answers[topic.name, data.index],
-                        hints.get((topic.name, data.index)),
+                        nameless if name is None else answers[name, data.index],
+                        None if name is None else hints.get((name, data.index)),
                     )
                     for data in topic.partition_data
                 ),
             )
-            for topic in call.request.topic_data
+            for name, topic in topics
         ),
-    )
-
-
-def _hinted(call: Call, hint: "_LeaderHint | None") -> dict[str, Any]:
-    if hint is None:
-        return {}
-    leader = call.types.LeaderIdAndEpoch(
-        leader_id=hint.broker.node_id, leader_epoch=hint.leader_epoch
-    )
-    return {"current_leader": leader}
-
-
-class _LeaderHint(NamedTuple):
-    broker: Broker
-    leader_epoch: int
-
-
-def _leader_hints(
-    call: Call, answers: dict[TopicPartition, pb.PartitionProduced | Unanswered]
-) -> dict[TopicPartition, _LeaderHint]:
-    """Where a batch that met no leader goes next (KIP-951): to the listener that Metadata names now, mostly this one.
-
-    A client that has an older leader epoch repeats at once, without asking for metadata.
-    """
-    hints: dict[TopicPartition, _LeaderHint] = {}
-    for key, answer in answers.items():
-        if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            continue
-        found = call.cluster.image.partition(Partition(*key))
-        if found is not None and found.leader >= 0:
-            broker = brokers_for(call).place(f"{key[0]}-{key[1]}")
-            hints[key] = _LeaderHint(broker, found.leader_epoch)
-    return hints
-
-
-def _endpoints(call: Call, hints: dict[TopicPartition, _LeaderHint]) -> tuple[Any, ...]:
-    return tuple(
-        call.types.NodeEndpoint(node_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
-        for one in dict.fromkeys(hint.broker for hint in hints.values())
     )
 
 
@@ -216,7 +195,7 @@ def _partition_response(
     call: Call,
     partition: int,
     answer: pb.PartitionProduced | Unanswered,
-    hint: _LeaderHint | None = None,
+    hint: LeaderHint | None = None,
 ) -> Any:
     if isinstance(answer, Unanswered) or answer.error_code:
         error_code = answer.error_code
@@ -238,7 +217,7 @@ def _partition_response(
             if call.version >= _RECORD_ERRORS_FROM
             else (),
             error_message=answer.error_message or None,
-            **_hinted(call, hint),
+            **hinted(call, hint),
         )
     appended_ms = answer.log_append_time_ms
     return call.types.PartitionProduceResponse(

@@ -105,6 +105,16 @@ class Fetching(Generic[HostedT]):
         """To be appended before another look. A moving LSO may uncover any number of bytes."""
         return 1 if self._is_committed_only else self._request.min_bytes - self.total_bytes
 
+    def is_news(self, part: FetchPartition, answer: FetchedPartition) -> bool:
+        """Whether the asker is told of this answer (KIP-227)."""
+        return (
+            not self._request.changes_only
+            or bool(answer.records)
+            or answer.error_code != ErrorCode.NONE
+            or answer.high_watermark != part.known_high_watermark
+            or answer.log_start_offset != part.known_log_start_offset
+        )
+
     def read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT]:
         try:
             yield from self._read(part, answer)
@@ -119,6 +129,7 @@ class Fetching(Generic[HostedT]):
     def _read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT]:
         """Raises KafkaError."""
         leader = self._leaders.get(part.topic, part.partition)
+        leader.require_topic(part.topic_id, ErrorCode.INCONSISTENT_TOPIC_ID)
         leader.require_leader_epoch(part.current_leader_epoch)
         log, offset = leader.state, part.fetch_offset
         last_stable_offset = leader.last_stable_offset

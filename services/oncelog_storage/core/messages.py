@@ -59,6 +59,7 @@ class LeadersAnswer(PartitionCode, Protocol):
 
 class PartitionRecords(NamedPartition, Protocol):
     records: bytes
+    topic_id: bytes
 
 
 class ProduceRequest(Protocol):
@@ -86,6 +87,9 @@ class FetchPartition(NamedPartition, Protocol):
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int
+    topic_id: bytes
+    known_high_watermark: int
+    known_log_start_offset: int
 
 
 class FetchRequest(Protocol):
@@ -93,6 +97,7 @@ class FetchRequest(Protocol):
     min_bytes: int
     read_to_log_end: bool
     coordinator_epoch: int
+    changes_only: bool
 
 
 class FetchedPartition(LeadersAnswer, Protocol):

@@ -21,6 +21,7 @@ from oncelog.record.check import check_producer_batch
 from oncelog.record.control import MARKER_BYTES, decode_marker
 from oncelog.record.recompress import recompressed
 from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.checkpoint_files import encode_topic_id
 from oncelog_storage.core.leader_state import LeaderState, Liveness
 from oncelog_storage.core.log_state import LogState
 from oncelog_storage.core.partition_values import (
@@ -147,6 +148,15 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         if current_leader_epoch > leader_epoch:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def require_topic(self, topic_id: bytes, error_code: ErrorCode) -> None:
+        """The topic that was meant; empty for any of this name. Raises KafkaError where it is another one."""
+        if topic_id and topic_id != self.state.topic_id:
+            raise KafkaError(
+                error_code,
+                f"{self.partition} is of the topic with id {encode_topic_id(self.state.topic_id)} here,"
+                f" not of the one with {encode_topic_id(topic_id)}",
+            )
 
     def require_enough_replicas(self) -> None:
         """acks=all needs min.insync.replicas, or all there are if the topic has fewer. Raises KafkaError."""

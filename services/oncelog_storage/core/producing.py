@@ -26,6 +26,7 @@ from oncelog_storage.core.messages import (
     Leaders,
     Messages,
     PartitionProduced,
+    PartitionRecords,
     ProduceRequest,
 )
 from oncelog_storage.core.partition import Partition
@@ -52,10 +53,12 @@ class ProducedBatch(Generic[HostedT]):
         "leader",
         "leader_epoch",
         "records",
+        "topic_id",
     )
 
-    def __init__(self, records: bytes, answer: PartitionProduced) -> None:
-        self.records = records
+    def __init__(self, part: PartitionRecords, answer: PartitionProduced) -> None:
+        self.records = part.records
+        self.topic_id = part.topic_id
         self.answer = answer
         self.leader: HostedT
         self.header: BatchHeader
@@ -69,6 +72,7 @@ class ProducedBatch(Generic[HostedT]):
 
     def check(self, leader: HostedT, acks: int, now: int) -> None:
         """All but the records of a batch that takes long. Raises KafkaError."""
+        leader.require_topic(self.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         self.leader = leader
         if acks == ACKS_ALL:
             leader.require_enough_replicas()
@@ -162,7 +166,7 @@ class Producing(Generic[HostedT]):
         self._adds_partition = adds_partition
         self.timeout_s = min(request.timeout_ms or _TIMEOUT_MS, _PRODUCE_TIMEOUT_MS_MAX) / 1000
         self.batches: list[ProducedBatch[HostedT]] = [
-            ProducedBatch(part.records, answers.add(topic=part.topic, partition=part.partition))
+            ProducedBatch(part, answers.add(topic=part.topic, partition=part.partition))
             for part in request.partitions
         ]
 

@@ -30,6 +30,10 @@ _KNOWS_FROM: dict[tuple[int, ErrorCode], tuple[int, ErrorCode]] = {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ),
     (LIST_OFFSETS, ErrorCode.OFFSET_NOT_AVAILABLE): (5, ErrorCode.LEADER_NOT_AVAILABLE),
+    # Who names topics does not know that they have ids.
+    (PRODUCE, ErrorCode.UNKNOWN_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (FETCH, ErrorCode.UNKNOWN_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (FETCH, ErrorCode.INCONSISTENT_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     (TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
 }
 """(api key, error) → the first version that knows the error, and what older ones get."""

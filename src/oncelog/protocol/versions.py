@@ -108,10 +108,9 @@ APIS: Final[Mapping[int, Api]] = {
     api.key: api
     for api in (
         # librdkafka decides which message format a broker has by the range of Produce, so 0 must be told (KAFKA-18659);
-        # versions 0 to 2 carry message formats that no longer exist. 13 replaces topic names by ids.
-        _api(PRODUCE, "Produce", 0, 12, 9, served_min=3),
-        # 13 replaces topic names by ids.
-        _api(FETCH, "Fetch", 4, 12, 12),
+        # versions 0 to 2 carry message formats that no longer exist.
+        _api(PRODUCE, "Produce", 0, 13, 9, served_min=3),
+        _api(FETCH, "Fetch", 4, 18, 12),
         # 11 asks for offsets pending upload to a remote store, which oncelog has not.
         _api(LIST_OFFSETS, "ListOffsets", 1, 10, 6),
         _api(METADATA, "Metadata", 0, 13, 9),

@@ -265,13 +265,6 @@ def test_aborted_transactions_are_null_for_uncommitted_reads(world, version):
     assert (aborted.producer_id, aborted.first_offset) == (4000, 3)
 
 
-def test_fetch_sessions_are_declined_and_stale_ones_forgotten(world):
-    answer = fetch(world, 11, session_epoch=0)
-    assert (answer.session_id, answer.error_code) == (0, 0)
-    assert len(answer.responses) == 1
-    assert fetch(world, 11, session_id=5, session_epoch=1).error_code == 70
-
-
 def test_an_unknown_partition_does_not_spoil_the_others(world):
     assert [
         one.error_code for one in fetch(world, 11, partitions=(0, 9)).responses[0].partitions

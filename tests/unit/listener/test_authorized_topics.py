@@ -76,6 +76,8 @@ class Case(NamedTuple):
             "response_partition_limit": 10,
             "cursor": None,
             "topic_id": None,
+            "Produce.topic_id": UUID(bytes=topic(name, 1).topic_id),
+            "Fetch.topic_id": UUID(bytes=topic(name, 1).topic_id),
             "session_epoch": -1,
             "transactional_id": None,
             "replica_id": -1,

@@ -8,11 +8,11 @@ from oncelog.protocol.private_api import PRIVATE_CALLS
 from oncelog.protocol.versions import API_VERSIONS, APIS, PRODUCE
 from oncelog_listener.routes import ROUTES
 
-KAFKA = {
-    # key: (lowest, highest, first flexible version); facts 2, column 4.1, and ApiVersions of 4.4
+KAFKA_4_4 = {
+    # key: (lowest, highest, first flexible version)
     0: (3, 13, 9),
     1: (4, 18, 12),
-    2: (1, 10, 6),
+    2: (1, 11, 6),
     3: (0, 13, 9),
     8: (2, 10, 8),
     9: (1, 10, 6),
@@ -34,17 +34,17 @@ KAFKA = {
     25: (0, 4, 3),
     26: (0, 5, 3),
     27: (1, 2, 1),
-    28: (0, 5, 3),
+    28: (0, 6, 3),
     29: (1, 3, 2),
     30: (1, 3, 2),
     31: (1, 3, 2),
     32: (1, 4, 4),
     33: (0, 2, 2),
     34: (1, 2, 2),
-    35: (1, 4, 2),
+    35: (1, 5, 2),
     36: (0, 2, 2),
     37: (0, 3, 2),
-    42: (0, 2, 2),
+    42: (0, 3, 2),
     43: (0, 2, 2),
     44: (0, 1, 1),
     45: (0, 1, 0),
@@ -77,7 +77,7 @@ ASKED_FOR |= {16: 4, 18: 2, 22: 4, 24: 3, 25: 3, 26: 3, 28: 3, 32: 1, 42: 1, 47:
 
 @pytest.mark.parametrize("key", APIS, ids=lambda key: APIS[key].name)
 def test_served_ranges_lie_within_kafkas(key):
-    lowest, highest, flexible_from = KAFKA[key]
+    lowest, highest, flexible_from = KAFKA_4_4[key]
     api = APIS[key]
     assert api.served_min == lowest
     assert api.max_version <= highest

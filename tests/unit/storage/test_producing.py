@@ -67,6 +67,17 @@ def test_a_sound_batch_passes():
     assert work.unchecked() == work.to_recompress() == []
 
 
+@pytest.mark.parametrize(("topic_id", "code"), [(bytes(16), 0), (b"", 0), (b"x" * 16, 100)])
+def test_a_batch_for_a_deleted_topic_of_the_name_is_refused(topic_id, code):
+    request = pb.ProduceRequest(acks=-1)
+    request.partitions.add(topic=ORDERS.topic, records=batch(0), topic_id=topic_id)
+    response = pb.ProduceResponse()
+    work = Producing(request, response.partitions, Host(partition_of()), adds_partition=False)
+    work.check(NOW)
+    assert codes(response) == [code]
+    assert bool(list(work.to_append())) == (code == 0)
+
+
 @pytest.mark.parametrize("acks", [-2, 2])
 def test_unknown_acks_refuse_all(acks):
     work, response = producing(Host(partition_of()), (ORDERS, batch(0)), acks=acks)
@@ -172,7 +183,7 @@ def test_one_request_has_one_transactional_producer():
 
 def test_each_record_at_fault_is_named():
     answer = pb.PartitionProduced()
-    one = ProducedBatch[Partition](b"", answer)
+    one = ProducedBatch[Partition](pb.PartitionRecords(), answer)
     one.refuse(RecordsRefused(ErrorCode.INVALID_RECORD, "no", [(1, "no key"), (2, "no key")]))
     assert [(each.index, each.message) for each in answer.record_errors] == [
         (1, "no key"),

@@ -119,6 +119,37 @@ def test_a_consumer_sees_up_to_the_high_watermark():
     assert host.read(reading, 3).records == b""
 
 
+@pytest.mark.parametrize(("topic_id", "code"), [(bytes(16), 0), (b"", 0), (b"x" * 16, 103)])
+def test_a_reader_of_a_deleted_topic_is_refused(topic_id, code):
+    host = Host(grown(3), slice_of(0, 3))
+    answer = host.read(host.fetching(), 0, topic_id=topic_id)
+    assert (answer.error_code, bool(answer.records)) == (code, code == 0)
+
+
+def test_who_asks_for_changes_is_told_only_those():
+    """What it knows: the high watermark is 3, the log starts at 0, and there are no records from 3 on (KIP-227)."""
+    partition = grown(3)
+    host = Host(partition, slice_of(0, 3))
+
+    def is_news(offset, **known):
+        reading = host.fetching(changes_only=True)
+        part = pb.FetchPartition(
+            fetch_offset=offset, **{"known_high_watermark": 3, "current_leader_epoch": -1, **known}
+        )
+        part.topic, part.partition = ORDERS
+        answer = pb.FetchedPartition(topic=part.topic, partition=part.partition)
+        answered(reading.read(part, answer), host.found, (KafkaError,))
+        return reading.is_news(part, answer)
+
+    assert not is_news(3)
+    assert is_news(0), "records"
+    assert is_news(9), "an error"
+    assert is_news(3, known_high_watermark=2)
+    assert is_news(3, known_log_start_offset=-1)
+    everything = host.fetching()
+    assert everything.is_news(pb.FetchPartition(), pb.FetchedPartition())
+
+
 def test_what_may_not_be_answered_is_not_waited_for():
     """Whole batches seldom fill the limit to the last byte; so a reader waited for what was there."""
     host = Host(grown(3), slice_of(0, 2))

@@ -61,14 +61,16 @@ class ProduceRequest(_message.Message):
     def __init__(self, transactional_id: _Optional[str] = ..., acks: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., verification_mode: _Optional[_Union[VerificationMode, str]] = ..., partitions: _Optional[_Iterable[_Union[PartitionRecords, _Mapping]]] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ...) -> None: ...
 
 class PartitionRecords(_message.Message):
-    __slots__ = ("topic", "partition", "records")
+    __slots__ = ("topic", "partition", "records", "topic_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     records: bytes
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[bytes] = ...) -> None: ...
+    topic_id: bytes
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[bytes] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
 class ProduceResponse(_message.Message):
     __slots__ = ("partitions",)
@@ -133,7 +135,7 @@ class AppendResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., base_offset: _Optional[int] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "partitions", "read_to_log_end", "coordinator_epoch")
+    __slots__ = ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "partitions", "read_to_log_end", "coordinator_epoch", "changes_only")
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +143,7 @@ class FetchRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     READ_TO_LOG_END_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_ONLY_FIELD_NUMBER: _ClassVar[int]
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -148,21 +151,28 @@ class FetchRequest(_message.Message):
     partitions: _containers.RepeatedCompositeFieldContainer[FetchPartition]
     read_to_log_end: bool
     coordinator_epoch: int
-    def __init__(self, max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[_Union[_types_pb2.IsolationLevel, str]] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., read_to_log_end: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ...) -> None: ...
+    changes_only: bool
+    def __init__(self, max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[_Union[_types_pb2.IsolationLevel, str]] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., read_to_log_end: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ..., changes_only: _Optional[bool] = ...) -> None: ...
 
 class FetchPartition(_message.Message):
-    __slots__ = ("topic", "partition", "fetch_offset", "max_bytes", "current_leader_epoch")
+    __slots__ = ("topic", "partition", "fetch_offset", "max_bytes", "current_leader_epoch", "topic_id", "known_high_watermark", "known_log_start_offset")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FETCH_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     CURRENT_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ...) -> None: ...
+    topic_id: bytes
+    known_high_watermark: int
+    known_log_start_offset: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., known_high_watermark: _Optional[int] = ..., known_log_start_offset: _Optional[int] = ...) -> None: ...
 
 class AbortedTransaction(_message.Message):
     __slots__ = ("producer_id", "first_offset")
