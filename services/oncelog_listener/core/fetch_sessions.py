@@ -111,17 +111,23 @@ class FetchSessions:
         return len(self._by_connection)
 
     def find(
-        self, connection: int, session_id: int, epoch: int, now_ms: float, *, uses_topic_ids: bool
+        self,
+        connection: int,
+        session_id: int,
+        session_epoch: int,
+        now_ms: float,
+        *,
+        uses_topic_ids: bool,
     ) -> FetchSession | ErrorCode:
         """The session that a request goes on with. The next request has the next epoch."""
         session = self._by_connection.get(connection)
         if session is None or session.id != session_id:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        if session.epoch != epoch:
+        if session.epoch != session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
+        session.epoch = 1 if session_epoch == _INT32_MAX else session_epoch + 1
         session.used_ms = now_ms
         self._by_connection[connection] = self._by_connection.pop(connection)
         return session

@@ -242,3 +242,21 @@ def _refused(code):
         topic="orders", error_code=code, high_watermark=-1, last_stable_offset=-1
     )
     return storage_pb2.FetchResponse(partitions=[one])
+
+
+@pytest.mark.parametrize(("version", "code"), [(15, 6), (16, 6), (18, 74), (18, 56)])
+async def test_a_reader_learns_where_a_lost_leader_is_now(version, code):
+    """KIP-951: from Fetch 16 on, and with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH only."""
+    world = World(topic("orders", 1))
+    world.metadata.image.topics["orders"].partitions[0].leader_epoch = 9
+    world.storage.canned["Fetch"] = _refused(code)
+    async with world.connected() as (role, client):
+        answer = await Reader(world, client, version).fetch((0,))
+        (one,) = answer.responses[0].partitions
+        leader = (one.current_leader.leader_id, one.current_leader.leader_epoch)
+        if version < 16 or code == 56:
+            assert (leader, getattr(answer, "node_endpoints", ())) == ((-1, -1), ())
+            return
+        (found,) = answer.node_endpoints
+        assert leader == (found.node_id, 9) == (1, 9)
+        assert (found.host, found.port) == ("127.0.0.1", role.port)

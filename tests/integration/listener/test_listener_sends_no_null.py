@@ -35,6 +35,7 @@ NO_RACK = "the broker has no rack"
 MAY_BE_NULL = {
     "Produce.PartitionProduceResponse.error_message": NO_ERROR,
     "Produce.NodeEndpoint.rack": NO_RACK,
+    "Fetch.NodeEndpoint.rack": NO_RACK,
     "Fetch.PartitionData.aborted_transactions": "the reader is read_uncommitted, or there is an error",
     "Metadata.MetadataResponseBroker.rack": NO_RACK,
     "Metadata.MetadataResponseTopic.name": "no topic has the id that was asked for",
@@ -113,6 +114,7 @@ NOT_REACHED = {
     "Produce.NodeEndpoint",
     "Fetch.EpochEndOffset",
     "Fetch.LeaderIdAndEpoch",
+    "Fetch.NodeEndpoint",
     "Fetch.SnapshotId",
     "ApiVersions.SupportedFeatureKey (version 3)",
     "DescribeQuorum.Listener",

@@ -98,7 +98,7 @@ def test_a_session_that_is_not_used_any_more_makes_room():
     assert sessions.eviction_count == 1
 
 
-def test_a_smaller_session_that_is_not_new_makes_room_for_a_larger():
+def test_a_smaller_session_makes_room_unless_it_is_new():
     sessions = FetchSessions(2, 100)
     large, small = opened(sessions, 1, 5), opened(sessions, 2, 2)
     for connection, session_id in ((1, large), (2, small)):
