@@ -71,7 +71,7 @@ _QUANTITY: Final[Schema] = {
     "minimum": 0,
     "pattern": r"^[0-9]+(\.[0-9]+)?(m|Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$",
 }
-"""Of processors, memory and the like; `--set` makes a number of one without a unit."""
+"""An amount of processors or memory; `--set` makes a number of one without a unit."""
 _DURATION: Final[Schema] = {"type": "string", "pattern": r"^([0-9]+(h|m|s|ms))+$"}
 _LABELS: Final[Schema] = {"type": "object", "additionalProperties": _TEXT}
 _SERVICE_TYPE: Final[Schema] = {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}
@@ -86,10 +86,10 @@ _POD: Final[dict[str, Schema]] = {
     "priorityClassName": _TEXT,
     "extraEnv": _OBJECTS,
 }
-"""Of the pod of every role, and of Spark's driver."""
+"""The values of the pod of every role, and of Spark's driver."""
 _RATIO: Final = r"^(0|1|0?\.\d+|1\.0+)$"
 _REPLICAS_MAX: Final = 100
-"""Of a role: its node ids end where those of the next begin."""
+"""A role has no more replicas: its node ids end where those of the next role begin."""
 
 
 def _closed(**properties: Schema) -> Schema:
@@ -239,7 +239,7 @@ def _database(**more: Schema) -> Schema:
 
 
 def config_schema() -> Schema:
-    """The tables of `config`."""
+    """The schema of `config`, with its tables."""
     return _closed(**{table_of(kind): _table(kind) for kind in SETTINGS})
 
 
@@ -257,7 +257,7 @@ def _table(kind: type[BaseSettings]) -> Schema:
 
 
 def _field(schema: Schema, definitions: dict[str, Schema]) -> Schema:
-    """Its type, bounds and meaning; no `null`, for a setting that is not wanted is left out."""
+    """The type, bounds and meaning of a setting. It is never `null`: one that is not wanted is left out."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]] | schema
     for choice in schema.get("anyOf", []):
@@ -277,7 +277,7 @@ def _field(schema: Schema, definitions: dict[str, Schema]) -> Schema:
 
 
 def values_schema() -> Schema:
-    """The whole of it."""
+    """The schema of all values."""
     properties = {
         "global": _OBJECT,
         "nameOverride": _TEXT,

@@ -1,6 +1,6 @@
-"""Batches of one producer on their way to one partition: up to five at once, numbered in the order of the sends.
+"""A producer has up to five batches on their way to a partition at once, numbered in the order of the sends.
 
-As in the Java client with idempotence (max.in.flight.requests.per.connection = 5):
+The rules are those of the Java client with idempotence (max.in.flight.requests.per.connection = 5):
 
     for the first time   in order, behind at most four that are not answered, and never behind one that waits to be
                          sent again
@@ -19,17 +19,17 @@ from oncelog_robustness.clients.wire import IN_FLIGHT_MAX
 
 
 class GivenUp(Exception):
-    """One of those before it was: it cannot be sent any more."""
+    """An earlier batch was given up, so this one cannot be sent any more."""
 
 
 class Place:
-    """Of one batch in the line."""
+    """The place that one batch has in the line."""
 
     def __init__(self, line: "BatchLine", sequence: int) -> None:
         self.sequence = sequence
         self.is_under_way = False
         self.went_first = False
-        """When it was sent last, all before it had been answered."""
+        """It was the oldest one in the line when it was sent last."""
         self._line = line
         self._is_new = True
 
@@ -50,18 +50,18 @@ class Place:
 
 
 class BatchLine:
-    """Of one partition, under one identity of the producer."""
+    """The batches to one partition, under one identity of the producer."""
 
     def __init__(self) -> None:
         self.waiting: list[Place] = []
-        """For their answers or for their turn, the oldest first."""
+        """These batches wait for their answers or for their turn; the oldest is first."""
         self._next_sequence = 0
         self._is_broken = False
         self._moved = asyncio.Event()
 
     @contextmanager
     def place(self) -> Iterator[Place]:
-        """Behind all others. A batch that leaves by an exception was given up, and so are those behind it."""
+        """Takes the last place. A batch that leaves by an exception was given up, and so are those behind it."""
         place = Place(self, self._next_sequence)
         self._next_sequence = next_sequence(self._next_sequence, 1)
         self.waiting.append(place)
@@ -83,6 +83,6 @@ class BatchLine:
             await self._moved.wait()
 
     def wake(self) -> None:
-        """Something has moved: everybody looks whether it is their turn."""
+        """Lets each batch look whether it is its turn."""
         self._moved.set()
         self._moved = asyncio.Event()

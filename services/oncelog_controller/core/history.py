@@ -1,4 +1,4 @@
-"""Which history of the metadata somebody has followed, and how far (ADR 0039).
+"""A node says which history of the metadata it has followed, and how far (ADR 0039).
 
 Two histories that began as one, of a database and of its older copy, have records at the same offsets once the second
 has grown. So an offset comes with the claim of the controller that wrote there: no two terms have the same claim.
@@ -10,11 +10,13 @@ from typing import Final
 from oncelog.errors import ErrorCode
 
 OTHER_HISTORY: Final = ErrorCode.KAFKA_STORAGE_ERROR
-"""Of a refusal that a controller may be wrong about: one that was deposed lacks what its successor wrote."""
+"""The code of a refusal that may be wrong: a controller that was deposed lacks what its successor wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataPosition:
+    """A place in one history: an offset, and the claim of the controller that wrote there."""
+
     metadata_offset: int = -1
     controller_epoch: int = -1
     controller_incarnation_id: str = ""  # unknown
@@ -24,7 +26,7 @@ NOWHERE: Final = MetadataPosition()
 
 
 def not_in_this_journal(whom: str, seen: MetadataPosition) -> str:
-    """What is told to those who have seen what the journal does not have, with the way out."""
+    """The message to a node that has seen what the journal does not have, with the way out."""
     return (
         f"the metadata is older than {whom}, or of another history: metadata offset {seen.metadata_offset} of"
         f" controller epoch {seen.controller_epoch} was seen, which is not in this journal. Stop everything and restore"
