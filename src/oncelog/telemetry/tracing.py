@@ -17,11 +17,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.errors import OncelogError
 from oncelog.telemetry import spans
 from oncelog.telemetry.recorder import EndedSpan, TraceRecorder
+
+if TYPE_CHECKING:  # Loaded where spans are exported.
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+    from opentelemetry.trace import SpanContext
 
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _TRACES_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -83,7 +89,7 @@ class Tracing:
     """
 
     def __init__(
-        self, new_exporter: Callable[[], Any], service: str, ratio: float, late_ms: int
+        self, new_exporter: Callable[[], "SpanExporter"], service: str, ratio: float, late_ms: int
     ) -> None:
         from opentelemetry.sdk import resources
         from opentelemetry.sdk import trace as sdk
@@ -136,13 +142,13 @@ class Tracing:
     def _queue_root(self, ended: EndedSpan) -> None:
         self._root_processor.on_end(_Queued(self._sampled, ended))
 
-    def _built(self, ended: EndedSpan) -> Any:
+    def _built(self, ended: EndedSpan) -> "ReadableSpan":
         from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
         parent = None
         if ended.parent_id:
             parent = _context(ended.trace_id, ended.parent_id, is_remote=True)
-        span: Any = self._sdk.ReadableSpan
+        span: Callable[..., ReadableSpan] = self._sdk.ReadableSpan
         return span(
             ended.name,
             context=_context(ended.trace_id, ended.span_id, is_remote=False),
@@ -164,7 +170,7 @@ class _ExportedResource:
     """What an exporter of OTLP asks of a resource. The SDK's own writes its attributes as JSON for each span, to find
     its equals: a tenth of what a span costs."""
 
-    def __init__(self, resource: Any) -> None:
+    def __init__(self, resource: "Resource") -> None:
         self.attributes = resource.attributes
         self.schema_url = resource.schema_url
 
@@ -172,18 +178,20 @@ class _ExportedResource:
 class _Queued(NamedTuple):
     """What the SDK's queue takes for a span: it looks at the context alone, which says that the span is sampled."""
 
-    context: Any
+    context: "SpanContext"
     ended: EndedSpan
 
 
 class _BuildingExporter:
     """An exporter of the SDK that is given `_Queued`."""
 
-    def __init__(self, exporter: Any, built: Callable[[EndedSpan], Any]) -> None:
+    def __init__(
+        self, exporter: "SpanExporter", built: Callable[[EndedSpan], "ReadableSpan"]
+    ) -> None:
         self._exporter = exporter
         self._built = built
 
-    def export(self, batch: Sequence[_Queued]) -> Any:
+    def export(self, batch: Sequence[_Queued]) -> "SpanExportResult":
         return self._exporter.export([self._built(one.ended) for one in batch])
 
     def shutdown(self) -> None:
@@ -193,7 +201,7 @@ class _BuildingExporter:
         return bool(self._exporter.force_flush(timeout_millis))
 
 
-def _context(trace_id: int, span_id: int, *, is_remote: bool) -> Any:
+def _context(trace_id: int, span_id: int, *, is_remote: bool) -> "SpanContext":
     from opentelemetry.trace import SpanContext, TraceFlags
 
     return SpanContext(trace_id, span_id, is_remote, TraceFlags(TraceFlags.SAMPLED))
@@ -268,7 +276,7 @@ def head_ratio(environment: Mapping[str, str]) -> float:
     return ratio
 
 
-def _exporter(environment: Mapping[str, str]) -> Any:
+def _exporter(environment: Mapping[str, str]) -> "SpanExporter":
     """Reads the rest of OTEL_EXPORTER_OTLP_* itself."""
     protocol = environment.get(_TRACES_PROTOCOL) or environment.get(_PROTOCOL) or "grpc"
     found = _EXPORTERS.get(protocol.strip().lower())
@@ -278,8 +286,9 @@ def _exporter(environment: Mapping[str, str]) -> Any:
         )
     module, package = found
     try:
-        return importlib.import_module(module).OTLPSpanExporter()
+        exporter: SpanExporter = importlib.import_module(module).OTLPSpanExporter()
     except ImportError as error:
         raise OncelogError(
             f"{_PROTOCOL}={protocol} needs a package that is not installed: pip install {package}"
         ) from error
+    return exporter

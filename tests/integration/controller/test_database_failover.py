@@ -27,7 +27,7 @@ def servers():
 
 
 async def made(started, name):
-    """Whoever is active makes this topic; None while nobody can."""
+    """The active controller makes this topic; None while there is none."""
     active = await active_of(started)
     if active is None:
         return None
