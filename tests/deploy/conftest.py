@@ -17,6 +17,10 @@ PROFILES = {
     "default": [],
     "kind": ["-f", str(CHART / "values-kind.yaml")],
     "production": ["-f", str(CHART / "values-production.yaml")],
+    "cloudnativepg": [
+        "-f", str(CHART / "values-production.yaml"),
+        "-f", str(CHART / "values-cloudnativepg.yaml"),
+    ],
     "external": [
         "--set", "postgres.bundled=false",
         "--set", "postgres.external.url=postgresql+psycopg://u:p@db.example.org/oncelog",
