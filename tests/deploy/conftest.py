@@ -131,10 +131,10 @@ def helm(major, *arguments):
     )
 
 
-def template(*values, major=4):
+def template(*values, major=4, chart=CHART):
     """Its end, of the chart with these values; each is what `--set` takes, or a pair of an option and its value."""
     options = [part for one in values for part in (("--set", one) if isinstance(one, str) else one)]
-    return helm(major, "template", "log", str(CHART), "--namespace", "prod", *options)
+    return helm(major, "template", "log", str(chart), "--namespace", "prod", *options)
 
 
 def refusal(*values, major=4):
@@ -145,9 +145,9 @@ def refusal(*values, major=4):
 
 
 @cache
-def made_with(*values, major=4):
+def made_with(*values, major=4, chart=CHART):
     """Every object of the chart with these values."""
-    ended = template(*values, major=major)
+    ended = template(*values, major=major, chart=chart)
     assert ended.returncode == 0, ended.stderr
     return [one for one in yaml.safe_load_all(ended.stdout) if one]
 

@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import re
+import shutil
 import signal
 import subprocess
 
@@ -24,6 +26,7 @@ from tests.deploy.conftest import (
     pod_of,
     rendered,
     role_of,
+    the,
     with_pods,
 )
 
@@ -298,3 +301,18 @@ def test_an_older_charts_release_upgrades_with_its_values(major):
 def test_a_node_has_time_before_the_next_one_stops(role):
     """Ready is before a storage node is in sync again, and before clients have come back to a listener."""
     assert role_of(rendered("default"), role)["spec"]["minReadySeconds"] >= 10
+
+
+def test_a_new_version_of_the_chart_leaves_the_databases_alone(tmp_path):
+    """An upgrade that ended Postgres beside the storage nodes let none of these hand over."""
+    chart = tmp_path / "oncelog"
+    shutil.copytree(CHART, chart)
+    about = chart / "Chart.yaml"
+    text = re.sub(r"(?m)^(version|appVersion): .*$", r"\1: 99.0.0", about.read_text())
+    about.write_text(text)
+    databases = (("StatefulSet", "-postgres"), ("Deployment", "-redis"))
+    pods = [
+        [the(objects, kind, name)["spec"]["template"] for kind, name in databases]
+        for objects in (made_with(), made_with(chart=chart))
+    ]
+    assert pods[0] == pods[1]

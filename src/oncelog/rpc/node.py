@@ -97,6 +97,7 @@ class Node:
         self._is_registered = False
         self._session_timeout_s = 9.0
         self._answered_at = 0.0
+        self._heard_at = 0.0
         self._is_ready = asyncio.Event()
         self._wants_drain = False
         self._is_drained = asyncio.Event()
@@ -222,7 +223,7 @@ class Node:
         began = loop.time()
         silence_s = self._settings.drain_silence_ms / 1000
         while not self._is_drained.is_set():
-            give_up_at = min(began + timeout_s, max(began, self._answered_at) + silence_s)
+            give_up_at = min(began + timeout_s, max(began, self._heard_at) + silence_s)
             if loop.time() >= give_up_at:
                 logger.warning("node %d stops without having been drained", self.node_id)
                 return False
@@ -416,6 +417,8 @@ class Node:
                     await self._beat_now.wait()
 
     def _heartbeat_answered(self, answer: pb.NodeHeartbeatResponse, now: float) -> None:
+        # Also from a controller that cannot write at the moment: not all are being stopped.
+        self._heard_at = now
         error_code = error_code_of(answer.status.error_code)
         reason = f"{error_code.name} {answer.status.error_message}"
         if error_code is ErrorCode.STALE_BROKER_EPOCH:

@@ -220,6 +220,18 @@ async def test_draining_gives_up_when_no_controller_is_left():
         await first.start()
 
 
+async def test_draining_goes_on_while_a_controller_cannot_write():
+    """Its database may be back in a moment."""
+    async with living_node(drain_silence_ms=1500) as (cluster, first, _second, node):
+        first.servicer.heartbeat_codes += [ErrorCode.REQUEST_TIMED_OUT] * 1000
+        drain = asyncio.create_task(node.drain(DEADLINE_S))
+        done, _ = await asyncio.wait((drain,), timeout=3)
+        assert not done
+        cluster.drained.add(7)
+        first.servicer.heartbeat_codes.clear()
+        assert await drain
+
+
 async def test_an_address_in_use_is_told_with_the_way_out():
     async with two_controllers() as (_, first, second):
         port = int(first.address.rpartition(":")[2])

@@ -20,11 +20,16 @@ app.kubernetes.io/component: {{ .role | quote }}
 {{- end -}}
 
 {{- define "oncelog.labels" -}}
-{{ include "oncelog.selector" . }}
+{{ include "oncelog.lastingLabels" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
+{{- end -}}
+
+{{/* Of pods that another version of oncelog does not change: an upgrade would end a database beside those who need it. */}}
+{{- define "oncelog.lastingLabels" -}}
+{{ include "oncelog.selector" . }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
 app.kubernetes.io/part-of: oncelog
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
 {{- with .root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
