@@ -326,11 +326,7 @@ def commit_error(
         return ErrorCode.NONE
     if is_transactional and member_epoch < 0 and not member_id and instance_id is None:
         return ErrorCode.NONE
-    error_code = epoch_error(group, member_epoch, member_id)
-    if is_transactional and error_code is ErrorCode.STALE_MEMBER_EPOCH:
-        # Producers know the other code only from TxnOffsetCommit 6 on, which is not served.
-        return ErrorCode.ILLEGAL_GENERATION
-    return error_code
+    return epoch_error(group, member_epoch, member_id)
 
 
 def epoch_error(group: ConsumerGroup, member_epoch: int, member_id: str) -> ErrorCode:

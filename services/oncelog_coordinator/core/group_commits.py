@@ -107,7 +107,7 @@ def _commit_error(
             group, generation, member_id, instance_id, is_transactional=is_transactional
         )
     if group is None:
-        return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.NONE if generation < 0 else ErrorCode.GROUP_ID_NOT_FOUND
     if generation < 0 and group.is_in(GroupState.EMPTY):
         return ErrorCode.NONE
     if generation >= 0 or member_id or instance_id is not None:

@@ -81,7 +81,7 @@ async def offset_commit(call: Call) -> Any:
 async def txn_offset_commit(call: Call) -> Any:
     """Offsets that become visible with their transaction. The version says which protocol its producer speaks."""
     request = call.request
-    topics = [(topic.name, topic) for topic in request.topics]
+    topics = [(topic_name(call.cluster.image, topic), topic) for topic in request.topics]
     refusal = commit_refusal(call, request.transactional_id, request.group_id)
     codes, offsets = await _checked(call, topics, call.version >= _TXN_LEADER_EPOCH_FROM, refusal)
     if offsets:
@@ -116,9 +116,14 @@ async def txn_offset_commit(call: Call) -> Any:
     types = call.types
     topic_results = [
         types.TxnOffsetCommitResponseTopic(
-            name=name,
+            **topic_fields(topic, name),
             partitions=await _coded(
-                call, types.TxnOffsetCommitResponsePartition, name, topic, codes
+                call,
+                types.TxnOffsetCommitResponsePartition,
+                name,
+                topic,
+                codes,
+                refusal or ErrorCode.UNKNOWN_TOPIC_ID,
             ),
         )
         for name, topic in topics

@@ -21,9 +21,22 @@ from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics, take_re
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
+_MAX_TIMESTAMP: Final = -3
 _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
+_EARLIEST_PENDING_UPLOAD: Final = -6
+_MEANT_FROM: Final[Mapping[int, int]] = {
+    _EARLIEST: 1,
+    _LATEST: 1,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+"""Times that are no times: the first version of ListOffsets in which they mean something."""
+_OF_A_REMOTE_STORE: Final = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
 _LEADER_EPOCH_FROM: Final = 4
+_NO_VERSION: Final = 1 << 15
 _EpochAsked = pb.OffsetsForLeaderEpochRequest.Partition
 _EpochEnd = pb.OffsetsForLeaderEpochResponse.Partition
 _HIGH_WATERMARK: Final = -1
@@ -46,9 +59,11 @@ async def list_offsets(call: Call) -> Any:
             elif key in items or key in answers:
                 items.pop(key, None)
                 answers[key] = Unanswered(ErrorCode.INVALID_REQUEST, "named twice")
-            elif wanted.timestamp < _LATEST_TIERED:
+            elif wanted.timestamp < 0 and call.version < _MEANT_FROM.get(
+                wanted.timestamp, _NO_VERSION
+            ):
                 answers[key] = Unanswered(ErrorCode.UNSUPPORTED_VERSION, "")
-            elif wanted.timestamp == _LATEST_TIERED:
+            elif wanted.timestamp in _OF_A_REMOTE_STORE:
                 answers[key] = Unanswered(ErrorCode.NONE, "")
             else:
                 items[key] = pb.ListOffsetsPartition(

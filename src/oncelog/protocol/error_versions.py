@@ -12,6 +12,7 @@ from oncelog.protocol.versions import (
     FETCH,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
+    OFFSET_COMMIT,
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
@@ -34,6 +35,10 @@ _KNOWS_FROM: dict[tuple[int, ErrorCode], tuple[int, ErrorCode]] = {
     (PRODUCE, ErrorCode.UNKNOWN_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     (FETCH, ErrorCode.UNKNOWN_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     (FETCH, ErrorCode.INCONSISTENT_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    # What is wrong with a group's member was one code, until a group could have members of two protocols.
+    (OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): (9, ErrorCode.ILLEGAL_GENERATION),
+    (TXN_OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): (6, ErrorCode.ILLEGAL_GENERATION),
+    (TXN_OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH): (6, ErrorCode.ILLEGAL_GENERATION),
     (TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
 }
 """(api key, error) → the first version that knows the error, and what older ones get."""

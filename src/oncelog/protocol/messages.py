@@ -7,25 +7,22 @@ not throttled unless it says so. So a handler is written once. Loading a schema 
 a version is first spoken.
 """
 
-import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from datetime import timedelta
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Final
 
-from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
-from oncelog.protocol.api_versions_5 import ApiVersionsRequest
 from oncelog.protocol.error_versions import error_for_version
 from oncelog.protocol.frames import Frame, FrameError
+from oncelog.protocol.newer_messages import request_class, response_class
 from oncelog.protocol.reading import message_reading
-from oncelog.protocol.shape import RequestCheck
-from oncelog.protocol.versions import API_VERSIONS
+from oncelog.protocol.shape import RequestCheck, structure_of
 from oncelog.protocol.writing import message_steps, message_writer
 
 _SCHEMAS_MAX: Final = 512
@@ -36,9 +33,6 @@ _UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
 
 _WIRE_ERRORS: Final[Mapping[int, ErrorCode]] = {int(error): error for error in ErrorCode}
 """kio's enum of Kafka's error codes: what its messages take."""
-
-_OWN_REQUESTS: Final[Mapping[tuple[int, int], type]] = {(API_VERSIONS, 5): ApiVersionsRequest}
-"""What kio lacks, by key and version. Their responses are those of the version before."""
 
 _THROTTLE: Final = "throttle_time"
 _NOT_THROTTLED: Final = timedelta(0)
@@ -70,10 +64,8 @@ class Schema:
         """Raises kio's UnknownAPIKey or UnknownEntity: callers look into the version table first."""
         self.api_key = api_key
         self.version = version
-        own = _OWN_REQUESTS.get((api_key, version))
-        of_kio = version if own is None else version - 1
-        self.request: Any = own or load_request_schema(api_key, version)
-        self.response: Any = load_response_schema(api_key, of_kio)
+        self.request: Any = request_class(api_key, version)
+        self.response: Any = response_class(api_key, version)
         self.request_types = _constructors(self.request, api_key, version)
         self.response_types = _constructors(self.response, api_key, version)
         self.check_request = RequestCheck(self.request)
@@ -179,17 +171,18 @@ def schema_of(api_key: int, version: int) -> Schema:
 
 
 def _constructors(entity: Any, api_key: int, version: int) -> Any:
-    """Of the message and of what lies in it: kio has a module for each message."""
-    module = sys.modules[entity.__module__]
+    """Of the message and of the structures in it."""
     return SimpleNamespace(
-        **{
-            name: _constructor(value, api_key, version)
-            for name, value in vars(module).items()
-            if isinstance(value, type)
-            and is_dataclass(value)
-            and value.__module__ == module.__name__
-        }
+        **{one.__name__: _constructor(one, api_key, version) for one in _structures(entity)}
     )
+
+
+def _structures(entity: Any) -> Iterator[Any]:
+    yield entity
+    for one in fields(entity):
+        structure = structure_of(one.type)
+        if structure is not None:
+            yield from _structures(structure)
 
 
 def _constructor(entity: Any, api_key: int, version: int) -> Callable[..., Any]:

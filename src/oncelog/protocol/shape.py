@@ -165,6 +165,14 @@ def without_none(kind: Any) -> tuple[Any, bool]:
     return kind, False
 
 
+def structure_of(kind: Any) -> Any:
+    """The class of what a field of this type holds: a structure, or an array of them. None for any other field."""
+    inner, _ = without_none(kind)
+    if get_origin(inner) is tuple:
+        inner, _ = without_none(get_args(inner)[0])
+    return inner if is_dataclass(inner) else None
+
+
 def _primitive(kafka_type: str, flexible: bool) -> _Piece:
     size = _FIXED_SIZES.get(kafka_type)
     if size is not None:

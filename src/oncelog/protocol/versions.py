@@ -111,8 +111,7 @@ APIS: Final[Mapping[int, Api]] = {
         # versions 0 to 2 carry message formats that no longer exist.
         _api(PRODUCE, "Produce", 0, 13, 9, served_min=3),
         _api(FETCH, "Fetch", 4, 18, 12),
-        # 11 asks for offsets pending upload to a remote store, which oncelog has not.
-        _api(LIST_OFFSETS, "ListOffsets", 1, 10, 6),
+        _api(LIST_OFFSETS, "ListOffsets", 1, 11, 6),
         _api(METADATA, "Metadata", 0, 13, 9),
         _api(OFFSET_COMMIT, "OffsetCommit", 2, 10, 8),
         _api(OFFSET_FETCH, "OffsetFetch", 1, 10, 6),
@@ -136,20 +135,17 @@ APIS: Final[Mapping[int, Api]] = {
         _api(ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3),
         _api(END_TXN, "EndTxn", 0, 5, 3),
         _api(WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1),
-        # 6 replaces topic names by ids, and kio has no class for it yet.
-        _api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3),
+        _api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 6, 3),
         _api(DESCRIBE_ACLS, "DescribeAcls", 1, 3, 2),
         _api(CREATE_ACLS, "CreateAcls", 1, 3, 2),
         _api(DELETE_ACLS, "DeleteAcls", 1, 3, 2),
         _api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
         _api(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
         _api(ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2, 2),
-        # 5 tells of cordoned folders, which oncelog has not.
-        _api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4, 2),
+        _api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, 2),
         _api(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2),
         _api(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
-        # 3 carries an error message with each group.
-        _api(DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
+        _api(DELETE_GROUPS, "DeleteGroups", 0, 3, 2),
         _api(ELECT_LEADERS, "ElectLeaders", 0, 2, 2),
         _api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
         _api(ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0),

@@ -4,6 +4,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
+from tests.integration.listener.test_fetch_sessions import deleted, remade
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_requests import ask, ask_in_words, each, in_words
 from tests.unit.listener.listener_world import World
@@ -158,9 +159,9 @@ def txn_commit(world, version, *partitions, **fields):
     return committed(world, TXN_COMMIT, version, 9, None, partitions, **words)
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_the_version_of_a_transactional_commit_is_its_protocol(world, version):
-    assert txn_commit(world, version, 0, 1) == [0, 3]
+    assert txn_commit(world, version, 0, 1, topic_id=topic_uuid("orders")) == [0, 3]
     (request,) = world.groups.received("TxnOffsetCommit")
     assert request.client_transaction_version == (2 if version >= 5 else 0)
     expected = (3, "m-1") if version >= 3 else (-1, "")
@@ -169,13 +170,34 @@ def test_the_version_of_a_transactional_commit_is_its_protocol(world, version):
 
 @pytest.mark.parametrize(
     ("version", "code", "expected"),
-    [(1, 14, 15), (2, 14, 14), (3, 120, 48), (4, 120, 120), (5, 47, 47), (3, 22, 22)],
+    [
+        *[(1, 14, 15), (2, 14, 14), (3, 120, 48), (4, 120, 120), (5, 47, 47), (3, 22, 22)],
+        *[(5, 69, 22), (6, 69, 69), (5, 113, 22), (6, 113, 113)],
+    ],
 )
 def test_a_transactional_commit_is_refused_as_its_version_says(world, version, code, expected):
     refused = groups_pb2.OffsetCommitResponse()
     refused.partitions.add(topic="orders", partition=0, error_code=code)
     world.groups.canned["TxnOffsetCommit"] = refused
-    assert txn_commit(world, version, 0) == [expected]
+    assert txn_commit(world, version, 0, topic_id=topic_uuid("orders")) == [expected]
+
+
+@pytest.mark.parametrize(("version", "expected"), [(8, 22), (9, 69), (10, 69)])
+def test_an_unknown_group_is_told_to_those_who_know_the_code(world, version, expected):
+    refused = groups_pb2.OffsetCommitResponse()
+    refused.partitions.add(topic="orders", partition=0, error_code=69)
+    world.groups.canned["OffsetCommit"] = refused
+    assert commit(world, version, 0, topic_id=topic_uuid("orders")) == [expected]
+
+
+@pytest.mark.parametrize("end", [deleted, remade])
+def test_offsets_of_a_topic_that_is_gone_are_committed_nowhere(world, end):
+    """Not for the topic that has its name now; in a transaction neither."""
+    old = topic_uuid("orders")
+    end(world)
+    assert txn_commit(world, 6, 0, topic_id=old) == [100]
+    assert commit(world, 10, 0, topic_id=old) == [100]
+    assert world.groups.received("OffsetCommit") == world.groups.received("TxnOffsetCommit") == []
 
 
 def test_a_commit_tells_to_which_coordinator_it_was_sent(world):

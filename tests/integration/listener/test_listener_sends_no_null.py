@@ -47,6 +47,7 @@ MAY_BE_NULL = {
     "SyncGroup.SyncGroupResponse.protocol_name": "there is an error",
     "DescribeGroups.DescribedGroupMember.group_instance_id": "the member is not static",
     "DescribeGroups.DescribedGroup.error_message": NO_ERROR,
+    "DeleteGroups.DeletableGroupResult.error_message": "Kafka says it of streams groups only",
     "CreateTopics.CreatableTopicResult.error_message": NO_ERROR,
     "CreateTopics.CreatableTopicConfigs.value": "the config is secret, or has no value",
     "DeleteTopics.DeletableTopicResult.error_message": NO_ERROR,

@@ -239,7 +239,7 @@ def test_offsets_are_committed_and_fetched_at_the_members_epoch(world):
     assert commit(world, -1, "") == ErrorCode.UNKNOWN_MEMBER_ID
 
     in_transaction = world.commit_in_transaction
-    assert in_transaction(5, generation=0, member_id="a") == ErrorCode.ILLEGAL_GENERATION
+    assert in_transaction(5, generation=0, member_id="a") == ErrorCode.STALE_MEMBER_EPOCH
     assert in_transaction(5, generation=1, member_id="b") == ErrorCode.UNKNOWN_MEMBER_ID
     assert in_transaction(5, generation=1, member_id="a") == 0
     assert world.end() == 0

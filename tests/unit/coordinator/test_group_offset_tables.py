@@ -54,8 +54,9 @@ def test_a_living_group_is_committed_to_by_its_generation_only(world, generation
     assert world.fetch() == (5 if code == NONE else -1)
 
 
-def test_a_generation_nobody_knows_is_illegal():
-    assert GroupWorld().commit(5, 3, "m") == ErrorCode.ILLEGAL_GENERATION
+def test_a_generation_of_a_group_nobody_knows_is_refused():
+    """Older versions are told ILLEGAL_GENERATION, by the listener."""
+    assert GroupWorld().commit(5, 3, "m") == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_between_join_and_sync_a_member_is_told_to_wait(world):

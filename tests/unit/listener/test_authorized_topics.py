@@ -289,6 +289,20 @@ def test_only_what_is_allowed_reaches_a_leader(api):
     assert "secret" not in str(world.storage.calls)
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "first"), [(-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, 12)]
+)
+def test_a_time_means_something_from_its_version_on(timestamp, first):
+    """-5 and -6 are of a remote store, which there is not: no offset, and no error."""
+    world = world_with([], authorizer="none")
+    for version in range(1, versions.APIS[versions.LIST_OFFSETS].max_version + 1):
+        case = on_topic(versions.LIST_OFFSETS, version, Op.DESCRIBE, timestamp=timestamp)
+        answer = case.ask(world, "orders")
+        assert codes_of(answer) == (set() if version >= first else {35}), version
+        if timestamp in (-5, -6):
+            assert found_in(answer, "offset") == [-1]
+
+
 def test_a_time_that_needs_no_leader_needs_the_acl_too():
     case = on_topic(versions.LIST_OFFSETS, 9, Op.DESCRIBE, timestamp=-5)
     assert codes_of(case.ask(world_with([]), "orders")) == {29}
