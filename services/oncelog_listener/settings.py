@@ -94,9 +94,9 @@ class ListenerSettings(SecuritySettings):
         "(max.incremental.fetch.session.cache.slots)",
     )
     fetch_session_partitions_max: int = Field(
-        200_000,
+        60_000,
         ge=0,
-        description="partitions kept for all those consumers together, of about 300 bytes each",
+        description="partitions kept for all those consumers together, of about 1 kB each",
     )
     connections_max: int = Field(
         2_000, ge=1, description="connections open at once; one more is closed at once"

@@ -175,6 +175,8 @@ class FetchHandler:
         self, part: pb.FetchPartition, reading: _Reading, response: pb.FetchResponse
     ) -> None:
         """Raises NotInMemory: nothing is answered yet."""
+        if reading.is_known(part):
+            return
         answer = response.partitions.add(topic=part.topic, partition=part.partition)
         try:
             answered(reading.read(part, answer), self._found, (KafkaError,))

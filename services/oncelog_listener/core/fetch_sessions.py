@@ -37,6 +37,7 @@ class WantedPartition:
         "high_watermark",
         "leader_epoch",
         "log_start_offset",
+        "made",
         "max_bytes",
         "partition",
         "topic",
@@ -51,6 +52,8 @@ class WantedPartition:
         self.fetch_offset = self.max_bytes = 0
         self.leader_epoch = _UNKNOWN
         self.high_watermark = self.log_start_offset = _UNKNOWN
+        self.made: object = None
+        """What was made of all this for its leader; None when something changed since."""
 
     def is_news(
         self, error_code: int, high_watermark: int, log_start_offset: int, *, has_records: bool
@@ -60,6 +63,8 @@ class WantedPartition:
             self.high_watermark,
             self.log_start_offset,
         )
+        if error_code or not is_known:
+            self.made = None
         self.log_start_offset = log_start_offset
         # Behind an error it is told of what follows, whatever that is.
         self.high_watermark = _UNKNOWN if error_code else high_watermark

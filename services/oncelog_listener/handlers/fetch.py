@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -65,6 +65,15 @@ class _Reading:
     """With one, only news are answered."""
     is_kept: bool
     """The session goes on, or a new one may be opened."""
+
+
+class _Made(NamedTuple):
+    """Of a partition that is asked for again as it was. It holds under one image."""
+
+    image: MetadataImage
+    leader: int
+    name: TopicPartition
+    request: pb.FetchPartition
 
 
 @dataclass(slots=True)
@@ -141,6 +150,7 @@ async def _wanted(call: Call, partitions: dict[Key, WantedPartition]) -> dict[Ke
             wanted.fetch_offset = one.fetch_offset
             wanted.max_bytes = max(0, one.partition_max_bytes)
             wanted.leader_epoch = one.current_leader_epoch if has_epoch else -1
+            wanted.made = None
     return partitions
 
 
@@ -237,27 +247,41 @@ async def _by_leader(call: Call, reading: _Reading) -> tuple[dict[int, _Share], 
     for key, wanted in reading.partitions.items():
         if call.is_turn_over():
             await call.next_turn()
-        topic_id = b"" if wanted.topic_id is None else wanted.topic_id.bytes
-        found = _leader_of(call, image, wanted, topic_id, refused)
-        if isinstance(found, Unanswered):
-            answers[key] = found
-            continue
-        assert wanted.topic is not None, key
-        share = by_leader.setdefault(found, _Share())
-        share.keys[wanted.topic, wanted.partition] = key
-        share.request.append(
-            pb.FetchPartition(
-                topic=wanted.topic,
-                partition=wanted.partition,
-                fetch_offset=wanted.fetch_offset,
-                max_bytes=wanted.max_bytes,
-                current_leader_epoch=wanted.leader_epoch,
-                topic_id=topic_id or id_of(image, wanted.topic),
-                known_high_watermark=wanted.high_watermark,
-                known_log_start_offset=wanted.log_start_offset,
-            )
-        )
+        made = wanted.made
+        if not isinstance(made, _Made) or made.image is not image or wanted.topic in refused:
+            found = _made(call, image, wanted, refused)
+            if isinstance(found, Unanswered):
+                answers[key] = found
+                continue
+            made = wanted.made = found
+        share = by_leader.get(made.leader)
+        if share is None:
+            share = by_leader[made.leader] = _Share()
+        share.keys[made.name] = key
+        share.request.append(made.request)
     return by_leader, answers
+
+
+def _made(
+    call: Call, image: MetadataImage, wanted: WantedPartition, refused: frozenset[str]
+) -> _Made | Unanswered:
+    """What is asked about the partition, and whom."""
+    topic_id = b"" if wanted.topic_id is None else wanted.topic_id.bytes
+    leader = _leader_of(call, image, wanted, topic_id, refused)
+    if isinstance(leader, Unanswered):
+        return leader
+    assert wanted.topic is not None, wanted.topic_id
+    request = pb.FetchPartition(
+        topic=wanted.topic,
+        partition=wanted.partition,
+        fetch_offset=wanted.fetch_offset,
+        max_bytes=wanted.max_bytes,
+        current_leader_epoch=wanted.leader_epoch,
+        topic_id=topic_id or id_of(image, wanted.topic),
+        known_high_watermark=wanted.high_watermark,
+        known_log_start_offset=wanted.log_start_offset,
+    )
+    return _Made(image, leader, (wanted.topic, wanted.partition), request)
 
 
 def _leader_of(

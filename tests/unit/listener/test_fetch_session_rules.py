@@ -164,6 +164,17 @@ def test_an_error_and_what_follows_it_are_news():
     assert one.is_news(0, 5, 0, has_records=False)
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_made_anew"), [((0, 5, 0), False), ((0, 6, 0), True), ((1, 5, 0), True)]
+)
+def test_what_was_made_holds_until_something_changes(answer, is_made_anew):
+    one = WantedPartition("orders", None, 0)
+    one.is_news(0, 5, 0, has_records=False)
+    one.made = "made"
+    one.is_news(*answer, has_records=True)
+    assert (one.made is None) == is_made_anew
+
+
 def test_who_had_records_is_read_last_next_time():
     session = FetchSession(1, wanted(3), 0, uses_topic_ids=False)
     session.to_the_end(("orders", 0))

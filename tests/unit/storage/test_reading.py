@@ -139,14 +139,19 @@ def test_who_asks_for_changes_is_told_only_those():
         part.topic, part.partition = ORDERS
         answer = pb.FetchedPartition(topic=part.topic, partition=part.partition)
         answered(reading.read(part, answer), host.found, (KafkaError,))
-        return reading.is_news(part, answer)
+        is_told = reading.is_news(part, answer)
+        assert reading.is_known(part) != is_told
+        return is_told
 
     assert not is_news(3)
     assert is_news(0), "records"
     assert is_news(9), "an error"
     assert is_news(3, known_high_watermark=2)
     assert is_news(3, known_log_start_offset=-1)
+    assert is_news(3, current_leader_epoch=99), "an error"
+    assert is_news(3, topic_id=b"x" * 16), "an error"
     everything = host.fetching()
+    assert not everything.is_known(pb.FetchPartition(topic=ORDERS.topic))
     assert everything.is_news(pb.FetchPartition(), pb.FetchedPartition())
 
 
