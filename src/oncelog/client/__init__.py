@@ -1,5 +1,83 @@
-"""The client: what a program outside the cluster needs to talk to it.
+"""The client for programs: `Producer`, on asyncio, against oncelog and Apache Kafka 4.
 
-`cluster.py` finds brokers and leaders and repeats calls, `connection.py` speaks frames; `partition_reader.py` and
-`produce_pipeline.py` move records in bulk. `core/` is the pure part: decoding, encoding, visibility, partitioning.
+    from oncelog.client import Producer
+
+    async with Producer("localhost:9092") as producer:
+        print(await producer.send("payments", b"12.50", key=b"alice"))
+
+What is imported here is loaded when it is first used. `core/` decides from events and time, `network/` has the
+sockets. `cluster.py`, `partition_reader.py` and `produce_pipeline.py` are the blocking calls of Spark's source and
+sink.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
+    from oncelog.client.delivery import Delivery, RecordMetadata
+    from oncelog.client.errors import (
+        AbortableError,
+        AuthenticationError,
+        AuthorizationError,
+        BufferExhaustedError,
+        ClientError,
+        ConfigError,
+        DisconnectedError,
+        FatalError,
+        FencedError,
+        IllegalStateError,
+        RecordTooLargeError,
+        RefusedError,
+        RetriableError,
+        SerializationError,
+        TimedOutError,
+        UnsupportedError,
+    )
+    from oncelog.client.producer import Interceptor, Producer, Transaction
+    from oncelog.ids import Partition
+
+__all__ = [
+    "AbortableError",
+    "AuthenticationError",
+    "AuthorizationError",
+    "BufferExhaustedError",
+    "ClientError",
+    "ConfigError",
+    "Delivery",
+    "DisconnectedError",
+    "FatalError",
+    "FencedError",
+    "GroupMember",
+    "IllegalStateError",
+    "Interceptor",
+    "OffsetToCommit",
+    "Partition",
+    "Producer",
+    "RecordMetadata",
+    "RecordTooLargeError",
+    "RefusedError",
+    "RetriableError",
+    "SerializationError",
+    "TimedOutError",
+    "Transaction",
+    "UnsupportedError",
+]
+
+_PLACES: Final = {
+    "GroupMember": "core.transaction_calls",
+    "OffsetToCommit": "core.transaction_calls",
+    "Delivery": "delivery",
+    "RecordMetadata": "delivery",
+    "Interceptor": "producer",
+    "Producer": "producer",
+    "Transaction": "producer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "Partition":
+        return import_module("oncelog.ids").Partition
+    return getattr(import_module(f"{__name__}.{_PLACES.get(name, 'errors')}"), name)

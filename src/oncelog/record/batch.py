@@ -43,6 +43,8 @@ _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _STAMP: Final = struct.Struct(">qii")
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
+_PRODUCER_AT: Final = 43
+_PRODUCER: Final = struct.Struct(">qhi")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -214,4 +216,12 @@ def stamp_max_timestamp(
     (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_AT)
     struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME | timestamp_type)
     struct.pack_into(">q", batch, _MAX_TIMESTAMP_AT, max_timestamp)
+    struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))
+
+
+def stamp_producer(
+    batch: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Set who wrote the batch and where it stands in the producer's sequence, and the CRC with them."""
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))

@@ -1,0 +1,25 @@
+"""Pauses that grow, drawn around their middle, as Kafka's clients make them (facts 6)."""
+
+from collections.abc import Callable
+from typing import Final
+
+_JITTER: Final = 0.2
+
+
+class Backoff:
+    """`next_ms` doubles from `first_ms` to `max_ms`, ±20 %; `draw` gives a number from 0 to 1."""
+
+    def __init__(self, first_ms: float, max_ms: float, draw: Callable[[], float]) -> None:
+        self._first_ms, self._max_ms, self._draw = first_ms, max(first_ms, max_ms), draw
+        self._attempts = 0
+
+    def next_ms(self) -> float:
+        pause_ms = backoff_ms(self._first_ms, self._max_ms, self._attempts, self._draw())
+        self._attempts += 1
+        return pause_ms
+
+
+def backoff_ms(first_ms: float, max_ms: float, attempts: int, draw: float) -> float:
+    """The pause after so many failed attempts, from 0; `draw` lies between 0 and 1."""
+    middle = min(first_ms * 2.0 ** min(attempts, 32), max_ms)
+    return middle * (1 - _JITTER + 2 * _JITTER * draw)

@@ -1,0 +1,514 @@
+"""The producer's core: told what happened and what time it is, it says what to send. It does no I/O.
+
+```
+send ─▶ line ─▶ accumulator ─▶ step ─▶ produce requests ─▶ batch_answered ─▶ done, retried, or split
+          │ (no metadata yet, or no memory)                  batch_lost
+          └▶ at most max.block.ms
+```
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from oncelog.client.core.accumulator import NEVER, Accumulator, Drained
+from oncelog.client.core.backoff import backoff_ms
+from oncelog.client.core.cluster_view import ClusterView
+from oncelog.client.core.key_hash import positive_murmur2
+from oncelog.client.core.produce_answers import (
+    OF_THE_LEADER,
+    PartitionAnswer,
+    Verdict,
+    record_refusals,
+    refusal,
+    verdict,
+)
+from oncelog.client.core.producer_batch import BuilderOf, Headers, ProducerBatch, Record, size_bound
+from oncelog.client.core.producer_settings import ProducerSettings
+from oncelog.client.core.sequences import NOBODY, Sequences
+from oncelog.client.core.transaction_calls import Answer, Call, InitProducerId
+from oncelog.client.core.transactions import State, Transactions
+from oncelog.client.errors import (
+    AbortableError,
+    BufferExhaustedError,
+    ClientError,
+    FatalError,
+    RecordTooLargeError,
+    RefusedError,
+    TimedOutError,
+)
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
+
+LINE_SHARE: Final = 4
+"""The line may hold `buffer.memory` divided by this."""
+
+MayReach = Callable[[int], bool]
+Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
+"""(topic, key, value, number of partitions) → partition."""
+
+
+class InLine:
+    """A record that waits for metadata or memory. `settled` is called once, with its batch or why there is none."""
+
+    __slots__ = ("expires_ms", "record", "settled", "size")
+
+    def __init__(
+        self,
+        record: Record,
+        size: int,
+        expires_ms: float,
+        settled: Callable[[ProducerBatch | None, ClientError | None], None],
+    ) -> None:
+        self.record = record
+        self.size = size
+        self.expires_ms = expires_ms
+        self.settled = settled
+
+
+class Step(NamedTuple):
+    """What to do now."""
+
+    requests: list[Drained]
+    call: Call | None
+    """For a coordinator, or for any broker where the producer has no transactional id."""
+    next_ms: float
+    """When to come again at the latest."""
+    wants_metadata: bool
+
+
+class ProducerCore:
+    """`draw` gives a number from 0 up to 1."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        build: BuilderOf,
+        draw: Callable[[], float],
+        partitioner: Partitioner | None = None,
+    ) -> None:
+        self.settings = settings
+        self.accumulator = Accumulator(settings, build, draw)
+        self.sequences = Sequences(settings.max_in_flight_requests_per_connection)
+        self.transactions = Transactions(settings, self.sequences, draw)
+        self.view = ClusterView()
+        self.exhausted_count = 0
+        """Records that found no memory in time (`buffer-exhausted-records`)."""
+        self._is_transactional = settings.is_transactional
+        self._draw = draw
+        self._partitioner = partitioner
+        self._line: deque[InLine] = deque()
+        self._unknown: dict[str, deque[InLine]] = {}
+        """By topic: records that wait for its metadata."""
+        self._line_bytes = 0
+        self._under_way: dict[int, int] = {}
+        """Node → produce requests that are not answered."""
+        self._may_reach: MayReach = lambda _: False
+        self._wants_metadata = False
+        self._muted: set[Partition] = set()
+        """With one request in flight and no sequences, a partition waits for its batch (S2-49)."""
+
+    # ---------------------------------------------------------------------------------------------- records
+
+    def append_to_open(
+        self,
+        topic: str,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> ProducerBatch | None:
+        """The short way of most records: into the open batch of the topic's sticky partition. None: take the long one.
+
+        The record has no partition of its own, and its key does not choose one.
+        """
+        batch = self.accumulator.sticky_batches.get(topic)
+        if (
+            batch is None
+            or self._line
+            or (self._is_transactional and self.transactions.state is not State.IN_TRANSACTION)
+            or not batch.append(timestamp_ms, key, value, headers)
+        ):
+            return None
+        return batch
+
+    def append(self, record: Record, now_ms: float) -> ProducerBatch | None:
+        """The batch that the record is the last of now; None: it has to stand in line.
+
+        Raises RecordTooLargeError, RefusedError for a partition that is none, and what the transaction's state raises.
+        """
+        if self._is_transactional:
+            self.transactions.check_may_send()
+        self._check_size(record)
+        if self._line or record.topic in self._unknown:
+            return None
+        return self._place(record, now_ms)
+
+    def stand_in_line(
+        self,
+        record: Record,
+        now_ms: float,
+        settled: Callable[[ProducerBatch | None, ClientError | None], None],
+    ) -> None:
+        """Raises BufferExhaustedError where the line is full, too."""
+        size = size_bound(record.key, record.value, record.headers)
+        if self._line_bytes + size > self.settings.buffer_memory // LINE_SHARE and self._line_bytes:
+            self.exhausted_count += 1
+            raise BufferExhaustedError(
+                f"buffer.memory={self.settings.buffer_memory} is full, and so is the line of those who wait for it: "
+                "await ready(), or what send() returned, before you send more"
+            )
+        waiting = InLine(record, size, now_ms + self.settings.max_block_ms, settled)
+        self._line_bytes += size
+        if record.topic not in self.view.topics or record.topic in self._unknown:
+            self._unknown.setdefault(record.topic, deque()).append(waiting)
+        else:
+            self._line.append(waiting)
+            self.accumulator.is_short_of_memory = True
+
+    @property
+    def has_line(self) -> bool:
+        return bool(self._line or self._unknown)
+
+    def _check_size(self, record: Record) -> None:
+        size = size_bound(record.key, record.value, record.headers)
+        for name, limit in (
+            ("max.request.size", self.settings.max_request_size),
+            ("buffer.memory", self.settings.buffer_memory),
+        ):
+            if size > limit:
+                raise RecordTooLargeError(
+                    f"a record of {size} bytes for {record.topic!r} is above {name}={limit}"
+                )
+
+    def _place(self, record: Record, now_ms: float) -> ProducerBatch | None:
+        topic = self.view.topics.get(record.topic)
+        if topic is None or not topic.leaders:
+            return None
+        number = self._partition_of(record, topic.partition_count)
+        if number is None:
+            batch = self.accumulator.append_sticky(record, topic.leaders, now_ms)
+        else:
+            batch = self.accumulator.append(Partition(record.topic, number), record, now_ms)
+        if batch is not None and self._is_transactional:
+            self.transactions.wants(batch.partition)
+        return batch
+
+    def _partition_of(self, record: Record, count: int) -> int | None:
+        """None: the sticky one."""
+        if record.partition is not None:
+            if not 0 <= record.partition < count:
+                raise RefusedError(
+                    f"topic {record.topic!r} has {count} partitions; there is no partition {record.partition}"
+                )
+            return record.partition
+        if self._partitioner is not None:
+            chosen = self._partitioner(record.topic, record.key, record.value, count)
+            if not isinstance(chosen, int) or not 0 <= chosen < count:
+                raise RefusedError(
+                    f"the partitioner chose {chosen!r} of topic {record.topic!r}, which has partitions 0 to {count - 1}"
+                )
+            return chosen
+        if record.key is not None and not self.settings.partitioner_ignore_keys:
+            return positive_murmur2(record.key) % count
+        return None
+
+    def _move_line(self, now_ms: float) -> None:
+        """Let in who waits, in order; and send away who waited too long."""
+        for topic in [name for name in self._unknown if name in self.view.topics]:
+            known = self.view.topics[topic]
+            if known.leaders:
+                self._line.extend(self._unknown.pop(topic))
+            elif not known.error.is_retriable and known.error is not ErrorCode.NONE:
+                self._dismiss(self._unknown.pop(topic), _topic_error(topic, known.error))
+        while self._line:
+            waiting = self._line[0]
+            try:
+                batch = self._place(waiting.record, now_ms)
+            except ClientError as error:
+                self._leave(self._line.popleft(), None, error)
+                continue
+            if batch is None:
+                break
+            self._leave(self._line.popleft(), batch, None)
+        self.accumulator.is_short_of_memory = bool(self._line)
+        self._expire_line(now_ms)
+
+    def _expire_line(self, now_ms: float) -> None:
+        while self._line and self._line[0].expires_ms <= now_ms:
+            self.exhausted_count += 1
+            error = BufferExhaustedError(
+                f"no room in buffer.memory={self.settings.buffer_memory} within "
+                f"max.block.ms={self.settings.max_block_ms}: brokers take records more slowly than they are sent, or "
+                "not at all"
+            )
+            self._leave(self._line.popleft(), None, error)
+        for topic in list(self._unknown):
+            queue = self._unknown[topic]
+            while queue and queue[0].expires_ms <= now_ms:
+                self._leave(queue.popleft(), None, self._unknown_topic(topic))
+            if not queue:
+                del self._unknown[topic]
+
+    def _unknown_topic(self, topic: str) -> ClientError:
+        known = self.view.topics.get(topic)
+        said = "no broker told of it" if known is None else known.error.name
+        return TimedOutError(
+            f"topic {topic!r} was not in the metadata within max.block.ms={self.settings.max_block_ms} ({said}): "
+            "create it first, and see that bootstrap.servers is right"
+        )
+
+    def _leave(
+        self, waiting: InLine, batch: ProducerBatch | None, error: ClientError | None
+    ) -> None:
+        self._line_bytes -= waiting.size
+        if error is not None and self._is_transactional:
+            self.transactions.failed(error)
+        waiting.settled(batch, error)
+
+    def _dismiss(self, line: Iterable[InLine], error: ClientError) -> None:
+        for waiting in line:
+            self._leave(waiting, None, error)
+
+    # ---------------------------------------------------------------------------------------------- a step
+
+    def step(self, now_ms: float, may_reach: MayReach) -> Step:
+        self._may_reach = may_reach
+        self._wants_metadata = False
+        self._expire(now_ms)
+        self._move_line(now_ms)
+        if self.transactions.state is State.ABORTING:
+            self._drop_unsent(AbortableError("the transaction is aborted"))
+        self.accumulator.is_completing = self.transactions.is_completing
+        self._begin_again()
+        call = self._next_call(now_ms)
+        self.accumulator.update_loads(self.view, now_ms)
+        drained, next_ms = self.accumulator.drain(self.view, self, now_ms, self.settings.codec)
+        for request in drained:
+            self._under_way[request.node_id] = self._under_way.get(request.node_id, 0) + 1
+            for batch in request.batches:
+                batch.attempts += 1
+                self._mute(batch)
+                if self.settings.enable_idempotence:
+                    self.sequences.stamp(batch)
+            if self._is_transactional:
+                self.transactions.drained()
+        next_ms = min(next_ms, self._next_deadline(now_ms))
+        if any(self._lacks_leader(batch) for batch in self.accumulator.waiting()):
+            self._wants_metadata = True
+        return Step(drained, call, next_ms, self._wants_metadata or bool(self._unknown))
+
+    def may_send(self, node_id: int) -> bool:
+        limit = self.settings.max_in_flight_requests_per_connection
+        return self._under_way.get(node_id, 0) < limit and self._may_reach(node_id)
+
+    def may_drain(self, batch: ProducerBatch) -> bool:
+        if batch.partition in self._muted:
+            return False
+        if self._is_transactional and not self.transactions.may_drain(batch.partition):
+            return False
+        return not self.settings.enable_idempotence or self.sequences.may_drain(batch)
+
+    def _lacks_leader(self, batch: ProducerBatch) -> bool:
+        leader = self.view.leader(batch.partition)
+        return leader is None or leader.node_id not in self.view.nodes
+
+    def _mute(self, batch: ProducerBatch) -> None:
+        if self.settings.max_in_flight_requests_per_connection == 1:
+            self._muted.add(batch.partition)
+
+    def _next_call(self, now_ms: float) -> Call | None:
+        transactions = self.transactions
+        needs_identity = (
+            self.settings.enable_idempotence
+            and not self._is_transactional
+            and not self.sequences.identity.is_known
+            and self.accumulator.has_waiting
+        )
+        if needs_identity and transactions.state in (State.UNINITIALIZED, State.READY):
+            transactions.state = State.UNINITIALIZED
+            transactions.initialize()
+        return transactions.next_call(now_ms, bool(self.accumulator.unfinished) or self.has_line)
+
+    def _next_deadline(self, now_ms: float) -> float:
+        due = self.accumulator.oldest_ms + self.settings.delivery_timeout_ms
+        if due <= now_ms:
+            due = NEVER  # It is given up, and its request is still under way.
+        if self.transactions.retry_at_ms > now_ms:
+            due = min(due, self.transactions.retry_at_ms)
+        for queue in (self._line, *self._unknown.values()):
+            if queue:
+                due = min(due, queue[0].expires_ms)
+        return due
+
+    # ---------------------------------------------------------------------------------------------- answers
+
+    def request_done(self, node_id: int) -> None:
+        """A produce request to the node was answered, or will never be."""
+        self._under_way[node_id] -= 1
+
+    def batch_answered(self, batch: ProducerBatch, answer: PartitionAnswer, now_ms: float) -> None:
+        batch.is_under_way = False
+        self._muted.discard(batch.partition)
+        if answer.error in OF_THE_LEADER:
+            self._wants_metadata = True
+        if batch.is_done:
+            # It was given up before its answer came (S2-41).
+            self.accumulator.release(batch)
+            return
+        found = verdict(answer.error, batch.record_count)
+        if found is Verdict.WRITTEN:
+            if self.settings.enable_idempotence:
+                self.sequences.acknowledged(batch)
+            self.accumulator.release(batch)
+            batch.complete(answer.base_offset, answer.log_append_ms)
+        elif found is Verdict.TOO_LARGE:
+            parts = self.accumulator.split(batch, now_ms)
+            if self.settings.enable_idempotence:
+                self.sequences.replaced(batch, parts)
+        elif self._goes_again(batch, found, answer):
+            self._put_back(batch, now_ms)
+        else:
+            error = refusal(batch.partition, answer)
+            self._fail(batch, error, record_refusals(answer, error))
+
+    def batch_lost(self, batch: ProducerBatch, error: ClientError, now_ms: float) -> None:
+        """Its request was not answered: the connection broke, or time ran out. It may have been written."""
+        code = error.error_code or ErrorCode.NETWORK_EXCEPTION
+        if isinstance(error, FatalError):
+            batch.is_under_way = False
+            self._muted.discard(batch.partition)
+            self._fail(batch, error, None)
+            return
+        self.batch_answered(batch, PartitionAnswer(code, message=str(error)), now_ms)
+
+    def call_answered(self, answer: Answer, call: Call, now_ms: float) -> None:
+        """Of `Step.call`. An identity that is refused ends the records that wait for it."""
+        self.transactions.answered(answer, now_ms)
+        if isinstance(call, InitProducerId) and self.transactions.state is not State.READY:
+            error = self.transactions.error
+            if error is not None and not answer.error.is_retriable:
+                self._drop_unsent(error)
+
+    def _goes_again(self, batch: ProducerBatch, found: Verdict, answer: PartitionAnswer) -> bool:
+        if batch.attempts > self.settings.retries:
+            return False
+        if found is Verdict.AGAIN:
+            return not self.transactions_are_over
+        if not self.settings.enable_idempotence:
+            return False
+        if found is Verdict.OUT_OF_ORDER:
+            is_behind_another = (
+                answer.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                and not self.sequences.is_real_hole(batch)
+            )
+            if is_behind_another:
+                return True
+            if self._is_transactional:
+                return False
+            self.sequences.found_hole(batch)
+            return True
+        if found is Verdict.NEW_IDENTITY and not self._is_transactional:
+            self.sequences.found_hole(batch)
+            self.sequences.identity = NOBODY
+            return True
+        return False
+
+    @property
+    def transactions_are_over(self) -> bool:
+        return self.transactions.state in (State.FATAL_ERROR, State.ABORTING)
+
+    def _put_back(self, batch: ProducerBatch, now_ms: float) -> None:
+        settings = self.settings
+        pause_ms = backoff_ms(
+            settings.retry_backoff_ms,
+            settings.retry_backoff_max_ms,
+            batch.attempts - 1,
+            self._draw(),
+        )
+        batch.retry_at_ms = now_ms + pause_ms
+        self.accumulator.put_back(batch)
+
+    def _fail(
+        self,
+        batch: ProducerBatch,
+        error: ClientError,
+        record_errors: dict[int, ClientError] | None,
+        is_sent: bool = False,
+    ) -> None:
+        """`is_sent`: its request is still under way; the memory is free when that is answered."""
+        if self._is_transactional:
+            if batch.has_sequence:
+                self.transactions.left_unknown()
+            self.transactions.failed(error)
+        if self.settings.enable_idempotence:
+            self.sequences.gave_up(batch)
+        if not is_sent:
+            self.accumulator.release(batch)
+        batch.fail(error, record_errors)
+
+    def _expire(self, now_ms: float) -> None:
+        timeout_ms = self.settings.delivery_timeout_ms
+        if self.accumulator.oldest_ms + timeout_ms > now_ms:
+            return
+        for batch in self.accumulator.take_expired(now_ms):
+            self._fail(batch, self._too_late(batch), None)
+        late = [
+            batch
+            for batch in self.accumulator.unfinished.values()
+            if batch.is_under_way and not batch.is_done and batch.created_ms + timeout_ms <= now_ms
+        ]
+        for batch in late:
+            self._fail(batch, self._too_late(batch), None, is_sent=True)
+
+    def _too_late(self, batch: ProducerBatch) -> ClientError:
+        sent = (
+            f"after {batch.attempts} attempts; it may have been written"
+            if batch.attempts
+            else "and was never sent"
+        )
+        return TimedOutError(
+            f"{batch.record_count} records for {batch.partition} were not delivered within "
+            f"delivery.timeout.ms={self.settings.delivery_timeout_ms} {sent}",
+            ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+    def _begin_again(self) -> None:
+        """A producer without transactions goes on behind a hole in a new epoch (S2-68, S2-69)."""
+        if self._is_transactional or not self.settings.enable_idempotence:
+            return
+        partitions = self.sequences.partitions_to_begin_again()
+        if not partitions:
+            return
+        if self.sequences.identity.is_known and not self.sequences.bump():
+            return
+        if self.sequences.identity.is_known:
+            for partition in partitions:
+                self.sequences.begin_again(partition)
+
+    # ---------------------------------------------------------------------------------------------- the end
+
+    def _drop_unsent(self, error: ClientError) -> None:
+        """What waits in the line or in a queue; what is under way is waited for."""
+        for line in (self._line, *self._unknown.values()):
+            while line:
+                self._leave(line.popleft(), None, error)
+        self._unknown.clear()
+        for batch in self.accumulator.take_all():
+            if batch.has_sequence and self._is_transactional:
+                self.transactions.left_unknown()
+            if self.settings.enable_idempotence:
+                self.sequences.gave_up(batch)
+            self.accumulator.release(batch)
+            batch.fail(error)
+
+    def end(self, error: ClientError) -> None:
+        """Nothing is sent any more: everything that is not done ends with `error` (S2-79)."""
+        self._drop_unsent(error)
+        for batch in list(self.accumulator.unfinished.values()):
+            self.accumulator.release(batch)
+            batch.fail(error)
+
+
+def _topic_error(topic: str, code: ErrorCode) -> ClientError:
+    return RefusedError(f"topic {topic!r} cannot be written to: {code.name}", code)

@@ -1,0 +1,162 @@
+"""The sequences of an idempotent producer, for each partition: what was given out, and whether a hole may be there.
+
+```
+ stamped ─▶ under way ─▶ acknowledged
+     ▲          │ refused, retriable: goes again with the same sequence, before all others
+     └──────────┘
+```
+
+A batch that is given up after it was sent may have been written or not. Nothing new is drained for its partition until
+those behind it are answered: an acknowledgement shows that there is no hole. Without one the partition begins again at
+0 in a new epoch (KIP-360).
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from oncelog.client.core.producer_batch import Order, ProducerBatch
+from oncelog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PRODUCER_EPOCH_MAX, Partition
+
+
+class Identity(NamedTuple):
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+    @property
+    def is_known(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.producer_epoch >= PRODUCER_EPOCH_MAX
+
+
+NOBODY = Identity()
+
+
+@dataclass(slots=True)
+class _Line:
+    """One partition."""
+
+    identity: Identity
+    next_sequence: int = 0
+    unfinished: dict[Order, ProducerBatch] = field(default_factory=dict)
+    """Batches with a sequence that are not done: under way, or waiting to be retried."""
+    given_up: Order | None = None
+    """The newest batch that was given up; a hole may be there."""
+    has_hole: bool = False
+    """A leader refused what follows on a hole, or on lost state."""
+
+
+class Sequences:
+    def __init__(self, in_flight_max: int) -> None:
+        self.identity = NOBODY
+        self._lines: dict[Partition, _Line] = {}
+        self._in_flight_max = in_flight_max
+
+    def start(self, identity: Identity) -> None:
+        """A new identity from a coordinator: every partition begins at 0."""
+        self.identity = identity
+        self._lines.clear()
+
+    def bump(self) -> bool:
+        """The next epoch of a producer without transactions; False: it is exhausted, and needs another id."""
+        if self.identity.is_exhausted:
+            self.identity = NOBODY
+            return False
+        self.identity = self.identity._replace(producer_epoch=self.identity.producer_epoch + 1)
+        return True
+
+    # ---------------------------------------------------------------------------------------------- sending
+
+    def may_drain(self, batch: ProducerBatch) -> bool:
+        if not self.identity.is_known:
+            return False
+        line = self._lines.get(batch.partition)
+        if line is None:
+            return True
+        if line.has_hole:
+            return False
+        if batch.has_sequence:
+            # It is retried: nothing before it may be unfinished, or it would be out of order again.
+            return min(line.unfinished) == batch.order
+        if line.given_up is not None:
+            return False
+        if line.identity != self.identity and line.unfinished:
+            return False
+        return len(line.unfinished) < self._in_flight_max
+
+    def stamp(self, batch: ProducerBatch) -> None:
+        """Give the batch its sequence, unless it is retried with the one that it has."""
+        if batch.has_sequence:
+            return
+        line = self._lines.get(batch.partition)
+        if line is None or line.identity != self.identity:
+            line = self._lines[batch.partition] = _Line(self.identity)
+        batch.assign(*line.identity, line.next_sequence)
+        line.next_sequence = batch.next_sequence
+        line.unfinished[batch.order] = batch
+
+    # ---------------------------------------------------------------------------------------------- answers
+
+    def acknowledged(self, batch: ProducerBatch) -> None:
+        line = self._line_of(batch)
+        if line is None:
+            return
+        del line.unfinished[batch.order]
+        # Leaders take sequences without a gap: so whatever was given up before this one was written.
+        if line.given_up is not None and batch.order > line.given_up:
+            line.given_up = None
+
+    def is_real_hole(self, batch: ProducerBatch) -> bool:
+        """OUT_OF_ORDER_SEQUENCE_NUMBER: not because a batch before it is still on its way."""
+        line = self._line_of(batch)
+        return line is None or min(line.unfinished) == batch.order
+
+    def found_hole(self, batch: ProducerBatch) -> None:
+        """This partition needs a new beginning."""
+        line = self._line_of(batch)
+        if line is not None:
+            line.has_hole = True
+
+    def gave_up(self, batch: ProducerBatch) -> None:
+        """It failed for good. If it was sent, nobody knows whether it was written."""
+        line = self._line_of(batch)
+        if line is not None and line.unfinished.pop(batch.order, None) is not None:
+            line.given_up = max(batch.order, line.given_up or batch.order)
+
+    def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """It was refused as too large. Its parts have its sequences, so those behind it keep theirs."""
+        line = self._line_of(batch)
+        if line is None:
+            return
+        del line.unfinished[batch.order]
+        sequence = batch.base_sequence
+        for part in parts:
+            part.assign(batch.producer_id, batch.producer_epoch, sequence)
+            sequence = part.next_sequence
+            line.unfinished[part.order] = part
+
+    def partitions_to_begin_again(self) -> list[Partition]:
+        """Those with a hole, or what may be one, of which nothing is under way any more."""
+        return [
+            partition
+            for partition, line in self._lines.items()
+            if (line.has_hole and not any(one.is_under_way for one in line.unfinished.values()))
+            or (line.given_up is not None and not line.unfinished)
+        ]
+
+    def begin_again(self, partition: Partition) -> None:
+        """At 0, under the newest identity; what was to be retried goes first, in its order."""
+        old = self._lines.pop(partition)
+        line = self._lines[partition] = _Line(self.identity)
+        for order in sorted(old.unfinished):
+            batch = old.unfinished[order]
+            batch.assign(*self.identity, line.next_sequence)
+            line.next_sequence = batch.next_sequence
+            line.unfinished[order] = batch
+
+    def _line_of(self, batch: ProducerBatch) -> _Line | None:
+        """None where the batch belongs to an identity that is over."""
+        line = self._lines.get(batch.partition)
+        return line if line is not None and batch.order in line.unfinished else None

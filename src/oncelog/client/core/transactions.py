@@ -1,0 +1,437 @@
+"""The state of a producer's transactions, as Kafka's client has it, for both protocols.
+
+```
+UNINITIALIZED ─▶ INITIALIZING ─▶ READY ─▶ IN_TRANSACTION ─▶ COMMITTING ─▶ READY
+                      ▲                        │  └─▶ ABORTABLE_ERROR ─▶ ABORTING ─▶ READY
+                      └──── an epoch to raise ─┴──────────▶ FATAL_ERROR
+```
+
+TV2 (KIP-890): the leader adds a partition, the group coordinator adds a group, and every end raises the epoch. TV1:
+both are added by calls of their own, and the epoch is raised after an abort that left something unknown (KIP-360).
+
+One call is under way at a time. `next_call` says what to ask now, `answered` takes what came.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final
+
+from oncelog.client.core.backoff import backoff_ms
+from oncelog.client.core.operation import Operation
+from oncelog.client.core.producer_settings import ProducerSettings
+from oncelog.client.core.sequences import Identity, Sequences
+from oncelog.client.core.transaction_calls import (
+    AddOffsets,
+    AddPartitions,
+    Answer,
+    Call,
+    CommitOffsets,
+    EndTxn,
+    GroupMember,
+    InitProducerId,
+    OffsetToCommit,
+)
+from oncelog.client.errors import (
+    AbortableError,
+    AuthorizationError,
+    ClientError,
+    FatalError,
+    FencedError,
+    IllegalStateError,
+)
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
+
+
+class State(Enum):
+    UNINITIALIZED = "not initialised"
+    INITIALIZING = "initialising"
+    READY = "ready"
+    IN_TRANSACTION = "in a transaction"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    ABORTABLE_ERROR = "in a transaction that can only be aborted"
+    FATAL_ERROR = "over"
+
+
+_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_NOT_ALLOWED: Final = frozenset(
+    {
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+_ABORTABLE: Final = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+_ABORTABLE_OF_OFFSETS: Final = frozenset(
+    {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    }
+)
+_FENCED_TEXT: Final = (
+    "a newer producer has the same transactional.id, or the coordinator ended this one's transaction: close this "
+    "producer, and make another if it should go on"
+)
+
+
+class Transactions:
+    """Of a producer with a transactional id, or of an idempotent one, which only needs an identity."""
+
+    def __init__(
+        self, settings: ProducerSettings, sequences: Sequences, draw: Callable[[], float]
+    ) -> None:
+        self._settings = settings
+        self._sequences = sequences
+        self._draw = draw
+        self.state = State.UNINITIALIZED
+        self.error: ClientError | None = None
+        """Why the state is an error."""
+        self.has_tv2 = True
+        """Of the cluster, as the shell has learnt it; a transaction keeps to what was true at its begin."""
+        self._is_tv2 = True
+        self._added: set[Partition] = set()
+        self._new: dict[Partition, None] = {}
+        self._is_started = False
+        """A coordinator may know of this transaction."""
+        self._needs_new_epoch = False
+        """Sequences were left unknown: after the abort the epoch must be raised (TV1; in TV2 every end does it)."""
+        self._group_calls: deque[tuple[Call, Operation]] = deque()
+        self._init: Operation | None = None
+        self._end: Operation | None = None
+        self._under_way: tuple[Call, Operation | None] | None = None
+        self._attempts = 0
+        self._retry_at_ms = 0.0
+
+    # ---------------------------------------------------------------------------------------------- a program's calls
+
+    def initialize(self) -> Operation:
+        """Fence the producers that had the transactional id before. Again after a refusal by an ACL (S2-73)."""
+        if self.state is State.INITIALIZING and self._init is not None:
+            return self._init
+        if self.state is not State.UNINITIALIZED:
+            raise self._illegal("init_transactions()", "it is called once, and first")
+        self.state, self.error = State.INITIALIZING, None
+        self._init = Operation()
+        return self._init
+
+    def begin(self) -> None:
+        self._raise_if_over()
+        if self.state is State.UNINITIALIZED:
+            raise self._illegal("begin()", "init_transactions() comes first")
+        if self.state is not State.READY:
+            raise self._illegal("begin()", "end the open transaction first")
+        self.state = State.IN_TRANSACTION
+        self._is_tv2 = self.has_tv2
+        self._is_started = False
+        self._added.clear()
+        self._new.clear()
+
+    def check_may_send(self) -> None:
+        """Raises what stands in the way of a record, or of offsets."""
+        if self.state is State.IN_TRANSACTION:
+            return
+        self._raise_if_over()
+        if self.state is State.ABORTABLE_ERROR:
+            assert self.error is not None
+            raise AbortableError(
+                f"the transaction can only be aborted: {self.error}", self.error.error_code
+            )
+        raise self._illegal(
+            "send()", "a producer with a transactional.id sends inside a transaction: begin() first"
+        )
+
+    def wants(self, partition: Partition) -> None:
+        """A record for this partition is in the accumulator."""
+        if not self._is_tv2 and partition not in self._added:
+            self._new[partition] = None
+
+    def send_offsets(
+        self, member: GroupMember, offsets: Mapping[Partition, OffsetToCommit]
+    ) -> Operation:
+        self.check_may_send()
+        operation = Operation()
+        commit = CommitOffsets(self._sequences.identity, member, dict(offsets))
+        if not self._is_tv2:
+            # Its own outcome is not waited for: what it refuses makes the transaction abortable.
+            self._group_calls.append((AddOffsets(self._sequences.identity, member), Operation()))
+        self._group_calls.append((commit, operation))
+        return operation
+
+    def commit(self) -> Operation:
+        if self.state is State.COMMITTING and self._end is not None:
+            return self._end
+        self._raise_if_over()
+        if self.state is State.ABORTABLE_ERROR:
+            assert self.error is not None
+            raise AbortableError(
+                f"this transaction cannot be committed, abort it: {self.error}",
+                self.error.error_code,
+            )
+        if self.state is not State.IN_TRANSACTION:
+            raise self._illegal("commit()", "begin() comes first")
+        self.state = State.COMMITTING
+        self._end = Operation()
+        return self._end
+
+    def abort(self) -> Operation:
+        """Also after an error; what was asked for the group is dropped."""
+        if self.state is State.ABORTING and self._end is not None:
+            return self._end
+        self._raise_if_over()
+        if self.state not in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+            raise self._illegal("abort()", "there is no open transaction")
+        self.state = State.ABORTING
+        dropped = AbortableError("the transaction is aborted")
+        for _, operation in self._group_calls:
+            operation.fail(dropped)
+        self._group_calls.clear()
+        self._new.clear()
+        self._end = Operation()
+        return self._end
+
+    # ---------------------------------------------------------------------------------------------- batches
+
+    @property
+    def is_completing(self) -> bool:
+        return self.state in (State.COMMITTING, State.ABORTING)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
+
+    def may_drain(self, partition: Partition) -> bool:
+        """TV1: only to a partition that the coordinator knows. Nothing new goes out in an error, or while aborting."""
+        if self.state not in (State.IN_TRANSACTION, State.COMMITTING):
+            return False
+        return self._is_tv2 or partition in self._added
+
+    @property
+    def is_tv2(self) -> bool:
+        """The protocol of the open transaction."""
+        return self._is_tv2
+
+    def drained(self) -> None:
+        self._is_started = True
+
+    def left_unknown(self) -> None:
+        """A batch with a sequence was given up, or refused by its sequence."""
+        self._needs_new_epoch = True
+
+    def failed(self, error: ClientError) -> None:
+        """A record or a call of the open transaction failed."""
+        if isinstance(error, FatalError):
+            self.over(error)
+        elif self.state in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE_ERROR):
+            if self.state is not State.ABORTABLE_ERROR:
+                self.error = error
+            self.state = State.ABORTABLE_ERROR
+            abortable = AbortableError(f"abort the transaction: {error}", error.error_code)
+            self._drop_calls(abortable)
+
+    def over(self, error: FatalError) -> None:
+        """This producer can do nothing more."""
+        if self.state is State.FATAL_ERROR:
+            return
+        self.state, self.error = State.FATAL_ERROR, error
+        self._drop_calls(error)
+        if self._init is not None:
+            self._init.fail(error)
+
+    def _drop_calls(self, error: ClientError) -> None:
+        for _, operation in self._group_calls:
+            operation.fail(error)
+        self._group_calls.clear()
+        if self._end is not None:
+            self._end.fail(error)
+            self._end = None
+
+    # ---------------------------------------------------------------------------------------------- calls
+
+    def next_call(self, now_ms: float, has_unfinished_batches: bool) -> Call | None:
+        """What to ask now. None: nothing, or not yet: `retry_at_ms` says when to look again."""
+        if self._under_way is not None or now_ms < self._retry_at_ms:
+            return None
+        found = self._choose(has_unfinished_batches)
+        if found is not None:
+            self._under_way = found
+            if not isinstance(found[0], InitProducerId):
+                self._is_started = True
+            return found[0]
+        return None
+
+    @property
+    def retry_at_ms(self) -> float:
+        return self._retry_at_ms
+
+    def _choose(self, has_unfinished_batches: bool) -> tuple[Call, Operation | None] | None:
+        identity = self._sequences.identity
+        if self.state is State.INITIALIZING:
+            return InitProducerId(identity), self._init
+        if self.state in (State.IN_TRANSACTION, State.COMMITTING):
+            if self._new:
+                return AddPartitions(identity, tuple(self._new)), None
+            if self._group_calls:
+                return self._group_calls.popleft()
+        if self.is_completing and not has_unfinished_batches:
+            assert self._end is not None
+            if self._is_started:
+                return EndTxn(identity, self.state is State.COMMITTING), self._end
+            self._ended(None)
+        return None
+
+    def answered(self, answer: Answer, now_ms: float) -> None:
+        """Of the call that `next_call` gave last."""
+        assert self._under_way is not None
+        call, operation = self._under_way
+        self._under_way = None
+        if self.state is State.FATAL_ERROR:
+            if operation is not None and self.error is not None:
+                operation.fail(self.error)
+            return
+        if answer.error.is_retriable and not answer.refused:
+            self._again(call, operation, now_ms)
+            return
+        self._attempts, self._retry_at_ms = 0, 0.0
+        match call:
+            case InitProducerId():
+                self._initialized(answer)
+            case AddPartitions():
+                self._partitions_added(call, answer)
+            case EndTxn():
+                self._end_answered(answer)
+            case AddOffsets() | CommitOffsets():
+                assert operation is not None
+                self._offsets_answered(call, operation, answer)
+
+    def _again(self, call: Call, operation: Operation | None, now_ms: float) -> None:
+        settings = self._settings
+        pause_ms = backoff_ms(
+            settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._attempts, self._draw()
+        )
+        self._attempts += 1
+        self._retry_at_ms = now_ms + pause_ms
+        if isinstance(call, AddOffsets | CommitOffsets) and operation is not None:
+            if self.state in (State.IN_TRANSACTION, State.COMMITTING):
+                self._group_calls.appendleft((call, operation))
+            else:
+                operation.fail(AbortableError("the transaction is aborted"))
+
+    def _initialized(self, answer: Answer) -> None:
+        operation, self._init = self._init, None
+        if answer.error is ErrorCode.NONE:
+            assert answer.identity is not None
+            self._sequences.start(answer.identity)
+            self.state, self.error = State.READY, None
+            self._needs_new_epoch = False
+            if operation is not None:
+                operation.succeed()
+            return
+        error = self._refusal("InitProducerId", answer)
+        if answer.error in _NOT_ALLOWED:
+            # An ACL may be added: the same producer tries again (S2-73).
+            self.state, self.error = State.UNINITIALIZED, error
+        else:
+            self.over(
+                error if isinstance(error, FatalError) else FatalError(str(error), error.error_code)
+            )
+        if operation is not None:
+            operation.fail(error)
+
+    def _partitions_added(self, call: AddPartitions, answer: Answer) -> None:
+        if answer.error is ErrorCode.NONE and not answer.refused:
+            for partition in call.partitions:
+                self._new.pop(partition, None)
+                self._added.add(partition)
+            return
+        final = [one for one in answer.refused if one[1] is not ErrorCode.OPERATION_NOT_ATTEMPTED]
+        partition, code = final[0] if final else (call.partitions[0], answer.error)
+        error = self._refusal(f"AddPartitionsToTxn of {partition}", Answer(code, answer.message))
+        if code in _ABORTABLE:
+            self.left_unknown()
+        self._new.clear()
+        self.failed(error)
+
+    def _offsets_answered(
+        self, call: AddOffsets | CommitOffsets, operation: Operation, answer: Answer
+    ) -> None:
+        code = answer.error
+        if answer.refused:
+            code = answer.refused[0][1]
+        if code is ErrorCode.NONE:
+            operation.succeed()
+            return
+        what = "AddOffsetsToTxn" if isinstance(call, AddOffsets) else "TxnOffsetCommit"
+        error = self._refusal(
+            f"{what} of group {call.member.group_id!r}", Answer(code, answer.message)
+        )
+        operation.fail(error)
+        self.failed(error)
+
+    def _end_answered(self, answer: Answer) -> None:
+        if answer.error is ErrorCode.NONE:
+            self._ended(answer.identity)
+            return
+        error = self._refusal("EndTxn", answer)
+        end, self._end = self._end, None
+        if end is not None:
+            end.fail(error)
+        if isinstance(error, FatalError):
+            self.over(error)
+        else:
+            self.left_unknown()
+            self.error, self.state = error, State.ABORTABLE_ERROR
+
+    def _ended(self, identity: Identity | None) -> None:
+        end, self._end = self._end, None
+        was_abort = self.state is State.ABORTING
+        self._added.clear()
+        self._new.clear()
+        self.error = None
+        if identity is not None and identity.is_known:
+            self._sequences.start(identity)
+            self._needs_new_epoch = False
+        if self._needs_new_epoch and was_abort and self._is_started:
+            # The producer goes on with an epoch of its own, once it is answered; the abort is done when that is.
+            self.state, self._init = State.INITIALIZING, end
+            return
+        self.state = State.READY
+        if end is not None:
+            end.succeed()
+
+    def _refusal(self, what: str, answer: Answer) -> ClientError:
+        code = answer.error
+        said = (
+            f"{what} was refused with {code.name}{': ' + answer.message if answer.message else ''}"
+        )
+        if code in _FENCED:
+            return FencedError(f"{said}: {_FENCED_TEXT}", code)
+        if code in _NOT_ALLOWED:
+            return AuthorizationError(
+                f"{said}: this user needs WRITE on the transactional.id", code
+            )
+        if code in _ABORTABLE or code in _ABORTABLE_OF_OFFSETS:
+            return AbortableError(f"{said}: abort the transaction, and do its work again", code)
+        return FatalError(f"{said}: close this producer, and make another", code)
+
+    # ---------------------------------------------------------------------------------------------- refusals
+
+    def _raise_if_over(self) -> None:
+        if self.state is State.FATAL_ERROR:
+            assert self.error is not None
+            raise self.error
+
+    def _illegal(self, call: str, way_out: str) -> IllegalStateError:
+        return IllegalStateError(f"{call} while the producer is {self.state.value}: {way_out}")

@@ -1,0 +1,149 @@
+"""What `Producer.send` returns: a promise of the record's place in its partition."""
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from oncelog.client.core.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch
+from oncelog.client.errors import ClientError, IllegalStateError
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written. `offset` is -1 with acks=0, and for a batch that the leader had already."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """The producer's, or the leader's where the topic says LogAppendTime."""
+    serialized_key_size: int
+    """-1: there is no key."""
+    serialized_value_size: int
+
+
+class Delivery:
+    """Await it for the `RecordMetadata`; it raises a `ClientError` where the record was not delivered.
+
+    It may be awaited often, by many, or by nobody.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_error",
+        "_index",
+        "_key_size",
+        "_timestamp_ms",
+        "_value_size",
+        "_watchers",
+    )
+
+    def __init__(
+        self,
+        batch: ProducerBatch | None,
+        timestamp_ms: int,
+        key_size: int,
+        value_size: int,
+    ) -> None:
+        """It is the newest record of the batch; None: it is in none yet."""
+        self._batch = batch
+        self._index = -1 if batch is None else batch.record_count - 1
+        self._error: ClientError | None = None
+        self._watchers: list[Callable[[], None]] | None = None
+        self._timestamp_ms = timestamp_ms
+        self._key_size = key_size
+        self._value_size = value_size
+
+    def done(self) -> bool:
+        """It is known whether the record was delivered."""
+        if self._batch is None:
+            return self._error is not None
+        return self._batch.leaf(self._index)[0].is_done
+
+    def result(self) -> RecordMetadata:
+        """Raises the record's error, and IllegalStateError before `done()`."""
+        if self._error is not None:
+            raise self._error
+        if self._batch is None or not self.done():
+            raise IllegalStateError("the record is not delivered yet: await it")
+        batch, index = self._batch.leaf(self._index)
+        if batch.error is not None:
+            raise (batch.record_errors or {}).get(index, batch.error)
+        has_offset, has_time = batch.base_offset != NO_OFFSET, batch.log_append_ms != NO_TIMESTAMP
+        return RecordMetadata(
+            batch.partition.topic,
+            batch.partition.partition,
+            batch.base_offset + index if has_offset else NO_OFFSET,
+            batch.log_append_ms if has_time else self._timestamp_ms,
+            self._key_size,
+            self._value_size,
+        )
+
+    def exception(self) -> ClientError | None:
+        """The record's error; None where it was delivered. Raises IllegalStateError before `done()`."""
+        try:
+            self.result()
+        except IllegalStateError:
+            raise
+        except ClientError as error:
+            return error
+        return None
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Called once, when it is done; at once where it is."""
+        if self.done():
+            watcher()
+        elif self._batch is None:
+            self._watchers = [
+                *(self._watchers or ()),
+                lambda: watcher() if self.done() else self.watch(watcher),
+            ]
+        else:
+            self._batch.watch(watcher)
+
+    def call_in_order(self, call: Callable[[], None]) -> None:
+        """As `watch`, and in the order of the records of the batch."""
+        if self._batch is None or self.done():
+            self._calls_in_order(call)
+            return
+        batch, index = self._batch.leaf(self._index)
+        if batch.callbacks is None:
+            batch.callbacks = [(index, call)]
+        else:
+            batch.callbacks.append((index, call))
+
+    def _calls_in_order(self, call: Callable[[], None]) -> None:
+        if self.done():
+            call()
+        else:
+            self._watchers = [
+                *(self._watchers or ()),
+                lambda: call() if self.done() else self.call_in_order(call),
+            ]
+
+    def placed(self, batch: ProducerBatch) -> None:
+        """It is the newest record of the batch now."""
+        self._batch, self._index = batch, batch.record_count - 1
+        watchers, self._watchers = self._watchers, None
+        for watcher in watchers or ():
+            watcher()
+
+    def settled(self, batch: ProducerBatch | None, error: ClientError | None) -> None:
+        """It has left the line: into the batch, or for good."""
+        if batch is not None:
+            self.placed(batch)
+        elif error is not None:
+            self.failed(error)
+
+    def failed(self, error: ClientError) -> None:
+        """It never came into a batch."""
+        self._error = error
+        watchers, self._watchers = self._watchers, None
+        for watcher in watchers or ():
+            watcher()
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self.done():
+            future = asyncio.get_running_loop().create_future()
+            self.watch(lambda: None if future.done() else future.set_result(None))
+            yield from future
+        return self.result()

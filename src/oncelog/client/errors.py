@@ -1,0 +1,80 @@
+"""What the client raises. Three families say what a program can do about it.
+
+```
+RetriableError    retry it: nothing is known to be wrong with what was asked
+AbortableError    abort it: the transaction can only be aborted, and the producer lives on
+FatalError        this producer (or consumer) is over: close it and make a new one
+```
+
+`error_code` is Kafka's code where a broker gave one. Every error is an `OncelogError`.
+"""
+
+from oncelog.errors import ErrorCode, OncelogError
+
+
+class ClientError(OncelogError):
+    """An error of the client. `error_code` is None where no broker answered."""
+
+    def __init__(self, message: str, error_code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class RetriableError(ClientError):
+    """The same call may succeed later."""
+
+
+class AbortableError(ClientError):
+    """The open transaction can only be aborted; then the producer goes on."""
+
+
+class FatalError(ClientError):
+    """This client can do nothing more. Close it and make a new one."""
+
+
+class TimedOutError(RetriableError, TimeoutError):
+    """Time ran out. Whether it happened nobody knows, unless the text says so."""
+
+
+class BufferExhaustedError(TimedOutError):
+    """There was no room in `buffer.memory` within `max.block.ms`. The record was not sent."""
+
+
+class DisconnectedError(RetriableError):
+    """The connection broke. What was under way may have happened."""
+
+
+class RefusedError(ClientError):
+    """A broker refused this one request or record. Others are not concerned."""
+
+
+class RecordTooLargeError(RefusedError):
+    """The record is larger than `max.request.size`, `buffer.memory` or the topic's `max.message.bytes`."""
+
+
+class AuthorizationError(RefusedError):
+    """The user of this client may not do that."""
+
+
+class AuthenticationError(FatalError):
+    """The login was refused, or the broker's certificate is not trusted."""
+
+
+class FencedError(FatalError):
+    """A newer producer has the same transactional.id, or the coordinator ended this one's transaction."""
+
+
+class UnsupportedError(FatalError):
+    """The broker does not serve what this client needs."""
+
+
+class SerializationError(ClientError, ValueError):
+    """A key or a value could not be turned into bytes."""
+
+
+class IllegalStateError(ClientError, RuntimeError):
+    """A call that this state does not allow. It is a mistake in the program."""
+
+
+class ConfigError(ClientError, ValueError):
+    """A setting that cannot be. The text names it and the way out."""

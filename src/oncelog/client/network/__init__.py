@@ -1,0 +1,1 @@
+"""Brokers as a client on asyncio reaches them: connections, metadata, coordinators."""

@@ -1,0 +1,219 @@
+"""The producer's turns on the event loop: what the core wants sent leaves, and what comes is told to the core.
+
+A turn costs no task. It comes soon after something has changed, however often that was said, and when the core's next
+deadline is due.
+"""
+
+import asyncio
+import random
+from typing import Any, Final
+
+from oncelog.client.core.accumulator import NEVER, Drained
+from oncelog.client.core.operation import Operation
+from oncelog.client.core.produce_answers import PartitionAnswer
+from oncelog.client.core.producer_batch import ProducerBatch, builder_class
+from oncelog.client.core.producer_settings import ProducerSettings
+from oncelog.client.core.producing import Partitioner, ProducerCore
+from oncelog.client.core.spoken import TV1_MAX
+from oncelog.client.core.transaction_calls import Answer, Call
+from oncelog.client.errors import ClientError, FatalError, TimedOutError
+from oncelog.client.network.brokers import Brokers, NetworkSettings
+from oncelog.client.network.connection import Connection
+from oncelog.client.network.producer_messages import (
+    ask,
+    forget_coordinator,
+    new_leaders,
+    produce_answers,
+    produce_request,
+)
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.protocol import versions
+from oncelog.protocol.messages import Schema
+
+_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+class ProducerLoop:
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        network: NetworkSettings,
+        partitioner: Partitioner | None,
+    ) -> None:
+        self.settings = settings
+        self.core = ProducerCore(settings, builder_class(), random.random, partitioner)
+        self.brokers = Brokers(network, self.wake)
+        self.loop = asyncio.get_running_loop()
+        self._turn: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._room: list[asyncio.Future[None]] = []
+
+    def now_ms(self) -> float:
+        """By the loop's clock."""
+        return self.loop.time() * 1000
+
+    async def close(self, error: FatalError) -> None:
+        """Everything that is not done ends with `error`."""
+        self.core.end(error)
+        self.core.transactions.over(error)
+        for handle in (self._turn, self._timer, self._asking):
+            if handle is not None:
+                handle.cancel()
+        self._let_in()
+        await self.brokers.close()
+
+    # ---------------------------------------------------------------------------------------------- waiting
+
+    async def no_line(self) -> None:
+        """Returns when nobody stands in line for memory or metadata."""
+        while self.core.has_line:
+            future = self.loop.create_future()
+            self._room.append(future)
+            await future
+
+    async def all_done(self) -> None:
+        """Returns when everything that is in the buffer now is done; what comes later is not waited for."""
+        await self.no_line()
+        await asyncio.gather(
+            *(self._done(batch) for batch in list(self.core.accumulator.unfinished.values()))
+        )
+
+    async def _done(self, batch: ProducerBatch) -> None:
+        if batch.is_done:
+            return
+        future = self.loop.create_future()
+        batch.watch(lambda: None if future.done() else future.set_result(None))
+        await future
+
+    async def operation(self, operation: Operation, what: str, timeout_ms: int) -> None:
+        """Raises its error; TimedOutError where it takes longer, and it goes on."""
+        future = self.loop.create_future()
+        operation.watch(lambda: None if future.done() else future.set_result(None))
+        self.wake()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await future
+        except TimeoutError as error:
+            if self.brokers.fatal is not None:
+                raise self.brokers.fatal from error
+            failure = self.brokers.last_failure
+            why = f" ({failure})" if failure is not None else ""
+            raise TimedOutError(
+                f"{what} was not answered within {timeout_ms} ms{why}; nobody knows whether it happened: call it again"
+            ) from error
+        if operation.error is not None:
+            raise operation.error
+
+    def _let_in(self) -> None:
+        if self._room and (not self.core.has_line or self.brokers.is_closed):
+            waiting, self._room = self._room, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    # ---------------------------------------------------------------------------------------------- turns
+
+    def wake(self) -> None:
+        """A turn soon."""
+        if self._turn is None and not self.brokers.is_closed:
+            self._turn = self.loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn = None
+        core, brokers = self.core, self.brokers
+        if brokers.fatal is not None:
+            core.transactions.over(brokers.fatal)
+            core.end(brokers.fatal)
+        core.view = brokers.view
+        step = core.step(self.now_ms(), self._may_reach)
+        for request in step.requests:
+            self._send(request)
+        if step.call is not None:
+            self._asking = self.loop.create_task(self._ask(step.call))
+        if step.wants_metadata:
+            brokers.update_soon()
+        self._let_in()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if step.next_ms != NEVER:
+            self._timer = self.loop.call_at(step.next_ms / 1000, self.wake)
+
+    def _may_reach(self, node_id: int) -> bool:
+        return self.brokers.ready(node_id) is not None
+
+    # ---------------------------------------------------------------------------------------------- requests
+
+    def _send(self, request: Drained) -> None:
+        connection = self.brokers.ready(request.node_id)
+        if connection is None:
+            gone = ClientError("the connection closed", ErrorCode.NETWORK_EXCEPTION)
+            self._lost(request, gone)
+            return
+        is_tv2 = not self.settings.is_transactional or self.core.transactions.is_tv2
+        at_most = None if is_tv2 else TV1_MAX[versions.PRODUCE]
+        try:
+            schema = connection.schema(versions.PRODUCE, at_most)
+        except FatalError as error:
+            self._lost(request, error)
+            return
+        message = produce_request(schema.request_types, self.settings, request)
+        if self.settings.acks == 0:
+            self._send_one_way(connection, schema, message, request)
+            return
+
+        def answered(response: Any, error: ClientError | None) -> None:
+            if error is not None:
+                self._lost(request, error)
+            else:
+                self._produced(connection, request, response)
+
+        connection.send(schema, message, self.settings.request_timeout_ms / 1000, answered)
+
+    def _send_one_way(
+        self, connection: Connection, schema: Schema, message: Any, request: Drained
+    ) -> None:
+        """acks=0: delivered when it is written; the offset is not known (S2-56)."""
+        is_written = connection.send_one_way(schema, message)
+        code = ErrorCode.NONE if is_written else ErrorCode.NETWORK_EXCEPTION
+        self.core.request_done(request.node_id)
+        for batch in request.batches:
+            self.core.batch_answered(batch, PartitionAnswer(code), self.now_ms())
+        self.wake()
+
+    def _produced(self, connection: Connection, request: Drained, response: Any) -> None:
+        if response.throttle_time:
+            self.brokers.throttle(connection, response.throttle_time.total_seconds())
+        for told in new_leaders(response):
+            self.brokers.told_of_leader(*told)
+        self.core.request_done(request.node_id)
+        now_ms = self.now_ms()
+        for batch, answer in produce_answers(response, request.batches):
+            self.core.batch_answered(batch, answer, now_ms)
+        self.wake()
+
+    def _lost(self, request: Drained, error: ClientError) -> None:
+        self.core.request_done(request.node_id)
+        now_ms = self.now_ms()
+        for batch in request.batches:
+            self.core.batch_lost(batch, error, now_ms)
+        self.wake()
+
+    async def _ask(self, call: Call) -> None:
+        core = self.core
+        try:
+            answer = await ask(self.brokers, self.settings, call, core.transactions.is_tv2)
+            if answer.error in _MOVED:
+                forget_coordinator(self.brokers, self.settings, call)
+        except KafkaError as error:
+            answer = Answer(error.error_code, error.message)
+        except FatalError as error:
+            core.transactions.over(error)
+            core.end(error)
+            self.wake()
+            return
+        except ClientError as error:
+            answer = Answer(error.error_code or ErrorCode.NETWORK_EXCEPTION, str(error))
+        core.call_answered(answer, call, self.now_ms())
+        self.wake()

@@ -1,0 +1,41 @@
+"""The keywords of the clients, with their types: an editor completes them, and a type checker knows them.
+
+Each is a setting of Kafka with underscores for its dots; defaults and units stand in the settings classes of the core.
+"""
+
+from typing import Literal, TypedDict
+
+
+class ConnectionOptions(TypedDict, total=False):
+    client_id: str
+    connect_timeout_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    metadata_max_age_ms: int
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+
+
+class ProducerOptions(ConnectionOptions, total=False):
+    acks: Literal["all", 0, 1, -1, "0", "1"]
+    enable_idempotence: bool
+    batch_size: int
+    linger_ms: float
+    buffer_memory: int
+    max_block_ms: int
+    max_in_flight_requests_per_connection: int
+    retries: int
+    delivery_timeout_ms: int
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    max_request_size: int
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_ignore_keys: bool
+    partitioner_availability_timeout_ms: int
+    partitioner_rack_aware: bool
+    client_rack: str
+    transactional_id: str | None
+    transaction_timeout_ms: int
