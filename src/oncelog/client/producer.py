@@ -243,8 +243,8 @@ class Producer:
     ) -> Delivery:
         """Take a record, and return at once. Await the `Delivery` for its offset, or for what is wrong with the record.
 
-        Keys and values are bytes, or text, or what the serializers take. Raises SerializationError, IllegalStateError for
-        a call out of turn, and BufferExhaustedError where nobody awaits anything and no room is left.
+        Keys and values are bytes, or text, or what the serializers take. Raises SerializationError, IllegalStateError
+        for a call out of turn, and BufferExhaustedError where nobody awaits anything and no room is left.
         """
         run = self._run
         if run is None or self._is_closing:
