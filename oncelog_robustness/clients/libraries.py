@@ -12,10 +12,10 @@ def _aiokafka(bootstrap: Sequence[str]) -> Clients:
     return AiokafkaClients(bootstrap)
 
 
-def _tv2(bootstrap: Sequence[str]) -> Clients:
-    from oncelog_robustness.clients.tv2 import Tv2Clients
+def _oncelog(bootstrap: Sequence[str]) -> Clients:
+    from oncelog_robustness.clients.oncelog import OncelogClients
 
-    return Tv2Clients(bootstrap)
+    return OncelogClients(bootstrap)
 
 
 def _confluent(bootstrap: Sequence[str]) -> Clients:
@@ -26,7 +26,7 @@ def _confluent(bootstrap: Sequence[str]) -> Clients:
 
 LIBRARIES: Final[Mapping[str, Callable[[Sequence[str]], Clients]]] = {
     "aiokafka": _aiokafka,
-    "oncelog": _tv2,
+    "oncelog": _oncelog,
     "confluent-kafka": _confluent,
 }
 """`Clients.library` → makes it for a list of `host:port`."""

@@ -4,17 +4,25 @@ Libraries say only what is right. Here anything can be said, and KafkaError tell
 thinks of it; Lost means that nobody knows whether it was received.
 """
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from oncelog.protocol import versions
-from oncelog_robustness.clients.tv2 import first_batch, produce_request
-from oncelog_robustness.clients.wire import TRANSACTION, Brokers, check, types_of
+from oncelog.record.records import Record, encode_batch
+from oncelog_robustness.clients.wire import (
+    REQUEST_TIMEOUT_S,
+    TRANSACTION,
+    Brokers,
+    check,
+    types_of,
+)
 from oncelog_robustness.history import Partition
 
 TV1_PRODUCE, TV1_END = 11, 4
 """The newest versions of Produce and EndTxn that are TV1's."""
+ACKS_ALL: Final = -1
 SET: Final = 0
 TOPIC: Final = 2
 """What IncrementalAlterConfigs calls them."""
@@ -71,8 +79,22 @@ class TransactionCalls:
         self, transactional_id: str, me: Identity, partition: Partition, value: str
     ) -> None:
         """Of a transaction to which the partition was added before, or not: TV1."""
-        batch = first_batch(me.producer_id, me.producer_epoch, value)
-        request = produce_request(transactional_id, partition, batch, TV1_PRODUCE)
+        batch = encode_batch(
+            [Record(None, value.encode(), time.time_ns() // 1_000_000)],
+            producer_id=me.producer_id,
+            producer_epoch=me.producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        types = types_of(versions.PRODUCE, TV1_PRODUCE)
+        topic, number = partition
+        data = types.PartitionProduceData(index=number, records=bytes(batch))
+        request = types.ProduceRequest(
+            transactional_id=transactional_id,
+            acks=ACKS_ALL,
+            timeout=timedelta(seconds=REQUEST_TIMEOUT_S - 1),
+            topic_data=(types.TopicProduceData(name=topic, partition_data=(data,)),),
+        )
         leader = await self._brokers.leader_of(partition)
         answer = await self._brokers.call(leader, versions.PRODUCE, request, TV1_PRODUCE)
         result = answer.responses[0].partition_responses[0]

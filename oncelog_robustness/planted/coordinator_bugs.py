@@ -367,13 +367,13 @@ COORDINATOR_BUGS: Final = (
         source="KIP-98; facts 9, rule 5",
         edits=(
             Edit(
-                module="oncelog_robustness.clients.tv2",
-                old="                if code is ErrorCode.NONE:\n                    return int(found.base_offset)\n",
+                module="oncelog.client.core.sequences",
+                old="        del line.unfinished[batch.order]\n        # Leaders",
                 new=(
-                    "                if code is ErrorCode.NONE:\n"
-                    "                    if may_be_written:\n"
-                    "                        place._line._next_sequence = place.sequence\n"
-                    "                    return int(found.base_offset)\n"
+                    "        del line.unfinished[batch.order]\n"
+                    "        if batch.attempts > 1:\n"
+                    "            line.next_sequence = batch.base_sequence\n"
+                    "        # Leaders"
                 ),
             ),
         ),

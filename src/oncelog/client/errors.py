@@ -6,18 +6,24 @@ AbortableError    abort it: the transaction can only be aborted, and the produce
 FatalError        this producer (or consumer) is over: close it and make a new one
 ```
 
-`error_code` is Kafka's code where a broker gave one. Every error is an `OncelogError`.
+`error_code` is Kafka's code where a broker gave one, `may_be_done` says whether it may have happened. Every error is an `OncelogError`.
 """
 
 from oncelog.errors import ErrorCode, OncelogError
 
 
 class ClientError(OncelogError):
-    """An error of the client. `error_code` is None where no broker answered."""
+    """An error of the client. `error_code` is None where no broker answered.
 
-    def __init__(self, message: str, error_code: ErrorCode | None = None) -> None:
+    `may_be_done`: it may have happened all the same. False: it did not, and never will.
+    """
+
+    def __init__(
+        self, message: str, error_code: ErrorCode | None = None, *, may_be_done: bool = False
+    ) -> None:
         super().__init__(message)
         self.error_code = error_code
+        self.may_be_done = may_be_done
 
 
 class RetriableError(ClientError):
@@ -33,7 +39,7 @@ class FatalError(ClientError):
 
 
 class TimedOutError(RetriableError, TimeoutError):
-    """Time ran out. Whether it happened nobody knows, unless the text says so."""
+    """Time ran out."""
 
 
 class BufferExhaustedError(TimedOutError):

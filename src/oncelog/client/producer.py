@@ -16,7 +16,8 @@ from dataclasses import asdict, fields
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, Unpack
 
-from oncelog.client.core.addresses import parse_addresses
+from oncelog.client.core.addresses import Address, parse_addresses
+from oncelog.client.core.login import ClientLogin
 from oncelog.client.core.producer_batch import Headers, Record
 from oncelog.client.core.producer_settings import ProducerSettings, producer_settings
 from oncelog.client.core.producing import Partitioner
@@ -137,13 +138,14 @@ class Producer:
         bootstrap_servers: str | Iterable[str] = "localhost:9092",
         config: Mapping[str, object] | None = None,
         *,
+        login: ClientLogin | None = None,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
         partitioner: Partitioner | None = None,
         interceptors: Sequence[Interceptor] = (),
         **options: Unpack[ProducerOptions],
     ) -> None:
-        rest, login = split_login(config or {})
+        rest, found_login = split_login(config or {})
         servers = rest.pop("bootstrap.servers", None) or bootstrap_servers
         given = merged(options, rest, (*PRODUCER_NAMES, *NETWORK_NAMES))
         network = {name: given.pop(name) for name in NETWORK_NAMES if name in given}
@@ -153,7 +155,7 @@ class Producer:
             addresses = parse_addresses(text)
         except OncelogError as error:
             raise ConfigError(str(error)) from error
-        self._network = _network_settings(addresses, login, network, self.settings)
+        self._network = _network_settings(addresses, login or found_login, network, self.settings)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._partitioner = partitioner
@@ -481,7 +483,10 @@ def _listed(servers: object) -> Iterable[object]:
 
 
 def _network_settings(
-    addresses: Any, login: Any, given: Mapping[str, object], settings: ProducerSettings
+    addresses: tuple[Address, ...],
+    login: ClientLogin | None,
+    given: Mapping[str, object],
+    settings: ProducerSettings,
 ) -> NetworkSettings:
     same = {
         name: getattr(settings, name)

@@ -65,6 +65,20 @@ OF_THE_LEADER: Final = frozenset(
     }
 )
 """They say that the metadata is old."""
+_MAY_BE_WRITTEN: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Answers to a batch that may be in the log all the same."""
+
+
+def leaves_open(error: ErrorCode) -> bool:
+    """Whether a batch with this answer may be in the log."""
+    return error in _MAY_BE_WRITTEN
 
 
 def verdict(error: ErrorCode, record_count: int) -> Verdict:
@@ -79,8 +93,14 @@ def verdict(error: ErrorCode, record_count: int) -> Verdict:
     return Verdict.AGAIN if error.is_retriable else Verdict.REFUSED
 
 
-def refusal(partition: Partition, answer: PartitionAnswer) -> ClientError:
-    """The error that the batch's records end with."""
+def refusal(partition: Partition, answer: PartitionAnswer, may_be_done: bool) -> ClientError:
+    """The error that the batch's records end with. `may_be_done`: an earlier try may have written it."""
+    error = _refusal(partition, answer)
+    error.may_be_done = may_be_done or answer.error in _MAY_BE_WRITTEN
+    return error
+
+
+def _refusal(partition: Partition, answer: PartitionAnswer) -> ClientError:
     code = answer.error
     said = f"{partition} answered {code.name}{': ' + answer.message if answer.message else ''}"
     if code in _TOO_LARGE:
@@ -107,6 +127,10 @@ def record_refusals(answer: PartitionAnswer, whole: ClientError) -> dict[int, Cl
     if not answer.record_errors:
         return None
     return {
-        index: RefusedError(f"{whole}; this record: {text or answer.message}", answer.error)
+        index: RefusedError(
+            f"{whole}; this record: {text or answer.message}",
+            answer.error,
+            may_be_done=whole.may_be_done,
+        )
         for index, text in answer.record_errors
     }

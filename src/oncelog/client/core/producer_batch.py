@@ -71,6 +71,7 @@ class ProducerBatch:
         "is_under_way",
         "leader_epoch",
         "log_append_ms",
+        "may_be_written",
         "order",
         "partition",
         "producer_epoch",
@@ -110,6 +111,8 @@ class ProducerBatch:
         self.records: bytearray | None = None
         self.is_open = True
         self.is_under_way = False
+        self.may_be_written = False
+        """A try was not answered, or answered so that nobody knows."""
         self.is_done = False
         self.error: ClientError | None = None
         self.record_errors: dict[int, ClientError] | None = None

@@ -19,6 +19,7 @@ from oncelog.client.core.produce_answers import (
     OF_THE_LEADER,
     PartitionAnswer,
     Verdict,
+    leaves_open,
     record_refusals,
     refusal,
     verdict,
@@ -356,6 +357,7 @@ class ProducerCore:
             # It was given up before its answer came (S2-41).
             self.accumulator.release(batch)
             return
+        batch.may_be_written |= leaves_open(answer.error)
         found = verdict(answer.error, batch.record_count)
         if found is Verdict.WRITTEN:
             if self.settings.enable_idempotence:
@@ -369,7 +371,7 @@ class ProducerCore:
         elif self._goes_again(batch, found, answer):
             self._put_back(batch, now_ms)
         else:
-            error = refusal(batch.partition, answer)
+            error = refusal(batch.partition, answer, batch.may_be_written)
             self._fail(batch, error, record_refusals(answer, error))
 
     def batch_lost(self, batch: ProducerBatch, error: ClientError, now_ms: float) -> None:
@@ -462,15 +464,13 @@ class ProducerCore:
             self._fail(batch, self._too_late(batch), None, is_sent=True)
 
     def _too_late(self, batch: ProducerBatch) -> ClientError:
-        sent = (
-            f"after {batch.attempts} attempts; it may have been written"
-            if batch.attempts
-            else "and was never sent"
-        )
+        may_be_done = batch.is_under_way or batch.may_be_written
+        sent = "it may have been written" if may_be_done else "it was not written"
         return TimedOutError(
             f"{batch.record_count} records for {batch.partition} were not delivered within "
-            f"delivery.timeout.ms={self.settings.delivery_timeout_ms} {sent}",
+            f"delivery.timeout.ms={self.settings.delivery_timeout_ms}, in {batch.attempts} attempts; {sent}",
             ErrorCode.REQUEST_TIMED_OUT,
+            may_be_done=may_be_done,
         )
 
     def _begin_again(self) -> None:
@@ -507,7 +507,8 @@ class ProducerCore:
         self._drop_unsent(error)
         for batch in list(self.accumulator.unfinished.values()):
             self.accumulator.release(batch)
-            batch.fail(error)
+            open_end = FatalError(str(error), error.error_code, may_be_done=True)
+            batch.fail(open_end if batch.is_under_way or batch.may_be_written else error)
 
 
 def _topic_error(topic: str, code: ErrorCode) -> ClientError:

@@ -55,6 +55,7 @@ class State(Enum):
     FATAL_ERROR = "over"
 
 
+_NOT_ANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 _NOT_ALLOWED: Final = frozenset(
     {
@@ -114,6 +115,8 @@ class Transactions:
         self._under_way: tuple[Call, Operation | None] | None = None
         self._attempts = 0
         self._retry_at_ms = 0.0
+        self._is_end_open = False
+        """A try of EndTxn was not answered: it may have decided."""
 
     # ---------------------------------------------------------------------------------------------- a program's calls
 
@@ -134,6 +137,7 @@ class Transactions:
         if self.state is not State.READY:
             raise self._illegal("begin()", "end the open transaction first")
         self.state = State.IN_TRANSACTION
+        self._is_end_open = False
         self._is_tv2 = self.has_tv2
         self._is_started = False
         self._added.clear()
@@ -301,6 +305,8 @@ class Transactions:
             if operation is not None and self.error is not None:
                 operation.fail(self.error)
             return
+        if isinstance(call, EndTxn) and answer.error in _NOT_ANSWERED:
+            self._is_end_open = True
         if answer.error.is_retriable and not answer.refused:
             self._again(call, operation, now_ms)
             return
@@ -385,6 +391,8 @@ class Transactions:
             self._ended(answer.identity)
             return
         error = self._refusal("EndTxn", answer)
+        # TV1 tells nobody apart; INVALID_TXN_STATE says that this epoch's transaction was aborted.
+        error.may_be_done = self._is_end_open and answer.error is not ErrorCode.INVALID_TXN_STATE
         end, self._end = self._end, None
         if end is not None:
             end.fail(error)

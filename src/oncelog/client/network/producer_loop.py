@@ -100,7 +100,8 @@ class ProducerLoop:
             failure = self.brokers.last_failure
             why = f" ({failure})" if failure is not None else ""
             raise TimedOutError(
-                f"{what} was not answered within {timeout_ms} ms{why}; nobody knows whether it happened: call it again"
+                f"{what} was not answered within {timeout_ms} ms{why}; nobody knows whether it happened: call it again",
+                may_be_done=True,
             ) from error
         if operation.error is not None:
             raise operation.error

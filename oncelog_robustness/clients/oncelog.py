@@ -1,0 +1,145 @@
+"""Our own producer (`oncelog.client`), which speaks TV2 (KIP-890). Its reading side is aiokafka's.
+
+What a refusal proves, as the contract wants it:
+
+    a record in a transaction     nowhere: who cannot commit can only abort; 47 says that others have ended it
+    EndTxn refused as fenced      fenced, unless a try before it may have decided: then nobody knows
+    EndTxn refused by state (48)  this epoch's transaction was aborted, whatever earlier tries did
+"""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
+from oncelog.client.errors import ClientError, FencedError, RetriableError
+from oncelog.client.producer import Producer
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition as TopicPartition
+from oncelog_robustness.clients.admin import WireAdmin
+from oncelog_robustness.clients.aiokafka import AiokafkaClients, AiokafkaConsumer
+from oncelog_robustness.clients.contract import Consumer, EndedByOthers, Fenced, Refused, Unanswered
+from oncelog_robustness.clients.login import chosen_login
+from oncelog_robustness.clients.membership import Member
+from oncelog_robustness.history import Isolation, Partition
+
+CALL_TIMEOUT_MS: Final = 20_000
+REQUEST_TIMEOUT_MS: Final = 6_000
+_ENDED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH})
+
+ResultT = TypeVar("ResultT")
+
+
+class OncelogClients:
+    """Makes clients against the brokers at `bootstrap`, a list of `host:port`."""
+
+    library = "oncelog"
+
+    def __init__(self, bootstrap: Sequence[str]) -> None:
+        self.bootstrap: Sequence[str] = list(bootstrap)
+        self._readers = AiokafkaClients(bootstrap)
+
+    async def producer(
+        self, client: str, transactional_id: str | None, timeout_ms: int
+    ) -> "OncelogProducer":
+        producer = Producer(
+            self.bootstrap,
+            login=chosen_login(),
+            client_id=client,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            delivery_timeout_ms=CALL_TIMEOUT_MS,
+            max_block_ms=CALL_TIMEOUT_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            linger_ms=0,
+        )
+        made = OncelogProducer(producer)
+        if transactional_id is None:
+            await made.init_transactions()
+        return made
+
+    async def consumer(
+        self, client: str, isolation: Isolation, group: str | None
+    ) -> AiokafkaConsumer:
+        return await self._readers.consumer(client, isolation, group)
+
+    async def admin(self, client: str) -> WireAdmin:
+        return WireAdmin(self.bootstrap, client)
+
+
+class OncelogProducer:
+    protocol = "TV2"
+    sends_generation = True
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    async def init_transactions(self) -> None:
+        await _told(self._producer.start())
+
+    async def begin(self) -> None:
+        try:
+            self._producer.begin_transaction()
+        except ClientError as error:
+            raise _translated(error) from error
+
+    async def commit(self) -> None:
+        try:
+            await self._producer.commit_transaction()
+        except ClientError as error:
+            if error.error_code is ErrorCode.INVALID_TXN_STATE:
+                raise EndedByOthers(str(error)) from error
+            raise _translated(error) from error
+
+    async def abort(self) -> None:
+        await _told(self._producer.abort_transaction())
+
+    async def send(self, partition: Partition, value: str | None, key: str | None = None) -> int:
+        topic, number = partition
+        try:
+            sent = await self._producer.send(topic, value, key, partition=number)
+        except ClientError as error:
+            if self._producer.settings.is_transactional:
+                raise _of_a_transaction(error) from error
+            raise _translated(error) from error
+        return sent.offset
+
+    async def send_offsets(
+        self, offsets: Mapping[Partition, int], consumer: Consumer | str
+    ) -> None:
+        group = consumer if isinstance(consumer, str) else consumer.group
+        assert group is not None, "a consumer without a group has no offsets"
+        member = GroupMember(group)
+        if not isinstance(consumer, str):
+            assert isinstance(consumer, Member), f"{consumer} does not know its generation"
+            assert consumer.membership is not None, "it has not been handed anything yet"
+            found = consumer.membership
+            member = GroupMember(group, found.generation, found.member_id, found.instance_id)
+        wanted = {
+            TopicPartition(*partition): OffsetToCommit(offset)
+            for partition, offset in offsets.items()
+        }
+        await _told(self._producer.send_offsets_to_transaction(wanted, member))
+
+    async def close(self) -> None:
+        await self._producer.close(0)
+
+
+def _of_a_transaction(error: ClientError) -> Refused:
+    if isinstance(error, FencedError):
+        return Fenced(str(error))
+    return (EndedByOthers if error.error_code in _ENDED else Refused)(str(error))
+
+
+def _translated(error: ClientError) -> Refused | Unanswered:
+    if error.may_be_done:
+        return Unanswered(str(error))
+    return Fenced(str(error)) if isinstance(error, FencedError) else Refused(str(error))
+
+
+async def _told(call: Awaitable[ResultT]) -> ResultT:
+    try:
+        return await call
+    except RetriableError as error:
+        raise Unanswered(str(error)) from error
+    except ClientError as error:
+        raise _translated(error) from error
