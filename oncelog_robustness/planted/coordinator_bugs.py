@@ -368,9 +368,9 @@ COORDINATOR_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog.client.core.sequences",
-                old="        del line.unfinished[batch.order]\n        # Leaders",
+                old="        line.remove(batch.order)\n        # Leaders",
                 new=(
-                    "        del line.unfinished[batch.order]\n"
+                    "        line.remove(batch.order)\n"
                     "        if batch.attempts > 1:\n"
                     "            line.next_sequence = batch.base_sequence\n"
                     "        # Leaders"

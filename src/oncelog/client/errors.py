@@ -6,7 +6,8 @@ AbortableError    abort it: the transaction can only be aborted, and the produce
 FatalError        this producer (or consumer) is over: close it and make a new one
 ```
 
-`error_code` is Kafka's code where a broker gave one, `may_be_done` says whether it may have happened. Every error is an `OncelogError`.
+`error_code` is Kafka's code where a broker gave one. `may_be_done` says whether it may have happened. Every error is an
+`OncelogError`.
 """
 
 from oncelog.errors import ErrorCode, OncelogError

@@ -67,7 +67,7 @@ class Accumulator:
         self._next_order = 0
         self._loads_at_ms = -NEVER
         self._turns: dict[int, Partition] = {}
-        """Node → the partition that its last request began with."""
+        """Node → the partition that its last request ended with."""
         self.free_bytes = settings.buffer_memory
         self.unfinished: dict[Order, ProducerBatch] = {}
         """All that are not done, the oldest first."""
@@ -171,7 +171,7 @@ class Accumulator:
         """What may go now, and when to look again at the latest. A batch without a leader waits for news of one; one
         whose leader is newer than its last try does not wait for its pause (S2-15).
 
-        Each node's request begins behind the partition that its last one began with, and holds at most
+        Each node's request begins behind the partition that its last one ended with, and holds at most
         `max.request.size` (S2-45, S2-46).
         """
         next_ms = NEVER
@@ -224,7 +224,7 @@ class Accumulator:
                 del self._queues[batch.partition]
             batch.is_under_way = True
             taken.append(batch)
-        self._turns[node_id] = taken[0].partition
+        self._turns[node_id] = taken[-1].partition
         return taken
 
     def _close(self, batch: ProducerBatch, codec: Codec) -> None:

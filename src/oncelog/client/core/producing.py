@@ -480,9 +480,7 @@ class ProducerCore:
         partitions = self.sequences.partitions_to_begin_again()
         if not partitions:
             return
-        if self.sequences.identity.is_known and not self.sequences.bump():
-            return
-        if self.sequences.identity.is_known:
+        if self.sequences.identity.is_known and self.sequences.bump(partitions):
             for partition in partitions:
                 self.sequences.begin_again(partition)
 

@@ -42,10 +42,25 @@ class _Line:
     next_sequence: int = 0
     unfinished: dict[Order, ProducerBatch] = field(default_factory=dict)
     """Batches with a sequence that are not done: under way, or waiting to be retried."""
+    stamped: int = 0
+    """Batches that were given a sequence."""
+    places: dict[Order, int] = field(default_factory=dict)
+    """Of each unfinished batch: how many were stamped before it."""
     given_up: Order | None = None
     """The newest batch that was given up; a hole may be there."""
     has_hole: bool = False
     """A leader refused what follows on a hole, or on lost state."""
+
+    def add(self, batch: ProducerBatch) -> None:
+        """It has its sequence now."""
+        self.next_sequence = batch.next_sequence
+        self.unfinished[batch.order] = batch
+        self.places[batch.order] = self.stamped
+        self.stamped += 1
+
+    def remove(self, order: Order) -> None:
+        """It is done."""
+        del self.unfinished[order], self.places[order]
 
 
 class Sequences:
@@ -55,12 +70,14 @@ class Sequences:
         self._in_flight_max = in_flight_max
 
     def start(self, identity: Identity) -> None:
-        """A new identity from a coordinator: every partition begins at 0."""
+        """A new identity: every partition begins at 0, once what it has unfinished under another is done."""
         self.identity = identity
-        self._lines.clear()
+        self._lines = {one: line for one, line in self._lines.items() if line.unfinished}
 
-    def bump(self) -> bool:
-        """The next epoch of a producer without transactions; False: it is exhausted, and needs another id."""
+    def bump(self, partitions: list[Partition]) -> bool:
+        """The next epoch, where these have used the present one; False: it is exhausted, and another id is needed."""
+        if all(self._lines[one].identity != self.identity for one in partitions):
+            return True
         if self.identity.is_exhausted:
             self.identity = NOBODY
             return False
@@ -84,7 +101,11 @@ class Sequences:
             return False
         if line.identity != self.identity and line.unfinished:
             return False
-        return len(line.unfinished) < self._in_flight_max
+        if not line.unfinished:
+            return True
+        # Counted from the oldest one that is unfinished, whatever was acknowledged since: a leader knows the last five
+        # batches again, and no older one.
+        return line.stamped - min(line.places.values()) < self._in_flight_max
 
     def stamp(self, batch: ProducerBatch) -> None:
         """Give the batch its sequence, unless it is retried with the one that it has."""
@@ -94,8 +115,7 @@ class Sequences:
         if line is None or line.identity != self.identity:
             line = self._lines[batch.partition] = _Line(self.identity)
         batch.assign(*line.identity, line.next_sequence)
-        line.next_sequence = batch.next_sequence
-        line.unfinished[batch.order] = batch
+        line.add(batch)
 
     # ---------------------------------------------------------------------------------------------- answers
 
@@ -103,7 +123,7 @@ class Sequences:
         line = self._line_of(batch)
         if line is None:
             return
-        del line.unfinished[batch.order]
+        line.remove(batch.order)
         # Leaders take sequences without a gap: so whatever was given up before this one was written.
         if line.given_up is not None and batch.order > line.given_up:
             line.given_up = None
@@ -122,7 +142,8 @@ class Sequences:
     def gave_up(self, batch: ProducerBatch) -> None:
         """It failed for good. If it was sent, nobody knows whether it was written."""
         line = self._line_of(batch)
-        if line is not None and line.unfinished.pop(batch.order, None) is not None:
+        if line is not None:
+            line.remove(batch.order)
             line.given_up = max(batch.order, line.given_up or batch.order)
 
     def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
@@ -130,12 +151,13 @@ class Sequences:
         line = self._line_of(batch)
         if line is None:
             return
-        del line.unfinished[batch.order]
-        sequence = batch.base_sequence
+        place, sequence = line.places[batch.order], batch.base_sequence
+        line.remove(batch.order)
+        line.stamped += len(parts) - 1
         for part in parts:
             part.assign(batch.producer_id, batch.producer_epoch, sequence)
             sequence = part.next_sequence
-            line.unfinished[part.order] = part
+            line.unfinished[part.order], line.places[part.order] = part, place
 
     def partitions_to_begin_again(self) -> list[Partition]:
         """Those with a hole, or what may be one, of which nothing is under way any more."""
@@ -153,8 +175,7 @@ class Sequences:
         for order in sorted(old.unfinished):
             batch = old.unfinished[order]
             batch.assign(*self.identity, line.next_sequence)
-            line.next_sequence = batch.next_sequence
-            line.unfinished[order] = batch
+            line.add(batch)
 
     def _line_of(self, batch: ProducerBatch) -> _Line | None:
         """None where the batch belongs to an identity that is over."""
