@@ -258,9 +258,11 @@ class Producer:
             topic, value, key, partition, timestamp_ms, pairs = self._intercept(
                 _Outgoing(topic, value, key, partition, timestamp_ms, pairs)
             )
-        if key is not None or self._key_serializer is not None:
+        if key is not None and (key.__class__ is not bytes or self._key_serializer is not None):
             key = self._serialized(key, self._key_serializer, "key")
-        if value.__class__ is not bytes or self._value_serializer is not None:
+        if value is not None and (
+            value.__class__ is not bytes or self._value_serializer is not None
+        ):
             value = self._serialized(value, self._value_serializer, "value")
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
@@ -411,6 +413,7 @@ class Producer:
         return run
 
     def _serialized(self, given: Any, serializer: Serializer | None, what: str) -> bytes | None:
+        """None stays None, a tombstone: no serializer is asked."""
         if serializer is not None:
             try:
                 given = serializer(given)
