@@ -76,9 +76,9 @@ LOG_BUGS: Final = (
                 new="            return True\n",
             ),
             Edit(
-                module="oncelog_robustness.clients.batch_line",
-                old="        self._next_sequence = 0\n",
-                new="        self._next_sequence = 1\n",
+                module="oncelog.client.core.sequences",
+                old="    next_sequence: int = 0\n",
+                new="    next_sequence: int = 1\n",
             ),
         ),
         caught_by=("sequence-gap",),

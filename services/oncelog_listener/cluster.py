@@ -24,7 +24,7 @@ from oncelog.rpc.stubs import (
     Unary,
 )
 from oncelog_listener.access import Access
-from oncelog_listener.core.fetch_sessions import FetchSessions
+from oncelog_listener.core.fetch_sessions import SESSION_ID_MAX, FetchSessions
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.memory_budget import UnsentAnswers
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
@@ -134,7 +134,9 @@ class Cluster:
         object.__setattr__(self, "access", access)
         object.__setattr__(self, "throttling", Throttling(self.metadata))
         fetch_sessions = FetchSessions(
-            self.settings.fetch_sessions_max, self.settings.fetch_session_partitions_max
+            self.settings.fetch_sessions_max,
+            self.settings.fetch_session_partitions_max,
+            lambda: random.randint(1, SESSION_ID_MAX),
         )
         object.__setattr__(self, "fetch_sessions", fetch_sessions)
 

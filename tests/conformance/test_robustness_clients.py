@@ -7,7 +7,7 @@ from oncelog_robustness.clients.aiokafka import AiokafkaClients
 from oncelog_robustness.clients.confluent import ConfluentClients
 from oncelog_robustness.clients.contract import Refused
 from oncelog_robustness.clients.login import choose_login
-from oncelog_robustness.clients.tv2 import Tv2Clients
+from oncelog_robustness.clients.oncelog import OncelogClients
 from tests.conformance.cutting_proxy import CuttingProxy, open_behind
 from tests.conformance.logins import asked_login
 from tests.contracts.robustness_clients import COMMITTED, ClientContract, Place, next_positions
@@ -48,9 +48,9 @@ class TestAiokafka(OnProcesses):
         return AiokafkaClients(bootstrap)
 
 
-class TestTv2(OnProcesses):
+class TestOncelog(OnProcesses):
     def clients(self, bootstrap):
-        return Tv2Clients(bootstrap)
+        return OncelogClients(bootstrap)
 
 
 class TestConfluent(OnProcesses):

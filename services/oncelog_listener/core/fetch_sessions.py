@@ -10,7 +10,6 @@ is told FETCH_SESSION_ID_NOT_FOUND, and names everything again. What is kept of 
 by partitions.
 """
 
-import random
 from collections.abc import Callable, Hashable
 from typing import Final
 from uuid import UUID
@@ -23,7 +22,7 @@ FINAL_EPOCH: Final = -1
 """The client wants no session, and closes the one that it has."""
 EVICTABLE_AFTER_MS: Final = 120_000
 _UNKNOWN: Final = -1
-_INT32_MAX: Final = 2**31 - 1
+SESSION_ID_MAX: Final = 2**31 - 1
 
 Key = tuple[Hashable, int]
 """A partition as its client names it: by the topic's id, or by its name."""
@@ -102,7 +101,7 @@ class FetchSessions:
         self,
         sessions_max: int,
         partitions_max: int,
-        new_id: Callable[[], int] = lambda: random.randint(1, _INT32_MAX),
+        new_id: Callable[[], int],
     ) -> None:
         self._sessions_max = sessions_max
         self._partitions_max = partitions_max
@@ -132,7 +131,7 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        session.epoch = 1 if session_epoch == _INT32_MAX else session_epoch + 1
+        session.epoch = 1 if session_epoch == SESSION_ID_MAX else session_epoch + 1
         session.used_ms = now_ms
         self._by_connection[connection] = self._by_connection.pop(connection)
         return session

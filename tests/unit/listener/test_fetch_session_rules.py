@@ -1,5 +1,7 @@
 """Which fetch sessions are kept, and what a session knows (KIP-227)."""
 
+import itertools
+
 import pytest
 
 from oncelog.errors import ErrorCode
@@ -13,6 +15,7 @@ from oncelog_listener.core.fetch_sessions import (
 
 LATER = EVICTABLE_AFTER_MS + 1
 INT32_MAX = 2**31 - 1
+IDS = itertools.count(1)
 
 
 def wanted(count, topic="orders"):
@@ -28,7 +31,7 @@ def found(sessions, connection, session_id, epoch=1, now=0, *, uses_topic_ids=Fa
 
 
 def of_one_each(connections, now=0):
-    sessions = FetchSessions(len(connections), 100)
+    sessions = FetchSessions(len(connections), 100, IDS.__next__)
     return sessions, [opened(sessions, one, now=now) for one in connections]
 
 
@@ -58,7 +61,7 @@ def test_a_session_is_of_the_connection_that_opened_it():
 
 
 def test_a_connection_has_one_session():
-    sessions = FetchSessions(10, 100)
+    sessions = FetchSessions(10, 100, IDS.__next__)
     first, second = opened(sessions, 1, 3), opened(sessions, 1, 2)
     assert found(sessions, 1, first) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert isinstance(found(sessions, 1, second), FetchSession)
@@ -67,7 +70,7 @@ def test_a_connection_has_one_session():
 
 @pytest.mark.parametrize("uses_topic_ids", [False, True])
 def test_a_session_keeps_to_names_or_to_ids(uses_topic_ids):
-    sessions = FetchSessions(10, 100)
+    sessions = FetchSessions(10, 100, IDS.__next__)
     session_id = opened(sessions, 1, uses_topic_ids=uses_topic_ids)
     answer = found(sessions, 1, session_id, uses_topic_ids=not uses_topic_ids)
     assert answer is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
@@ -99,7 +102,7 @@ def test_a_session_that_is_not_used_any_more_makes_room():
 
 
 def test_a_smaller_session_makes_room_unless_it_is_new():
-    sessions = FetchSessions(2, 100)
+    sessions = FetchSessions(2, 100, IDS.__next__)
     large, small = opened(sessions, 1, 5), opened(sessions, 2, 2)
     for connection, session_id in ((1, large), (2, small)):
         found(sessions, connection, session_id, now=LATER)
@@ -112,7 +115,7 @@ def test_a_smaller_session_makes_room_unless_it_is_new():
 
 
 def test_partitions_are_bounded_over_all_sessions():
-    sessions = FetchSessions(100, 10)
+    sessions = FetchSessions(100, 10, IDS.__next__)
     first = opened(sessions, 1, 6)
     assert opened(sessions, 2, 11, now=LATER) == NO_SESSION, "it fits nowhere; nobody is put out"
     assert opened(sessions, 2, 5) == NO_SESSION
@@ -143,7 +146,7 @@ def test_who_was_put_out_meanwhile_is_not_kept():
 
 
 def test_no_sessions_are_kept_where_none_are_wanted():
-    assert opened(FetchSessions(0, 100), 1) == NO_SESSION
+    assert opened(FetchSessions(0, 100, IDS.__next__), 1) == NO_SESSION
 
 
 def test_a_partition_is_news_until_it_was_told():
