@@ -190,7 +190,7 @@ async def test_s2_07_serializers_make_the_bytes(bootstrap, new_topic):
     assert await read(bootstrap, topic) == [b"12"]
 
 
-async def test_s2_08_what_is_wrong_with_a_record_is_told_by_its_delivery(bootstrap, new_topic):
+async def test_s2_08_a_delivery_tells_what_is_wrong_with_its_record(bootstrap, new_topic):
     topic, told = new_topic(max_message_bytes=2_000), []
     async with Producer(bootstrap, max_request_size=10_000) as producer:
         large = producer.send(topic, b"x" * 20_000, on_delivery=lambda *one: told.append(one))

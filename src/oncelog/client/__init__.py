@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         TimedOutError,
         UnsupportedError,
     )
-    from oncelog.client.producer import Interceptor, Producer, Transaction
+    from oncelog.client.interceptors import Interceptor, OutgoingRecord
+    from oncelog.client.producer import Producer, Transaction
     from oncelog.ids import Partition
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "IllegalStateError",
     "Interceptor",
     "OffsetToCommit",
+    "OutgoingRecord",
     "Partition",
     "Producer",
     "RecordMetadata",
@@ -69,7 +71,8 @@ _PLACES: Final = {
     "OffsetToCommit": "core.transaction_calls",
     "Delivery": "delivery",
     "RecordMetadata": "delivery",
-    "Interceptor": "producer",
+    "Interceptor": "interceptors",
+    "OutgoingRecord": "interceptors",
     "Producer": "producer",
     "Transaction": "producer",
 }

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, fields
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 from oncelog.client.core.addresses import Address, parse_addresses
 from oncelog.client.core.login import ClientLogin
-from oncelog.client.core.producer_batch import Headers, Record
+from oncelog.client.core.producer_batch import Record
 from oncelog.client.core.producer_settings import ProducerSettings, producer_settings
 from oncelog.client.core.producing import Partitioner
 from oncelog.client.core.setting_names import merged, settings_of, split_login
@@ -33,6 +33,7 @@ from oncelog.client.errors import (
     SerializationError,
     TimedOutError,
 )
+from oncelog.client.interceptors import Interceptor, OutgoingRecord, guarded, intercepted
 from oncelog.client.network.brokers import NetworkOptions, NetworkSettings
 from oncelog.client.network.producer_loop import ProducerLoop
 from oncelog.client.options import ProducerOptions
@@ -50,45 +51,6 @@ _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_
 Serializer = Callable[[Any], bytes | None]
 HeaderPairs = Sequence[tuple[str, bytes | None]]
 OnDelivery = Callable[[RecordMetadata | None, ClientError | None], None]
-
-
-class Interceptor(Protocol):
-    """What stands between a program and its producer (S2-06). An exception of it is logged, and changes nothing."""
-
-    def on_send(self, record: "OutgoingRecord") -> "OutgoingRecord":
-        """The record that goes on, before it is serialized."""
-        ...
-
-    def on_acknowledgement(
-        self, metadata: RecordMetadata | None, error: ClientError | None
-    ) -> None:
-        """The record was delivered, or was not."""
-        ...
-
-
-class OutgoingRecord(Protocol):
-    topic: str
-    value: Any
-    key: Any
-    partition: int | None
-    timestamp_ms: int
-    headers: Headers
-
-
-class _Outgoing:
-    __slots__ = ("headers", "key", "partition", "timestamp_ms", "topic", "value")
-
-    def __init__(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int,
-        headers: Headers,
-    ) -> None:
-        self.topic, self.value, self.key = topic, value, key
-        self.partition, self.timestamp_ms, self.headers = partition, timestamp_ms, headers
 
 
 class Transaction:
@@ -255,9 +217,13 @@ class Producer:
             timestamp_ms = time.time_ns() // 1_000_000
         pairs = list(headers) if headers else []
         if self._interceptors:
-            topic, value, key, partition, timestamp_ms, pairs = self._intercept(
-                _Outgoing(topic, value, key, partition, timestamp_ms, pairs)
+            record = intercepted(
+                self._interceptors,
+                OutgoingRecord(topic, value, key, partition, timestamp_ms, pairs),
             )
+            topic, value, key = record.topic, record.value, record.key
+            partition, timestamp_ms = record.partition, record.timestamp_ms
+            pairs = record.headers
         if key is not None and (key.__class__ is not bytes or self._key_serializer is not None):
             key = self._serialized(key, self._key_serializer, "key")
         if value is not None and (
@@ -431,21 +397,6 @@ class Producer:
             f"a {what} of type {type(given).__name__} cannot be sent: give bytes or text, or a {what}_serializer"
         )
 
-    def _intercept(self, record: _Outgoing) -> tuple[str, Any, Any, int | None, int, Headers]:
-        for interceptor in self._interceptors:
-            try:
-                record = interceptor.on_send(record)  # type: ignore[assignment]
-            except Exception:
-                logger.exception("an interceptor failed in on_send")
-        return (
-            record.topic,
-            record.value,
-            record.key,
-            record.partition,
-            record.timestamp_ms,
-            record.headers,
-        )
-
     def _call_when_done(self, delivery: Delivery, on_delivery: OnDelivery | None) -> None:
         """Once, in the order of the records of a partition."""
 
@@ -455,9 +406,9 @@ class Producer:
             self._is_in_callback = True
             try:
                 for interceptor in self._interceptors:
-                    _guarded(interceptor.on_acknowledgement, metadata, error)
+                    guarded(interceptor.on_acknowledgement, metadata, error)
                 if on_delivery is not None:
-                    _guarded(on_delivery, metadata, error)
+                    guarded(on_delivery, metadata, error)
             finally:
                 self._is_in_callback = False
 
@@ -468,13 +419,6 @@ def _not_running() -> IllegalStateError:
     return IllegalStateError(
         "the producer is closed, or was not started: use `async with Producer(…)`"
     )
-
-
-def _guarded(call: Callable[..., None], *arguments: Any) -> None:
-    try:
-        call(*arguments)
-    except Exception:
-        logger.exception("a callback of the producer failed")
 
 
 def _listed(servers: object) -> Iterable[object]:

@@ -20,6 +20,7 @@ from oncelog.record.records import decode_batch
 
 TOPIC = "payments"
 REMEMBERED = 5
+PLAIN = {"enable_idempotence": False, "linger_ms": 0}
 LOST = DisconnectedError("it broke", ErrorCode.NETWORK_EXCEPTION)
 
 
@@ -177,7 +178,17 @@ class Bench:
             while self.calls:
                 self.answer_call()
             if not is_busy:
-                if not self.core.accumulator.unfinished and not self.core.has_line:
+                if not self.core.accumulator.unfinished and not self.core.line:
                     return
                 self.now_ms = max(self.now_ms + 1, min(self.next_ms, self.now_ms + 1_000))
         raise AssertionError("it did not settle")
+
+
+def started(view=None, **settings):
+    """With its identity."""
+    bench = Bench(view, linger_ms=settings.pop("linger_ms", 0), **settings)
+    bench.send(b"first", partition=0)
+    bench.step()
+    bench.answer_call()
+    bench.settle()
+    return bench

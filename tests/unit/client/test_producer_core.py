@@ -1,37 +1,19 @@
 """The rows S2-11 to S2-80 of the producer document that need no socket, by their numbers."""
 
 import pytest
-from tests.unit.client.producer_bench import Bench, view_of
+from tests.unit.client.producer_bench import PLAIN, Bench, started, view_of
 
 from oncelog.client.core.cluster_view import NO_NODE, ClusterView, Leader
-from oncelog.client.core.sequences import Identity
 from oncelog.client.errors import (
-    AbortableError,
-    AuthorizationError,
     BufferExhaustedError,
-    FatalError,
     RecordTooLargeError,
     RefusedError,
     RetriableError,
     TimedOutError,
 )
 from oncelog.errors import ErrorCode
-from oncelog.ids import PRODUCER_EPOCH_MAX, Partition
-from oncelog.record.batch import Codec, read_header
-from oncelog.record.records import decode_batch
-
-PLAIN = {"enable_idempotence": False, "linger_ms": 0}
-
-
-def started(view=None, **settings):
-    """With its identity."""
-    bench = Bench(view, linger_ms=settings.pop("linger_ms", 0), **settings)
-    bench.send(b"first", partition=0)
-    bench.step()
-    bench.answer_call()
-    bench.settle()
-    return bench
-
+from oncelog.ids import Partition
+from oncelog.record.batch import read_header
 
 # ------------------------------------------------------------------------------------------------- metadata
 
@@ -237,20 +219,12 @@ def test_s2_34_a_flush_or_a_close_lets_everything_go():
         assert bench.step().requests
 
 
-def test_s2_34_a_commit_lets_everything_go():
-    bench = in_transaction(linger_ms=1_000)
-    bench.send(partition=0)
-    assert not bench.step().requests
-    bench.core.transactions.commit()
-    assert bench.step().requests
-
-
 def test_s2_36_memory_is_bounded_and_comes_back():
     bench = Bench(buffer_memory=1_000, batch_size=400, max_block_ms=50, **PLAIN)
     bench.reachable = lambda node_id: False
     sent = [bench.send(b"x" * 300) for _ in range(3)]
     assert bench.core.accumulator.free_bytes < 400
-    assert bench.core.has_line
+    assert bench.core.line
     bench.reachable = lambda node_id: True
     bench.settle()
     assert [one.result().offset for one in sent] == [0, 1, 2]
@@ -261,7 +235,7 @@ def test_s2_38_who_waits_for_memory_is_served_in_order():
     bench = Bench(buffer_memory=4_000, batch_size=2_000, **PLAIN)
     for number in range(20):
         bench.send(b"%02d" % number + b"x" * 200)
-    assert bench.core.has_line
+    assert bench.core.line
     bench.settle()
     assert [value[:2] for value in bench.log()] == [b"%02d" % number for number in range(20)]
 
@@ -273,7 +247,7 @@ def test_s2_38_who_waits_too_long_is_told_so():
     bench.step(50)
     assert isinstance(sent[2].exception(), BufferExhaustedError)
     assert "no room in buffer.memory=800 within max.block.ms=50" in str(sent[2].exception())
-    assert bench.core.exhausted_count == 1
+    assert bench.core.line.exhausted_count == 1
 
 
 def test_a_line_has_an_end():
@@ -286,8 +260,7 @@ def test_a_line_has_an_end():
 
     with pytest.raises(BufferExhaustedError, match="await ready"):
         send_for_ever()
-    waiting = sum(one.size for one in bench.core._line)
-    assert waiting <= 10_000 // 4
+    assert bench.core.line.size_bytes <= 10_000 // 4
 
 
 # ------------------------------------------------------------------------------------------------- sender
@@ -324,7 +297,7 @@ def test_s2_44_a_request_takes_a_batch_of_each_partition():
     assert [batch.partition.partition for batch in request.batches] == [0, 1, 2]
 
 
-def test_s2_45_and_46_partitions_take_turns_within_the_request_size():
+def test_s2_45_46_partitions_take_turns_in_a_requests_size():
     bench = Bench(view_of(3), batch_size=1, max_request_size=250, **PLAIN)
     for _ in range(2):
         for number in range(3):
@@ -382,294 +355,3 @@ def test_s2_51_what_waits_too_long_is_given_up_and_not_written():
     bench.step(100)
     assert "were not delivered within delivery.timeout.ms=100" in str(sent.exception())
     assert not sent.exception().may_be_done
-
-
-# ------------------------------------------------------------------------------------------------- answers
-
-
-def test_s2_58_the_leaders_time_is_told():
-    bench = Bench(**PLAIN)
-    bench.send()
-    sent = bench.send()
-    bench.settle()
-    assert (sent.result().offset, sent.result().timestamp_ms) == (1, 0)
-
-
-def test_s2_59_a_batch_that_is_too_large_goes_in_parts():
-    bench = started(batch_size=10_000)
-    sent = [bench.send(b"%d" % number, partition=0) for number in range(9)]
-    bench.step()
-    behind = bench.send(b"behind", partition=0)
-    bench.step()
-    bench.receive(error=ErrorCode.MESSAGE_TOO_LARGE)
-    bench.settle()
-    assert bench.log() == [b"first", *[b"%d" % number for number in range(9)], b"behind"]
-    assert [one.result().offset for one in sent] == list(range(1, 10))
-    assert behind.result().offset == 10
-
-
-def test_s2_59_parts_may_be_too_large_again():
-    bench = started(batch_size=10_000)
-    sent = [bench.send(b"%d" % number, partition=0) for number in range(8)]
-    bench.step()
-    bench.receive(error=ErrorCode.MESSAGE_TOO_LARGE)
-    bench.step()
-    bench.receive(error=ErrorCode.MESSAGE_TOO_LARGE)
-    bench.settle()
-    assert [one.result().offset for one in sent] == list(range(1, 9))
-
-
-def test_s2_62_a_duplicate_is_delivered_without_its_offset():
-    bench = started()
-    sent = bench.send(partition=0)
-    bench.step()
-    bench.receive(error=ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-    assert sent.result().offset == -1
-
-
-def test_s2_63_a_single_record_that_is_too_large_fails_alone():
-    bench = started()
-    sent = bench.send(partition=0)
-    bench.step()
-    bench.receive(error=ErrorCode.MESSAGE_TOO_LARGE)
-    assert isinstance(sent.exception(), RecordTooLargeError)
-    assert bench.send(partition=0) is not None
-    bench.settle()
-    assert len(bench.log()) == 2
-
-
-def test_s2_65_an_identity_is_asked_for_with_the_first_record():
-    bench = Bench()
-    assert bench.step().call is None
-    bench.send()
-    assert bench.step().call.known == Identity()
-
-
-def test_s2_67_nothing_new_goes_behind_what_was_given_up():
-    bench = started(request_timeout_ms=50, delivery_timeout_ms=100)
-    bench.send(b"lost", partition=0)
-    bench.step()
-    bench.break_connection()
-    bench.step(60)
-    bench.send(b"behind", partition=0)
-    bench.step(50)
-    assert bench.core.sequences.identity == Identity(1, 1), "S2-68: a new epoch behind the hole"
-    bench.settle()
-    assert bench.log() == [b"first", b"behind"]
-
-
-def test_s2_68_lost_state_makes_a_new_epoch_and_nothing_is_lost():
-    bench = started()
-    bench.leader().producers.clear()
-    sent = bench.send(b"v", partition=0)
-    bench.step()
-    bench.receive()
-    assert not sent.done()
-    bench.settle()
-    assert bench.core.sequences.identity == Identity(1, 1)
-    assert bench.log() == [b"first", b"v"]
-
-
-def test_s2_69_the_last_epoch_is_followed_by_another_id():
-    bench = started()
-    bench.core.sequences.start(Identity(1, PRODUCER_EPOCH_MAX))
-    bench.leader().producers[1] = {"epoch": PRODUCER_EPOCH_MAX, "next": 7, "batches": []}
-    bench.send(b"v", partition=0)
-    bench.step()
-    bench.receive()
-    bench.settle()
-    assert bench.core.sequences.identity == Identity(2, 0)
-    assert bench.log() == [b"first", b"v"]
-
-
-def test_s2_71_an_unknown_producer_begins_again():
-    bench = started()
-    sent = bench.send(b"v", partition=0)
-    bench.step()
-    bench.receive(error=ErrorCode.UNKNOWN_PRODUCER_ID)
-    bench.settle()
-    assert sent.result().offset == 1
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
-        (ErrorCode.INVALID_RECORD, RefusedError),
-        (ErrorCode.INVALID_TOPIC_EXCEPTION, RefusedError),
-    ],
-)
-def test_s2_72_a_final_refusal_ends_its_batch_alone(code, kind):
-    bench = started()
-    sent = bench.send(partition=0)
-    bench.step()
-    bench.receive(error=code)
-    assert isinstance(sent.exception(), kind)
-    later = bench.send(partition=0)
-    bench.settle()
-    assert later.exception() is None
-
-
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_s2_75_each_codec_compresses_what_is_read_again(codec):
-    bench = Bench(compression_type=codec, **PLAIN)
-    values = [b"the same again " * 20 for _ in range(20)]
-    for value in values:
-        bench.send(value)
-    bench.step()
-    ((_, records),) = bench.wire[0][0][1]
-    assert read_header(records).codec == Codec[codec.upper()]
-    assert len(records) < 1_000
-    assert [one.value for one in decode_batch(records)] == values
-
-
-def test_s2_76_batches_grow_with_what_compression_saves():
-    bench = Bench(
-        compression_type="gzip", batch_size=1_000, linger_ms=100_000, enable_idempotence=False
-    )
-    counts = []
-    for _ in range(20):
-        for _ in range(400):
-            bench.send(b"the same again " * 4)
-        bench.step()
-        while bench.wire.get(0):
-            counts += [batch.record_count for one in bench.requests() for batch in one.batches]
-            bench.receive()
-            bench.step(10)
-    assert max(counts) > 3 * counts[0]
-
-
-def test_s2_79_a_forced_end_fails_what_is_left():
-    bench = started()
-    under_way = bench.send(partition=0)
-    bench.step()
-    waiting = bench.send(partition=0)
-    bench.core.end(FatalError("the producer is closed"))
-    assert under_way.exception().may_be_done
-    assert not waiting.exception().may_be_done
-
-
-# ------------------------------------------------------------------------------------------------- transactions
-
-
-def in_transaction(is_tv2=True, **settings):
-    bench = Bench(view_of(2), **{"transactional_id": "pay", "linger_ms": 0} | settings)
-    bench.core.transactions.initialize()
-    bench.step()
-    bench.answer_call()
-    bench.core.transactions.has_tv2 = is_tv2
-    bench.core.transactions.begin()
-    return bench
-
-
-def test_tv2_needs_one_call_a_transaction():
-    bench = in_transaction()
-    bench.send(b"v", partition=0)
-    done = bench.core.transactions.commit()
-    assert bench.step().call is None, "the record is delivered first"
-    bench.receive()
-    assert bench.step().call.is_commit
-    bench.answer_call()
-    assert done.is_done
-    assert done.error is None
-    assert bench.core.sequences.identity == Identity(1, 1), "an end raises the epoch"
-
-
-def test_tv1_adds_a_partition_before_it_writes_there():
-    bench = in_transaction(is_tv2=False)
-    bench.send(b"v", partition=1)
-    step = bench.step()
-    assert step.call.partitions == (Partition("payments", 1),)
-    assert not step.requests
-    bench.answer_call()
-    assert bench.step().requests
-
-
-def test_an_empty_transaction_asks_nobody():
-    bench = in_transaction()
-    done = bench.core.transactions.commit()
-    assert bench.step().call is None
-    assert done.is_done
-
-
-def test_a_failed_record_can_only_be_aborted():
-    bench = in_transaction()
-    bench.send(partition=0)
-    bench.step()
-    bench.receive(error=ErrorCode.INVALID_RECORD)
-    with pytest.raises(AbortableError, match="INVALID_RECORD"):
-        bench.core.transactions.commit()
-    with pytest.raises(AbortableError):
-        bench.send(partition=0)
-    done = bench.core.transactions.abort()
-    bench.step()
-    assert not bench.answer_call().is_commit
-    assert done.is_done
-    bench.core.transactions.begin()
-
-
-def test_an_abort_drops_what_was_not_sent():
-    bench = in_transaction()
-    bench.reachable = lambda node_id: False
-    sent = bench.send(partition=0)
-    done = bench.core.transactions.abort()
-    bench.step()
-    bench.step()
-    assert isinstance(sent.exception(), AbortableError)
-    assert done.is_done
-
-
-def test_tv1_raises_its_epoch_after_an_abort_with_loose_ends():
-    bench = in_transaction(is_tv2=False)
-    bench.send(partition=0)
-    bench.step()
-    bench.answer_call()
-    bench.step()
-    bench.break_connection()
-    done = bench.core.transactions.abort()
-    bench.step()
-    bench.answer_call()
-    assert not done.is_done
-    assert bench.step().call.known == Identity(1, 0)
-    bench.answer_call()
-    assert done.is_done
-    assert bench.core.sequences.identity == Identity(1, 1)
-
-
-def test_a_fenced_producer_is_over():
-    bench = in_transaction()
-    bench.send(partition=0)
-    bench.step()
-    bench.receive()
-    done = bench.core.transactions.commit()
-    bench.step()
-    bench.answer_call(ErrorCode.PRODUCER_FENCED)
-    assert isinstance(done.error, FatalError)
-    assert not done.error.may_be_done
-    with pytest.raises(FatalError, match="a newer producer has the same"):
-        bench.core.transactions.begin()
-
-
-def test_a_fence_behind_a_lost_answer_leaves_the_commit_open():
-    bench = in_transaction()
-    bench.send(partition=0)
-    bench.step()
-    bench.receive()
-    done = bench.core.transactions.commit()
-    bench.step()
-    bench.answer_call(ErrorCode.NETWORK_EXCEPTION)
-    bench.step(1_000)
-    bench.answer_call(ErrorCode.PRODUCER_FENCED)
-    assert done.error.may_be_done
-
-
-def test_s2_73_a_user_who_was_refused_may_try_again():
-    bench = Bench(transactional_id="pay")
-    first = bench.core.transactions.initialize()
-    bench.step()
-    bench.answer_call(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    assert isinstance(first.error, AuthorizationError)
-    again = bench.core.transactions.initialize()
-    bench.step()
-    bench.answer_call()
-    assert again.error is None

@@ -7,14 +7,14 @@ send ─▶ line ─▶ accumulator ─▶ step ─▶ produce requests ─▶ b
 ```
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from oncelog.client.core.accumulator import NEVER, Accumulator, Drained
 from oncelog.client.core.backoff import backoff_ms
 from oncelog.client.core.cluster_view import ClusterView
 from oncelog.client.core.key_hash import positive_murmur2
+from oncelog.client.core.line import Line, Settled
 from oncelog.client.core.produce_answers import (
     OF_THE_LEADER,
     PartitionAnswer,
@@ -31,7 +31,6 @@ from oncelog.client.core.transaction_calls import Answer, Call, InitProducerId
 from oncelog.client.core.transactions import State, Transactions
 from oncelog.client.errors import (
     AbortableError,
-    BufferExhaustedError,
     ClientError,
     FatalError,
     RecordTooLargeError,
@@ -41,30 +40,9 @@ from oncelog.client.errors import (
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 
-LINE_SHARE: Final = 4
-"""The line may hold `buffer.memory` divided by this."""
-
 MayReach = Callable[[int], bool]
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 """(topic, key, value, number of partitions) → partition."""
-
-
-class InLine:
-    """A record that waits for metadata or memory. `settled` is called once, with its batch or why there is none."""
-
-    __slots__ = ("expires_ms", "record", "settled", "size")
-
-    def __init__(
-        self,
-        record: Record,
-        size: int,
-        expires_ms: float,
-        settled: Callable[[ProducerBatch | None, ClientError | None], None],
-    ) -> None:
-        self.record = record
-        self.size = size
-        self.expires_ms = expires_ms
-        self.settled = settled
 
 
 class Step(NamedTuple):
@@ -93,15 +71,10 @@ class ProducerCore:
         self.sequences = Sequences(settings.max_in_flight_requests_per_connection)
         self.transactions = Transactions(settings, self.sequences, draw)
         self.view = ClusterView()
-        self.exhausted_count = 0
-        """Records that found no memory in time (`buffer-exhausted-records`)."""
         self._is_transactional = settings.is_transactional
         self._draw = draw
         self._partitioner = partitioner
-        self._line: deque[InLine] = deque()
-        self._unknown: dict[str, deque[InLine]] = {}
-        """By topic: records that wait for its metadata."""
-        self._line_bytes = 0
+        self.line = Line(settings, self._line_failed)
         self._under_way: dict[int, int] = {}
         """Node → produce requests that are not answered."""
         self._may_reach: MayReach = lambda _: False
@@ -126,7 +99,7 @@ class ProducerCore:
         batch = self.accumulator.sticky_batches.get(topic)
         if (
             batch is None
-            or self._line
+            or self.line.is_for_memory
             or (self._is_transactional and self.transactions.state is not State.IN_TRANSACTION)
             or not batch.append(timestamp_ms, key, value, headers)
         ):
@@ -141,35 +114,14 @@ class ProducerCore:
         if self._is_transactional:
             self.transactions.check_may_send()
         self._check_size(record)
-        if self._line or record.topic in self._unknown:
+        if self.line.holds_back(record.topic):
             return None
         return self._place(record, now_ms)
 
-    def stand_in_line(
-        self,
-        record: Record,
-        now_ms: float,
-        settled: Callable[[ProducerBatch | None, ClientError | None], None],
-    ) -> None:
+    def stand_in_line(self, record: Record, now_ms: float, settled: Settled) -> None:
         """Raises BufferExhaustedError where the line is full, too."""
-        size = size_bound(record.key, record.value, record.headers)
-        if self._line_bytes + size > self.settings.buffer_memory // LINE_SHARE and self._line_bytes:
-            self.exhausted_count += 1
-            raise BufferExhaustedError(
-                f"buffer.memory={self.settings.buffer_memory} is full, and so is the line of those who wait for it: "
-                "await ready(), or what send() returned, before you send more"
-            )
-        waiting = InLine(record, size, now_ms + self.settings.max_block_ms, settled)
-        self._line_bytes += size
-        if record.topic not in self.view.topics or record.topic in self._unknown:
-            self._unknown.setdefault(record.topic, deque()).append(waiting)
-        else:
-            self._line.append(waiting)
-            self.accumulator.is_short_of_memory = True
-
-    @property
-    def has_line(self) -> bool:
-        return bool(self._line or self._unknown)
+        self.line.join(record, now_ms, self.view, settled)
+        self.accumulator.is_short_of_memory = self.line.is_for_memory
 
     def _check_size(self, record: Record) -> None:
         size = size_bound(record.key, record.value, record.headers)
@@ -214,62 +166,9 @@ class ProducerCore:
             return positive_murmur2(record.key) % count
         return None
 
-    def _move_line(self, now_ms: float) -> None:
-        """Let in who waits, in order; and send away who waited too long."""
-        for topic in [name for name in self._unknown if name in self.view.topics]:
-            known = self.view.topics[topic]
-            if known.leaders:
-                self._line.extend(self._unknown.pop(topic))
-            elif not known.error.is_retriable and known.error is not ErrorCode.NONE:
-                self._dismiss(self._unknown.pop(topic), _topic_error(topic, known.error))
-        while self._line:
-            waiting = self._line[0]
-            try:
-                batch = self._place(waiting.record, now_ms)
-            except ClientError as error:
-                self._leave(self._line.popleft(), None, error)
-                continue
-            if batch is None:
-                break
-            self._leave(self._line.popleft(), batch, None)
-        self.accumulator.is_short_of_memory = bool(self._line)
-        self._expire_line(now_ms)
-
-    def _expire_line(self, now_ms: float) -> None:
-        while self._line and self._line[0].expires_ms <= now_ms:
-            self.exhausted_count += 1
-            error = BufferExhaustedError(
-                f"no room in buffer.memory={self.settings.buffer_memory} within "
-                f"max.block.ms={self.settings.max_block_ms}: brokers take records more slowly than they are sent, or "
-                "not at all"
-            )
-            self._leave(self._line.popleft(), None, error)
-        for topic in list(self._unknown):
-            queue = self._unknown[topic]
-            while queue and queue[0].expires_ms <= now_ms:
-                self._leave(queue.popleft(), None, self._unknown_topic(topic))
-            if not queue:
-                del self._unknown[topic]
-
-    def _unknown_topic(self, topic: str) -> ClientError:
-        known = self.view.topics.get(topic)
-        said = "no broker told of it" if known is None else known.error.name
-        return TimedOutError(
-            f"topic {topic!r} was not in the metadata within max.block.ms={self.settings.max_block_ms} ({said}): "
-            "create it first, and see that bootstrap.servers is right"
-        )
-
-    def _leave(
-        self, waiting: InLine, batch: ProducerBatch | None, error: ClientError | None
-    ) -> None:
-        self._line_bytes -= waiting.size
-        if error is not None and self._is_transactional:
+    def _line_failed(self, error: ClientError) -> None:
+        if self._is_transactional:
             self.transactions.failed(error)
-        waiting.settled(batch, error)
-
-    def _dismiss(self, line: Iterable[InLine], error: ClientError) -> None:
-        for waiting in line:
-            self._leave(waiting, None, error)
 
     # ---------------------------------------------------------------------------------------------- a step
 
@@ -277,7 +176,8 @@ class ProducerCore:
         self._may_reach = may_reach
         self._wants_metadata = False
         self._expire(now_ms)
-        self._move_line(now_ms)
+        self.line.move(now_ms, self.view, lambda record: self._place(record, now_ms))
+        self.accumulator.is_short_of_memory = self.line.is_for_memory
         if self.transactions.state is State.ABORTING:
             self._drop_unsent(AbortableError("the transaction is aborted"))
         self.accumulator.is_completing = self.transactions.is_completing
@@ -297,7 +197,7 @@ class ProducerCore:
         next_ms = min(next_ms, self._next_deadline(now_ms))
         if any(self._lacks_leader(batch) for batch in self.accumulator.waiting()):
             self._wants_metadata = True
-        return Step(drained, call, next_ms, self._wants_metadata or bool(self._unknown))
+        return Step(drained, call, next_ms, self._wants_metadata or self.line.is_for_metadata)
 
     def may_send(self, node_id: int) -> bool:
         limit = self.settings.max_in_flight_requests_per_connection
@@ -329,7 +229,7 @@ class ProducerCore:
         if needs_identity and transactions.state in (State.UNINITIALIZED, State.READY):
             transactions.state = State.UNINITIALIZED
             transactions.initialize()
-        return transactions.next_call(now_ms, bool(self.accumulator.unfinished) or self.has_line)
+        return transactions.next_call(now_ms, bool(self.accumulator.unfinished or self.line))
 
     def _next_deadline(self, now_ms: float) -> float:
         due = self.accumulator.oldest_ms + self.settings.delivery_timeout_ms
@@ -337,10 +237,7 @@ class ProducerCore:
             due = NEVER  # It is given up, and its request is still under way.
         if self.transactions.retry_at_ms > now_ms:
             due = min(due, self.transactions.retry_at_ms)
-        for queue in (self._line, *self._unknown.values()):
-            if queue:
-                due = min(due, queue[0].expires_ms)
-        return due
+        return min(due, self.line.next_expiry_ms)
 
     # ---------------------------------------------------------------------------------------------- answers
 
@@ -488,10 +385,7 @@ class ProducerCore:
 
     def _drop_unsent(self, error: ClientError) -> None:
         """What waits in the line or in a queue; what is under way is waited for."""
-        for line in (self._line, *self._unknown.values()):
-            while line:
-                self._leave(line.popleft(), None, error)
-        self._unknown.clear()
+        self.line.send_all_away(error)
         for batch in self.accumulator.take_all():
             if batch.has_sequence and self._is_transactional:
                 self.transactions.left_unknown()
@@ -507,7 +401,3 @@ class ProducerCore:
             self.accumulator.release(batch)
             open_end = FatalError(str(error), error.error_code, may_be_done=True)
             batch.fail(open_end if batch.is_under_way or batch.may_be_written else error)
-
-
-def _topic_error(topic: str, code: ErrorCode) -> ClientError:
-    return RefusedError(f"topic {topic!r} cannot be written to: {code.name}", code)

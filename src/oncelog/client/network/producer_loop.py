@@ -67,7 +67,7 @@ class ProducerLoop:
 
     async def no_line(self) -> None:
         """Returns when nobody stands in line for memory or metadata."""
-        while self.core.has_line:
+        while self.core.line:
             future = self.loop.create_future()
             self._room.append(future)
             await future
@@ -107,7 +107,7 @@ class ProducerLoop:
             raise operation.error
 
     def _let_in(self) -> None:
-        if self._room and (not self.core.has_line or self.brokers.is_closed):
+        if self._room and (not self.core.line or self.brokers.is_closed):
             waiting, self._room = self._room, []
             for future in waiting:
                 if not future.done():

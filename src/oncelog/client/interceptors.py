@@ -1,0 +1,61 @@
+"""What stands between a program and its producer (S2-06)."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from oncelog.client.core.producer_batch import Headers
+from oncelog.client.delivery import RecordMetadata
+from oncelog.client.errors import ClientError
+
+logger = logging.getLogger(__name__)
+
+
+class OutgoingRecord:
+    """A record before it is serialized. An interceptor may change it."""
+
+    __slots__ = ("headers", "key", "partition", "timestamp_ms", "topic", "value")
+
+    def __init__(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int,
+        headers: Headers,
+    ) -> None:
+        self.topic, self.value, self.key = topic, value, key
+        self.partition, self.timestamp_ms, self.headers = partition, timestamp_ms, headers
+
+
+class Interceptor(Protocol):
+    """An exception of it is logged, and changes nothing."""
+
+    def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
+        """The record that goes on."""
+        ...
+
+    def on_acknowledgement(
+        self, metadata: RecordMetadata | None, error: ClientError | None
+    ) -> None:
+        """The record was delivered, or was not."""
+        ...
+
+
+def intercepted(interceptors: Sequence[Interceptor], record: OutgoingRecord) -> OutgoingRecord:
+    """What comes out behind the last one."""
+    for interceptor in interceptors:
+        try:
+            record = interceptor.on_send(record)
+        except Exception:
+            logger.exception("an interceptor failed in on_send")
+    return record
+
+
+def guarded(call: Callable[..., None], *arguments: Any) -> None:
+    """A program's own code: what it raises is logged, and ends nothing."""
+    try:
+        call(*arguments)
+    except Exception:
+        logger.exception("a callback of the producer failed")
