@@ -379,7 +379,7 @@ COORDINATOR_BUGS: Final = (
         ),
         caught_by=("lost-write",),
         scenario="deciders",
-        first_seed=7,
+        first_seed=8,
     ),
     Bug(
         name="leader-changes-within-an-epoch",

@@ -1,0 +1,48 @@
+"""Each example of docs/client.md runs as it stands there."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+PAGE = Path(__file__).parents[3] / "docs" / "client.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+WAIT_S = 60
+
+
+def test_the_page_has_examples():
+    assert len(EXAMPLES) == 4
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_runs(oncelog_broker, number):
+    bootstrap = oncelog_broker.bootstrap_servers
+    created = AdminClient({"bootstrap.servers": bootstrap}).create_topics(
+        [NewTopic("payments", 2, 1), NewTopic("orders", 1, 1)]
+    )
+    for one in created.values():
+        if (error := one.exception(WAIT_S)) is not None:
+            assert "already exists" in str(error)
+    program = EXAMPLES[number].replace("localhost:9092", bootstrap)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+
+
+def test_importing_the_client_loads_no_server():
+    program = (
+        "import sys, oncelog.client\n"
+        "from oncelog.client import Producer\n"
+        "print(*sorted(name for name in sys.modules if name.startswith(('oncelog_', 'grpc', 'fastapi', 'sqlalchemy', "
+        "'pyarrow', 'numpy', 'pyspark', 'aiokafka', 'confluent_kafka', 'opentelemetry', 'oncelog.rpc'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_S, check=True
+    )
+    assert done.stdout.split() == []
