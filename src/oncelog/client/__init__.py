@@ -1,4 +1,4 @@
-"""The client for programs: `Producer`, on asyncio, against oncelog and Apache Kafka 4.
+"""The client for programs: `Producer` and `Consumer`, on asyncio, against oncelog and Apache Kafka 4.
 
     from oncelog.client import Producer
 
@@ -14,6 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from oncelog.client.consumer import Consumer
+    from oncelog.client.core.consumer_record import ConsumerRecord
     from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
     from oncelog.client.delivery import Delivery, RecordMetadata
     from oncelog.client.errors import (
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         FatalError,
         FencedError,
         IllegalStateError,
+        NoOffsetError,
         RecordTooLargeError,
         RefusedError,
         RetriableError,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from oncelog.client.interceptors import Interceptor, OutgoingRecord
+    from oncelog.client.network.log_offsets import OffsetAtTime
     from oncelog.client.producer import Producer, Transaction
     from oncelog.ids import Partition
 
@@ -45,6 +49,8 @@ __all__ = [
     "BufferExhaustedError",
     "ClientError",
     "ConfigError",
+    "Consumer",
+    "ConsumerRecord",
     "Delivery",
     "DisconnectedError",
     "FatalError",
@@ -52,6 +58,8 @@ __all__ = [
     "GroupMember",
     "IllegalStateError",
     "Interceptor",
+    "NoOffsetError",
+    "OffsetAtTime",
     "OffsetToCommit",
     "OutgoingRecord",
     "Partition",
@@ -67,6 +75,9 @@ __all__ = [
 ]
 
 _PLACES: Final = {
+    "Consumer": "consumer",
+    "ConsumerRecord": "core.consumer_record",
+    "OffsetAtTime": "network.log_offsets",
     "GroupMember": "core.transaction_calls",
     "OffsetToCommit": "core.transaction_calls",
     "Delivery": "delivery",

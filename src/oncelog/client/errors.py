@@ -11,6 +11,7 @@ FatalError        this producer (or consumer) is over: close it and make a new o
 """
 
 from oncelog.errors import ErrorCode, OncelogError
+from oncelog.ids import Partition
 
 
 class ClientError(OncelogError):
@@ -73,6 +74,24 @@ class FencedError(FatalError):
 
 class UnsupportedError(FatalError):
     """The broker does not serve what this client needs."""
+
+
+class NoOffsetError(ClientError):
+    """There is no such offset to read from: it is out of the log, was truncated, or nothing was ever committed.
+
+    `partition` says where; `offset` is the position, -1 where there was none. Seek to another one, and go on.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        partition: Partition,
+        offset: int = -1,
+        error_code: ErrorCode | None = None,
+    ) -> None:
+        super().__init__(message, error_code)
+        self.partition = partition
+        self.offset = offset
 
 
 class SerializationError(ClientError, ValueError):

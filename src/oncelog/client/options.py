@@ -39,3 +39,26 @@ class ProducerOptions(ConnectionOptions, total=False):
     client_rack: str
     transactional_id: str | None
     transaction_timeout_ms: int
+
+
+class ConsumerOptions(ConnectionOptions, total=False):
+    group_id: str
+    group_instance_id: str
+    group_remote_assignor: str
+    client_rack: str
+    isolation_level: Literal["read_committed", "read_uncommitted"]
+    auto_offset_reset: str
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    fetch_max_wait_ms: int
+    check_crcs: bool
+    default_api_timeout_ms: int
+
+
+class AdminOptions(ConnectionOptions, total=False):
+    default_api_timeout_ms: int

@@ -1,0 +1,654 @@
+"""A consumer on asyncio: of given partitions, or as the member of a group (KIP-848). It reads what was committed.
+
+    async with Consumer("localhost:9092", group_id="books", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["payments"])
+        async for record in consumer:
+            print(record.partition, record.offset, record.value)
+
+What the program must be told (assignments, errors) is told inside its own calls for records. A partition is given up
+between two of them, so no record of it is being processed then. In the same way offsets are committed: those of the
+records before the call. A program that crashes while it processes a record reads that record again.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, fields
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+from oncelog.client.core.addresses import parse_addresses
+from oncelog.client.core.consumer_record import ConsumerRecord
+from oncelog.client.core.consumer_settings import (
+    READ_UNCOMMITTED,
+    ConsumerSettings,
+    consumer_settings,
+)
+from oncelog.client.core.membership import Change, MemberState
+from oncelog.client.core.partition_state import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    PartitionState,
+)
+from oncelog.client.core.setting_names import merged, settings_of, split_login
+from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
+from oncelog.client.errors import (
+    ClientError,
+    ConfigError,
+    FatalError,
+    IllegalStateError,
+    RefusedError,
+    TimedOutError,
+)
+from oncelog.client.network.brokers import NetworkOptions, NetworkSettings
+from oncelog.client.network.consumer_loop import ConsumerLoop
+from oncelog.client.network.log_offsets import OffsetAtTime, offsets_at
+from oncelog.client.options import ConsumerOptions
+from oncelog.errors import ErrorCode, KafkaError, OncelogError
+from oncelog.ids import Partition
+
+logger = logging.getLogger(__name__)
+
+CONSUMER_NAMES: Final = tuple(one.name for one in fields(ConsumerSettings))
+NETWORK_NAMES: Final = tuple(one.name for one in fields(NetworkOptions))
+START_TIMEOUT_MS: Final = 30_000
+"""Until a consumer must have reached the cluster."""
+
+Told = Callable[[frozenset[Partition]], Awaitable[None]]
+"""A callback of a rebalance. It may seek and commit."""
+
+
+class Consumer:
+    """Use it with `async with`, or call `start` and `close`. It belongs to one event loop, and one task reads from it.
+
+    `config` takes Kafka's names (`{"fetch.min.bytes": 1}`), and a login; keywords are the same with underscores. Raises
+    ConfigError.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str] = "localhost:9092",
+        config: Mapping[str, object] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        rest, login = split_login(config or {})
+        servers = rest.pop("bootstrap.servers", None) or bootstrap_servers
+        given = merged(options, rest, (*CONSUMER_NAMES, *NETWORK_NAMES))
+        network = {name: given.pop(name) for name in NETWORK_NAMES if name in given}
+        self.settings = consumer_settings(given)
+        same = {
+            name: getattr(self.settings, name)
+            for name in ("request_timeout_ms", "retry_backoff_ms", "retry_backoff_max_ms")
+        }
+        text = servers if isinstance(servers, str) else ",".join(map(str, _listed(servers)))
+        try:
+            addresses = parse_addresses(text)
+        except OncelogError as error:
+            raise ConfigError(str(error)) from error
+        checked = asdict(settings_of(NetworkOptions, network))
+        self._network = NetworkSettings(addresses, login=login, **same, **checked)
+        self._run: ConsumerLoop | None = None
+        self._is_closed = False
+        self._is_subscribed = False
+        self._on_assigned: Told | None = None
+        self._on_revoked: Told | None = None
+        self._on_lost: Told | None = None
+        self._rest: Iterator[ConsumerRecord] = iter(())
+        """Of the list that `async for` walks."""
+        self._last: ConsumerRecord | None = None
+        """What `async for` handed out last; None between two lists."""
+        self._last_of_list = -1
+        self._is_reading = False
+        self._committed: dict[Partition, int] = {}
+        """What this consumer committed itself, so that it is not committed again."""
+
+    # ---------------------------------------------------------------------------------------------- begin and end
+
+    async def start(self) -> Self:
+        """Reach the cluster, within 30 s. Otherwise it raises why it cannot, and is closed."""
+        if self._run is not None:
+            return self
+        run = self._run = ConsumerLoop(self.settings, self._network)
+        limit_ms = min(START_TIMEOUT_MS, self.settings.default_api_timeout_ms)
+        try:
+            await run.brokers.retrying(
+                lambda: run.brokers.refresh(()), limit_ms, "reaching the cluster"
+            )
+        except BaseException as error:
+            self._is_closed = True
+            await run.close()
+            if isinstance(error, KafkaError):
+                raise FatalError(str(error), error.error_code) from error
+            raise
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """After an exception nothing is committed: the record in hand may not have been processed."""
+        await self.close(commits=error is None)
+
+    async def close(self, *, commits: bool = True) -> None:
+        """Commit where `enable.auto.commit` says so, tell `on_revoked`, and leave the group.
+
+        A static member leaves for a while only: its partitions wait for it for the group's session time-out.
+        """
+        run = self._run
+        if run is None or self._is_closed:
+            return
+        try:
+            if commits and run.auto_commits and run.brokers.fatal is None:
+                await self._commit_positions("at the end")
+            if run.membership.owned and self._on_revoked is not None:
+                await self._on_revoked(run.membership.owned)
+        finally:
+            self._is_closed = True
+            try:
+                await run.leave()
+            finally:
+                await run.close()
+
+    # ---------------------------------------------------------------------------------------------- what is read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
+        on_lost: Told | None = None,
+    ) -> None:
+        """Become a member of the group, and read what it assigns: of these topics, or of all that the pattern matches.
+
+        The pattern is RE2's, and the broker matches whole names. A callback is awaited inside the program's next call
+        for records. `on_revoked` comes before others get the partitions. `on_lost` comes when they have them already;
+        without it `on_revoked` is called.
+        """
+        run = self._started()
+        if self.settings.group_id is None:
+            raise IllegalStateError("subscribe() needs a group: give group_id, or call assign()")
+        if run.core.partitions and not self._is_subscribed:
+            raise IllegalStateError("partitions are assigned by hand: call unsubscribe() before")
+        if isinstance(topics, str):
+            raise IllegalStateError(f"topics is {topics!r}: give a list of names")
+        if (topics is None) == (pattern is None):
+            raise IllegalStateError("give topics, or a pattern")
+        names = None if topics is None else tuple(dict.fromkeys(topics))
+        self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost
+        self._is_subscribed = True
+        run.needs_all_topics = pattern is not None
+        run.brokers.need(names or ())
+        text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
+        run.membership.subscribe(names, text)
+        run.wake()
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """Read these partitions and no others; there is no rebalance. What was read before keeps its position."""
+        run = self._started()
+        if self._is_subscribed:
+            raise IllegalStateError("this consumer is subscribed: call unsubscribe() before")
+        wanted = [Partition(*one) for one in partitions]
+        if self._last is not None and self._last.topic_partition not in wanted:
+            self._put_back()
+        run.core.assign(wanted)
+        run.brokers.need({one.topic for one in wanted})
+        run.wake()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, or give up what was assigned by hand."""
+        run = self._started()
+        if self._is_subscribed:
+            if run.auto_commits:
+                await self._commit_positions("before leaving the group")
+            if run.membership.owned and self._on_revoked is not None:
+                await self._on_revoked(run.membership.owned)
+            await run.leave()
+            run.membership.owned = frozenset()
+        self._is_subscribed = False
+        self._put_back()
+        run.core.assign(())
+
+    @property
+    def assignment(self) -> frozenset[Partition]:
+        """What is read now."""
+        return frozenset(self._started().core.partitions)
+
+    def group_metadata(self) -> GroupMember:
+        """Who consumes, for `Producer.send_offsets_to_transaction`. Ask for it at each transaction: it changes."""
+        if self.settings.group_id is None:
+            raise IllegalStateError("this consumer has no group: give group_id")
+        return self._started().member
+
+    # ---------------------------------------------------------------------------------------------- records
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        run = self._run
+        if run is not None and not run.needs_attention and not self._is_closed:
+            for record in self._rest:
+                self._last = record
+                run.was_polled = True
+                return record
+        return await self._next()
+
+    async def _next(self) -> ConsumerRecord:
+        run = self._started()
+        if run.needs_attention:
+            await self._attend(run)
+            for record in self._rest:
+                self._last = record
+                return record
+        self._last = None
+        batch = await self._read(run, None, self.settings.max_poll_records)
+        self._rest, self._last_of_list = iter(batch), batch[-1].offset
+        self._last = next(self._rest)
+        return self._last
+
+    async def poll(
+        self, timeout_s: float | None = None, max_records: int | None = None
+    ) -> list[ConsumerRecord]:
+        """Records, `max_records` at most; empty when the time is over. None: it waits for as long as it takes.
+
+        Records of one partition are in order. After a cancellation nothing is lost.
+        """
+        run = self._started()
+        count = max_records or self.settings.max_poll_records
+        found = self._in_hand(count)
+        if not found:
+            found = await self._read(run, timeout_s, count)
+        while found and len(found) < count:
+            try:
+                more = run.core.take(count - len(found))
+            except ClientError:
+                break  # It is raised by the next call.
+            if not more:
+                break
+            found = found + more
+        run.wake()
+        return found
+
+    async def batches(self, max_records: int | None = None) -> AsyncIterator[list[ConsumerRecord]]:
+        """Lists of records, each of one partition and in order, without an end."""
+        count = max_records or self.settings.max_poll_records
+        while True:
+            run = self._started()
+            yield self._in_hand(count) or await self._read(run, None, count)
+
+    async def read_until_decided(
+        self, partitions: Iterable[Partition] | None = None, timeout_s: float | None = None
+    ) -> AsyncIterator[list[ConsumerRecord]]:
+        """The committed records below the high watermarks of now, as lists; it ends when all of them are decided.
+
+        It is for who restores state. To stop at the last stable offset is a trap: an open transaction may hold records
+        that were there at the start, and are committed a moment later. This waits until it is decided.
+        Without partitions: all that are assigned. Raises TimedOutError that names a partition which stays undecided.
+        """
+        run = self._started()
+        if not self.settings.reads_committed:
+            raise IllegalStateError("read_until_decided() needs isolation_level='read_committed'")
+        wanted = tuple(self.assignment if partitions is None else map(_partition, partitions))
+        for partition in wanted:
+            self._state(partition)
+        self._put_back()
+        marks = await self._offsets(dict.fromkeys(wanted, LATEST_TIMESTAMP), READ_UNCOMMITTED)
+        ends = {one: at.offset for one, at in marks.items() if at is not None}
+        deadline = None if timeout_s is None else run.loop.time() + timeout_s
+        while left := {one: end for one, end in ends.items() if self._lies_before(one, end)}:
+            time_left = None if deadline is None else deadline - run.loop.time()
+            batch = await self._read(run, time_left, self.settings.max_poll_records, left)
+            if batch:
+                kept = self._cut(batch, left)
+                if kept:
+                    yield kept
+            elif deadline is not None and run.loop.time() >= deadline:
+                raise _undecided(run, left, timeout_s)
+
+    def _lies_before(self, partition: Partition, end: int) -> bool:
+        state = self._started().core.state(partition)
+        return state is not None and state.position < end
+
+    def _cut(
+        self, batch: list[ConsumerRecord], ends: Mapping[Partition, int]
+    ) -> list[ConsumerRecord]:
+        """What lies at the end or behind it is read again, by the next call."""
+        partition = batch[0].topic_partition
+        end = ends[partition]
+        if batch[-1].offset < end:
+            return batch
+        self._started().core.seek(partition, end, batch[0].leader_epoch)
+        return [record for record in batch if record.offset < end]
+
+    async def _read(
+        self,
+        run: ConsumerLoop,
+        timeout_s: float | None,
+        count: int,
+        ends: Mapping[Partition, int] | None = None,
+    ) -> list[ConsumerRecord]:
+        """Records of one partition; empty: the time is over, or with `ends` a partition has come to its end."""
+        if self._is_reading:
+            raise IllegalStateError("another task reads from this consumer: use one for each task")
+        self._is_reading = True
+        run.core.only = None if ends is None else frozenset(ends)
+        deadline = None if timeout_s is None else run.loop.time() + timeout_s
+        try:
+            # The event loop gets a turn for each list, so that answers are taken while the program works.
+            await asyncio.sleep(0)
+            while True:
+                if run.needs_attention:
+                    await self._attend(run)
+                run.was_polled = True
+                found = run.core.take(count)
+                run.take_turn()
+                if found or self._is_closed:
+                    return found
+                if ends and not all(self._lies_before(one, end) for one, end in ends.items()):
+                    return []
+                left_s = None if deadline is None else deadline - run.loop.time()
+                if left_s is not None and left_s <= 0:
+                    return []
+                await run.changed(left_s)
+                self._started()
+        finally:
+            self._is_reading = False
+
+    def _in_hand(self, count: int) -> list[ConsumerRecord]:
+        """What is left of the list that `async for` walked."""
+        if self._last is None:
+            return []
+        found = list(self._rest)
+        self._rest, self._last = iter(found[count:]), None
+        if found[count:]:
+            self._last = found[count - 1]
+        return found[:count]
+
+    def _put_back(self) -> None:
+        """What `async for` has not handed out yet is fetched again."""
+        last, self._last, self._rest = self._last, None, iter(())
+        if last is None or last.offset == self._last_of_list:
+            return
+        core = self._started().core
+        if core.state(last.topic_partition) is not None:
+            core.seek(last.topic_partition, last.offset + 1, last.leader_epoch)
+
+    # ---------------------------------------------------------------------------------------------- what must be told
+
+    async def _attend(self, run: ConsumerLoop) -> None:
+        """Between two records: rebalances, offsets that are due, and errors."""
+        run.needs_attention = False
+        if run.brokers.fatal is not None:
+            raise run.brokers.fatal
+        while (change := run.membership.change(run.names)) is not None:
+            await self._tell(run, change)
+        run.membership.polled()
+        if run.membership.error is not None:
+            raise run.membership.error
+        if run.auto_commits and run.now_ms() >= run.commit_due_ms:
+            run.commit_due_ms = run.now_ms() + self.settings.auto_commit_interval_ms
+            run.spawn(self._commit_positions("in the background", self._positions()))
+        run.wake()
+
+    async def _tell(self, run: ConsumerLoop, change: Change) -> None:
+        names = dict(run.names)
+        gone = change.lost | change.revoked
+        if self._last is not None and self._last.topic_partition in gone:
+            self._put_back()
+        kept = [one for one in run.core.partitions if one not in gone]
+        try:
+            if change.lost:
+                run.core.assign(kept)
+                await _call(self._on_lost or self._on_revoked, change.lost)
+            if change.revoked:
+                if run.auto_commits:
+                    await self._commit_positions("before a rebalance")
+                await _call(self._on_revoked, change.revoked)
+            run.core.assign([*kept, *sorted(change.assigned)], is_held=True)
+            run.brokers.need({one.topic for one in change.assigned})
+            if change.assigned:
+                await _call(self._on_assigned, change.assigned)
+        finally:
+            run.core.assign([*kept, *sorted(change.assigned)], is_held=True)
+            run.core.release()
+            for partition in gone:
+                self._committed.pop(partition, None)
+            run.membership.told(change, names)
+            run.take_turn()
+
+    # ---------------------------------------------------------------------------------------------- positions
+
+    def pause(self, *partitions: Partition) -> None:
+        """Hand out nothing of them until `resume`."""
+        self._pause(partitions, True)
+
+    def resume(self, *partitions: Partition) -> None:
+        self._pause(partitions, False)
+
+    def _pause(self, partitions: Iterable[Partition], is_paused: bool) -> None:
+        for partition in partitions:
+            self._state(partition).is_paused = is_paused
+            if is_paused and self._last is not None and self._last.topic_partition == partition:
+                self._put_back()
+        self._started().wake()
+
+    @property
+    def paused(self) -> frozenset[Partition]:
+        core = self._started().core
+        return frozenset(one for one in core.partitions if self._state(one).is_paused)
+
+    def seek(self, partition: Partition, offset: int | OffsetToCommit) -> None:
+        """Read on from this offset."""
+        at = offset if isinstance(offset, OffsetToCommit) else OffsetToCommit(offset)
+        if at.offset < 0:
+            raise IllegalStateError(f"the offset is {at.offset}: give 0 or more")
+        self._moved(partition)
+        self._started().core.seek(_partition(partition), at.offset, at.leader_epoch)
+        self._started().wake()
+
+    def seek_to_beginning(self, *partitions: Partition) -> None:
+        """Read on from where the log begins. Without partitions: all that are assigned."""
+        self._seek_to(partitions, EARLIEST_TIMESTAMP)
+
+    def seek_to_end(self, *partitions: Partition) -> None:
+        """Read on from the end: at read_committed the last stable offset."""
+        self._seek_to(partitions, LATEST_TIMESTAMP)
+
+    def _seek_to(self, partitions: Iterable[Partition], timestamp_ms: int) -> None:
+        run = self._started()
+        for partition in tuple(partitions) or run.core.partitions:
+            self._moved(partition)
+            run.core.seek_to(_partition(partition), timestamp_ms)
+        run.wake()
+
+    def _moved(self, partition: Partition) -> None:
+        self._state(partition)
+        self._committed.pop(_partition(partition), None)
+        if self._last is not None and self._last.topic_partition == partition:
+            self._rest, self._last = iter(()), None
+
+    async def position(self, partition: Partition, timeout_s: float | None = None) -> int:
+        """The offset that is handed out next; it passes markers and what was aborted. Raises TimedOutError."""
+        run, limit_s = self._started(), self._limit_s(timeout_s)
+        deadline = run.loop.time() + limit_s
+        while (offset := self._position(self._state(partition))) < 0:
+            state = self._state(partition)
+            if state.error is not None:
+                raise state.error
+            if run.loop.time() >= deadline:
+                raise TimedOutError(f"the position of {partition} is not known after {limit_s:g} s")
+            run.wake()
+            await run.changed(min(0.05, deadline - run.loop.time()))
+        return offset
+
+    def _position(self, state: PartitionState) -> int:
+        last = self._last
+        if (
+            last is None
+            or last.topic_partition != state.partition
+            or last.offset == self._last_of_list
+        ):
+            return state.position
+        return last.offset + 1
+
+    def _positions(self) -> dict[Partition, OffsetToCommit]:
+        core = self._started().core
+        found: dict[Partition, OffsetToCommit] = {}
+        for partition in core.partitions:
+            state = self._state(partition)
+            offset = self._position(state)
+            if offset >= 0:
+                found[partition] = OffsetToCommit(offset, state.position_epoch)
+        return found
+
+    # ---------------------------------------------------------------------------------------------- offsets
+
+    async def commit(self, offsets: Mapping[Partition, int | OffsetToCommit] | None = None) -> None:
+        """The offsets to go on from: of what was handed out, or the given ones (the next ones to read).
+
+        In `async for` the record in hand counts as processed. Raises RefusedError where the consumer is no member any
+        more: others may have its partitions.
+        """
+        run = self._started()
+        if self.settings.group_id is None:
+            raise IllegalStateError("commit() needs a group: give group_id")
+        wanted = self._positions()
+        if offsets is not None:
+            wanted = {
+                _partition(one): at if isinstance(at, OffsetToCommit) else OffsetToCommit(at)
+                for one, at in offsets.items()
+            }
+        if not wanted:
+            return
+        if self._is_subscribed and run.membership.state in (MemberState.FENCED, MemberState.STALE):
+            raise RefusedError(
+                f"this consumer is no member of the group {self.settings.group_id!r} any more, and others may have its "
+                "partitions: poll on to join again",
+                ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+        try:
+            await run.brokers.retrying(
+                lambda: run.commit(wanted), self.settings.default_api_timeout_ms, "commit()"
+            )
+        except KafkaError as error:
+            raise RefusedError(f"commit(): {error}", error.error_code) from error
+        self._committed.update({one: at.offset for one, at in wanted.items()})
+
+    async def _commit_positions(
+        self, when: str, positions: Mapping[Partition, OffsetToCommit] | None = None
+    ) -> None:
+        """What is new of it. A failure is logged: the records are then read again."""
+        found = self._positions() if positions is None else positions
+        new = {one: at for one, at in found.items() if self._committed.get(one) != at.offset}
+        if not new:
+            return
+        try:
+            await self.commit(new)
+        except ClientError as error:
+            logger.warning("offsets could not be committed %s: %s", when, error)
+
+    async def committed(
+        self, partitions: Iterable[Partition]
+    ) -> dict[Partition, OffsetToCommit | None]:
+        """What the group has committed; None: nothing."""
+        run = self._started()
+        wanted = tuple(map(_partition, partitions))
+
+        async def attempt() -> dict[Partition, OffsetToCommit | None]:
+            worst, found = await run.committed(wanted)
+            if worst is not ErrorCode.NONE:
+                raise KafkaError(worst, f"committed offsets of {self.settings.group_id!r}")
+            return {partition: found.get(partition) for partition in wanted}
+
+        if self.settings.group_id is None:
+            raise IllegalStateError("committed() needs a group: give group_id")
+        try:
+            return await run.brokers.retrying(
+                attempt, self.settings.default_api_timeout_ms, "committed()"
+            )
+        except KafkaError as error:
+            raise RefusedError(str(error), error.error_code) from error
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[Partition, int]
+    ) -> dict[Partition, OffsetAtTime | None]:
+        """The first record since each time; None: nothing is that new."""
+        return await self._offsets(times_ms, self.settings.isolation)
+
+    async def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return await self._ends(partitions, EARLIEST_TIMESTAMP)
+
+    async def end_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Where reading comes to an end now: at read_committed the last stable offset."""
+        return await self._ends(partitions, LATEST_TIMESTAMP)
+
+    async def _ends(
+        self, partitions: Iterable[Partition], timestamp_ms: int
+    ) -> dict[Partition, int]:
+        wanted = dict.fromkeys(map(_partition, partitions), timestamp_ms)
+        found = await self._offsets(wanted, self.settings.isolation)
+        return {one: -1 if at is None else at.offset for one, at in found.items()}
+
+    async def _offsets(
+        self, wanted: Mapping[Partition, int], isolation: int
+    ) -> dict[Partition, OffsetAtTime | None]:
+        brokers = self._started().brokers
+        limit_ms = self.settings.default_api_timeout_ms
+        return await offsets_at(
+            brokers, isolation, {_partition(one): at for one, at in wanted.items()}, limit_ms
+        )
+
+    # ---------------------------------------------------------------------------------------------- inside
+
+    def _started(self) -> ConsumerLoop:
+        if self._run is None or self._is_closed:
+            raise IllegalStateError(
+                "the consumer is closed, or was not started: use `async with Consumer(…)`"
+            )
+        return self._run
+
+    def _state(self, partition: Partition) -> PartitionState:
+        state = self._started().core.state(_partition(partition))
+        if state is None:
+            raise IllegalStateError(f"{_partition(partition)} is not assigned to this consumer")
+        return state
+
+    def _limit_s(self, timeout_s: float | None) -> float:
+        return self.settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
+
+
+def _partition(given: Partition) -> Partition:
+    return given if isinstance(given, Partition) else Partition(*given)
+
+
+async def _call(told: Told | None, partitions: frozenset[Partition]) -> None:
+    if told is not None:
+        await told(partitions)
+
+
+def _undecided(
+    run: ConsumerLoop, left: Mapping[Partition, int], timeout_s: float | None
+) -> TimedOutError:
+    partition, end = next(iter(left.items()))
+    state = run.core.state(partition)
+    stable = -1 if state is None else state.last_stable_offset
+    return TimedOutError(
+        f"{partition} is not decided up to offset {end} after {timeout_s:g} s: a transaction is open at offset "
+        f"{stable}; Admin.describe_producers() says whose"
+    )
+
+
+def _listed(servers: object) -> Iterable[object]:
+    if isinstance(servers, Iterable):
+        return servers
+    raise ConfigError(
+        f"bootstrap.servers is {servers!r}: give host:port, for example localhost:9092"
+    )

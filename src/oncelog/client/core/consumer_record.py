@@ -1,0 +1,196 @@
+"""The records of a fetch answer, decoded when they are handed out.
+
+What waits in memory is bytes. `sighted` walks the headers of an answer's batches, at two microseconds a batch. It says
+which position follows, so the next fetch can leave. `Chunk.take` then decodes as many records as are asked for.
+aiokafka's compiled reader does that (ADR 0012). A record of it takes 1.1 µs, against 12 µs by way of Arrow columns,
+which are no faster as soon as somebody wants Python objects.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from itertools import dropwhile, islice
+from typing import Any, Final, NamedTuple
+
+from oncelog.client.core.visibility import AbortedTransaction, sight_batches
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition
+from oncelog.record.batch import LOG_APPEND_TIME, BatchHeader, Buffer, crc_is_valid, iter_headers
+from oncelog.record.records import Record, decode_batch
+
+CREATE_TIME, LOG_APPEND = 0, 1
+_NO_HEADERS: Final[tuple[tuple[str, bytes | None], ...]] = ()
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as it was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: int
+    """0: the producer's time; 1: the leader's, of the append."""
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    leader_epoch: int
+    """Of the leader that appended it; -1 where it is not known."""
+
+    @property
+    def topic_partition(self) -> Partition:
+        return Partition(self.topic, self.partition)
+
+
+ReaderOf = Callable[[Buffer], Any]
+
+
+def reader_class() -> ReaderOf:
+    """aiokafka's compiled reader. It takes a tenth of a second to load: a consumer does it at its start."""
+    module = import_module("aiokafka.record._crecords.default_records")
+    found: ReaderOf = module.DefaultRecordBatch
+    return found
+
+
+class Sighted(NamedTuple):
+    """The batches of an answer that a consumer may see, and the position behind all of them."""
+
+    visible: tuple[tuple[int, BatchHeader], ...]
+    next_offset: int
+    leader_epoch: int
+    """Of the last batch; -1 without one."""
+
+
+def sighted(
+    records: Buffer, position: int, aborted: Sequence[AbortedTransaction] | None
+) -> Sighted:
+    """`aborted` None: the consumer reads what is not committed, too. Raises KafkaError(CORRUPT_MESSAGE)."""
+    visible: list[tuple[int, BatchHeader]] = []
+    next_offset, epoch = position, -1
+    walk: Iterator[tuple[int, BatchHeader, bool]]
+    if aborted is None:
+        walk = ((at, header, not header.is_control) for at, header in iter_headers(records))
+    else:
+        walk = iter(sight_batches(records, aborted))
+    for at, header, is_visible in walk:
+        behind = header.next_offset
+        if behind <= position:
+            continue
+        next_offset, epoch = max(next_offset, behind), header.leader_epoch
+        if is_visible and header.record_count:
+            visible.append((at, header))
+    return Sighted(tuple(visible), next_offset, epoch)
+
+
+class Chunk:
+    """What one answer brought of one partition, from `start` to before `next_offset`."""
+
+    __slots__ = (
+        "_at",
+        "_batches",
+        "_checks_crc",
+        "_damage",
+        "_next",
+        "_partition",
+        "_reader",
+        "_records",
+        "leader_epoch",
+        "next_offset",
+        "size_bytes",
+    )
+
+    def __init__(
+        self, partition: Partition, records: Buffer, start: int, seen: Sighted, checks_crc: bool
+    ) -> None:
+        self._partition = partition
+        self._records = records
+        self._batches = seen.visible
+        self._at = 0
+        self._reader: tuple[BatchHeader, Iterator[Any]] | None = None
+        self._checks_crc = checks_crc
+        self._damage: KafkaError | None = None
+        self._next = start
+        self.next_offset = seen.next_offset
+        self.leader_epoch = seen.leader_epoch
+        self.size_bytes = len(records)
+
+    def take(self, reader_of: ReaderOf, count: int) -> list[ConsumerRecord]:
+        """The next records, `count` at most. Fewer: the chunk is used up.
+
+        Raises KafkaError(CORRUPT_MESSAGE), each time; what stands before the damaged batch has been handed out by then.
+        """
+        if self._damage is not None:
+            raise self._damage
+        found: list[ConsumerRecord] = []
+        try:
+            while len(found) < count and not self.is_used_up:
+                header, reader = self._reader or self._open(reader_of)
+                wanted = count - len(found)
+                read = self._read(header, reader, wanted)
+                if len(read) < wanted:
+                    self._reader = None
+                if read:
+                    self._next = read[-1].offset + 1
+                    found = found + read if found else read
+        except KafkaError as error:
+            self._damage = error
+            if not found:
+                raise
+        return found
+
+    @property
+    def is_used_up(self) -> bool:
+        return self._reader is None and self._at == len(self._batches)
+
+    def _open(self, reader_of: ReaderOf) -> tuple[BatchHeader, Iterator[Any]]:
+        at, header = self._batches[self._at]
+        if self._checks_crc and not crc_is_valid(self._records, header, at):
+            raise self._corrupt(header, "fails its CRC-32C")
+        whole = memoryview(self._records)[at : at + header.size_bytes]
+        reader: Iterator[Any] = iter(reader_of(whole))
+        if header.base_offset < self._next:
+            start = self._next
+            reader = dropwhile(lambda record: record.offset < start, reader)
+        self._reader = header, reader
+        self._at += 1
+        return self._reader
+
+    def _read(self, header: BatchHeader, reader: Iterator[Any], count: int) -> list[ConsumerRecord]:
+        topic, partition = self._partition
+        new, kind, epoch = tuple.__new__, ConsumerRecord, header.leader_epoch
+        time_type = LOG_APPEND if header.attributes & LOG_APPEND_TIME else CREATE_TIME
+        none = _NO_HEADERS
+        try:
+            return [
+                new(
+                    kind,
+                    (
+                        topic,
+                        partition,
+                        record.offset,
+                        record.timestamp,
+                        time_type,
+                        record.key,
+                        record.value,
+                        tuple(headers) if (headers := record.headers) else none,
+                        epoch,
+                    ),
+                )
+                for record in islice(reader, count)
+            ]
+        except UnicodeDecodeError:
+            # The name of a header is no UTF-8, which the compiled reader does not take. The plain one keeps its bytes.
+            reader = (one for one in self._decoded() if one.offset >= self._next)
+            self._reader = header, reader
+            return self._read(header, reader, count)
+        except KafkaError:
+            raise
+        except Exception as error:
+            # The compiled reader has exceptions of its own, and those of the codecs.
+            raise self._corrupt(header, f"cannot be read: {error!r}") from error
+
+    def _decoded(self) -> Iterator[Record]:
+        return decode_batch(self._records, self._batches[self._at - 1][0])
+
+    def _corrupt(self, header: BatchHeader, what: str) -> KafkaError:
+        text = f"{self._partition}: the batch at offset {header.base_offset} {what}"
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, text)

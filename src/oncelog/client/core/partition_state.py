@@ -1,0 +1,158 @@
+"""What is known of one partition that a consumer reads, and the questions that come of it."""
+
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from oncelog.client.core.cluster_view import NO_NODE
+from oncelog.client.core.consumer_record import Chunk
+from oncelog.client.core.visibility import AbortedTransaction
+from oncelog.client.errors import ClientError
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
+
+NEVER: Final = float("inf")
+EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
+CHUNKS_MAX: Final = 2
+"""Of one partition: one that is handed out, and the next one."""
+FETCH_BYTES_MAX: Final = 2**31 - 1
+PREFERRED_MS: Final = 300_000
+"""A replica near by is read from for so long, then the leader is asked again (KIP-392)."""
+RESET_BY_DURATION: Final = -10_000
+"""Stands for the time that the shell computes by its clock."""
+
+
+class Stage(Enum):
+    FIND = "find"
+    RESET = "reset"
+    VALIDATE = "validate"
+    FETCH = "fetch"
+    FAILED = "failed"
+
+
+class Lookup(NamedTuple):
+    """Ask the leader for the offset of a time; `timestamp_ms` may be one of Kafka's names for the ends."""
+
+    partition: Partition
+    timestamp_ms: int
+    version: int
+    leader_epoch: int
+
+
+class Validation(NamedTuple):
+    """Ask the leader where the epoch of the position ends."""
+
+    partition: Partition
+    offset_epoch: int
+    leader_epoch: int
+    version: int
+
+
+class FetchPart(NamedTuple):
+    partition: Partition
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+    version: int
+
+
+class Fetch(NamedTuple):
+    node_id: int
+    max_bytes: int
+    parts: tuple[FetchPart, ...]
+
+
+class FetchAnswer(NamedTuple):
+    """Of one partition."""
+
+    error: ErrorCode
+    records: bytes = b""
+    aborted: tuple[AbortedTransaction, ...] = ()
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    preferred_replica: int = NO_NODE
+
+
+class Step(NamedTuple):
+    """What to ask for now. Lookups and validations stand by the node that they go to."""
+
+    fetches: tuple[Fetch, ...]
+    finds: tuple[tuple[Partition, int], ...]
+    """Partitions whose committed offset is wanted, with their versions."""
+    lookups: Mapping[int, list[Lookup]]
+    validations: Mapping[int, list[Validation]]
+    wants_metadata: bool
+    next_ms: float
+
+
+class PartitionState:
+    __slots__ = (
+        "attempts",
+        "chunks",
+        "error",
+        "fetch_position",
+        "high_watermark",
+        "is_asked",
+        "is_held",
+        "is_paused",
+        "last_stable_offset",
+        "log_start_offset",
+        "max_bytes",
+        "offset_epoch",
+        "partition",
+        "position",
+        "position_epoch",
+        "preferred_replica",
+        "preferred_until_ms",
+        "reset_to",
+        "retry_at_ms",
+        "stage",
+        "validated_epoch",
+        "version",
+    )
+
+    def __init__(self, partition: Partition, stage: Stage, max_bytes: int) -> None:
+        self.partition = partition
+        self.stage = stage
+        self.version = 0
+        """It grows when the position is moved otherwise than by reading."""
+        self.position = -1
+        self.position_epoch = -1
+        """The leader's epoch of the record before the position, as it is committed; -1: not known."""
+        self.fetch_position = -1
+        self.offset_epoch = -1
+        """The leader's epoch of what stands before the fetch position; -1: not known."""
+        self.validated_epoch = -1
+        """The leader's epoch under which the position is known to be right."""
+        self.chunks: deque[Chunk] = deque()
+        self.is_asked = False
+        """A request of it is under way: a fetch, or what its stage asks for."""
+        self.is_paused = False
+        self.is_held = False
+        """It is not read yet: the program has not been told that it is assigned."""
+        self.retry_at_ms = 0.0
+        self.attempts = 0
+        self.reset_to = LATEST_TIMESTAMP
+        self.max_bytes = max_bytes
+        self.error: ClientError | None = None
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.preferred_replica = NO_NODE
+        self.preferred_until_ms = 0.0
+
+    def move_to(self, offset: int, offset_epoch: int, stage: Stage) -> None:
+        """Answers that are under way do not count any more."""
+        self.version += 1
+        self.position = self.fetch_position = offset
+        self.offset_epoch = self.position_epoch = offset_epoch
+        self.validated_epoch = -1
+        self.chunks.clear()
+        self.stage, self.is_asked, self.error = stage, False, None
+        self.retry_at_ms, self.attempts = 0.0, 0
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.chunks) < CHUNKS_MAX

@@ -1,0 +1,316 @@
+"""The consumer's questions as Kafka's messages, and the answers as values of the core.
+
+FETCH is spoken in the version of `core/spoken.py`: `fetch_request` and `fetch_answers` are the places that a newer one,
+with topic ids and sessions, changes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from oncelog.client.core.addresses import Address
+from oncelog.client.core.cluster_view import Leader, Node
+from oncelog.client.core.consumer_settings import ConsumerSettings
+from oncelog.client.core.membership import Heartbeat, HeartbeatAnswer, Target
+from oncelog.client.core.partition_state import (
+    Fetch,
+    FetchAnswer,
+    FetchPart,
+    Lookup,
+    Validation,
+)
+from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
+from oncelog.client.core.visibility import AbortedTransaction
+from oncelog.errors import ErrorCode, error_code_of
+from oncelog.ids import Partition
+
+CONSUMER_REPLICA = -1
+_LEFT_OUT = FetchAnswer(ErrorCode.NETWORK_EXCEPTION)
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- Fetch
+
+
+def fetch_request(types: Any, settings: ConsumerSettings, fetch: Fetch) -> Any:
+    topics: dict[str, list[Any]] = {}
+    for part in fetch.parts:
+        one = types.FetchPartition(
+            partition=part.partition.partition,
+            current_leader_epoch=part.leader_epoch,
+            fetch_offset=part.offset,
+            partition_max_bytes=part.max_bytes,
+        )
+        topics.setdefault(part.partition.topic, []).append(one)
+    return types.FetchRequest(
+        max_wait=timedelta(milliseconds=settings.fetch_max_wait_ms),
+        min_bytes=settings.fetch_min_bytes,
+        max_bytes=fetch.max_bytes,
+        isolation_level=settings.isolation,
+        topics=tuple(
+            types.FetchTopic(topic=name, partitions=tuple(parts)) for name, parts in topics.items()
+        ),
+        forgotten_topics_data=(),
+        rack_id=settings.client_rack,
+    )
+
+
+def fetch_answers(response: Any, fetch: Fetch) -> list[tuple[FetchPart, FetchAnswer]]:
+    """A partition that the answer leaves out is asked for again."""
+    whole = error_code_of(response.error_code.value)
+    found: dict[Partition, FetchAnswer] = {}
+    for topic in response.responses:
+        for one in topic.partitions:
+            found[Partition(topic.topic, one.partition_index)] = _fetch_answer(one)
+    otherwise = _LEFT_OUT if whole is ErrorCode.NONE else FetchAnswer(whole)
+    return [(part, found.get(part.partition, otherwise)) for part in fetch.parts]
+
+
+def _fetch_answer(one: Any) -> FetchAnswer:
+    return FetchAnswer(
+        error_code_of(one.error_code.value),
+        one.records or b"",
+        tuple(
+            AbortedTransaction(aborted.producer_id, aborted.first_offset)
+            for aborted in one.aborted_transactions or ()
+        ),
+        one.high_watermark,
+        one.last_stable_offset,
+        one.log_start_offset,
+        one.preferred_read_replica,
+    )
+
+
+def fetch_leaders(response: Any) -> list[tuple[Partition, Leader, Node | None]]:
+    """What the answer tells of leaders (KIP-951)."""
+    nodes = {
+        one.node_id: Node(one.node_id, Address(one.host, one.port), one.rack)
+        for one in getattr(response, "node_endpoints", ())
+    }
+    return [
+        (
+            Partition(topic.topic, one.partition_index),
+            Leader(one.current_leader.leader_id, one.current_leader.leader_epoch),
+            nodes.get(one.current_leader.leader_id),
+        )
+        for topic in response.responses
+        for one in topic.partitions
+        if one.current_leader.leader_id >= 0
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- offsets of the log
+
+
+def list_offsets_request(
+    types: Any, isolation: int, wanted: Sequence[tuple[Partition, int, int]], timeout_ms: int
+) -> Any:
+    """`wanted`: partition, timestamp, leader's epoch."""
+    topics: dict[str, list[Any]] = {}
+    for partition, timestamp_ms, leader_epoch in wanted:
+        one = types.ListOffsetsPartition(
+            partition_index=partition.partition,
+            current_leader_epoch=leader_epoch,
+            timestamp=timestamp_ms,
+        )
+        topics.setdefault(partition.topic, []).append(one)
+    return types.ListOffsetsRequest(
+        replica_id=CONSUMER_REPLICA,
+        isolation_level=isolation,
+        topics=tuple(
+            types.ListOffsetsTopic(name=name, partitions=tuple(parts))
+            for name, parts in topics.items()
+        ),
+        timeout=timedelta(milliseconds=timeout_ms),
+    )
+
+
+def listed_offsets(response: Any) -> dict[Partition, Any]:
+    """Of each partition its `error_code`, `offset`, `timestamp` and `leader_epoch`."""
+    return {
+        Partition(topic.name, one.partition_index): one
+        for topic in response.topics
+        for one in topic.partitions
+    }
+
+
+def epochs_request(types: Any, checks: Sequence[Validation]) -> Any:
+    topics: dict[str, list[Any]] = {}
+    for check in checks:
+        one = types.OffsetForLeaderPartition(
+            partition=check.partition.partition,
+            current_leader_epoch=check.leader_epoch,
+            leader_epoch=check.offset_epoch,
+        )
+        topics.setdefault(check.partition.topic, []).append(one)
+    return types.OffsetForLeaderEpochRequest(
+        replica_id=CONSUMER_REPLICA,
+        topics=tuple(
+            types.OffsetForLeaderTopic(topic=name, partitions=tuple(parts))
+            for name, parts in topics.items()
+        ),
+    )
+
+
+def epoch_answers(
+    response: Any, checks: Sequence[Validation]
+) -> list[tuple[Validation, ErrorCode, int, int]]:
+    """Validation, error, epoch, end offset."""
+    found = {
+        Partition(topic.topic, one.partition): one
+        for topic in response.topics
+        for one in topic.partitions
+    }
+    answers: list[tuple[Validation, ErrorCode, int, int]] = []
+    for check in checks:
+        one = found.get(check.partition)
+        if one is None:
+            answers.append((check, ErrorCode.NETWORK_EXCEPTION, -1, -1))
+        else:
+            code = error_code_of(one.error_code.value)
+            answers.append((check, code, one.leader_epoch, one.end_offset))
+    return answers
+
+
+def lookup_answers(
+    response: Any, lookups: Sequence[Lookup]
+) -> list[tuple[Lookup, ErrorCode, int, int]]:
+    """Lookup, error, offset, epoch."""
+    found = listed_offsets(response)
+    answers: list[tuple[Lookup, ErrorCode, int, int]] = []
+    for look in lookups:
+        one = found.get(look.partition)
+        if one is None:
+            answers.append((look, ErrorCode.NETWORK_EXCEPTION, -1, -1))
+        else:
+            code = error_code_of(one.error_code.value)
+            answers.append((look, code, one.offset, one.leader_epoch))
+    return answers
+
+
+# ---------------------------------------------------------------------------------------------- offsets of the group
+
+
+def offset_fetch_request(
+    types: Any, member: GroupMember, partitions: Iterable[Partition] | None, require_stable: bool
+) -> Any:
+    """`partitions` None: all of the group."""
+    topics = None
+    if partitions is not None:
+        topics = tuple(
+            types.OffsetFetchRequestTopics(name=name, partition_indexes=tuple(numbers))
+            for name, numbers in by_topic(partitions).items()
+        )
+    group = types.OffsetFetchRequestGroup(
+        group_id=member.group_id,
+        member_id=member.member_id or None,
+        member_epoch=member.generation,
+        topics=topics,
+    )
+    return types.OffsetFetchRequest(groups=(group,), require_stable=require_stable)
+
+
+def fetched_offsets(response: Any) -> tuple[ErrorCode, dict[Partition, OffsetToCommit | None]]:
+    """The worst error, and of each partition what is committed; None: nothing."""
+    group = response.groups[0]
+    worst = error_code_of(group.error_code.value)
+    found: dict[Partition, OffsetToCommit | None] = {}
+    for topic in group.topics:
+        for one in topic.partitions:
+            code = error_code_of(one.error_code.value)
+            if code is not ErrorCode.NONE:
+                worst = code
+            found[Partition(topic.name, one.partition_index)] = (
+                None
+                if one.committed_offset < 0
+                else OffsetToCommit(
+                    one.committed_offset, one.committed_leader_epoch, one.metadata or ""
+                )
+            )
+    return worst, found
+
+
+def offset_commit_request(
+    types: Any, member: GroupMember, offsets: Mapping[Partition, OffsetToCommit]
+) -> Any:
+    topics: dict[str, list[Any]] = {}
+    for partition, offset in offsets.items():
+        one = types.OffsetCommitRequestPartition(
+            partition_index=partition.partition,
+            committed_offset=offset.offset,
+            committed_leader_epoch=offset.leader_epoch,
+            committed_metadata=offset.metadata,
+        )
+        topics.setdefault(partition.topic, []).append(one)
+    return types.OffsetCommitRequest(
+        group_id=member.group_id,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        topics=tuple(
+            types.OffsetCommitRequestTopic(name=name, partitions=tuple(parts))
+            for name, parts in topics.items()
+        ),
+    )
+
+
+def commit_codes(response: Any) -> dict[Partition, ErrorCode]:
+    return {
+        Partition(topic.name, one.partition_index): error_code_of(one.error_code.value)
+        for topic in response.topics
+        for one in topic.partitions
+    }
+
+
+# ---------------------------------------------------------------------------------------------- the group's membership
+
+
+def heartbeat_request(types: Any, group_id: str, member_id: str, beat: Heartbeat) -> Any:
+    owned = None if beat.owned is None else _topic_partitions(types, beat.owned)
+    return types.ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=beat.member_epoch,
+        instance_id=beat.instance_id,
+        rack_id=beat.rack_id,
+        rebalance_timeout=timedelta(milliseconds=beat.rebalance_timeout_ms),
+        subscribed_topic_names=beat.topics,
+        subscribed_topic_regex=beat.pattern,
+        server_assignor=beat.assignor,
+        topic_partitions=owned,
+    )
+
+
+def _topic_partitions(types: Any, owned: Target) -> tuple[Any, ...]:
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(owned):
+        topics.setdefault(topic_id, []).append(number)
+    return tuple(
+        types.TopicPartitions(topic_id=UUID(bytes=topic_id), partitions=tuple(numbers))
+        for topic_id, numbers in topics.items()
+    )
+
+
+def heartbeat_answer(response: Any) -> HeartbeatAnswer:
+    target = None
+    if response.assignment is not None:
+        target = frozenset(
+            (topic.topic_id.bytes, number)
+            for topic in response.assignment.topic_partitions
+            if topic.topic_id is not None
+            for number in topic.partitions
+        )
+    return HeartbeatAnswer(
+        error_code_of(response.error_code.value),
+        response.error_message or "",
+        response.member_epoch,
+        int(response.heartbeat_interval / timedelta(milliseconds=1)),
+        target,
+    )
