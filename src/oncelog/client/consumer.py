@@ -13,50 +13,44 @@ records before the call. A program that crashes while it processes a record read
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, fields
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import fields
 from types import TracebackType
 from typing import Final, Self, Unpack
 
-from oncelog.client.core.addresses import parse_addresses
 from oncelog.client.core.consumer_record import ConsumerRecord
 from oncelog.client.core.consumer_settings import (
     READ_UNCOMMITTED,
     ConsumerSettings,
     consumer_settings,
 )
-from oncelog.client.core.membership import Change, MemberState
+from oncelog.client.core.hand import Hand
 from oncelog.client.core.partition_state import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     PartitionState,
 )
-from oncelog.client.core.setting_names import merged, settings_of, split_login
 from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
 from oncelog.client.errors import (
     ClientError,
-    ConfigError,
     FatalError,
     IllegalStateError,
-    RefusedError,
     TimedOutError,
 )
-from oncelog.client.network.brokers import NetworkOptions, NetworkSettings
+from oncelog.client.group_offsets import GroupOffsets
 from oncelog.client.network.consumer_loop import ConsumerLoop
 from oncelog.client.network.log_offsets import OffsetAtTime, offsets_at
 from oncelog.client.options import ConsumerOptions
-from oncelog.errors import ErrorCode, KafkaError, OncelogError
+from oncelog.client.reaching import split_settings
+from oncelog.client.rebalances import Rebalances, Told
+from oncelog.errors import KafkaError
 from oncelog.ids import Partition
 
 logger = logging.getLogger(__name__)
 
 CONSUMER_NAMES: Final = tuple(one.name for one in fields(ConsumerSettings))
-NETWORK_NAMES: Final = tuple(one.name for one in fields(NetworkOptions))
 START_TIMEOUT_MS: Final = 30_000
 """Until a consumer must have reached the cluster."""
-
-Told = Callable[[frozenset[Partition]], Awaitable[None]]
-"""A callback of a rebalance. It may seek and commit."""
 
 
 class Consumer:
@@ -72,36 +66,15 @@ class Consumer:
         config: Mapping[str, object] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        rest, login = split_login(config or {})
-        servers = rest.pop("bootstrap.servers", None) or bootstrap_servers
-        given = merged(options, rest, (*CONSUMER_NAMES, *NETWORK_NAMES))
-        network = {name: given.pop(name) for name in NETWORK_NAMES if name in given}
+        given, self._network = split_settings(bootstrap_servers, config, options, CONSUMER_NAMES)
         self.settings = consumer_settings(given)
-        same = {
-            name: getattr(self.settings, name)
-            for name in ("request_timeout_ms", "retry_backoff_ms", "retry_backoff_max_ms")
-        }
-        text = servers if isinstance(servers, str) else ",".join(map(str, _listed(servers)))
-        try:
-            addresses = parse_addresses(text)
-        except OncelogError as error:
-            raise ConfigError(str(error)) from error
-        checked = asdict(settings_of(NetworkOptions, network))
-        self._network = NetworkSettings(addresses, login=login, **same, **checked)
         self._run: ConsumerLoop | None = None
+        self._group: GroupOffsets | None = None
+        self._rebalances: Rebalances | None = None
         self._is_closed = False
         self._is_subscribed = False
-        self._on_assigned: Told | None = None
-        self._on_revoked: Told | None = None
-        self._on_lost: Told | None = None
-        self._rest: Iterator[ConsumerRecord] = iter(())
-        """Of the list that `async for` walks."""
-        self._last: ConsumerRecord | None = None
-        """What `async for` handed out last; None between two lists."""
-        self._last_of_list = -1
+        self._hand = Hand()
         self._is_reading = False
-        self._committed: dict[Partition, int] = {}
-        """What this consumer committed itself, so that it is not committed again."""
 
     # ---------------------------------------------------------------------------------------------- begin and end
 
@@ -110,6 +83,8 @@ class Consumer:
         if self._run is not None:
             return self
         run = self._run = ConsumerLoop(self.settings, self._network)
+        self._group = GroupOffsets(run)
+        self._rebalances = Rebalances(run, self._hand, self._group)
         limit_ms = min(START_TIMEOUT_MS, self.settings.default_api_timeout_ms)
         try:
             await run.brokers.retrying(
@@ -144,16 +119,11 @@ class Consumer:
         if run is None or self._is_closed:
             return
         try:
-            if commits and run.auto_commits and run.brokers.fatal is None:
-                await self._commit_positions("at the end")
-            if run.membership.owned and self._on_revoked is not None:
-                await self._on_revoked(run.membership.owned)
+            assert self._rebalances is not None
+            await self._rebalances.leave(commits=commits)
         finally:
             self._is_closed = True
-            try:
-                await run.leave()
-            finally:
-                await run.close()
+            await run.close()
 
     # ---------------------------------------------------------------------------------------------- what is read
 
@@ -182,7 +152,9 @@ class Consumer:
         if (topics is None) == (pattern is None):
             raise IllegalStateError("give topics, or a pattern")
         names = None if topics is None else tuple(dict.fromkeys(topics))
-        self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost
+        told = self._rebalances
+        assert told is not None
+        told.on_assigned, told.on_revoked, told.on_lost = on_assigned, on_revoked, on_lost
         self._is_subscribed = True
         run.needs_all_topics = pattern is not None
         run.brokers.need(names or ())
@@ -196,8 +168,8 @@ class Consumer:
         if self._is_subscribed:
             raise IllegalStateError("this consumer is subscribed: call unsubscribe() before")
         wanted = [Partition(*one) for one in partitions]
-        if self._last is not None and self._last.topic_partition not in wanted:
-            self._put_back()
+        if self._hand.last is not None and self._hand.last.topic_partition not in wanted:
+            self._hand.drop()
         run.core.assign(wanted)
         run.brokers.need({one.topic for one in wanted})
         run.wake()
@@ -205,15 +177,10 @@ class Consumer:
     async def unsubscribe(self) -> None:
         """Leave the group, or give up what was assigned by hand."""
         run = self._started()
-        if self._is_subscribed:
-            if run.auto_commits:
-                await self._commit_positions("before leaving the group")
-            if run.membership.owned and self._on_revoked is not None:
-                await self._on_revoked(run.membership.owned)
-            await run.leave()
-            run.membership.owned = frozenset()
+        if self._is_subscribed and self._rebalances is not None:
+            await self._rebalances.leave(commits=True)
         self._is_subscribed = False
-        self._put_back()
+        self._hand.drop()
         run.core.assign(())
 
     @property
@@ -235,8 +202,9 @@ class Consumer:
     async def __anext__(self) -> ConsumerRecord:
         run = self._run
         if run is not None and not run.needs_attention and not self._is_closed:
-            for record in self._rest:
-                self._last = record
+            hand = self._hand
+            for record in hand.rest:
+                hand.last = record
                 run.was_polled = True
                 return record
         return await self._next()
@@ -244,15 +212,11 @@ class Consumer:
     async def _next(self) -> ConsumerRecord:
         run = self._started()
         if run.needs_attention:
-            await self._attend(run)
-            for record in self._rest:
-                self._last = record
-                return record
-        self._last = None
-        batch = await self._read(run, None, self.settings.max_poll_records)
-        self._rest, self._last_of_list = iter(batch), batch[-1].offset
-        self._last = next(self._rest)
-        return self._last
+            await self._attend()
+        record = self._hand.next()
+        if record is not None:
+            return record
+        return self._hand.walk(await self._read(run, None, self.settings.max_poll_records))
 
     async def poll(
         self, timeout_s: float | None = None, max_records: int | None = None
@@ -263,7 +227,7 @@ class Consumer:
         """
         run = self._started()
         count = max_records or self.settings.max_poll_records
-        found = self._in_hand(count)
+        found = self._hand.take(count)
         if not found:
             found = await self._read(run, timeout_s, count)
         while found and len(found) < count:
@@ -282,7 +246,7 @@ class Consumer:
         count = max_records or self.settings.max_poll_records
         while True:
             run = self._started()
-            yield self._in_hand(count) or await self._read(run, None, count)
+            yield self._hand.take(count) or await self._read(run, None, count)
 
     async def read_until_decided(
         self, partitions: Iterable[Partition] | None = None, timeout_s: float | None = None
@@ -299,7 +263,7 @@ class Consumer:
         wanted = tuple(self.assignment if partitions is None else map(_partition, partitions))
         for partition in wanted:
             self._state(partition)
-        self._put_back()
+        self._hand.put_back(run.core)
         marks = await self._offsets(dict.fromkeys(wanted, LATEST_TIMESTAMP), READ_UNCOMMITTED)
         ends = {one: at.offset for one, at in marks.items() if at is not None}
         deadline = None if timeout_s is None else run.loop.time() + timeout_s
@@ -346,7 +310,7 @@ class Consumer:
             await asyncio.sleep(0)
             while True:
                 if run.needs_attention:
-                    await self._attend(run)
+                    await self._attend()
                 run.was_polled = True
                 found = run.core.take(count)
                 run.take_turn()
@@ -362,68 +326,6 @@ class Consumer:
         finally:
             self._is_reading = False
 
-    def _in_hand(self, count: int) -> list[ConsumerRecord]:
-        """What is left of the list that `async for` walked."""
-        if self._last is None:
-            return []
-        found = list(self._rest)
-        self._rest, self._last = iter(found[count:]), None
-        if found[count:]:
-            self._last = found[count - 1]
-        return found[:count]
-
-    def _put_back(self) -> None:
-        """What `async for` has not handed out yet is fetched again."""
-        last, self._last, self._rest = self._last, None, iter(())
-        if last is None or last.offset == self._last_of_list:
-            return
-        core = self._started().core
-        if core.state(last.topic_partition) is not None:
-            core.seek(last.topic_partition, last.offset + 1, last.leader_epoch)
-
-    # ---------------------------------------------------------------------------------------------- what must be told
-
-    async def _attend(self, run: ConsumerLoop) -> None:
-        """Between two records: rebalances, offsets that are due, and errors."""
-        run.needs_attention = False
-        if run.brokers.fatal is not None:
-            raise run.brokers.fatal
-        while (change := run.membership.change(run.names)) is not None:
-            await self._tell(run, change)
-        run.membership.polled()
-        if run.membership.error is not None:
-            raise run.membership.error
-        if run.auto_commits and run.now_ms() >= run.commit_due_ms:
-            run.commit_due_ms = run.now_ms() + self.settings.auto_commit_interval_ms
-            run.spawn(self._commit_positions("in the background", self._positions()))
-        run.wake()
-
-    async def _tell(self, run: ConsumerLoop, change: Change) -> None:
-        names = dict(run.names)
-        gone = change.lost | change.revoked
-        if self._last is not None and self._last.topic_partition in gone:
-            self._put_back()
-        kept = [one for one in run.core.partitions if one not in gone]
-        try:
-            if change.lost:
-                run.core.assign(kept)
-                await _call(self._on_lost or self._on_revoked, change.lost)
-            if change.revoked:
-                if run.auto_commits:
-                    await self._commit_positions("before a rebalance")
-                await _call(self._on_revoked, change.revoked)
-            run.core.assign([*kept, *sorted(change.assigned)], is_held=True)
-            run.brokers.need({one.topic for one in change.assigned})
-            if change.assigned:
-                await _call(self._on_assigned, change.assigned)
-        finally:
-            run.core.assign([*kept, *sorted(change.assigned)], is_held=True)
-            run.core.release()
-            for partition in gone:
-                self._committed.pop(partition, None)
-            run.membership.told(change, names)
-            run.take_turn()
-
     # ---------------------------------------------------------------------------------------------- positions
 
     def pause(self, *partitions: Partition) -> None:
@@ -436,8 +338,8 @@ class Consumer:
     def _pause(self, partitions: Iterable[Partition], is_paused: bool) -> None:
         for partition in partitions:
             self._state(partition).is_paused = is_paused
-            if is_paused and self._last is not None and self._last.topic_partition == partition:
-                self._put_back()
+            if is_paused and self._hand.is_of(partition):
+                self._hand.put_back(self._started().core)
         self._started().wake()
 
     @property
@@ -471,15 +373,15 @@ class Consumer:
 
     def _moved(self, partition: Partition) -> None:
         self._state(partition)
-        self._committed.pop(_partition(partition), None)
-        if self._last is not None and self._last.topic_partition == partition:
-            self._rest, self._last = iter(()), None
+        self._offsets_of_group().forget((_partition(partition),))
+        if self._hand.is_of(partition):
+            self._hand.drop()
 
     async def position(self, partition: Partition, timeout_s: float | None = None) -> int:
         """The offset that is handed out next; it passes markers and what was aborted. Raises TimedOutError."""
         run, limit_s = self._started(), self._limit_s(timeout_s)
         deadline = run.loop.time() + limit_s
-        while (offset := self._position(self._state(partition))) < 0:
+        while (offset := self._hand.position(self._state(partition))) < 0:
             state = self._state(partition)
             if state.error is not None:
                 raise state.error
@@ -489,26 +391,6 @@ class Consumer:
             await run.changed(min(0.05, deadline - run.loop.time()))
         return offset
 
-    def _position(self, state: PartitionState) -> int:
-        last = self._last
-        if (
-            last is None
-            or last.topic_partition != state.partition
-            or last.offset == self._last_of_list
-        ):
-            return state.position
-        return last.offset + 1
-
-    def _positions(self) -> dict[Partition, OffsetToCommit]:
-        core = self._started().core
-        found: dict[Partition, OffsetToCommit] = {}
-        for partition in core.partitions:
-            state = self._state(partition)
-            offset = self._position(state)
-            if offset >= 0:
-                found[partition] = OffsetToCommit(offset, state.position_epoch)
-        return found
-
     # ---------------------------------------------------------------------------------------------- offsets
 
     async def commit(self, offsets: Mapping[Partition, int | OffsetToCommit] | None = None) -> None:
@@ -517,65 +399,21 @@ class Consumer:
         In `async for` the record in hand counts as processed. Raises RefusedError where the consumer is no member any
         more: others may have its partitions.
         """
-        run = self._started()
-        if self.settings.group_id is None:
-            raise IllegalStateError("commit() needs a group: give group_id")
-        wanted = self._positions()
+        group = self._offsets_of_group()
+        assert self._rebalances is not None
+        wanted = self._rebalances.positions()
         if offsets is not None:
             wanted = {
                 _partition(one): at if isinstance(at, OffsetToCommit) else OffsetToCommit(at)
                 for one, at in offsets.items()
             }
-        if not wanted:
-            return
-        if self._is_subscribed and run.membership.state in (MemberState.FENCED, MemberState.STALE):
-            raise RefusedError(
-                f"this consumer is no member of the group {self.settings.group_id!r} any more, and others may have its "
-                "partitions: poll on to join again",
-                ErrorCode.UNKNOWN_MEMBER_ID,
-            )
-        try:
-            await run.brokers.retrying(
-                lambda: run.commit(wanted), self.settings.default_api_timeout_ms, "commit()"
-            )
-        except KafkaError as error:
-            raise RefusedError(f"commit(): {error}", error.error_code) from error
-        self._committed.update({one: at.offset for one, at in wanted.items()})
-
-    async def _commit_positions(
-        self, when: str, positions: Mapping[Partition, OffsetToCommit] | None = None
-    ) -> None:
-        """What is new of it. A failure is logged: the records are then read again."""
-        found = self._positions() if positions is None else positions
-        new = {one: at for one, at in found.items() if self._committed.get(one) != at.offset}
-        if not new:
-            return
-        try:
-            await self.commit(new)
-        except ClientError as error:
-            logger.warning("offsets could not be committed %s: %s", when, error)
+        await group.commit(wanted)
 
     async def committed(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, OffsetToCommit | None]:
         """What the group has committed; None: nothing."""
-        run = self._started()
-        wanted = tuple(map(_partition, partitions))
-
-        async def attempt() -> dict[Partition, OffsetToCommit | None]:
-            worst, found = await run.committed(wanted)
-            if worst is not ErrorCode.NONE:
-                raise KafkaError(worst, f"committed offsets of {self.settings.group_id!r}")
-            return {partition: found.get(partition) for partition in wanted}
-
-        if self.settings.group_id is None:
-            raise IllegalStateError("committed() needs a group: give group_id")
-        try:
-            return await run.brokers.retrying(
-                attempt, self.settings.default_api_timeout_ms, "committed()"
-            )
-        except KafkaError as error:
-            raise RefusedError(str(error), error.error_code) from error
+        return await self._offsets_of_group().committed(map(_partition, partitions))
 
     async def offsets_for_times(
         self, times_ms: Mapping[Partition, int]
@@ -615,6 +453,16 @@ class Consumer:
             )
         return self._run
 
+    async def _attend(self) -> None:
+        """Between two records: rebalances, offsets that are due, and errors."""
+        assert self._rebalances is not None
+        await self._rebalances.attend()
+
+    def _offsets_of_group(self) -> GroupOffsets:
+        self._started()
+        assert self._group is not None
+        return self._group
+
     def _state(self, partition: Partition) -> PartitionState:
         state = self._started().core.state(_partition(partition))
         if state is None:
@@ -629,11 +477,6 @@ def _partition(given: Partition) -> Partition:
     return given if isinstance(given, Partition) else Partition(*given)
 
 
-async def _call(told: Told | None, partitions: frozenset[Partition]) -> None:
-    if told is not None:
-        await told(partitions)
-
-
 def _undecided(
     run: ConsumerLoop, left: Mapping[Partition, int], timeout_s: float | None
 ) -> TimedOutError:
@@ -643,12 +486,4 @@ def _undecided(
     return TimedOutError(
         f"{partition} is not decided up to offset {end} after {timeout_s:g} s: a transaction is open at offset "
         f"{stable}; Admin.describe_producers() says whose"
-    )
-
-
-def _listed(servers: object) -> Iterable[object]:
-    if isinstance(servers, Iterable):
-        return servers
-    raise ConfigError(
-        f"bootstrap.servers is {servers!r}: give host:port, for example localhost:9092"
     )

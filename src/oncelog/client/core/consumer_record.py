@@ -146,7 +146,8 @@ class Chunk:
         if self._checks_crc and not crc_is_valid(self._records, header, at):
             raise self._corrupt(header, "fails its CRC-32C")
         whole = memoryview(self._records)[at : at + header.size_bytes]
-        reader: Iterator[Any] = iter(reader_of(whole))
+        # The compiled reader cannot be iterated twice, and every `islice` asks it to be.
+        reader: Iterator[Any] = islice(reader_of(whole), None)
         if header.base_offset < self._next:
             start = self._next
             reader = dropwhile(lambda record: record.offset < start, reader)

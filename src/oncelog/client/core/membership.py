@@ -112,7 +112,7 @@ class Membership:
         """As a producer names it in `send_offsets_to_transaction`, and the consumer in its commits."""
         group = self.settings.group_id or ""
         if self.state is MemberState.UNSUBSCRIBED:
-            return GroupMember(group, instance_id=self.settings.group_instance_id)
+            return GroupMember(group)
         return GroupMember(group, self.epoch, self.member_id, self.settings.group_instance_id)
 
     @property

@@ -1,0 +1,72 @@
+"""What a program has in hand while it walks records one by one, and where it therefore stands."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oncelog.client.core.consumer_record import ConsumerRecord
+from oncelog.client.core.fetching import FetchCore
+from oncelog.client.core.partition_state import PartitionState
+from oncelog.ids import Partition
+
+_NO_OFFSET: Final = -1
+
+
+class Hand:
+    """One list of records of one partition. The core's position lies behind the list, the program's within it."""
+
+    __slots__ = ("_last_of_list", "last", "rest")
+
+    def __init__(self) -> None:
+        self.rest: Iterator[ConsumerRecord] = iter(())
+        self.last: ConsumerRecord | None = None
+        """What was handed out last; None between two lists."""
+        self._last_of_list = _NO_OFFSET
+
+    def walk(self, batch: list[ConsumerRecord]) -> ConsumerRecord:
+        """The first record of a list, which is not empty."""
+        self.rest, self._last_of_list = iter(batch), batch[-1].offset
+        self.last = next(self.rest)
+        return self.last
+
+    def next(self) -> ConsumerRecord | None:
+        """None: the list has come to its end."""
+        for record in self.rest:
+            self.last = record
+            return record
+        self.last = None
+        return None
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """What is left of the list, `count` at most."""
+        if self.last is None:
+            return []
+        left = list(self.rest)
+        self.rest = iter(left[count:])
+        self.last = left[count - 1] if left[count:] else None
+        return left[:count]
+
+    def is_of(self, partition: Partition) -> bool:
+        return self.last is not None and self.last.topic_partition == partition
+
+    def drop(self) -> None:
+        self.rest, self.last = iter(()), None
+
+    def put_back(self, core: FetchCore) -> None:
+        """What was not handed out yet is fetched again."""
+        last = self.last
+        self.drop()
+        if last is not None and last.offset != self._last_of_list:
+            partition = last.topic_partition
+            if core.state(partition) is not None:
+                core.seek(partition, last.offset + 1, last.leader_epoch)
+
+    def position(self, state: PartitionState) -> int:
+        """What the program reads next; -1: not known."""
+        last = self.last
+        if (
+            last is None
+            or last.topic_partition != state.partition
+            or last.offset == self._last_of_list
+        ):
+            return state.position
+        return last.offset + 1
