@@ -1,4 +1,4 @@
-"""The client for programs: `Producer` and `Consumer`, on asyncio, against oncelog and Apache Kafka 4.
+"""The client for programs: `Producer`, `Consumer` and `Admin`, on asyncio, against oncelog and Apache Kafka 4.
 
     from oncelog.client import Producer
 
@@ -14,7 +14,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from oncelog.client.admin import EARLIEST, LATEST, Admin
     from oncelog.client.consumer import Consumer
+    from oncelog.client.core.admin_results import (
+        ConfigResource,
+        NewTopic,
+        ProducerDescription,
+        Results,
+    )
     from oncelog.client.core.consumer_record import ConsumerRecord
     from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
     from oncelog.client.delivery import Delivery, RecordMetadata
@@ -41,32 +48,53 @@ if TYPE_CHECKING:
     from oncelog.client.network.log_offsets import OffsetAtTime
     from oncelog.client.producer import Producer, Transaction
     from oncelog.ids import Partition
+    from oncelog.security.acl import (
+        Acl,
+        AclFilter,
+        Operation,
+        PatternType,
+        Permission,
+        ResourceType,
+    )
 
 __all__ = [
     "AbortableError",
+    "Acl",
+    "AclFilter",
+    "Admin",
     "AuthenticationError",
     "AuthorizationError",
     "BufferExhaustedError",
     "ClientError",
     "ConfigError",
+    "ConfigResource",
     "Consumer",
     "ConsumerRecord",
     "Delivery",
     "DisconnectedError",
+    "EARLIEST",
     "FatalError",
     "FencedError",
     "GroupMember",
     "IllegalStateError",
     "Interceptor",
+    "LATEST",
+    "NewTopic",
     "NoOffsetError",
     "OffsetAtTime",
     "OffsetToCommit",
+    "Operation",
     "OutgoingRecord",
     "Partition",
+    "PatternType",
+    "Permission",
     "Producer",
+    "ProducerDescription",
     "RecordMetadata",
     "RecordTooLargeError",
     "RefusedError",
+    "ResourceType",
+    "Results",
     "RetriableError",
     "SerializationError",
     "TimedOutError",
@@ -75,6 +103,13 @@ __all__ = [
 ]
 
 _PLACES: Final = {
+    "Admin": "admin",
+    "EARLIEST": "admin",
+    "LATEST": "admin",
+    "ConfigResource": "core.admin_results",
+    "NewTopic": "core.admin_results",
+    "ProducerDescription": "core.admin_results",
+    "Results": "core.admin_results",
     "Consumer": "consumer",
     "ConsumerRecord": "core.consumer_record",
     "OffsetAtTime": "network.log_offsets",
@@ -88,10 +123,21 @@ _PLACES: Final = {
     "Transaction": "producer",
 }
 
+_ACL: Final = "oncelog.security.acl"
+_ELSEWHERE: Final = {
+    "Partition": "oncelog.ids",
+    "Acl": _ACL,
+    "AclFilter": _ACL,
+    "Operation": _ACL,
+    "PatternType": _ACL,
+    "Permission": _ACL,
+    "ResourceType": _ACL,
+}
+
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "Partition":
-        return import_module("oncelog.ids").Partition
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
     return getattr(import_module(f"{__name__}.{_PLACES.get(name, 'errors')}"), name)

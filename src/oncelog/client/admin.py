@@ -1,0 +1,328 @@
+"""An administrator on asyncio: topics, configs, groups, ACLs, transactions, features.
+
+    async with Admin("localhost:9092") as admin:
+        await admin.create_topic(NewTopic("payments", partitions=3))
+        print(await admin.describe_topics(["payments"]))
+
+A call for many items returns `Results`: to read the result of an item that failed raises its error, and `check()`
+raises the first one. A call for one thing raises its error.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+from oncelog.client.core.admin_results import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    FeatureDescription,
+    FencedProducer,
+    GroupDescription,
+    GroupListing,
+    NewTopic,
+    ProducerDescription,
+    Results,
+    TopicCreated,
+    TopicDescription,
+    TransactionDescription,
+    TransactionListing,
+)
+from oncelog.client.core.consumer_settings import READ_COMMITTED, READ_UNCOMMITTED
+from oncelog.client.core.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from oncelog.client.core.setting_names import settings_of
+from oncelog.client.core.transaction_calls import OffsetToCommit
+from oncelog.client.errors import FatalError, IllegalStateError
+from oncelog.client.network import admin_cluster, admin_groups, admin_topics, admin_transactions
+from oncelog.client.network.admin_calls import AdminCalls
+from oncelog.client.network.brokers import Brokers
+from oncelog.client.network.log_offsets import OffsetAtTime, offsets_at
+from oncelog.client.options import AdminOptions
+from oncelog.client.reaching import split_settings
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition
+from oncelog.security.acl import Acl, AclFilter
+
+EARLIEST, LATEST = EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+"""For `list_offsets`: where a log begins, and where it ends."""
+START_TIMEOUT_MS: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminSettings:
+    default_api_timeout_ms: int = 60_000
+    """Of one call, with everything that is tried again."""
+    request_timeout_ms: int = 30_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+
+
+ADMIN_NAMES: Final = tuple(one.name for one in fields(AdminSettings))
+
+
+class Admin:
+    """Use it with `async with`, or call `start` and `close`. It belongs to one event loop.
+
+    `config` takes Kafka's names, and a login; keywords are the same with underscores. Raises ConfigError.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str] = "localhost:9092",
+        config: Mapping[str, object] | None = None,
+        **options: Unpack[AdminOptions],
+    ) -> None:
+        given, self._network = split_settings(bootstrap_servers, config, options, ADMIN_NAMES)
+        self.settings = settings_of(AdminSettings, given)
+        self._calls: AdminCalls | None = None
+
+    async def start(self) -> Self:
+        """Reach the cluster, within 30 s. Otherwise it raises why it cannot."""
+        if self._calls is None:
+            brokers = Brokers(self._network)
+            limit_ms = min(START_TIMEOUT_MS, self.settings.default_api_timeout_ms)
+            try:
+                await brokers.retrying(
+                    lambda: brokers.refresh(()), limit_ms, "reaching the cluster"
+                )
+            except BaseException as error:
+                await brokers.close()
+                if isinstance(error, KafkaError):
+                    raise FatalError(str(error), error.error_code) from error
+                raise
+            self._calls = AdminCalls(brokers, self.settings.default_api_timeout_ms)
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        calls, self._calls = self._calls, None
+        if calls is not None:
+            await calls.brokers.close()
+
+    def _started(self) -> AdminCalls:
+        if self._calls is None:
+            raise IllegalStateError(
+                "the admin is closed, or was not started: use `async with Admin(…)`"
+            )
+        return self._calls
+
+    # ---------------------------------------------------------------------------------------------- topics
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> Results[str, TopicCreated]:
+        return await admin_topics.create_topics(
+            self._started(), topics, validate_only=validate_only
+        )
+
+    async def create_topic(self, topic: NewTopic) -> TopicCreated:
+        """Returns when brokers know it: it can be written and read."""
+        created = (await self.create_topics([topic]))[topic.name]
+        calls = self._started()
+
+        async def attempt() -> None:
+            found = await admin_topics.describe_topics(calls, [topic.name])
+            if topic.name in found.errors:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name)
+
+        await calls.retrying(attempt, f"metadata of {topic.name!r}")
+        return created
+
+    async def delete_topics(self, names: Iterable[str]) -> Results[str, None]:
+        return await admin_topics.delete_topics(self._started(), names)
+
+    async def delete_topic(self, name: str) -> None:
+        (await self.delete_topics([name])).check()
+
+    async def list_topics(self, *, with_internal: bool = False) -> list[str]:
+        """By name. Internal ones are those of the coordinators."""
+        found = await admin_topics.describe_topics(self._started(), None)
+        return sorted(
+            name
+            for name in found
+            if name in found.errors or with_internal or not found[name].is_internal
+        )
+
+    async def describe_topics(self, names: Iterable[str]) -> Results[str, TopicDescription]:
+        return await admin_topics.describe_topics(self._started(), names)
+
+    async def create_partitions(
+        self, counts: Mapping[str, int], *, validate_only: bool = False
+    ) -> Results[str, None]:
+        """Topic → how many partitions it has then."""
+        return await admin_topics.create_partitions(
+            self._started(), counts, validate_only=validate_only
+        )
+
+    # ---------------------------------------------------------------------------------------------- configs, records
+
+    async def describe_configs(self, kind: ConfigResource, name: str) -> dict[str, ConfigEntry]:
+        """Of a topic, a group or a broker (its id as text; empty for what holds for all brokers)."""
+        return await admin_topics.describe_configs(self._started(), kind, name)
+
+    async def alter_configs(
+        self,
+        kind: ConfigResource,
+        name: str,
+        values: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Only the given ones change; None sets one back to its default."""
+        await admin_topics.alter_configs(
+            self._started(), kind, name, values, validate_only=validate_only
+        )
+
+    async def delete_records(self, before: Mapping[Partition, int]) -> Results[Partition, int]:
+        """Those below the offsets; -1: all. The result is where the log begins then."""
+        return await admin_topics.delete_records(self._started(), before)
+
+    async def list_offsets(
+        self, times_ms: Mapping[Partition, int], *, read_committed: bool = False
+    ) -> dict[Partition, OffsetAtTime | None]:
+        """Partition → EARLIEST, LATEST or a time. None: nothing is that new."""
+        calls = self._started()
+        isolation = READ_COMMITTED if read_committed else READ_UNCOMMITTED
+        return await offsets_at(calls.brokers, isolation, times_ms, calls.timeout_ms)
+
+    # ---------------------------------------------------------------------------------------------- groups
+
+    async def list_groups(
+        self, states: Iterable[str] = (), kinds: Iterable[str] = ()
+    ) -> list[GroupListing]:
+        """By name; of these states and kinds alone, where some are given."""
+        return await admin_groups.list_groups(self._started(), states, kinds)
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """Of KIP-848 or of the classic protocol. Raises RefusedError(GROUP_ID_NOT_FOUND)."""
+        return await admin_groups.describe_group(self._started(), group_id)
+
+    async def delete_groups(self, names: Iterable[str]) -> Results[str, None]:
+        """With their offsets. A group with members is refused."""
+        return await admin_groups.delete_groups(self._started(), names)
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[Partition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[Partition, OffsetToCommit]:
+        """What the group has committed; without partitions all of it."""
+        return await admin_groups.list_offsets(
+            self._started(), group_id, partitions, stable=require_stable
+        )
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[Partition, int | OffsetToCommit]
+    ) -> Results[Partition, None]:
+        """Of a group without members."""
+        wanted = {
+            one: at if isinstance(at, OffsetToCommit) else OffsetToCommit(at)
+            for one, at in offsets.items()
+        }
+        return await admin_groups.alter_offsets(self._started(), group_id, wanted)
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[Partition]
+    ) -> Results[Partition, None]:
+        """Of topics that no member reads."""
+        return await admin_groups.delete_offsets(self._started(), group_id, partitions)
+
+    # ---------------------------------------------------------------------------------------------- transactions
+
+    async def list_transactions(
+        self,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        *,
+        longer_than_ms: int = -1,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """Of all coordinators, by transactional id."""
+        return await admin_transactions.list_transactions(
+            self._started(), states, producer_ids, longer_than_ms, pattern
+        )
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str]
+    ) -> Results[str, TransactionDescription]:
+        return await admin_transactions.describe_transactions(self._started(), transactional_ids)
+
+    async def describe_producers(
+        self, partitions: Iterable[Partition]
+    ) -> Results[Partition, tuple[ProducerDescription, ...]]:
+        """Who writes there, and whose transaction is open since which offset."""
+        return await admin_transactions.describe_producers(self._started(), partitions)
+
+    async def abort_transaction(self, partition: Partition, producer: ProducerDescription) -> None:
+        """End a hanging transaction: one that is open in the partition, and that no coordinator knows.
+
+        `producer`: as `describe_producers` shows it. Of a transaction that its coordinator knows,
+        `force_terminate_transaction` is the way: a marker beside the coordinator's would tear it.
+        """
+        if producer.open_since_offset < 0:
+            raise IllegalStateError(
+                f"producer {producer.producer_id} has no open transaction in {partition}: there is nothing to abort"
+            )
+        await admin_transactions.abort_transaction(
+            self._started(),
+            partition,
+            producer.producer_id,
+            producer.producer_epoch,
+            max(0, producer.coordinator_epoch),
+        )
+
+    async def force_terminate_transaction(self, transactional_id: str) -> FencedProducer:
+        """Abort its open transaction, and fence its producer."""
+        return (await self.fence_producers([transactional_id]))[transactional_id]
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str]
+    ) -> Results[str, FencedProducer]:
+        """The identity that the next producer follows."""
+        return await admin_transactions.fence_producers(self._started(), transactional_ids)
+
+    # ---------------------------------------------------------------------------------------------- the cluster
+
+    async def describe_acls(self, wanted: AclFilter | None = None) -> list[Acl]:
+        """Those that the filter matches; without one all."""
+        return await admin_cluster.describe_acls(self._started(), wanted or AclFilter())
+
+    async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
+        return await admin_cluster.create_acls(self._started(), acls)
+
+    async def delete_acls(
+        self, filters: Iterable[AclFilter]
+    ) -> Results[AclFilter, tuple[Acl, ...]]:
+        """The entries that are gone, by filter."""
+        return await admin_cluster.delete_acls(self._started(), filters)
+
+    async def describe_cluster(self) -> ClusterDescription:
+        return await admin_cluster.describe_cluster(self._started())
+
+    async def describe_features(self) -> dict[str, FeatureDescription]:
+        return await admin_cluster.describe_features(self._started())
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        allows_data_loss: bool = False,
+        validate_only: bool = False,
+    ) -> None:
+        """Feature → its level from now on; 0 turns it off. A lower level may lose data, so it must be allowed."""
+        await admin_cluster.update_features(
+            self._started(), levels, allows_data_loss=allows_data_loss, validate_only=validate_only
+        )

@@ -1,0 +1,220 @@
+"""What an administrator asks for, and what is answered, as values."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Self, TypeVar
+
+from oncelog.client.errors import AuthorizationError, ClientError, RefusedError, RetriableError
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
+
+KeyT = TypeVar("KeyT")
+ResultT = TypeVar("ResultT")
+
+
+class Results(Mapping[KeyT, ResultT]):
+    """Of each item its result. To read that of one that failed raises its error; `errors` has them all."""
+
+    def __init__(self, found: Mapping[KeyT, ResultT | ClientError]) -> None:
+        self._found = dict(found)
+
+    def __getitem__(self, key: KeyT) -> ResultT:
+        found = self._found[key]
+        if isinstance(found, ClientError):
+            raise found
+        return found
+
+    def __iter__(self) -> Iterator[KeyT]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __repr__(self) -> str:
+        return f"Results({self._found!r})"
+
+    @property
+    def errors(self) -> dict[KeyT, ClientError]:
+        return {key: one for key, one in self._found.items() if isinstance(one, ClientError)}
+
+    def check(self) -> Self:
+        """Itself. Raises the first error, if there is one."""
+        for error in self.errors.values():
+            raise error
+        return self
+
+
+def item_error(code: ErrorCode, what: str, message: str = "") -> ClientError:
+    """The error of one item, in the client's families."""
+    text = f"{what}: {message or code.name}"
+    if code.name.endswith("_AUTHORIZATION_FAILED"):
+        return AuthorizationError(f"{what}: {message or 'the user may not do that'}", code)
+    if code.is_retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return RetriableError(text, code)
+    return RefusedError(text, code)
+
+
+class ConfigResource(IntEnum):
+    """What has configs, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """-1: as the cluster is set up. `assignment` (partition → replicas, the leader first) stands for both numbers."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignment: Mapping[int, tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    name: str
+    topic_id: str
+    partitions: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    partition: int
+    leader: int
+    """-1: there is none now."""
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    name: str
+    topic_id: str
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    """None: it is a secret, or has no value."""
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    group_id: str
+    kind: str
+    """consumer (KIP-848), classic, share or streams."""
+    state: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemberDescription:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    epoch: int
+    """Of a member of a classic group -1."""
+    assignment: frozenset[Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    group_id: str
+    kind: str
+    state: str
+    epoch: int
+    assignor: str
+    members: tuple[GroupMemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int
+    """-1: no transaction is open."""
+    partitions: frozenset[Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerDescription:
+    """What a partition's leader remembers of a producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    open_since_offset: int
+    """The first offset of its open transaction there; -1: none is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class FencedProducer:
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureDescription:
+    """`finalized` None: the cluster has not turned it on."""
+
+    supported: tuple[int, int] | None
+    finalized: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    cluster_id: str
+    controller: int
+    brokers: tuple[BrokerDescription, ...]

@@ -1,0 +1,149 @@
+"""An administrator's requests: to any broker, to each, to leaders and coordinators; again where that may help."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from oncelog.client.core.admin_results import item_error
+from oncelog.client.core.cluster_view import NO_NODE
+from oncelog.client.errors import ClientError
+from oncelog.client.network.brokers import GROUP, Brokers
+from oncelog.errors import ErrorCode, KafkaError, error_code_of
+from oncelog.ids import Partition
+
+ResultT = TypeVar("ResultT")
+KeyT = TypeVar("KeyT")
+Build = Callable[[Any], Any]
+
+
+def code_of(answer: Any) -> ErrorCode:
+    return error_code_of(answer.error_code.value)
+
+
+def message_of(answer: Any) -> str:
+    return getattr(answer, "error_message", None) or ""
+
+
+def outcome(answer: Any, what: str, value: ResultT) -> ResultT | ClientError:
+    """The value, or the error that stands in the answer."""
+    code = code_of(answer)
+    return value if code is ErrorCode.NONE else item_error(code, what, message_of(answer))
+
+
+def raise_error(answer: Any, what: str) -> None:
+    """The error that stands in the answer, if one does."""
+    code = code_of(answer)
+    if code is not ErrorCode.NONE:
+        raise item_error(code, what, message_of(answer))
+
+
+def check_codes(codes: Iterable[ErrorCode], what: str) -> None:
+    """Raises KafkaError for a code that may pass, so that the call is made again."""
+    for code in codes:
+        if code.is_retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise KafkaError(code, what)
+
+
+class AdminCalls:
+    def __init__(self, brokers: Brokers, timeout_ms: int) -> None:
+        self.brokers = brokers
+        self.timeout_ms = timeout_ms
+
+    async def retrying(self, attempt: Callable[[], Awaitable[ResultT]], what: str) -> ResultT:
+        """Raises TimedOutError, and the error of the whole call in the client's families."""
+        try:
+            return await self.brokers.retrying(attempt, self.timeout_ms, what)
+        except KafkaError as error:
+            raise item_error(error.error_code, what, error.message) from error
+
+    async def any(
+        self, api_key: int, build: Build, what: str, codes: Callable[[Any], Iterable[ErrorCode]]
+    ) -> Any:
+        """`codes`: those of the answer; the call is made again for one that may pass."""
+
+        async def attempt() -> Any:
+            response = await self.brokers.call_any(api_key, build)
+            check_codes(codes(response), what)
+            return response
+
+        return await self.retrying(attempt, what)
+
+    async def node(self, node_id: int, api_key: int, build: Build, what: str) -> Any:
+        async def attempt() -> Any:
+            await self._know_nodes()
+            return await self.brokers.call_node(node_id, api_key, build)
+
+        return await self.retrying(attempt, what)
+
+    async def _know_nodes(self) -> None:
+        if not self.brokers.view.nodes:
+            await self.brokers.refresh(())
+
+    async def every(
+        self, api_key: int, build: Build, what: str, codes: Callable[[Any], Iterable[ErrorCode]]
+    ) -> list[Any]:
+        """The answer of each broker. Who does not answer fails the call: a list with a hole looks whole."""
+        view = await self.retrying(lambda: self.brokers.refresh(()), what)
+
+        async def one(node_id: int) -> Any:
+            async def attempt() -> Any:
+                response = await self.brokers.call_node(node_id, api_key, build)
+                check_codes(codes(response), what)
+                return response
+
+            return await self.retrying(attempt, what)
+
+        return list(await asyncio.gather(*map(one, sorted(view.nodes))))
+
+    async def coordinator(
+        self,
+        key: str,
+        api_key: int,
+        build: Build,
+        what: str,
+        codes: Callable[[Any], Iterable[ErrorCode]],
+        kind: int = GROUP,
+    ) -> Any:
+        async def attempt() -> Any:
+            response = await self.brokers.call_coordinator(kind, key, api_key, build)
+            try:
+                check_codes(codes(response), what)
+            except KafkaError:
+                self.brokers.forget_coordinator(kind, key)
+                raise
+            return response
+
+        return await self.retrying(attempt, what)
+
+    async def leaders(
+        self,
+        items: Mapping[Partition, ResultT],
+        ask: Callable[[int, Mapping[Partition, ResultT]], Awaitable[Mapping[Partition, Any]]],
+        what: str,
+    ) -> dict[Partition, Any]:
+        """`ask` is called for each leader, with what it leads. It may raise KafkaError: then all that is left is asked
+        again. A ClientError of a partition is its result; so is that of a partition which does not exist."""
+        found: dict[Partition, Any] = {}
+
+        async def attempt() -> None:
+            left = {one: item for one, item in items.items() if one not in found}
+            topics = sorted({one.topic for one in left})
+            view = await self.brokers.refresh(topics)
+            by_node: dict[int, dict[Partition, ResultT]] = {}
+            for partition, item in left.items():
+                leader = view.leader(partition)
+                if leader is None:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    topic = view.topics.get(partition.topic)
+                    if topic is not None and topic.error is not ErrorCode.NONE:
+                        code = topic.error
+                    found[partition] = item_error(code, str(partition))
+                elif leader.node_id == NO_NODE:
+                    raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(partition))
+                else:
+                    by_node.setdefault(leader.node_id, {})[partition] = item
+            for node_id, asked in by_node.items():
+                found.update(await ask(node_id, asked))
+
+        await self.retrying(attempt, what)
+        return {partition: found[partition] for partition in items}
