@@ -23,14 +23,14 @@ WAIT_S = 30
 
 
 @pytest.fixture
-async def admin(oncelog_broker):
-    async with Admin(oncelog_broker.bootstrap_servers) as found:
-        yield found
+def bootstrap(oncelog_broker):
+    return oncelog_broker.bootstrap_servers
 
 
 @pytest.fixture
-def bootstrap(oncelog_broker):
-    return oncelog_broker.bootstrap_servers
+async def admin(bootstrap):
+    async with Admin(bootstrap) as found:
+        yield found
 
 
 async def test_topics_come_grow_and_go(admin):
