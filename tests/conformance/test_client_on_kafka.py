@@ -5,7 +5,7 @@ from tests.conformance.kafka_broker import KafkaBroker
 from tests.free_ports import free_block
 from tests.integration.client import test_admin, test_consumer, test_consumer_groups
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 OURS_ALONE = {
     "test_a_broker_that_restarts_is_read_on",  # It starts a log of its own.

@@ -134,7 +134,7 @@ async def test_after_an_exception_nothing_is_committed(bootstrap):
 
 
 async def test_seeking_goes_where_it_says(bootstrap):
-    topic = new_topic(bootstrap)
+    topic = new_topic(bootstrap, **{"retention.ms": "-1"})
     at = Partition(topic, 0)
     async with Producer(bootstrap) as producer:
         for number in range(10):
