@@ -39,7 +39,7 @@ async def values(consumer, count):
 
 
 async def test_a_record_is_what_was_sent(bootstrap):
-    topic = new_topic(bootstrap)
+    topic = new_topic(bootstrap, **{"retention.ms": "-1"})
     async with Producer(bootstrap) as producer:
         sent = await producer.send(
             topic, b"v", b"k", timestamp_ms=1234, headers=[("h", b"x"), ("n", None)]

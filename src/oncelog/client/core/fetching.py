@@ -164,12 +164,12 @@ class FetchCore:
     def _is_wanted(self, partition: Partition) -> bool:
         return self.only is None or partition in self.only
 
-    def _new_leader(self, state: PartitionState, epoch: int) -> None:
+    def _new_leader(self, state: PartitionState, leader_epoch: int) -> None:
         """A position of a known epoch is asked for at the new leader; another one is taken as it is."""
-        if state.offset_epoch >= 0 and epoch >= 0 and epoch > state.offset_epoch:
+        if 0 <= state.offset_epoch < leader_epoch:
             state.stage = Stage.VALIDATE
         else:
-            state.validated_epoch = epoch
+            state.validated_epoch = leader_epoch
 
     def _read_from(
         self,
@@ -332,13 +332,13 @@ class FetchCore:
         else:
             state.move_to(offset, offset_epoch if look.timestamp_ms >= 0 else -1, Stage.FETCH)
 
-    def validated(self, check: Validation, epoch: int, end_offset: int) -> None:
+    def validated(self, check: Validation, end_epoch: int, end_offset: int) -> None:
         """The leader's log of the epoch ends at `end_offset`. A position above it was cut off."""
         state = self._current(check.partition, check.version)
         if state is None:
             return
         state.is_asked = False
-        if epoch >= 0 and end_offset >= state.fetch_position:
+        if end_epoch >= 0 and end_offset >= state.fetch_position:
             state.stage, state.validated_epoch, state.attempts = Stage.FETCH, check.leader_epoch, 0
             return
         position = state.fetch_position
@@ -349,12 +349,12 @@ class FetchCore:
             )
             self._forget(state)
             self._fail(state, NoOffsetError(text, state.partition, position))
-        elif epoch < 0 or end_offset < 0:
+        elif end_epoch < 0 or end_offset < 0:
             self._reset(state)
         else:
             kept = min(end_offset, state.position)
             self._forget(state)
-            state.move_to(kept, epoch, Stage.FETCH)
+            state.move_to(kept, end_epoch, Stage.FETCH)
             state.validated_epoch = check.leader_epoch
 
     def ask_again(self, partition: Partition, version: int, now_ms: float) -> None:

@@ -1,7 +1,7 @@
 """The consumer's turns on the event loop: what its cores want asked leaves, and what comes is told to them.
 
 Fetches have a callback each. Questions that are rare (positions, heartbeats, commits) are tasks. What a program must be
-told waits for its next call: `needs_attention` says so, and whoever waits for records is woken.
+told waits for its next call: `needs_attention` says so, and a call that waits for records is woken.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ class ConsumerLoop:
     # ---------------------------------------------------------------------------------------------- waiting
 
     def tell(self) -> None:
-        """Whoever waits looks again."""
+        """A call that waits looks again."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
@@ -252,7 +252,7 @@ class ConsumerLoop:
         connection.send(schema, request, self.settings.request_timeout_ms / 1000, answered)
 
     def _fetched(self, fetch: Fetch, response: Any) -> None:
-        """The next fetch leaves first; only then is whoever waits for records woken."""
+        """The next fetch leaves first; only then is a call that waits for records woken."""
         for told in fetch_leaders(response):
             self.brokers.told_of_leader(*told)
         self.core.fetch_ended(fetch)
