@@ -185,5 +185,5 @@ async def test_what_the_cluster_is_and_can(admin):
 
 
 async def test_without_an_authorizer_acls_are_refused(admin):
-    with pytest.raises(RefusedError, match="(?i)authorizer"):
+    with pytest.raises(RefusedError, match=r"(?i)authorizer"):
         await admin.describe_acls()
