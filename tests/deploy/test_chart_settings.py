@@ -55,8 +55,9 @@ def environment(container, toml):
             urls = {
                 "oncelog-postgres-url": "postgresql://a/b",
                 "oncelog-redis-url": "redis://a:6379/0",
+                "oncelog-db-app": "postgresql://a/b",
             }
-            value = urls[name] if key == "url" else "s3cret"
+            value = urls[name] if key in ("url", "uri") else "s3cret"
         found[one["name"]] = re.sub(r"\$\((\w+)\)", lambda match: found[match[1]], value)
     return found | {"ONCELOG_CONFIG": str(toml)}
 
