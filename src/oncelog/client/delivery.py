@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from oncelog.client.core.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch
+from oncelog.client.core.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch, Record
 from oncelog.client.errors import ClientError, IllegalStateError
 
 
@@ -52,6 +52,13 @@ class Delivery:
         self._timestamp_ms = timestamp_ms
         self._key_size = key_size
         self._value_size = value_size
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """In no batch yet."""
+        key, value = record.key, record.value
+        key_size, value_size = -1 if key is None else len(key), -1 if value is None else len(value)
+        return cls(None, record.timestamp_ms, key_size, value_size)
 
     def done(self) -> bool:
         """It is known whether the record was delivered."""

@@ -12,44 +12,37 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, fields
+from dataclasses import fields
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Final, Self, Unpack
 
-from oncelog.client.core.addresses import Address, parse_addresses
-from oncelog.client.core.login import ClientLogin
 from oncelog.client.core.producer_batch import Record
 from oncelog.client.core.producer_settings import ProducerSettings, producer_settings
 from oncelog.client.core.producing import Partitioner
-from oncelog.client.core.setting_names import merged, settings_of, split_login
 from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
 from oncelog.client.core.transactions import State
 from oncelog.client.delivery import Delivery, RecordMetadata
 from oncelog.client.errors import (
     ClientError,
-    ConfigError,
     FatalError,
     IllegalStateError,
-    SerializationError,
     TimedOutError,
 )
-from oncelog.client.interceptors import Interceptor, OutgoingRecord, guarded, intercepted
-from oncelog.client.network.brokers import NetworkOptions, NetworkSettings
+from oncelog.client.interceptors import Interceptor, guarded
 from oncelog.client.network.producer_loop import ProducerLoop
 from oncelog.client.options import ProducerOptions
-from oncelog.errors import ErrorCode, KafkaError, OncelogError
+from oncelog.client.outgoing import HeaderPairs, Outgoing, Serializer
+from oncelog.client.reaching import split_settings
+from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 
 logger = logging.getLogger(__name__)
 
-NETWORK_NAMES: Final = tuple(one.name for one in fields(NetworkOptions))
 PRODUCER_NAMES: Final = tuple(one.name for one in fields(ProducerSettings))
 START_TIMEOUT_MS: Final = 30_000
 """Until a producer must have begun: an error then says why it cannot."""
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
-Serializer = Callable[[Any], bytes | None]
-HeaderPairs = Sequence[tuple[str, bytes | None]]
 OnDelivery = Callable[[RecordMetadata | None, ClientError | None], None]
 
 
@@ -62,8 +55,8 @@ class Transaction:
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: object = None,
+        key: object = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -100,28 +93,17 @@ class Producer:
         bootstrap_servers: str | Iterable[str] = "localhost:9092",
         config: Mapping[str, object] | None = None,
         *,
-        login: ClientLogin | None = None,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
         partitioner: Partitioner | None = None,
         interceptors: Sequence[Interceptor] = (),
         **options: Unpack[ProducerOptions],
     ) -> None:
-        rest, found_login = split_login(config or {})
-        servers = rest.pop("bootstrap.servers", None) or bootstrap_servers
-        given = merged(options, rest, (*PRODUCER_NAMES, *NETWORK_NAMES))
-        network = {name: given.pop(name) for name in NETWORK_NAMES if name in given}
+        given, self._network = split_settings(bootstrap_servers, config, options, PRODUCER_NAMES)
         self.settings = producer_settings(given)
-        text = servers if isinstance(servers, str) else ",".join(map(str, _listed(servers)))
-        try:
-            addresses = parse_addresses(text)
-        except OncelogError as error:
-            raise ConfigError(str(error)) from error
-        self._network = _network_settings(addresses, login or found_login, network, self.settings)
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
+        self.outgoing = Outgoing(key_serializer, value_serializer, tuple(interceptors))
+        self._is_plain = value_serializer is None and not interceptors
         self._partitioner = partitioner
-        self._interceptors = tuple(interceptors)
         self._ignores_keys = self.settings.partitioner_ignore_keys and partitioner is None
         self._run: ProducerLoop | None = None
         self._is_closing = False
@@ -197,8 +179,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: object = None,
+        key: object = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -210,40 +192,37 @@ class Producer:
         Keys and values are bytes, or text, or what the serializers take. Raises SerializationError, IllegalStateError
         for a call out of turn, and BufferExhaustedError where nobody awaits anything and no room is left.
         """
-        run = self._run
-        if run is None or self._is_closing:
-            raise _not_running()
+        run = self._started()
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        pairs = list(headers) if headers else []
-        if self._interceptors:
-            record = intercepted(
-                self._interceptors,
-                OutgoingRecord(topic, value, key, partition, timestamp_ms, pairs),
-            )
-            topic, value, key = record.topic, record.value, record.key
-            partition, timestamp_ms = record.partition, record.timestamp_ms
-            pairs = record.headers
-        if key is not None and (key.__class__ is not bytes or self._key_serializer is not None):
-            key = self._serialized(key, self._key_serializer, "key")
-        if value is not None and (
-            value.__class__ is not bytes or self._value_serializer is not None
-        ):
-            value = self._serialized(value, self._value_serializer, "value")
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
-        if partition is None and (key is None or self._ignores_keys):
-            batch = run.core.append_to_open(topic, timestamp_ms, key, value, pairs)
+        is_bare = key is None and partition is None and on_delivery is None
+        if is_bare and self._is_plain and value.__class__ is bytes:
+            # The short way of most records: an object less for each.
+            pairs = list(headers) if headers else []
+            batch = run.core.append_to_open(topic, timestamp_ms, None, value, pairs)
             if batch is not None:
-                delivery = Delivery(batch, timestamp_ms, key_size, value_size)
-                if on_delivery is not None or self._interceptors:
-                    self._call_when_done(delivery, on_delivery)
-                return delivery
-        delivery = Delivery(None, timestamp_ms, key_size, value_size)
-        self._place(run, Record(topic, partition, timestamp_ms, key, value, pairs), delivery)
-        if on_delivery is not None or self._interceptors:
-            self._call_when_done(delivery, on_delivery)
+                return Delivery(batch, timestamp_ms, -1, len(value))
+        record = self.outgoing.record(topic, value, key, partition, timestamp_ms, headers)
+        delivery = Delivery.of(record)
+        self.accept(record, delivery, on_delivery)
         return delivery
+
+    def accept(
+        self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None = None
+    ) -> None:
+        """The rest of `send`, on the event loop."""
+        run = self._started()
+        batch = None
+        if record.partition is None and (record.key is None or self._ignores_keys):
+            batch = run.core.append_to_open(
+                record.topic, record.timestamp_ms, record.key, record.value, record.headers
+            )
+        if batch is not None:
+            delivery.placed(batch)
+        else:
+            self._place(run, record, delivery)
+        if on_delivery is not None or self.outgoing.interceptors:
+            self._call_when_done(delivery, on_delivery)
 
     def _place(self, run: ProducerLoop, record: Record, delivery: Delivery) -> None:
         core = run.core
@@ -378,25 +357,6 @@ class Producer:
             raise IllegalStateError("this producer has no transactional_id: give it one")
         return run
 
-    def _serialized(self, given: Any, serializer: Serializer | None, what: str) -> bytes | None:
-        """None stays None, a tombstone: no serializer is asked."""
-        if serializer is not None:
-            try:
-                given = serializer(given)
-            except Exception as error:
-                raise SerializationError(
-                    f"the {what}_serializer failed for a {type(given).__name__}: {error!r}"
-                ) from error
-        if given is None or isinstance(given, bytes):
-            return given
-        if isinstance(given, str):
-            return given.encode()
-        if isinstance(given, bytearray | memoryview):
-            return bytes(given)
-        raise SerializationError(
-            f"a {what} of type {type(given).__name__} cannot be sent: give bytes or text, or a {what}_serializer"
-        )
-
     def _call_when_done(self, delivery: Delivery, on_delivery: OnDelivery | None) -> None:
         """Once, in the order of the records of a partition."""
 
@@ -405,7 +365,7 @@ class Producer:
             metadata = None if error is not None else delivery.result()
             self._is_in_callback = True
             try:
-                for interceptor in self._interceptors:
+                for interceptor in self.outgoing.interceptors:
                     guarded(interceptor.on_acknowledgement, metadata, error)
                 if on_delivery is not None:
                     guarded(on_delivery, metadata, error)
@@ -419,28 +379,3 @@ def _not_running() -> IllegalStateError:
     return IllegalStateError(
         "the producer is closed, or was not started: use `async with Producer(…)`"
     )
-
-
-def _listed(servers: object) -> Iterable[object]:
-    if isinstance(servers, Iterable):
-        return servers
-    raise ConfigError(
-        f"bootstrap.servers is {servers!r}: give host:port, for example localhost:9092"
-    )
-
-
-def _network_settings(
-    addresses: tuple[Address, ...],
-    login: ClientLogin | None,
-    given: Mapping[str, object],
-    settings: ProducerSettings,
-) -> NetworkSettings:
-    same = {
-        name: getattr(settings, name)
-        for name in ("request_timeout_ms", "retry_backoff_ms", "retry_backoff_max_ms")
-    }
-    checked = settings_of(NetworkOptions, given)
-    return NetworkSettings(addresses, login=login, **same, **asdict(checked))
-
-
-__all__ = ["Interceptor", "OutgoingRecord", "Producer", "Transaction"]

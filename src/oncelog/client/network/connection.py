@@ -13,7 +13,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from importlib.metadata import version as installed_version
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, cast
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.login import OAUTHBEARER, ClientLogin
@@ -230,8 +230,8 @@ class Connection(asyncio.Protocol):
     # ---------------------------------------------------------------------------------------------- asyncio's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports do not inherit from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:

@@ -1,0 +1,80 @@
+"""From what a program gives to `send` to the bytes that are sent: interceptors, then serializers (S2-06, S2-07)."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oncelog.client.core.producer_batch import Record
+from oncelog.client.errors import SerializationError
+from oncelog.client.interceptors import Interceptor, OutgoingRecord, guarded, intercepted
+
+Serializer = Callable[[Any], bytes | None]
+"""Of a key or a value, of whatever type the program has. None is a tombstone."""
+HeaderPairs = Sequence[tuple[str, bytes | None]]
+
+
+class Outgoing:
+    """It keeps nothing of a record, so threads may share it where what they give it can be shared."""
+
+    def __init__(
+        self,
+        key_serializer: Serializer | None,
+        value_serializer: Serializer | None,
+        interceptors: tuple[Interceptor, ...],
+    ) -> None:
+        self._key_serializer, self._value_serializer = key_serializer, value_serializer
+        self.interceptors = interceptors
+
+    def record(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeaderPairs,
+    ) -> Record:
+        """The headers are copied: what is sent is what they were. Raises SerializationError."""
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        pairs = list(headers) if headers else []
+        if self.interceptors:
+            record = intercepted(
+                self.interceptors,
+                OutgoingRecord(topic, value, key, partition, timestamp_ms, pairs),
+            )
+            topic, value, key = record.topic, record.value, record.key
+            partition, timestamp_ms = record.partition, record.timestamp_ms
+            pairs = record.headers
+        try:
+            if key.__class__ is not bytes or self._key_serializer is not None:
+                key = _bytes_of(key, self._key_serializer, "key")
+            if value.__class__ is not bytes or self._value_serializer is not None:
+                value = _bytes_of(value, self._value_serializer, "value")
+        except SerializationError as error:
+            for interceptor in self.interceptors:
+                guarded(interceptor.on_acknowledgement, None, error)
+            raise
+        return Record(topic, partition, timestamp_ms, key, value, pairs)
+
+
+def _bytes_of(given: object, serializer: Serializer | None, what: str) -> bytes | None:
+    """None stays None, a tombstone: no serializer is asked."""
+    if given is None:
+        return None
+    if serializer is not None:
+        try:
+            given = serializer(given)
+        except Exception as error:
+            raise SerializationError(
+                f"the {what}_serializer failed for a {type(given).__name__}: {error!r}"
+            ) from error
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    raise SerializationError(
+        f"a {what} of type {type(given).__name__} cannot be sent: give bytes or text, or a {what}_serializer"
+    )
