@@ -1,17 +1,26 @@
-"""`python -m oncelog_server.child up …`: the `oncelog` command for as long as its parent lives (`oncelog.running`).
+"""`python -m oncelog_server.child [FD]`: `oncelog up` for as long as its parent lives (`oncelog.running`).
 
-Standard input is a pipe that only the parent holds and never writes to. Its end means that the parent has ended, in
-whatever way, and that nobody is left who would stop this process.
+Its settings are in the environment. Standard input is a pipe that only the parent holds and never writes to. Its end
+means that the parent has ended, in whatever way, and that nobody is left who would stop this process. FD is a socket
+whose other end the parent holds, and asks for faults over it (ADR 0045); without it there are none.
 """
 
 import os
 import signal
+import socket
+import sys
 import threading
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from oncelog_server.cli import main
+from oncelog.errors import OncelogError
+from oncelog_server.settings import embedded_settings, sources_of_up
+from oncelog_server.up import up
+
+if TYPE_CHECKING:
+    from oncelog_server.faults.control import FaultControl
 
 STDIN: Final = 0
+EXIT_FAILED: Final = 1
 
 
 def _end_with_the_parent() -> None:
@@ -21,6 +30,30 @@ def _end_with_the_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _faults(descriptor: str) -> "FaultControl":
+    """Raises OncelogError when it is no socket."""
+    # Imported late: a log without faults has none of this in it.
+    from oncelog_server.faults.control import FaultControl
+
+    try:
+        return FaultControl(socket.socket(fileno=int(descriptor)))
+    except (ValueError, OSError) as error:
+        raise OncelogError(
+            f"{descriptor!r} is no socket of a parent that asks for faults ({error}); use oncelog.running(faults=True)"
+        ) from error
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code."""
+    try:
+        faults = _faults(arguments[0]) if arguments else None
+        sources = sources_of_up({}, None)
+        return up(embedded_settings(sources), sources, faults)
+    except OncelogError as error:
+        print(f"oncelog: {error}", file=sys.stderr)
+        return EXIT_FAILED
+
+
 if __name__ == "__main__":
     threading.Thread(target=_end_with_the_parent, name="parent", daemon=True).start()
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -26,13 +26,14 @@ from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.rpc.role import Role
+from oncelog.runtime import Clock, SystemClock
 from oncelog.telemetry.history import History, LocalFeed
+from oncelog_server.coordinator_slot import CoordinatorSlot
 from oncelog_server.data_folder import DataFolder
 from oncelog_server.settings import EmbeddedSettings
 
 if TYPE_CHECKING:
     from oncelog_controller.wiring import ControllerRole
-    from oncelog_coordinator.wiring import CoordinatorRole
     from oncelog_listener.role import ListenerRole
     from oncelog_marker_sender.wiring import MarkerSenderRole
     from oncelog_storage.folder_history import FolderHistory
@@ -55,21 +56,24 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedLog(Addresses):
-    """It, with what may end it."""
+    """It, with its roles and what may end it."""
 
+    roles: "Roles"
     failure: Callable[[], Coroutine[Any, Any, BaseException]]
     """Returns, once it happens, why the process cannot go on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
-    """The roles that count something; there is one `/metrics` for all of them."""
+class Roles:
+    """Those that count something, and how they call each other; there is one `/metrics` for all of them."""
 
     controller: "ControllerRole"
     storage: "StorageRole"
-    coordinator: "CoordinatorRole"
+    coordinator: CoordinatorSlot
     marker_sender: "MarkerSenderRole"
     listener: "ListenerRole"
+    marker_directory: LocalDirectory
+    """Where the marker sender finds those who write its markers."""
 
     def metrics(self) -> "Iterator[RoleMetric]":
         # Imported late: an `oncelog up` that nobody scrapes starts without them.
@@ -88,7 +92,7 @@ class Counting:
         yield from trace_metrics()
         yield from controller_metrics(self.controller)
         yield from storage_metrics(self.storage)
-        yield from coordinator_metrics(self.coordinator)
+        yield from coordinator_metrics(self.coordinator.role)
         yield from marker_sender_metrics(self.marker_sender)
         yield from listener_metrics(self.listener.counters)
 
@@ -98,22 +102,25 @@ async def run_embedded(
     sources: Sources,
     *,
     on_ready: Callable[[Addresses], None],
-    until: Callable[[], Coroutine[Any, Any, None]],
+    until: Callable[[EmbeddedLog], Coroutine[Any, Any, None]],
+    clock: Clock | None = None,
 ) -> None:
     """Run every role until `until` returns; their settings are read from `sources`. `on_ready` is called once clients
-    may connect.
+    may connect. Storage and coordinator read the time from `clock`; without it, from the system.
 
     Raises OncelogError, one line with the way out, when a role cannot start, or cannot go on.
     """
     with DataFolder(settings.data, is_ephemeral=settings.ephemeral) as folder:
-        async with embedded_roles(settings, folder.path, sources) as log:
+        async with embedded_roles(settings, folder.path, sources, clock) as log:
             on_ready(log)
             await _until_failed(until, log)
 
 
-async def _until_failed(until: Callable[[], Coroutine[Any, Any, None]], log: EmbeddedLog) -> None:
+async def _until_failed(
+    until: Callable[[EmbeddedLog], Coroutine[Any, Any, None]], log: EmbeddedLog
+) -> None:
     """Raises what ended the log before it was told to stop."""
-    stopped = asyncio.create_task(until())
+    stopped = asyncio.create_task(until(log))
     failed = asyncio.create_task(log.failure())
     try:
         await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
@@ -127,7 +134,7 @@ async def _until_failed(until: Callable[[], Coroutine[Any, Any, None]], log: Emb
 
 @asynccontextmanager
 async def embedded_roles(
-    settings: EmbeddedSettings, data: Path, sources: Sources
+    settings: EmbeddedSettings, data: Path, sources: Sources, clock: Clock | None = None
 ) -> AsyncIterator[EmbeddedLog]:
     """The started roles of one node on a claimed data folder."""
     async with AsyncExitStack() as stack:
@@ -140,17 +147,20 @@ async def embedded_roles(
         history.follow(follower)
         stack.callback(history.close)
         events = History()
-        directory, log_roles = await _start_log(stack, data, sources, follower, controller, events)
+        directory, marker_directory, log_roles = await _start_log(
+            stack, data, sources, follower, controller, events, clock or SystemClock()
+        )
         listener = await _start_listener(stack, settings, sources, follower, directory)
-        counting = Counting(controller_role, *log_roles, listener)
+        roles = Roles(controller_role, *log_roles, listener, marker_directory)
         gateway = await _start_gateway(
-            stack, settings, data, sources, follower, directory, counting, events
+            stack, settings, data, sources, follower, directory, roles, events
         )
         yield EmbeddedLog(
             bootstrap=f"{settings.host}:{listener.port}",
             gateway=gateway,
             data=data,
             pid=os.getpid(),
+            roles=roles,
             failure=controller_role.failure,
         )
 
@@ -245,7 +255,10 @@ async def _start_log(
     follower: MetadataFollower,
     controller: DirectStub,
     events: History,
-) -> tuple[LocalDirectory, tuple["StorageRole", "CoordinatorRole", "MarkerSenderRole"]]:
+    clock: Clock,
+) -> tuple[
+    LocalDirectory, LocalDirectory, tuple["StorageRole", CoordinatorSlot, "MarkerSenderRole"]
+]:
     from oncelog_coordinator.settings import CoordinatorSettings
     from oncelog_coordinator.wiring import build_coordinator
     from oncelog_marker_sender.settings import MarkerSenderSettings
@@ -253,45 +266,50 @@ async def _start_log(
     from oncelog_storage.settings import StorageSettings
     from oncelog_storage.wiring import build_storage
 
-    stubs = DirectStub(), DirectStub(), DirectStub(), DirectStub()
-    directory = LocalDirectory(
-        storage=stubs[0],
-        marker_sender=stubs[1],
-        coordinator=stubs[2],
-        group_coordinator=stubs[3],
-        controller=controller,
+    storage_stub, marker_sender_stub = DirectStub(), DirectStub()
+    coordinator_stub, group_coordinator_stub = DirectStub(), DirectStub()
+    directory, marker_directory = (
+        LocalDirectory(
+            storage=storage_stub,
+            marker_sender=marker_sender_stub,
+            coordinator=coordinator_stub,
+            group_coordinator=group_coordinator_stub,
+            controller=controller,
+        )
+        for _ in range(2)
     )
     storage = build_storage(
         sources.read(StorageSettings, data_dir=data / "logs"),
         NODE_ID,
         follower,
         directory,
+        clock,
         feed=LocalFeed(events, "storage", NODE_ID),
     )
     marker_sender = build_marker_sender(
         sources.read(MarkerSenderSettings),
         follower,
-        directory,
+        marker_directory,
         feed=LocalFeed(events, "marker-sender", NODE_ID),
     )
-    coordinator = build_coordinator(
-        sources.read(CoordinatorSettings),
-        NODE_ID,
-        follower,
-        directory,
-        feed=LocalFeed(events, "coordinator", NODE_ID),
+    coordinator_settings = sources.read(CoordinatorSettings)
+    coordinator = CoordinatorSlot(
+        lambda: build_coordinator(
+            coordinator_settings,
+            NODE_ID,
+            follower,
+            directory,
+            clock,
+            LocalFeed(events, "coordinator", NODE_ID),
+        ),
+        coordinator_stub,
+        group_coordinator_stub,
     )
-    servicers = (
-        storage.servicer,
-        marker_sender.servicer,
-        coordinator.servicer,
-        coordinator.group_servicer,
-    )
-    for stub, servicer in zip(stubs, servicers, strict=True):
-        stub.bind(servicer)
+    storage_stub.bind(storage.servicer)
+    marker_sender_stub.bind(marker_sender.servicer)
     for role in (storage, marker_sender, coordinator):
         await _start(stack, role)
-    return directory, (storage, coordinator, marker_sender)
+    return directory, marker_directory, (storage, coordinator, marker_sender)
 
 
 async def _start_listener(
@@ -336,7 +354,7 @@ async def _start_gateway(
     sources: Sources,
     follower: MetadataFollower,
     directory: LocalDirectory,
-    counting: "Counting",
+    roles: Roles,
     events: History,
 ) -> str:
     """Its address."""
@@ -354,7 +372,7 @@ async def _start_gateway(
         names = f"{gateway_settings.allowed_hosts},{settings.advertised_host}"
         gateway_settings = gateway_settings.model_copy(update={"allowed_hosts": names})
     gateway = build_gateway(
-        gateway_settings, follower, directory, read_metrics=counting.metrics, history=events
+        gateway_settings, follower, directory, read_metrics=roles.metrics, history=events
     )
     await _start(stack, gateway)
     scheme = "http" if gateway_settings.tls_certificate_file is None else "https"

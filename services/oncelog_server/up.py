@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -15,12 +16,18 @@ from oncelog.process.logs import log_to_stderr
 from oncelog.process.memory import giving_back
 from oncelog.process.sources import Sources
 from oncelog.telemetry.tracing import traced
-from oncelog_server.composition import NODE_ID, Addresses, run_embedded
+from oncelog_server.composition import NODE_ID, Addresses, EmbeddedLog, run_embedded
 from oncelog_server.settings import EmbeddedSettings
 
+if TYPE_CHECKING:
+    from oncelog_server.faults.control import FaultControl
 
-def up(settings: EmbeddedSettings, sources: Sources) -> int:
-    """Run until told to stop. Returns the exit code: 0 after a clean stop, 1 when something could not start."""
+
+def up(settings: EmbeddedSettings, sources: Sources, faults: "FaultControl | None" = None) -> int:
+    """Run until told to stop. Returns the exit code: 0 after a clean stop, 1 when something could not start.
+
+    Only `oncelog_server.child` gives `faults`: no flag, variable or file does (ADR 0045).
+    """
     if sys.flags.optimize:
         print(
             "oncelog checks itself with assertions; do not run it under python -O", file=sys.stderr
@@ -30,14 +37,16 @@ def up(settings: EmbeddedSettings, sources: Sources) -> int:
     gc.disable()
     try:
         log_to_stderr(settings.log_level, NODE_ID, settings.log_format)
-        uvloop.run(_serve(settings, sources))
+        uvloop.run(_serve(settings, sources, faults))
     except OncelogError as error:
         print(f"oncelog: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(settings: EmbeddedSettings, sources: Sources) -> None:
+async def _serve(
+    settings: EmbeddedSettings, sources: Sources, faults: "FaultControl | None"
+) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -50,15 +59,19 @@ async def _serve(settings: EmbeddedSettings, sources: Sources) -> None:
             _write_ready_file(settings.ready_file, addresses)
         _print_addresses(addresses, is_ephemeral=settings.ephemeral)
 
-    async def until() -> None:
+    async def until(log: EmbeddedLog) -> None:
         async with giving_back():
-            await stopped.wait()
+            if faults is None:
+                await stopped.wait()
+            else:
+                await faults.serve_until(stopped, log)
         print("oncelog: stopping", file=sys.stderr)
 
+    clock = None if faults is None else faults.clock
     with traced("oncelog", settings.trace_late_ms) as tracing:
         if tracing is not None:
             tracing.say_node(NODE_ID)
-        await run_embedded(settings, sources, on_ready=announce, until=until)
+        await run_embedded(settings, sources, on_ready=announce, until=until, clock=clock)
 
 
 def _print_addresses(addresses: Addresses, *, is_ephemeral: bool) -> None:

@@ -10,17 +10,19 @@ when the caller is killed: it watches a pipe that only the caller holds.
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from oncelog.errors import OncelogError
+from oncelog.faults import Faults
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 20.0
@@ -38,6 +40,17 @@ class RunningLog:
     """Of the gateway: REST below /v1, the console, /metrics."""
     data: Path
     pid: int
+    given_faults: Faults | None = field(default=None, repr=False)
+
+    @property
+    def faults(self) -> Faults:
+        """What can go wrong in a test. Raises OncelogError for a log that was started without."""
+        if self.given_faults is None:
+            raise OncelogError(
+                "this log takes no faults: start it with oncelog.running(faults=True), or use the fixture"
+                " oncelog_broker"
+            )
+        return self.given_faults
 
 
 @contextmanager
@@ -46,37 +59,47 @@ def running(
     data: Path | str | None = None,
     port: int = 0,
     environment: Mapping[str, str] | None = None,
+    faults: bool = False,
     timeout_s: float = START_TIMEOUT_S,
 ) -> Iterator[RunningLog]:
     """A log that runs while the block does. Raises OncelogError, with the end of its log, when it does not start.
 
     `data` is a folder to keep; without it the data is removed at the end. Port 0 takes a free one. `environment` holds
     settings, `{"ONCELOG_LISTENER_NUM_PARTITIONS": "4"}`; settings.md of the documentation lists them. `ONCELOG_*`
-    variables of the caller do not count: a test means the same on every machine.
+    variables of the caller do not count: a test means the same on every machine. With `faults`, `log.faults` makes
+    things go wrong (ADR 0045).
     """
     with tempfile.TemporaryDirectory(prefix="oncelog-running-") as made:
         own = Path(made)
         folder = own / "data" if data is None else Path(data).absolute()
         ready = own / "ready.json"
-        command = [
-            *(sys.executable, "-m", "oncelog_server.child", "up", "--data", str(folder)),
-            *("--port", str(port), "--gateway-port", "0", "--ready-file", str(ready)),
-        ]
-        with (own / "log").open("wb") as log:
+        settings = {
+            **_environment(environment or {}),
+            "ONCELOG_DATA": str(folder),
+            "ONCELOG_PORT": str(port),
+            "ONCELOG_GATEWAY_PORT": "0",
+            "ONCELOG_READY_FILE": str(ready),
+        }
+        ours, theirs = socket.socketpair()
+        with (own / "log").open("wb") as log, ours, theirs:
+            channel = [str(theirs.fileno())] if faults else []
             process = subprocess.Popen(
-                command,
+                [sys.executable, "-m", "oncelog_server.child", *channel],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                env=_environment(environment or {}),
+                env=settings,
+                pass_fds=[theirs.fileno()] if faults else [],
                 # Its own: Ctrl-C at the caller's terminal ends the block, and the block ends it.
                 start_new_session=True,
             )
-        try:
-            found = _await_ready(process, ready, own / "log", timeout_s)
-            yield RunningLog(found["bootstrap"], found["gateway"], folder, process.pid)
-        finally:
-            _stop(process)
+            theirs.close()
+            try:
+                found = _await_ready(process, ready, own / "log", timeout_s)
+                given = Faults(ours) if faults else None
+                yield RunningLog(found["bootstrap"], found["gateway"], folder, process.pid, given)
+            finally:
+                _stop(process)
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:

@@ -63,7 +63,7 @@ class LocalDirectory(Directory):
         controller: ControllerStub | DirectStub,
         group_coordinator: GroupCoordinatorStub | DirectStub | None = None,
     ) -> None:
-        self._stubs = {
+        self._stubs: dict[str, Any] = {
             STORAGE: storage,
             TRANSACTION_COORDINATOR: coordinator,
             GROUP_COORDINATOR: group_coordinator,
@@ -73,6 +73,10 @@ class LocalDirectory(Directory):
 
     def stub(self, node_id: int, service_name: str) -> Any:
         return self._stubs[service_name]
+
+    def put(self, service_name: str, stub: object) -> None:
+        """In the place of the stub that is there."""
+        self._stubs[service_name] = stub
 
     def controller(self) -> ControllerStub:
         return cast(ControllerStub, self._controller)

@@ -1,0 +1,29 @@
+"""A disk without room: each write of the storage node's files fails with ENOSPC, below all of its code.
+
+The node writes by `os.pwritev` and `os.pwrite` alone (`oncelog_storage.files`), and nothing else of the process calls
+them. The metadata's database is written by SQLite, and has room.
+"""
+
+import errno
+import os
+from typing import Final
+
+_REPLACED: Final = ("pwritev", "pwrite")
+
+
+class FullDisk:
+    """From now on, until `free`."""
+
+    def __init__(self) -> None:
+        self.met = 0
+        self._real = {name: getattr(os, name) for name in _REPLACED}
+        for name in _REPLACED:
+            setattr(os, name, self._refuse)
+
+    def free(self) -> None:
+        for name, real in self._real.items():
+            setattr(os, name, real)
+
+    def _refuse(self, *_arguments: object) -> int:
+        self.met += 1
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

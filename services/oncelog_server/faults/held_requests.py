@@ -1,0 +1,158 @@
+"""Requests that are held, delayed or lost: EndTxn in the listener, markers on their way to a leader.
+
+What is held goes on when its gate opens, also when its caller has given up meanwhile: so does a request that a network
+delays.
+"""
+
+import asyncio
+import contextlib
+from typing import Any, Final, Protocol
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.protocol.versions import END_TXN
+from oncelog.rpc.contract import GROUP_COORDINATOR, STORAGE
+from oncelog.rpc.directory import LocalDirectory
+from oncelog.rpc.sessions import PeerUnavailable
+from oncelog_listener.call import Call
+from oncelog_listener.routes import ROUTES
+from oncelog_server.faults.transactions import Transactions
+
+_WRITE_MARKERS: Final = (STORAGE, GROUP_COORDINATOR)
+
+
+class Gate(Protocol):
+    """What a request meets."""
+
+    met: int
+    """Requests that came to it."""
+
+    async def passed(self) -> None:
+        """Returns when the request may go on. Raises PeerUnavailable for one that is lost."""
+
+    def open(self) -> None:
+        """From now on nothing is stopped."""
+
+
+class HoldingGate:
+    """Holds each request for `seconds`; for None, until it opens."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.met = 0
+        self._seconds = seconds
+        self._opened = asyncio.Event()
+
+    async def passed(self) -> None:
+        self.met += 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                await self._opened.wait()
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+class LosingGate:
+    """Loses the first `count` requests, as a connection does that breaks."""
+
+    def __init__(self, count: int) -> None:
+        self.met = 0
+        self._left = count
+
+    async def passed(self) -> None:
+        if self._left:
+            self._left -= 1
+            self.met += 1
+            raise PeerUnavailable("a fault of the test lost the request")
+
+    def open(self) -> None:
+        self._left = 0
+
+
+class EndTxnGates:
+    """Before the listener's handler of EndTxn, by transactional id."""
+
+    def __init__(self) -> None:
+        self._real = ROUTES[END_TXN]
+        self._gates: dict[str, Gate] = {}
+
+    def add(self, transactional_id: str, gate: Gate) -> None:
+        self._gates[transactional_id] = gate
+        ROUTES[END_TXN] = self._real._replace(handle=self._handle)
+
+    def remove(self, transactional_id: str) -> None:
+        self._gates.pop(transactional_id).open()
+        if not self._gates:
+            ROUTES[END_TXN] = self._real
+
+    async def _handle(self, call: Call) -> Any:
+        gate = self._gates.get(call.request.transactional_id)
+        if gate is not None:
+            await gate.passed()
+        return await self._real.handle(call)
+
+
+class MarkerGates:
+    """Between the marker sender and those who write markers, by transactional id."""
+
+    def __init__(self, directory: LocalDirectory, transactions: Transactions) -> None:
+        self._directory = directory
+        self._transactions = transactions
+        self._real = {name: directory.stub(0, name) for name in _WRITE_MARKERS}
+        self._gates: dict[str, Gate] = {}
+        self._producer_ids: dict[str, set[int]] = {}
+        self._late: set[asyncio.Task[pb.WriteTxnMarkersResponse]] = set()
+
+    def add(self, transactional_id: str, gate: Gate) -> None:
+        self._gates[transactional_id] = gate
+        self._producer_ids[transactional_id] = set()
+        for name, stub in self._real.items():
+            self._directory.put(name, _GatedStub(stub, self))
+
+    def remove(self, transactional_id: str) -> None:
+        self._gates.pop(transactional_id).open()
+        if not self._gates:
+            for name, stub in self._real.items():
+                self._directory.put(name, stub)
+
+    async def pass_on(
+        self, stub: Any, request: pb.WriteTxnMarkersRequest
+    ) -> pb.WriteTxnMarkersResponse:
+        gates = [gate for name, gate in self._gates.items() if self._is_about(request, name)]
+
+        async def go() -> pb.WriteTxnMarkersResponse:
+            for gate in gates:
+                await gate.passed()
+            answer: pb.WriteTxnMarkersResponse = await stub.WriteTxnMarkers(request)
+            return answer
+
+        if not gates:
+            return await go()
+        task = asyncio.create_task(go(), name="markers that a fault met")
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+        return await asyncio.shield(task)
+
+    def _is_about(self, request: pb.WriteTxnMarkersRequest, transactional_id: str) -> bool:
+        # The producer id of a transaction may change, and nobody knows it while the coordinator is down.
+        known = self._producer_ids[transactional_id]
+        known |= self._transactions.producer_ids(transactional_id)
+        return any(
+            marker.transactional_id == transactional_id or marker.producer_id in known
+            for marker in request.markers
+        )
+
+
+class _GatedStub:
+    """A stub whose markers come to gates first."""
+
+    def __init__(self, stub: Any, gates: MarkerGates) -> None:
+        self._stub = stub
+        self._gates = gates
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stub, name)
+
+    async def WriteTxnMarkers(  # noqa: N802
+        self, request: pb.WriteTxnMarkersRequest
+    ) -> pb.WriteTxnMarkersResponse:
+        return await self._gates.pass_on(self._stub, request)

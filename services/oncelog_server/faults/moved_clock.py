@@ -1,0 +1,15 @@
+"""The clock of storage and coordinator, which can be moved ahead of the system's."""
+
+from oncelog.ids import Millis
+from oncelog.runtime import SystemClock
+
+
+class MovedClock:
+    """An `oncelog.runtime.Clock`."""
+
+    def __init__(self) -> None:
+        self._system = SystemClock()
+        self.ahead_ms = 0
+
+    def now(self) -> Millis:
+        return Millis(self._system.now() + self.ahead_ms)

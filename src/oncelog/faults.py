@@ -1,0 +1,176 @@
+"""Faults in a test: what people cannot get from Kafka when they want it.
+
+    def test_a_reader_waits(oncelog_broker, oncelog_faults):
+        with oncelog_faults.hold_end_txn("orders") as held:
+            ...  # a commit of "orders" is sent by now, in another thread
+            held.wait_until_met()
+
+They happen in the log itself: a real request is held, a real coordinator ends and starts from its log. The calls block,
+for milliseconds as a rule. In a coroutine, give `wait_until_met` to `asyncio.to_thread`.
+"""
+
+import json
+import math
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Any, Final, Self
+
+from oncelog.errors import OncelogError
+
+ANSWER_TIMEOUT_S: Final = 60.0
+MET_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.005
+
+
+class Fault:
+    """One that goes on until `release()`, or until the end of its `with` block."""
+
+    def __init__(self, channel: "_Channel", number: int, name: str) -> None:
+        self._channel = channel
+        self._number = number
+        self._name = name
+
+    @property
+    def met(self) -> int:
+        """Requests or writes that have met it so far; 0 for a fault that acts at once."""
+        return int(self._channel.ask("met", number=self._number))
+
+    def wait_until_met(self, timeout_s: float = MET_TIMEOUT_S) -> None:
+        """Returns when something has met it. Raises OncelogError after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while not self.met:
+            if time.monotonic() > deadline:
+                raise OncelogError(f"nothing met {self._name} in {timeout_s:g} s")
+            time.sleep(_POLL_S)
+
+    def release(self) -> None:
+        """End it; again, nothing. Raises OncelogError for one that nothing has met: the test shows nothing of it."""
+        self._channel.ask("release", number=self._number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.release()
+        except OncelogError:
+            # What failed in the block tells more.
+            if error is None:
+                raise
+
+
+class Faults:
+    """The faults of one running log. Each method raises OncelogError, which says what is wrong and the way out."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = _Channel(channel)
+
+    def delay_end_txn(self, transactional_id: str, *, seconds: float) -> Fault:
+        """Each EndTxn of this id reaches the coordinator so much later."""
+        return self._begin(
+            "hold_end_txn", transactional_id=_name(transactional_id), seconds=_positive(seconds)
+        )
+
+    def hold_end_txn(self, transactional_id: str) -> Fault:
+        """Each EndTxn of this id, a commit or an abort, waits in the listener until the release."""
+        return self._begin("hold_end_txn", transactional_id=_name(transactional_id), seconds=None)
+
+    def delay_markers(self, transactional_id: str, *, seconds: float) -> Fault:
+        """The transaction is decided, and its markers reach the partitions so much later."""
+        return self._begin(
+            "hold_markers", transactional_id=_name(transactional_id), seconds=_positive(seconds)
+        )
+
+    def hold_markers(self, transactional_id: str) -> Fault:
+        """The transaction is decided, and its markers wait until the release."""
+        return self._begin("hold_markers", transactional_id=_name(transactional_id), seconds=None)
+
+    def drop_markers(self, transactional_id: str, *, count: int = 1) -> Fault:
+        """The next `count` requests with its markers are lost. The marker sender sends them again, as it does when a
+        connection breaks."""
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise OncelogError(
+                f"count={count!r}: it must be a whole number of requests, at least 1"
+            )
+        return self._begin("drop_markers", transactional_id=_name(transactional_id), count=count)
+
+    def kill_coordinator(self) -> Fault:
+        """The coordinator of transactions and groups is gone. The release starts another, which replays its log."""
+        return self._begin("kill_coordinator")
+
+    def disk_full(self) -> Fault:
+        """Each write of the storage node fails with ENOSPC."""
+        return self._begin("disk_full")
+
+    def move_clock(self, *, seconds: float) -> Fault:
+        """Coordinator and storage node see a time so much later: open transactions time out, ids and producer ids
+        expire. The release moves the clock back."""
+        return self._begin("move_clock", seconds=_positive(seconds))
+
+    def expire_transaction(self, transactional_id: str) -> None:
+        """Its open transaction times out now: it is aborted and its producer fenced."""
+        self._channel.ask("expire_transaction", transactional_id=_name(transactional_id))
+
+    def fence_producer(self, transactional_id: str) -> None:
+        """As if another process had started a producer with this id."""
+        self._channel.ask("fence_producer", transactional_id=_name(transactional_id))
+
+    def clear(self) -> None:
+        """Release every fault. Raises OncelogError, when all have ended, for those that nothing has met."""
+        self._channel.ask("clear")
+
+    def _begin(self, call: str, **arguments: object) -> Fault:
+        shown = ", ".join(
+            f"{name}={value!r}" for name, value in arguments.items() if value is not None
+        )
+        return Fault(self._channel, int(self._channel.ask(call, **arguments)), f"{call}({shown})")
+
+
+class _Channel:
+    """The parent's end of the socket (`oncelog_server.faults.control` has the other). Threads may share it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        channel.settimeout(ANSWER_TIMEOUT_S)
+        self._socket = channel
+        self._lines = channel.makefile("rb")
+        self._lock = threading.Lock()
+
+    def ask(self, call: str, **arguments: object) -> Any:
+        with self._lock:
+            try:
+                self._socket.sendall(
+                    json.dumps({"call": call, "arguments": arguments}).encode() + b"\n"
+                )
+                line = self._lines.readline()
+            except OSError as error:
+                raise OncelogError(
+                    f"the log does not answer {call}: {error or 'time-out'}"
+                ) from error
+        if not line:
+            raise OncelogError(f"the log has ended, and does not answer {call}")
+        answer = json.loads(line)
+        if "refused" in answer:
+            raise OncelogError(answer["refused"])
+        return answer["answer"]
+
+
+def _name(transactional_id: str) -> str:
+    if not isinstance(transactional_id, str) or not transactional_id:
+        raise OncelogError(
+            f"transactional_id={transactional_id!r}: give the transactional.id of the producer, a string"
+        )
+    return transactional_id
+
+
+def _positive(seconds: float) -> float:
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not math.isfinite(seconds) or seconds <= 0:
+        raise OncelogError(f"seconds={seconds!r}: it must be a number above 0")
+    return float(seconds)
