@@ -200,6 +200,10 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
+        return self.next_in_hand() or await self._next()
+
+    def next_in_hand(self) -> ConsumerRecord | None:
+        """The next record where nothing is to wait for. It may be called outside of the event loop, too."""
         run = self._run
         if run is not None and not run.needs_attention and not self._is_closed:
             hand = self._hand
@@ -207,7 +211,7 @@ class Consumer:
                 hand.last = record
                 run.was_polled = True
                 return record
-        return await self._next()
+        return None
 
     async def _next(self) -> ConsumerRecord:
         run = self._started()
@@ -314,8 +318,9 @@ class Consumer:
                 run.was_polled = True
                 found = run.core.take(count)
                 run.take_turn()
-                if found or self._is_closed:
+                if found:
                     return found
+                self._started()
                 if ends and not all(self._lies_before(one, end) for one, end in ends.items()):
                     return []
                 left_s = None if deadline is None else deadline - run.loop.time()

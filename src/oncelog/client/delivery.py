@@ -21,6 +21,10 @@ class RecordMetadata(NamedTuple):
     serialized_value_size: int
 
 
+OnDelivery = Callable[[RecordMetadata | None, ClientError | None], None]
+"""A program's callback: with the metadata and None, or with None and the record's error."""
+
+
 class Delivery:
     """Await it for the `RecordMetadata`; it raises a `ClientError` where the record was not delivered.
 
@@ -129,7 +133,9 @@ class Delivery:
 
     def placed(self, batch: ProducerBatch) -> None:
         """It is the newest record of the batch now."""
-        self._batch, self._index = batch, batch.record_count - 1
+        # The index first: another thread may look at any time.
+        self._index = batch.record_count - 1
+        self._batch = batch
         watchers, self._watchers = self._watchers, None
         for watcher in watchers or ():
             watcher()

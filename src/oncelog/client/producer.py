@@ -10,18 +10,19 @@ What is sent to a partition stands there in the order of the calls of `send`, wh
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from types import TracebackType
 from typing import Final, Self, Unpack
 
+from oncelog.client.core.line import Line
 from oncelog.client.core.producer_batch import Record
 from oncelog.client.core.producer_settings import ProducerSettings, producer_settings
 from oncelog.client.core.producing import Partitioner
 from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
 from oncelog.client.core.transactions import State
-from oncelog.client.delivery import Delivery, RecordMetadata
+from oncelog.client.delivery import Delivery, OnDelivery
 from oncelog.client.errors import (
     ClientError,
     FatalError,
@@ -42,8 +43,6 @@ PRODUCER_NAMES: Final = tuple(one.name for one in fields(ProducerSettings))
 START_TIMEOUT_MS: Final = 30_000
 """Until a producer must have begun: an error then says why it cannot."""
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-
-OnDelivery = Callable[[RecordMetadata | None, ClientError | None], None]
 
 
 class Transaction:
@@ -210,7 +209,7 @@ class Producer:
     def accept(
         self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None = None
     ) -> None:
-        """The rest of `send`, on the event loop."""
+        """The rest of `send`, which belongs to the event loop. Raises as `send` does."""
         run = self._started()
         batch = None
         if record.partition is None and (record.key is None or self._ignores_keys):
@@ -223,6 +222,30 @@ class Producer:
             self._place(run, record, delivery)
         if on_delivery is not None or self.outgoing.interceptors:
             self._call_when_done(delivery, on_delivery)
+
+    def take(self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None) -> None:
+        """As `accept`; but the delivery tells what that raises, for the program is elsewhere already."""
+        try:
+            self.accept(record, delivery, on_delivery)
+        except ClientError as error:
+            delivery.failed(error)
+            self._call_when_done(delivery, on_delivery)
+
+    def check_may_send(self) -> None:
+        """Raises IllegalStateError for a call out of turn. It only reads, so any thread may ask."""
+        run = self._started()
+        if self.settings.is_transactional:
+            try:
+                run.core.transactions.check_may_send()
+            except IllegalStateError:
+                raise
+            except ClientError:
+                pass  # The delivery tells it.
+
+    @property
+    def line(self) -> Line:
+        """Records that wait for metadata or for memory."""
+        return self._started().core.line
 
     def _place(self, run: ProducerLoop, record: Record, delivery: Delivery) -> None:
         core = run.core

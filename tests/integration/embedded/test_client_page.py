@@ -15,7 +15,7 @@ WAIT_S = 60
 
 
 def test_the_page_has_examples():
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 7
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
@@ -37,7 +37,8 @@ def test_an_example_runs(oncelog_broker, number):
 def test_importing_the_client_loads_no_server():
     program = (
         "import sys, oncelog.client\n"
-        "from oncelog.client import Admin, Consumer, Producer\n"
+        "from oncelog.client import Admin, Consumer, Producer, blocking\n"
+        "from oncelog.client.blocking import Admin, Consumer, Producer\n"
         "print(*sorted(name for name in sys.modules if name.startswith(('oncelog_', 'grpc', 'fastapi', 'sqlalchemy', "
         "'pyarrow', 'numpy', 'pyspark', 'aiokafka', 'confluent_kafka', 'opentelemetry', 'oncelog.rpc'))))"
     )

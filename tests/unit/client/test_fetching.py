@@ -293,10 +293,14 @@ def test_partitions_take_turns():
     assert [record.partition for record in one.take(9)] == [1] * 4
 
 
-def test_a_held_partition_waits_for_the_program():
+def test_a_held_partition_has_a_position_and_is_not_fetched():
+    """A program that is just being told of it may ask where reading begins."""
     one = FetchCore(ConsumerSettings(group_id="g"), reader_class())
     one.view = view(0)
     one.assign([T0], is_held=True)
-    assert not step(one).finds
+    assert step(one).finds == ((T0, 0),)
+    one.found(T0, 0, 5)
+    assert one.state(T0).position == 5
+    assert not step(one).fetches
     one.release()
-    assert step(one).finds
+    assert step(one).fetches

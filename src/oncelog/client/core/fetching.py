@@ -121,7 +121,7 @@ class FetchCore:
         full: set[int] = set()
         wants_metadata, next_ms = False, NEVER
         for state in self._states.values():
-            if state.is_held or state.is_asked or state.stage is Stage.FAILED:
+            if state.is_asked or state.stage is Stage.FAILED:
                 continue
             if state.retry_at_ms > now_ms:
                 next_ms = min(next_ms, state.retry_at_ms)
@@ -146,7 +146,7 @@ class FetchCore:
                 check = Validation(state.partition, state.offset_epoch, leader.epoch, state.version)
                 validations.setdefault(leader.node_id, []).append(check)
                 state.is_asked = True
-            elif not state.is_paused and self._is_wanted(state.partition):
+            elif not state.is_paused and not state.is_held and self._is_wanted(state.partition):
                 node_id = self._read_from(state, leader.node_id, now_ms, may_reach)
                 fetching.setdefault(node_id, []).append(state)
                 if not state.has_room:

@@ -131,7 +131,7 @@ class PartitionState:
         """A request of it is under way: a fetch, or what its stage asks for."""
         self.is_paused = False
         self.is_held = False
-        """It is not read yet: the program has not been told that it is assigned."""
+        """It is not fetched yet: the program is just being told that it is assigned, and may ask for the position."""
         self.retry_at_ms = 0.0
         self.attempts = 0
         self.reset_to = LATEST_TIMESTAMP

@@ -1,0 +1,137 @@
+"""A consumer for threads. One thread at a time reads from it; any thread may close it."""
+
+import functools
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+from oncelog.client import consumer
+from oncelog.client.blocking.io_thread import in_caller
+from oncelog.client.blocking.shell import Shell, does, waits
+from oncelog.client.core.consumer_record import ConsumerRecord
+from oncelog.client.core.consumer_settings import ConsumerSettings
+from oncelog.client.options import ConsumerOptions
+from oncelog.ids import Partition
+
+Told = Callable[[frozenset[Partition]], None]
+"""A callback of a rebalance, in the thread that reads. It may seek and commit."""
+_Inner: Final = consumer.Consumer
+
+
+class Consumer(Shell[consumer.Consumer]):
+    """Use it with `with`, or call `start` and `close`. Parameters are those of `oncelog.client.Consumer`."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str] = "localhost:9092",
+        config: Mapping[str, object] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        super().__init__(_Inner(bootstrap_servers, config, **options), "consumer")
+
+    @property
+    def settings(self) -> ConsumerSettings:
+        return self._inner.settings
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """After an exception nothing is committed: the record in hand may not have been processed."""
+        self.close(commits=error is None)
+
+    def close(self, *, commits: bool = True) -> None:
+        """Commit where `enable.auto.commit` says so, tell `on_revoked`, and leave the group. From any thread."""
+        self._end(functools.partial(self._inner.close, commits=commits))
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
+        on_lost: Told | None = None,
+    ) -> None:
+        """Become a member of the group, and read what it assigns: of these topics, or of all that the pattern matches.
+
+        The callbacks are called as those of `oncelog.client.Consumer`, in the thread that reads.
+        """
+        self._io.do(
+            lambda: self._inner.subscribe(
+                topics,
+                pattern=pattern,
+                on_assigned=_in_reader(on_assigned),
+                on_revoked=_in_reader(on_revoked),
+                on_lost=_in_reader(on_lost),
+            )
+        )
+
+    @property
+    def assignment(self) -> frozenset[Partition]:
+        """What is read now."""
+        return self._io.do(lambda: self._inner.assignment)
+
+    @property
+    def paused(self) -> frozenset[Partition]:
+        return self._io.do(lambda: self._inner.paused)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        return self._inner.next_in_hand() or self._io.wait(self._inner.__anext__)
+
+    def batches(self, max_records: int | None = None) -> Iterator[list[ConsumerRecord]]:
+        """Lists of records, each of one partition and in order, without an end."""
+        return self._lists(lambda: self._inner.batches(max_records))
+
+    def read_until_decided(
+        self, partitions: Iterable[Partition] | None = None, timeout_s: float | None = None
+    ) -> Iterator[list[ConsumerRecord]]:
+        """The committed records below the high watermarks of now, as lists; it ends when all of them are decided.
+
+        As `oncelog.client.Consumer.read_until_decided`.
+        """
+        return self._lists(lambda: self._inner.read_until_decided(partitions, timeout_s))
+
+    def _lists(
+        self, begin: Callable[[], AsyncIterator[list[ConsumerRecord]]]
+    ) -> Iterator[list[ConsumerRecord]]:
+        lists = begin()
+
+        async def next_one() -> list[ConsumerRecord] | None:
+            return await anext(lists, None)
+
+        while (found := self._io.wait(next_one)) is not None:
+            yield found
+
+    assign = does(_Inner.assign)
+    unsubscribe = waits(_Inner.unsubscribe)
+    group_metadata = does(_Inner.group_metadata)
+    poll = waits(_Inner.poll)
+    pause = does(_Inner.pause)
+    resume = does(_Inner.resume)
+    seek = does(_Inner.seek)
+    seek_to_beginning = does(_Inner.seek_to_beginning)
+    seek_to_end = does(_Inner.seek_to_end)
+    position = waits(_Inner.position)
+    commit = waits(_Inner.commit)
+    committed = waits(_Inner.committed)
+    offsets_for_times = waits(_Inner.offsets_for_times)
+    beginning_offsets = waits(_Inner.beginning_offsets)
+    end_offsets = waits(_Inner.end_offsets)
+
+
+def _in_reader(told: Told | None) -> Callable[[frozenset[Partition]], Awaitable[None]] | None:
+    if told is None:
+        return None
+    call = told
+
+    async def tell(partitions: frozenset[Partition]) -> None:
+        await in_caller(lambda: call(partitions))
+
+    return tell

@@ -1,0 +1,145 @@
+"""A producer for threads. Many may share it: the records of each keep their order."""
+
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Unpack
+
+from oncelog.client import producer
+from oncelog.client.blocking.delivery import Delivery
+from oncelog.client.blocking.intake import Intake
+from oncelog.client.blocking.shell import Shell, does, waits
+from oncelog.client.core.producer_settings import ProducerSettings
+from oncelog.client.core.producing import Partitioner
+from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
+from oncelog.client.delivery import Delivery as AsyncDelivery
+from oncelog.client.delivery import OnDelivery
+from oncelog.client.interceptors import Interceptor
+from oncelog.client.options import ProducerOptions
+from oncelog.client.outgoing import HeaderPairs, Serializer
+from oncelog.ids import Partition
+
+_Inner: Final = producer.Producer
+
+
+class Transaction:
+    """The open transaction of a producer, inside `with producer.transaction()`."""
+
+    def __init__(self, producer: "Producer") -> None:
+        self.send = producer.send
+        """As `Producer.send`."""
+        self._producer = producer
+
+    def send_offsets(
+        self, offsets: Mapping[Partition, int | OffsetToCommit], group: str | GroupMember
+    ) -> None:
+        """As `Producer.send_offsets_to_transaction`."""
+        self._producer.send_offsets_to_transaction(offsets, group)
+
+
+class Producer(Shell[producer.Producer]):
+    """Use it with `with`, or call `start` and `close`. It does not survive a fork: make one in each process.
+
+    Parameters are those of `oncelog.client.Producer`. Serializers and interceptors' `on_send` run in the thread that
+    sends; the partitioner, `on_delivery` and `on_acknowledgement` on the I/O thread, where they must not wait.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str] = "localhost:9092",
+        config: Mapping[str, object] | None = None,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        inner = _Inner(
+            bootstrap_servers,
+            config,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            partitioner=partitioner,
+            interceptors=interceptors,
+            **options,
+        )
+        super().__init__(inner, "producer")
+        self._intake = Intake(self._io, inner)
+
+    @property
+    def settings(self) -> ProducerSettings:
+        return self._inner.settings
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Abort what is open, deliver the rest."""
+        self._end(functools.partial(self._inner.__aexit__, kind, error, trace))
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Deliver what is in the buffer, for so long at most; then everything left fails. None: `delivery.timeout.ms`.
+
+        From any thread. From a callback it does not wait: it is `close(0)`.
+        """
+        wait_s = 0.0 if self._io.is_current else timeout_s
+        self._end(functools.partial(self._inner.close, wait_s))
+
+    def _end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._io.is_of_this_process:
+            self._intake.close()
+        super()._end(close)
+
+    def send(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeaderPairs = (),
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Take a record. It returns at once, or waits for room in `buffer.memory`, `max.block.ms` at most.
+
+        The `Delivery` tells the record's offset, or what is wrong with it. Keys and values are bytes, or text, or what
+        the serializers take. Raises SerializationError, IllegalStateError for a call out of turn, and
+        BufferExhaustedError.
+        """
+        io, inner = self._io, self._inner
+        io.check_process()
+        inner.check_may_send()
+        record = inner.outgoing.record(topic, value, key, partition, timestamp_ms, headers)
+        delivery = AsyncDelivery.of(record)
+        if io.is_current:
+            inner.take(record, delivery, on_delivery)
+        else:
+            self._intake.put(record, delivery, on_delivery)
+        return Delivery(delivery, io)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Commit at the end of the block, with everything that was sent in it; an exception aborts, and goes on."""
+        inner = self._inner.transaction()
+        self._io.wait(inner.__aenter__)
+        try:
+            yield Transaction(self)
+        except BaseException as error:
+            leave = functools.partial(inner.__aexit__, type(error), error, error.__traceback__)
+            self._io.wait(leave)
+            raise
+        self._io.wait(functools.partial(inner.__aexit__, None, None, None))
+
+    flush = waits(_Inner.flush)
+    ready = waits(_Inner.ready)
+    partitions_for = waits(_Inner.partitions_for)
+    init_transactions = waits(_Inner.init_transactions)
+    begin_transaction = does(_Inner.begin_transaction)
+    send_offsets_to_transaction = waits(_Inner.send_offsets_to_transaction)
+    commit_transaction = waits(_Inner.commit_transaction)
+    abort_transaction = waits(_Inner.abort_transaction)
