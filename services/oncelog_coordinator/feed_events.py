@@ -17,6 +17,7 @@ from oncelog.telemetry.feed import Feed, names_of
 from oncelog_coordinator.core.client import NO_CLIENT
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
+    CompletePrepared,
     EndTxn,
     ForceTerminate,
     InitProducerId,
@@ -29,7 +30,14 @@ REFUSAL_PAUSE_S: Final = 1.0
 REFUSALS_MAX: Final = 10_000
 """Ids whose last refusal is remembered, of one shard."""
 
-REQUESTS: Final = (InitProducerId, AddPartitions, VerifyPartitions, EndTxn, ForceTerminate)
+REQUESTS: Final = (
+    InitProducerId,
+    AddPartitions,
+    VerifyPartitions,
+    EndTxn,
+    ForceTerminate,
+    CompletePrepared,
+)
 """Whose refusals are told. Questions are none."""
 UNAVAILABLE: Final = "shard_unavailable"
 """The cause of a refusal by a coordinator that has not loaded the shard, or does not own it."""
@@ -173,7 +181,7 @@ def _bump(event: Any, before: TxnMetadata | None, record: TxnMetadata) -> str:
     match event:
         case TxnTimedOut():
             return TIMEOUT
-        case ForceTerminate():
+        case ForceTerminate() | CompletePrepared():
             return OPERATOR
         case InitProducerId() if event.expected_producer_id < 0 and before.producer_epoch >= 0:
             return TAKEOVER

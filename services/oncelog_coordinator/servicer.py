@@ -29,6 +29,7 @@ from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.core.shard_machine import ShardEvent
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
+    CompletePrepared,
     DescribeAnswer,
     DescribeTransaction,
     EndTxn,
@@ -113,6 +114,7 @@ class TransactionCoordinatorServicer(SinkCalls):
             enable_two_phase_commit=request.enable_two_phase_commit,
             keep_prepared_transaction=request.keep_prepared_transaction,
             two_phase_commit_enabled=settings.two_phase_commit_enabled,
+            has_two_phase_commit=self._metadata.image.has_two_phase_commit,
             timeout_max_ms=settings.transaction_max_timeout_ms,
         )
         if error_code is not ErrorCode.NONE:
@@ -129,6 +131,7 @@ class TransactionCoordinatorServicer(SinkCalls):
             ProducerEpoch(request.producer_epoch),
             origin=origins_of(request, is_enabled=self._checks_origins).origin,
             client=client_of(request),
+            keep_prepared=request.keep_prepared_transaction,
         )
         return _initialised(answer)
 
@@ -268,6 +271,33 @@ class TransactionCoordinatorServicer(SinkCalls):
             error_code=answer.error_code, error_message=answer.message
         )
 
+    async def CompletePreparedTransaction(
+        self, request: pb.CompletePreparedTransactionRequest, context: object
+    ) -> pb.CompletePreparedTransactionResponse:
+        name = request.transactional_id
+        if not name:
+            return pb.CompletePreparedTransactionResponse(
+                error_code=ErrorCode.INVALID_REQUEST, error_message="transactional_id is empty"
+            )
+        try:
+            answer: ErrorAnswer = await self._shards.ask(
+                name,
+                lambda request_id: CompletePrepared(
+                    request_id,
+                    TransactionalId(name),
+                    ProducerId(request.producer_id),
+                    ProducerEpoch(request.producer_epoch),
+                    request.committed,
+                ),
+            )
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.CompletePreparedTransactionResponse(
+                error_code=unavailable.error_code, error_message=str(unavailable)
+            )
+        return pb.CompletePreparedTransactionResponse(
+            error_code=answer.error_code, error_message=answer.message
+        )
+
     # ------------------------------------------------------------------------------------------------ views
 
     async def DescribeTransactions(
@@ -343,6 +373,8 @@ class TransactionCoordinatorServicer(SinkCalls):
             coordinator_epoch=term.coordinator_epoch,
             client_transaction_version=txn.client_transaction_version,
             trace_id="" if txn.trace is None else f"{txn.trace.trace_id:032x}",
+            owner_producer_id=txn.next_producer_id if txn.is_kept else None,
+            owner_producer_epoch=txn.next_producer_epoch if txn.is_kept else None,
         )
 
 
@@ -351,8 +383,8 @@ def _initialised(answer: IdentityAnswer) -> pb.InitProducerIdResponse:
         error_code=answer.error_code,
         producer_id=answer.producer_id,
         producer_epoch=answer.producer_epoch,
-        ongoing_producer_id=-1,
-        ongoing_producer_epoch=-1,
+        ongoing_producer_id=answer.ongoing_producer_id,
+        ongoing_producer_epoch=answer.ongoing_producer_epoch,
     )
 
 

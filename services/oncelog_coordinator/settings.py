@@ -38,7 +38,9 @@ class CoordinatorSettings(BaseSettings):
     )
     two_phase_commit_enabled: bool = Field(
         False,
-        description="allow producers whose transactions never time out (KIP-939); no client can ask for it yet",
+        description="allow producers whose transactions never time out and are decided together with another system "
+        "(KIP-939); the feature two.phase.commit.version must be 1 as well. One that is left holds back "
+        "read_committed consumers until its application or an operator ends it",
     )
     origin_check_enabled: bool = Field(
         True,

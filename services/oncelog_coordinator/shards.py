@@ -35,6 +35,7 @@ from oncelog_coordinator.core.sink_limits import SinkLimits
 from oncelog_coordinator.core.txn import TxnConfig
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
+    CompletePrepared,
     EndTxn,
     ErrorAnswer,
     ForceTerminate,
@@ -58,8 +59,8 @@ _OF_NO_SINK: Final = frozenset({EndTxn, InitProducerId, TxnTimedOut})
 _OF_A_PRODUCER: Final = frozenset({AddPartitions, VerifyPartitions})
 """For these it is looked up by the producer id."""
 _BEGINS_NO_TRACE: Final = _OF_NO_SINK | {VerifyPartitions}
-_NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate)
-"""Events by which the server itself may abort: how, the cluster's transaction.version decides (facts 2.1)."""
+_NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate, CompletePrepared)
+"""The server itself may end a transaction by these: how, the cluster's transaction.version decides (facts 2.1)."""
 
 RECORD_BYTES_SHARE: Final = 0.9
 """Of max.message.bytes, what one transaction's record may take."""

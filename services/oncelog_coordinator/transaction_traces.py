@@ -20,6 +20,7 @@ from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.markers import MarkersDelivered, MarkerWanted
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
+    CompletePrepared,
     EndTxn,
     ForceTerminate,
     InitProducerId,
@@ -32,7 +33,12 @@ _APPEND: Final = "state append"
 _NS_PER_MS: Final = 1_000_000
 _DECIDED_WITHOUT_REQUEST: Final = (TxnTimedOut, MarkersDelivered)
 _OF_A_PRODUCER: Final = frozenset({AddPartitions, VerifyPartitions, EndTxn})
-_OF_AN_ID: Final = _OF_A_PRODUCER | {InitProducerId, ForceTerminate, TxnTimedOut}
+_OF_AN_ID: Final = _OF_A_PRODUCER | {
+    InitProducerId,
+    ForceTerminate,
+    CompletePrepared,
+    TxnTimedOut,
+}
 _COMPLETE: Final = frozenset({TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 

@@ -82,7 +82,12 @@ __all__ = ["MetadataMachine", "MetadataRules"]
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
-FEATURE_LEVELS: Final = {"group.version": range(2), "transaction.version": range(3)}
+FEATURE_LEVELS: Final = {
+    "group.version": range(2),
+    "transaction.version": range(3),
+    # Ours, for KIP-939: Kafka has no name for it yet (ADR 0043). A new cluster begins without.
+    "two.phase.commit.version": range(2),
+}
 """Features that may be finalized, with the levels this version speaks."""
 
 LEADERS_MOVED_MAX: Final = 100

@@ -34,6 +34,11 @@ def decide(
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "unknown_id")
     if txn.state.is_prepared:
         return _completing(txn, event)
+    if txn.is_kept:
+        # Nothing is added to it. The producer for which it was kept may end it; who opened it is fenced.
+        if (event.producer_id, event.producer_epoch) == txn.owner:
+            return _answer(event, ErrorCode.INVALID_TXN_STATE, "add_to_kept")
+        return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
     if event.producer_id != txn.producer_id:
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id")
     if event.producer_epoch != txn.producer_epoch:
@@ -88,6 +93,8 @@ def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnReco
         return _verified(event, ErrorCode.PRODUCER_FENCED, "fenced")
     if txn.state.is_prepared:
         return _verified(event, ErrorCode.CONCURRENT_TRANSACTIONS, "verify_while_completing")
+    if txn.is_kept:
+        return _verified(event, ErrorCode.PRODUCER_FENCED, "fenced")
     missing = _absent(txn.partitions, event.partitions)
     label = "partition_not_in_transaction" if missing else "verified"
     return answered(event, VerifyAnswer(ErrorCode.NONE, missing, txn.start_timestamp), label)

@@ -11,6 +11,8 @@ Kafka returns CONCURRENT_TRANSACTIONS in TV2 as long as a completion is pending.
 - A TV2 retry gets the final response at once, by the tables below.
 - A producer that already has the next identity gets CONCURRENT_TRANSACTIONS. It did nothing wrong.
 - Every other producer is fenced.
+
+A transaction that was kept for a new producer (KIP-939) is ended by that producer. The one that opened it is fenced.
 """
 
 from dataclasses import replace
@@ -19,6 +21,7 @@ from typing import Final
 from oncelog.errors import ErrorCode
 from oncelog.ids import NO_PRODUCER_ID, PRODUCER_EPOCH_MAX, Millis, ProducerEpoch
 from oncelog.machine import Decision, Reply, answered
+from oncelog_coordinator.core import fencing
 from oncelog_coordinator.core.completion import prepared_decision
 from oncelog_coordinator.core.markers import DecisionKey
 from oncelog_coordinator.core.request_origin import is_delayed
@@ -57,6 +60,7 @@ def wants_producer_id(txn: TxnMetadata | None, event: EndTxn) -> bool:
         txn is not None
         and event.client_transaction_version >= TV2
         and txn.is_exhausted
+        and not txn.is_kept
         and event.producer_id == txn.producer_id
         and event.producer_epoch == txn.producer_epoch
         and (txn.state is TxnState.ONGOING or (txn.state.is_idle and not event.commit))
@@ -68,6 +72,8 @@ def decide(
 ) -> Decision[TxnRecord]:
     if txn is None:
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "unknown_id")
+    if txn.is_kept:
+        return _decide_kept(txn, event, key, now)
     if event.client_transaction_version >= TV2:
         return _decide_tv2(txn, event, key, now)
     return _decide_tv1(txn, event, key, now)
@@ -170,6 +176,28 @@ def _decide_tv2(
     if txn.state is not TxnState.ONGOING and event.commit:
         return _answer(event, ErrorCode.INVALID_TXN_STATE, "nothing_to_commit")
     return _prepare_tv2(txn, event, key, now)
+
+
+def _decide_kept(
+    txn: TxnMetadata, event: EndTxn, key: DecisionKey, now: Millis
+) -> Decision[TxnRecord]:
+    """Ongoing, or decided and not complete."""
+    identity = (event.producer_id, event.producer_epoch)
+    if event.producer_id not in (txn.producer_id, txn.next_producer_id):
+        return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id")
+    if txn.state is TxnState.ONGOING:
+        if identity != txn.owner or event.client_transaction_version < TV2:
+            return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
+        prepared = fencing.kept_decision(txn, _decided_state(event), now, event.origin)
+        reply = Reply(event.request_id, IdentityAnswer(ErrorCode.NONE, *next_identity(prepared)))
+        return prepared_decision(prepared, key, reply, _label(event), now)
+    if identity == next_identity(txn):
+        return _answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, "end_while_completing")
+    if identity != (txn.next_producer_id, txn.last_producer_epoch):
+        return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
+    if event.commit and txn.state is TxnState.PREPARE_ABORT:
+        return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
+    return _answer(event, REPEATED[txn.state, event.commit], "repeat_answered")
 
 
 _COMPLETE: Final = (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)

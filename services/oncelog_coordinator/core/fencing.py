@@ -1,6 +1,7 @@
 """The server ends an Ongoing transaction: fence the producer, then abort (facts 8.3, 8.6, 8.7, 8.9).
 
-Three callers: InitProducerId over an open transaction, the transaction timeout, an operator. One record does both: it
+Three callers: InitProducerId over an open transaction, the transaction timeout, an operator. An operator may also
+commit one that is decided from outside (KIP-939). One record does both: it
 carries the abort and an epoch above the producer's. So there is no moment in which the zombie is fenced but its
 transaction open, or the other way round. The fence epoch is never told to anyone; the next InitProducerId bumps again.
 
@@ -21,6 +22,7 @@ from oncelog.ids import (
 from oncelog.machine import Decision, Reply
 from oncelog_coordinator.core.completion import prepared_decision
 from oncelog_coordinator.core.markers import DecisionKey
+from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.core.txn_state import TV2, TxnMetadata, TxnRecord, TxnState
 
 
@@ -31,10 +33,11 @@ def wants_producer_id(txn: TxnMetadata | None, cluster_transaction_version: int)
         and txn.state is TxnState.ONGOING
         and cluster_transaction_version >= TV2
         and txn.is_exhausted
+        and not txn.is_kept
     )
 
 
-def fence_and_abort(
+def fence_and_end(
     txn: TxnMetadata,
     cluster_transaction_version: int,
     new_producer_id: ProducerId | None,
@@ -42,9 +45,13 @@ def fence_and_abort(
     reply: Reply | None,
     label: str,
     now: Millis,
+    state: TxnState = TxnState.PREPARE_ABORT,
 ) -> Decision[TxnRecord] | None:
-    """The abort; None when a successor id is needed and there is none: the caller answers 14 or tries later."""
+    """The abort, or the commit; None when a successor id is needed and there is none: the caller answers 14 or tries
+    later."""
     assert txn.state is TxnState.ONGOING, txn
+    if txn.is_kept:
+        return prepared_decision(kept_decision(txn, state, now), key, reply, label, now)
     fenced = ProducerEpoch(min(txn.producer_epoch + 1, PRODUCER_EPOCH_MAX))
     next_producer_id, last = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
     if cluster_transaction_version >= TV2:
@@ -53,7 +60,26 @@ def fence_and_abort(
             if new_producer_id is None:
                 return None
             next_producer_id = new_producer_id
-    prepared = txn.prepared(
-        TxnState.PREPARE_ABORT, fenced, last, next_producer_id, cluster_transaction_version, now
-    )
+    prepared = txn.prepared(state, fenced, last, next_producer_id, cluster_transaction_version, now)
     return prepared_decision(prepared, key, reply, label, now)
+
+
+def kept_decision(
+    txn: TxnMetadata, state: TxnState, now: Millis, origin: RequestOrigin | None = None
+) -> TxnMetadata:
+    """The end of a transaction that was kept for a new producer (KIP-939), by that producer or over its head.
+
+    Markers carry the epoch after the transaction's. The producer's own identity is above it already, and is bumped like
+    that of everybody who ends a transaction under TV2. It is never near the last epoch (`init_producer_id`).
+    """
+    assert txn.is_kept, txn
+    return txn.prepared(
+        state,
+        ProducerEpoch(min(txn.producer_epoch + 1, PRODUCER_EPOCH_MAX)),
+        txn.next_producer_epoch,
+        txn.next_producer_id,
+        TV2,
+        now,
+        origin,
+        ProducerEpoch(txn.next_producer_epoch + 1),
+    )

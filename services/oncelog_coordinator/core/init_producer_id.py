@@ -8,6 +8,10 @@ Kafka answers CONCURRENT_TRANSACTIONS while a transition is being written; here 
 second caller is decided on what the first left: it is bumped again and the first is fenced. Prepared transactions
 always have their completion pending in Kafka, so PrepareCommit and PrepareAbort are answered before identity is
 looked at.
+
+With `keep_prepared` (KIP-939) an open transaction is not aborted. The producer is told who it is, as always, and whose
+transaction is open: it compares that with what its application stored, and then ends it. Kafka refuses this with
+UNSUPPORTED_VERSION to this day; what happens is written in ADR 0043.
 """
 
 from typing import Final
@@ -22,8 +26,9 @@ from oncelog.ids import (
     ProducerId,
     TransactionalId,
 )
-from oncelog.machine import Decision, Reply, answered
+from oncelog.machine import CancelTimer, Decision, Reply, answered
 from oncelog_coordinator.core import fencing
+from oncelog_coordinator.core.completion import timer_name
 from oncelog_coordinator.core.markers import DecisionKey
 from oncelog_coordinator.core.request_origin import is_copy
 from oncelog_coordinator.core.txn_events import IdentityAnswer, InitProducerId
@@ -48,17 +53,25 @@ def request_error(
     enable_two_phase_commit: bool,
     keep_prepared_transaction: bool,
     two_phase_commit_enabled: bool,
+    has_two_phase_commit: bool,
     timeout_max_ms: int,
 ) -> ErrorCode:
-    """What is wrong with a request whose transactional.id is not null; NONE if nothing. Asked before the shard is."""
+    """What is wrong with a request whose transactional.id is not null; NONE if nothing. Asked before the shard is.
+
+    `two_phase_commit_enabled` is the setting, `has_two_phase_commit` says whether the cluster's features allow its
+    records (ADR 0043).
+    """
     if not transactional_id or len(transactional_id.encode()) > TRANSACTIONAL_ID_BYTES_MAX:
         return ErrorCode.INVALID_REQUEST
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
     if enable_two_phase_commit and not two_phase_commit_enabled:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if keep_prepared_transaction:
+    if (keep_prepared_transaction or enable_two_phase_commit) and not has_two_phase_commit:
         return ErrorCode.UNSUPPORTED_VERSION
+    if keep_prepared_transaction and producer_id != NO_PRODUCER_ID:
+        # It asks who owns the open transaction: a producer that knows goes on with it.
+        return ErrorCode.INVALID_REQUEST
     if not enable_two_phase_commit and not 0 < timeout_ms <= timeout_max_ms:
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
     return ErrorCode.NONE
@@ -74,6 +87,8 @@ def wants_producer_id(txn: TxnMetadata | None, event: InitProducerId) -> bool:
         return True
     if txn.state.is_idle:
         return _rotates(txn, event)
+    if event.keep_prepared and txn.state is TxnState.ONGOING:
+        return _next_owner_epoch(txn) is None
     return fencing.wants_producer_id(txn, event.cluster_transaction_version)
 
 
@@ -87,8 +102,10 @@ def decide(
     if txn is not None and not _may_be(txn, event):
         return _refuse(event, ErrorCode.PRODUCER_FENCED, "init_fenced")
     if txn is not None and txn.state is TxnState.ONGOING:
+        if event.keep_prepared:
+            return _keep(txn, event, now)
         refusal = Reply(event.request_id, IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS))
-        aborted = fencing.fence_and_abort(
+        aborted = fencing.fence_and_end(
             txn,
             event.cluster_transaction_version,
             event.new_producer_id,
@@ -113,6 +130,8 @@ def _copy(txn: TxnMetadata, event: InitProducerId) -> Decision[TxnRecord]:
     if txn.state is TxnState.EMPTY and txn.origin == event.origin:
         answer = IdentityAnswer(ErrorCode.NONE, txn.producer_id, txn.producer_epoch)
         return answered(event, answer, "init_copy_answered")
+    if txn.state is TxnState.ONGOING and txn.is_kept and txn.origin == event.origin:
+        return answered(event, _kept_answer(txn), "init_copy_answered")
     refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.origin)
     return answered(event, refused, "delayed_init_refused")
 
@@ -174,6 +193,36 @@ def _bump(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnR
         txn.initialised(txn.producer_id, bumped, last, event.timeout_ms, now, event.origin),
         event,
         label,
+    )
+
+
+def _keep(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnRecord]:
+    """The transaction waits for this producer's decision, and for nobody else's: no time-out, no further partition."""
+    producer_id, epoch = txn.owner[0], _next_owner_epoch(txn)
+    if epoch is None:
+        if event.new_producer_id is None:
+            return _no_producer_id(event)
+        producer_id, epoch = event.new_producer_id, ProducerEpoch(0)
+    kept = txn.kept(producer_id, epoch, event.timeout_ms, now, event.origin)
+    effects = (
+        Reply(event.request_id, _kept_answer(kept)),
+        CancelTimer(timer_name(txn.transactional_id)),
+    )
+    return Decision((kept,), effects, "transaction_kept")
+
+
+def _next_owner_epoch(txn: TxnMetadata) -> ProducerEpoch | None:
+    """None: the producer id must be replaced. The end bumps it once more, to a producer's last epoch at most."""
+    epoch = txn.owner[1] + 1
+    return ProducerEpoch(epoch) if epoch < EXHAUSTED_EPOCH else None
+
+
+def _kept_answer(kept: TxnMetadata) -> IdentityAnswer:
+    return IdentityAnswer(
+        ErrorCode.NONE,
+        *kept.owner,
+        ongoing_producer_id=kept.producer_id,
+        ongoing_producer_epoch=kept.producer_epoch,
     )
 
 

@@ -31,6 +31,7 @@ from oncelog_coordinator.core.sink_records import (
 from oncelog_coordinator.core.txn import TxnConfig, TxnMachine
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
+    CompletePrepared,
     DescribeTransaction,
     EndTxn,
     ErrorAnswer,
@@ -65,6 +66,7 @@ _ASKS_A_TRANSACTION: Final = (
     InitProducerId,
     VerifyPartitions,
     ForceTerminate,
+    CompletePrepared,
     DescribeTransaction,
     ListTransactions,
 )
@@ -142,6 +144,7 @@ class ShardMachine:
         | InitProducerId
         | VerifyPartitions
         | ForceTerminate
+        | CompletePrepared
         | DescribeTransaction
         | ListTransactions,
         now: Millis,
@@ -157,6 +160,11 @@ class ShardMachine:
             case ForceTerminate():
                 if self._is_of_a_sink(event.transactional_id):
                     return self._terminate_branch(event, now)
+            case CompletePrepared():
+                if self._is_of_a_sink(event.transactional_id):
+                    message = f"{event.transactional_id!r} is a Spark sink: its batch decides"
+                    refusal = ErrorAnswer(ErrorCode.INVALID_REQUEST, message)
+                    return answered(event, refusal, "id_is_a_sink")
             case DescribeTransaction():
                 rows = [
                     row

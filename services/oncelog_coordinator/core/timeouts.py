@@ -18,6 +18,7 @@ from oncelog_coordinator.core.add_partitions import timeout_timer
 from oncelog_coordinator.core.completion import timer_name
 from oncelog_coordinator.core.markers import DecisionKey
 from oncelog_coordinator.core.txn_events import (
+    CompletePrepared,
     ErrorAnswer,
     ExpireIds,
     ForceTerminate,
@@ -43,7 +44,7 @@ def timed_out(
         return Decision(label="timer_outlived_transaction")
     if not txn.deadline < now and event.waited_since != txn.start_timestamp:
         return Decision((), (timeout_timer(txn, now),), "timer_too_early")
-    aborted = fencing.fence_and_abort(
+    aborted = fencing.fence_and_end(
         txn,
         event.cluster_transaction_version,
         event.new_producer_id,
@@ -89,7 +90,7 @@ def force_terminate(
             "transaction can be terminated",
         )
     done = Reply(event.request_id, ErrorAnswer(ErrorCode.NONE))
-    aborted = fencing.fence_and_abort(
+    aborted = fencing.fence_and_end(
         txn,
         event.cluster_transaction_version,
         event.new_producer_id,
@@ -99,6 +100,55 @@ def force_terminate(
         now,
     )
     return aborted or _answer(
+        event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is at hand yet; try again"
+    )
+
+
+def complete_prepared(
+    txn: TxnMetadata | None, event: CompletePrepared, key: DecisionKey, now: Millis
+) -> Decision[TxnRecord]:
+    """Commit or abort a transaction that is decided from outside (KIP-939), for an operator.
+
+    The application's own end of it, before or after, is answered as a repetition: a success if it decides the same.
+    """
+    name, identity = event.transactional_id, f"{event.producer_id}:{event.producer_epoch}"
+    if txn is None:
+        return _answer(
+            event,
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            f"no transactional.id {name!r} is known; list them first",
+        )
+    if txn.state is not TxnState.ONGOING:
+        return _answer(
+            event,
+            ErrorCode.INVALID_TXN_STATE,
+            f"{name!r} is in state {txn.state.kafka_name}: nothing is left to decide",
+        )
+    if (event.producer_id, event.producer_epoch) != (txn.producer_id, txn.producer_epoch):
+        return _answer(
+            event,
+            ErrorCode.INVALID_TXN_STATE,
+            f"{identity} is not the open transaction of {name!r}: that is "
+            f"{txn.producer_id}:{txn.producer_epoch}, and nothing was changed",
+        )
+    if not txn.is_two_phase:
+        return _answer(
+            event,
+            ErrorCode.INVALID_TXN_STATE,
+            f"the transaction of {name!r} is not two-phase: its producer or its time-out ends it; "
+            "terminate it if it must end now",
+        )
+    ended = fencing.fence_and_end(
+        txn,
+        event.cluster_transaction_version,
+        event.new_producer_id,
+        key,
+        Reply(event.request_id, ErrorAnswer(ErrorCode.NONE)),
+        "prepared_committed" if event.commit else "prepared_aborted",
+        now,
+        TxnState.PREPARE_COMMIT if event.commit else TxnState.PREPARE_ABORT,
+    )
+    return ended or _answer(
         event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is at hand yet; try again"
     )
 
@@ -124,6 +174,8 @@ def expire_ids(
     return Decision(tuple(expired), (again,), "ids_expired" if expired else "no_id_expired")
 
 
-def _answer(event: ForceTerminate, error_code: ErrorCode, message: str) -> Decision[TxnRecord]:
+def _answer(
+    event: ForceTerminate | CompletePrepared, error_code: ErrorCode, message: str
+) -> Decision[TxnRecord]:
     label = "terminate_refused" if error_code is not ErrorCode.NONE else "already_terminating"
     return answered(event, ErrorAnswer(error_code, message), label)

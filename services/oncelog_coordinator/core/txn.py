@@ -25,6 +25,7 @@ from oncelog_coordinator.core import (
 from oncelog_coordinator.core.markers import TXN_MACHINE, DecisionKey, MarkersDelivered
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
+    CompletePrepared,
     DescribeTransaction,
     EndTxn,
     ExpireIds,
@@ -101,6 +102,10 @@ class TxnMachine:
                 txn = self._txns.get(event.transactional_id)
                 key = self._next_key(event.transactional_id)
                 return timeouts.force_terminate(txn, event, key, now)
+            case CompletePrepared():
+                txn = self._txns.get(event.transactional_id)
+                key = self._next_key(event.transactional_id)
+                return timeouts.complete_prepared(txn, event, key, now)
             case _:
                 return self._decide_periodic_or_read(event, now)
 
@@ -153,7 +158,7 @@ class TxnMachine:
             case InitProducerId():
                 txn = self._txns.get(event.transactional_id)
                 return init_producer_id.wants_producer_id(txn, event)
-            case TxnTimedOut() | ForceTerminate():
+            case TxnTimedOut() | ForceTerminate() | CompletePrepared():
                 txn = self._txns.get(event.transactional_id)
                 return fencing.wants_producer_id(txn, event.cluster_transaction_version)
             case _:

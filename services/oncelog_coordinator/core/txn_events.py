@@ -38,6 +38,8 @@ class InitProducerId:
     new_producer_id: ProducerId | None = None
     origin: RequestOrigin | None = None
     client: Client = NO_CLIENT
+    keep_prepared: bool = False
+    """An open transaction stays, for this producer to end (KIP-939)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,20 @@ class ForceTerminate:
 
 
 @dataclass(frozen=True, slots=True)
+class CompletePrepared:
+    """An operator decides a transaction that is decided from outside (KIP-939), and its producer is fenced."""
+
+    request_id: int
+    transactional_id: TransactionalId
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    """Of the transaction: what its application stored when it prepared. Another one is refused."""
+    commit: bool
+    cluster_transaction_version: int = 2
+    new_producer_id: ProducerId | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TxnTimedOut:
     """The timer of an Ongoing transaction. `waited_since`: the start of a transaction that this timer has given its
     whole timeout, and more is not granted, whatever the wall clock says."""
@@ -160,6 +176,7 @@ TxnEvent = (
     | VerifyPartitions
     | EndTxn
     | ForceTerminate
+    | CompletePrepared
     | TxnTimedOut
     | MarkersDelivered
     | ResendMarkers
@@ -171,7 +188,7 @@ TxnEvent = (
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """To AddPartitions and ForceTerminate."""
+    """To AddPartitions, ForceTerminate and CompletePrepared."""
 
     error_code: ErrorCode
     message: str = ""
@@ -187,6 +204,9 @@ class IdentityAnswer:
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     delayed_by: RequestOrigin | None = None
+    ongoing_producer_id: ProducerId = NO_PRODUCER_ID
+    ongoing_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    """Of the transaction that InitProducerId kept; -1/-1: none was open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,10 @@ TXN_RECORD_TYPE: Final = 0
 _TAG_PREVIOUS_PRODUCER_ID: Final = 0
 _TAG_NEXT_PRODUCER_ID: Final = 1
 _TAG_CLIENT_TRANSACTION_VERSION: Final = 2
+_TAG_NEXT_PRODUCER_EPOCH: Final = 3
+"""Of KIP-939: Kafka has reserved it, and does not write it yet."""
 _TAG_LAST_PRODUCER_EPOCH: Final = 4
-"""Kafka writes it after 4.4 (KAFKA-20357). Tag 3 is reserved for KIP-939."""
+"""Kafka writes it after 4.4 (KAFKA-20357)."""
 _TAG_ORIGIN: Final = 100
 """Our own field, far above Kafka's: which request was answered with success last (ADR 0018). Kafka skips it."""
 _TAG_TRACE: Final = 101
@@ -101,6 +103,9 @@ def encode_value(txn: TxnMetadata, version: int) -> bytes:
         version_of_client = txn.client_transaction_version
         tags += _TAGGED_INT16.pack(_TAG_CLIENT_TRANSACTION_VERSION, 2, version_of_client)
         tags[0] += 1
+    if txn.next_producer_epoch != NO_PRODUCER_EPOCH:
+        tags += _TAGGED_INT16.pack(_TAG_NEXT_PRODUCER_EPOCH, 2, txn.next_producer_epoch)
+        tags[0] += 1
     if txn.last_producer_epoch != NO_PRODUCER_EPOCH:
         tags += _TAGGED_INT16.pack(_TAG_LAST_PRODUCER_EPOCH, 2, txn.last_producer_epoch)
         tags[0] += 1
@@ -153,10 +158,7 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
     partitions, at = read_partitions(value, _HEAD.size)
     last_update, start = _TIMES.unpack_from(value, at)
     tags = read_tags(value, at + _TIMES.size)[0] if version == 1 else {}
-    previous = tags.get(_TAG_PREVIOUS_PRODUCER_ID)
-    next_producer_id = tags.get(_TAG_NEXT_PRODUCER_ID)
     client_version = tags.get(_TAG_CLIENT_TRANSACTION_VERSION)
-    last_epoch = tags.get(_TAG_LAST_PRODUCER_EPOCH)
     return TxnMetadata(
         transactional_id,
         ProducerId(producer_id),
@@ -166,17 +168,22 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
         partitions,
         Millis(start),
         Millis(last_update),
-        ProducerId(_INT64.unpack(previous)[0]) if previous is not None else NO_PRODUCER_ID,
-        ProducerId(_INT64.unpack(next_producer_id)[0])
-        if next_producer_id is not None
-        else NO_PRODUCER_ID,
+        _producer_id_of(tags.get(_TAG_PREVIOUS_PRODUCER_ID)),
+        _producer_id_of(tags.get(_TAG_NEXT_PRODUCER_ID)),
         _INT16.unpack(client_version)[0] if client_version is not None else 0,
-        ProducerEpoch(_INT16.unpack(last_epoch)[0])
-        if last_epoch is not None
-        else NO_PRODUCER_EPOCH,
-        origin=_origin_of(tags.get(_TAG_ORIGIN)),
-        trace=decode_trace(tags.get(_TAG_TRACE)),
+        _epoch_of(tags.get(_TAG_LAST_PRODUCER_EPOCH)),
+        _origin_of(tags.get(_TAG_ORIGIN)),
+        decode_trace(tags.get(_TAG_TRACE)),
+        _epoch_of(tags.get(_TAG_NEXT_PRODUCER_EPOCH)),
     )
+
+
+def _producer_id_of(tag: bytes | None) -> ProducerId:
+    return NO_PRODUCER_ID if tag is None else ProducerId(_INT64.unpack(tag)[0])
+
+
+def _epoch_of(tag: bytes | None) -> ProducerEpoch:
+    return NO_PRODUCER_EPOCH if tag is None else ProducerEpoch(_INT16.unpack(tag)[0])
 
 
 def _by_topic(partitions: tuple[Partition, ...]) -> dict[str, list[int]]:

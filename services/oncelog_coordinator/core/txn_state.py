@@ -10,6 +10,10 @@ Kafka keeps a `pendingState` beside this state while a record is on its way to t
 as soon as it is decided. What it says to the world waits in the commit gate, and a failed append drops the machine. So
 `PrepareEpochFence` and `Dead`, which in Kafka exist only as pending states, are never stored here either.
 
+A producer that starts again over a prepared transaction is told a new identity beside the transaction's own (KIP-939).
+Until the end both are kept: `producer_id` and `producer_epoch` are the transaction's, `next_producer_id` and
+`next_producer_epoch` are those of the producer that may end it.
+
 A state is a value: the record of a transition is the new state whole, as in Kafka's log.
 """
 
@@ -107,7 +111,7 @@ class TxnMetadata:
     previous_producer_id: ProducerId = NO_PRODUCER_ID
     """The producer id before the last transition; it differs from the current one only across a rotation."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """Takes over at completion because this one's epochs are exhausted."""
+    """Takes over at completion: this one's epochs are exhausted, or the transaction was kept for a new producer."""
     client_transaction_version: int = 0
     """Decides how strictly leaders check the markers' epoch."""
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
@@ -117,14 +121,33 @@ class TxnMetadata:
     the InitProducerId that the producer began with (ADR 0018)."""
     trace: TransactionTrace | None = None
     """Of the newest transaction, if its coordinator records traces (ADR 0028)."""
+    next_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    """Of `next_producer_id`, if the transaction was kept for a new producer (KIP-939); -1 otherwise."""
 
     @property
     def is_exhausted(self) -> bool:
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
     @property
+    def is_kept(self) -> bool:
+        """A producer started anew and asked for this transaction to stay: only its decision is awaited (KIP-939)."""
+        return self.next_producer_epoch != NO_PRODUCER_EPOCH
+
+    @property
+    def is_two_phase(self) -> bool:
+        """It is decided from outside, and may be prepared (KIP-939)."""
+        return self.timeout_ms == TWO_PHASE_TIMEOUT_MS or self.is_kept
+
+    @property
     def has_timeout(self) -> bool:
-        return self.timeout_ms != TWO_PHASE_TIMEOUT_MS
+        return not self.is_two_phase
+
+    @property
+    def owner(self) -> tuple[ProducerId, ProducerEpoch]:
+        """The producer that may end the open transaction."""
+        if self.is_kept:
+            return self.next_producer_id, self.next_producer_epoch
+        return self.producer_id, self.producer_epoch
 
     @property
     def deadline(self) -> Millis:
@@ -166,6 +189,7 @@ class TxnMetadata:
         trace: TransactionTrace | None = None,
     ) -> "TxnMetadata":
         """Ongoing with these partitions as well; the first ones start the transaction."""
+        assert not self.is_kept, self
         is_new = self.state is not TxnState.ONGOING
         return TxnMetadata(
             self.transactional_id,
@@ -184,6 +208,25 @@ class TxnMetadata:
             trace if is_new else self.trace,
         )
 
+    def kept(
+        self,
+        next_producer_id: ProducerId,
+        next_producer_epoch: ProducerEpoch,
+        timeout_ms: Millis,
+        now: Millis,
+        origin: RequestOrigin | None,
+    ) -> "TxnMetadata":
+        """Ongoing still, for a producer with this identity, which may only end it (KIP-939)."""
+        return replace(
+            self,
+            next_producer_id=next_producer_id,
+            next_producer_epoch=next_producer_epoch,
+            previous_producer_id=self.producer_id,
+            timeout_ms=timeout_ms,
+            last_update_timestamp=now,
+            origin=origin,
+        )
+
     def prepared(
         self,
         state: TxnState,
@@ -193,6 +236,7 @@ class TxnMetadata:
         transaction_version: int,
         now: Millis,
         origin: RequestOrigin | None = None,
+        next_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
     ) -> "TxnMetadata":
         """The decision. An abort without a transaction (TV2) starts now; completion requires a start. A producer that
         was not asked is fenced: there is nobody left whom a copy of an earlier request could hurt, and no origin."""
@@ -212,15 +256,15 @@ class TxnMetadata:
             last_producer_epoch,
             origin or self.origin if has_request else None,
             self.trace if self.state is TxnState.ONGOING else None,
+            next_producer_epoch,
         )
 
     def completed(self, now: Millis) -> "TxnMetadata":
-        """Every marker is written; a successor id, if one was chosen, takes over at epoch 0 (facts 8.7)."""
-        rotates = self.client_transaction_version >= TV2 and self.next_producer_id != NO_PRODUCER_ID
+        """Every marker is written. A successor id, if one was chosen, takes over at epoch 0 (facts 8.7). A producer for
+        which the transaction was kept goes on with its own."""
         return TxnMetadata(
             self.transactional_id,
-            self.next_producer_id if rotates else self.producer_id,
-            ProducerEpoch(0) if rotates else self.producer_epoch,
+            *next_identity(self),
             TxnState.COMPLETE_COMMIT
             if self.state is TxnState.PREPARE_COMMIT
             else TxnState.COMPLETE_ABORT,
@@ -249,7 +293,9 @@ TxnRecord = TxnMetadata | TxnTombstone
 
 def next_identity(prepared: TxnMetadata) -> tuple[ProducerId, ProducerEpoch]:
     """What the producer continues with once this prepared transaction is complete: TV2's EndTxn tells it at once."""
-    if prepared.next_producer_id != NO_PRODUCER_ID:
+    if prepared.is_kept:
+        return prepared.next_producer_id, prepared.next_producer_epoch
+    if prepared.client_transaction_version >= TV2 and prepared.next_producer_id != NO_PRODUCER_ID:
         return prepared.next_producer_id, ProducerEpoch(0)
     return prepared.producer_id, prepared.producer_epoch
 
@@ -272,20 +318,26 @@ def check_transition(old: TxnMetadata | None, new: TxnMetadata) -> None:
         else:
             assert new.producer_epoch == 0, (old, new)
         return
-    assert new.timeout_ms == old.timeout_ms, (old, new)
+    is_being_kept = new.state is TxnState.ONGOING and new.is_kept
+    assert new.timeout_ms == old.timeout_ms or is_being_kept, (old, new)
     assert new.start_timestamp != NO_TIMESTAMP, (old, new)
     if new.state is TxnState.ONGOING:
         assert new.producer_id == old.producer_id, (old, new)
         assert new.producer_epoch == old.producer_epoch, (old, new)
         assert new.partitions[: len(old.partitions)] == old.partitions, (old, new)
+        if is_being_kept:
+            assert old.state is TxnState.ONGOING, (old, new)
+            assert new.partitions == old.partitions, (old, new)
+            assert new.owner != old.owner, (old, new)
+        else:
+            assert not old.is_kept or old.state.is_idle, (old, new)
     elif new.state.is_prepared:
         assert new.producer_id == old.producer_id, (old, new)
         assert new.producer_epoch - old.producer_epoch in (0, 1), (old, new)
         assert new.partitions == old.partitions, (old, new)
+        assert new.is_kept == (old.is_kept and old.state is TxnState.ONGOING), (old, new)
     else:
         assert not new.partitions, (old, new)
         assert new.start_timestamp == old.start_timestamp, (old, new)
-        if new.producer_id == old.producer_id:
-            assert new.producer_epoch == old.producer_epoch, (old, new)
-        else:
-            assert (new.producer_id, new.producer_epoch) == (old.next_producer_id, 0), (old, new)
+        assert (new.producer_id, new.producer_epoch) == next_identity(old), (old, new)
+        assert not new.is_kept, (old, new)

@@ -9,7 +9,11 @@ from oncelog.protocol.versions import API_VERSIONS_RANGE, APIS
 from oncelog_listener.brokers import brokers_for
 from oncelog_listener.call import Call
 
-SUPPORTED_FEATURES: Final = (("group.version", 0, 1), ("transaction.version", 0, 2))
+SUPPORTED_FEATURES: Final = (
+    ("group.version", 0, 1),
+    ("transaction.version", 0, 2),
+    ("two.phase.commit.version", 0, 1),
+)
 """(name, lowest level, highest level) that this release can work with."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

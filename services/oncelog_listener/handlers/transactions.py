@@ -29,6 +29,7 @@ from oncelog_listener.retry_policy import RetryPolicy, was_sent
 from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
 
 _IDENTITY_FROM: Final = 3
+_TWO_PHASE_FROM: Final = 6
 _TV2_END_FROM: Final = 5
 _TV2: Final = 2
 _MAY_HAVE_DECIDED: Final = frozenset(
@@ -67,10 +68,15 @@ async def _ask_any_coordinator(
             return answer
 
 
-def _init_refusal(call: Call, transactional_id: str | None) -> ErrorCode:
+def _init_refusal(
+    call: Call, transactional_id: str | None, *, enables_two_phase_commit: bool
+) -> ErrorCode:
     """Without an id it is enough that the client may write to some topic (KIP-679)."""
     if transactional_id is not None:
-        return transaction_refusal(call, Operation.WRITE, transactional_id)
+        refusal = transaction_refusal(call, Operation.WRITE, transactional_id)
+        if not refusal and enables_two_phase_commit:
+            refusal = transaction_refusal(call, Operation.TWO_PHASE_COMMIT, transactional_id)
+        return refusal
     if call.may_cluster(Operation.IDEMPOTENT_WRITE, is_logged=False):
         return ErrorCode.NONE
     if call.may(Operation.WRITE, ResourceType.TOPIC, None):
@@ -80,7 +86,8 @@ def _init_refusal(call: Call, transactional_id: str | None) -> ErrorCode:
 
 async def init_producer_id(call: Call) -> Any:
     request = call.request
-    refusal = _init_refusal(call, request.transactional_id)
+    is_two_phase = call.version >= _TWO_PHASE_FROM and request.enable2_pc
+    refusal = _init_refusal(call, request.transactional_id, enables_two_phase_commit=is_two_phase)
     if refusal:
         return _initialised(call, refusal)
     producer_id = request.producer_id if call.version >= _IDENTITY_FROM else -1
@@ -95,6 +102,8 @@ async def init_producer_id(call: Call) -> Any:
         transaction_timeout_ms=milliseconds(request.transaction_timeout),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
+        enable_two_phase_commit=is_two_phase,
+        keep_prepared_transaction=call.version >= _TWO_PHASE_FROM and request.keep_prepared_txn,
         origin=call.origin(transactional_id),
     )
     try:
@@ -112,16 +121,27 @@ async def init_producer_id(call: Call) -> Any:
         return _initialised(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if answer.error_code:
         return _initialised(call, answer.error_code)
-    return _initialised(call, ErrorCode.NONE, answer.producer_id, answer.producer_epoch)
+    ongoing = answer.ongoing_producer_id, answer.ongoing_producer_epoch
+    return _initialised(call, ErrorCode.NONE, answer.producer_id, answer.producer_epoch, ongoing)
 
 
 def _initialised(
-    call: Call, error_code: int, producer_id: int = -1, producer_epoch: int = -1
+    call: Call,
+    error_code: int,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    ongoing: tuple[int, int] = (-1, -1),
 ) -> Any:
+    two_phase = (
+        {"ongoing_txn_producer_id": ongoing[0], "ongoing_txn_producer_epoch": ongoing[1]}
+        if call.version >= _TWO_PHASE_FROM
+        else {}
+    )
     return call.types.InitProducerIdResponse(
         error_code=error_code,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
+        **two_phase,
     )
 
 

@@ -39,6 +39,7 @@ class ProducerOptions(ConnectionOptions, total=False):
     client_rack: str
     transactional_id: str | None
     transaction_timeout_ms: int
+    transaction_two_phase_commit_enable: bool
 
 
 class ConsumerOptions(ConnectionOptions, total=False):

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from oncelog.client.core.line import Line
+from oncelog.client.core.prepared import Completion, PreparedTransaction
 from oncelog.client.core.producer_batch import Record
 from oncelog.client.core.producer_settings import ProducerSettings, producer_settings
 from oncelog.client.core.producing import Partitioner
@@ -79,6 +80,11 @@ class Transaction:
         """As `Producer.send_offsets_to_transaction`."""
         await self._producer.send_offsets_to_transaction(offsets, group)
 
+    async def prepare(self) -> PreparedTransaction:
+        """As `Producer.prepare_transaction`. From then on an exception leaves the transaction as it is: what happened
+        in the other system decides, and a next producer reads it there."""
+        return await self._producer.prepare_transaction()
+
 
 class Producer:
     """Use it with `async with`, or call `start` and `close`. It belongs to one event loop.
@@ -111,7 +117,8 @@ class Producer:
     # ---------------------------------------------------------------------------------------------- begin and end
 
     async def start(self) -> Self:
-        """Reach the cluster; with a transactional id also fence its former producers.
+        """Reach the cluster; with a transactional id also fence its former producers. With two-phase commit their open
+        transaction stays: `prepared` tells of it, and `complete_transaction` comes next.
 
         Within 30 s, or within `max.block.ms` if that is less. Otherwise it raises why it cannot, and is closed.
         """
@@ -142,7 +149,7 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Abort what is open, deliver the rest."""
+        """Abort what is open and not prepared, deliver the rest."""
         run = self._run
         if run is not None and self.settings.is_transactional and run.core.transactions.is_open:
             try:
@@ -366,6 +373,40 @@ class Producer:
         run = self._transactional()
         operation = run.core.transactions.abort()
         await run.operation(operation, "abort_transaction()", self.settings.max_block_ms)
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Deliver everything. Then the transaction waits, without a time-out, to be completed (KIP-939).
+
+        Store the text of what it returns in the other system's transaction, and commit that. Then complete this one.
+        Raises IllegalStateError without `transaction.two.phase.commit.enable`, UnsupportedError without TV2.
+        """
+        run = self._transactional()
+        operation = run.core.transactions.prepare()
+        await run.operation(operation, "prepare_transaction()", self.settings.max_block_ms)
+        prepared = run.core.transactions.prepared
+        assert prepared is not None
+        return prepared
+
+    @property
+    def prepared(self) -> PreparedTransaction | None:
+        """The transaction that waits for its decision, also one of a former producer; None if there is none."""
+        found = self._transactional().core.transactions.prepared
+        return found if found is not None and found.has_transaction else None
+
+    async def complete_transaction(self, stored: PreparedTransaction | str | None) -> Completion:
+        """Commit what is prepared if it is `stored`, what the other system holds; abort it if that holds another.
+
+        A producer that starts calls this first. It says what it did, NOTHING if no transaction was open. After
+        TimedOutError call it again.
+        """
+        if not isinstance(stored, PreparedTransaction):
+            stored = PreparedTransaction.parse(stored)
+        run = self._transactional()
+        operation, completion = run.core.transactions.complete(stored)
+        if operation is not None:
+            limit_ms = self.settings.max_block_ms
+            await run.operation(operation, "complete_transaction()", limit_ms)
+        return completion
 
     # ---------------------------------------------------------------------------------------------- inside
 

@@ -171,9 +171,10 @@ def schema_of(api_key: int, version: int) -> Schema:
 
 
 def _constructors(entity: Any, api_key: int, version: int) -> Any:
-    """Of the message and of the structures in it."""
+    """Of the message and of the structures in it; `version` is theirs."""
     return SimpleNamespace(
-        **{one.__name__: _constructor(one, api_key, version) for one in _structures(entity)}
+        version=version,
+        **{one.__name__: _constructor(one, api_key, version) for one in _structures(entity)},
     )
 
 

@@ -127,8 +127,8 @@ APIS: Final[Mapping[int, Api]] = {
         _api(CREATE_TOPICS, "CreateTopics", 2, 7, 5),
         _api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4),
         _api(DELETE_RECORDS, "DeleteRecords", 0, 2, 2),
-        # 6 belongs to KIP-939 and is unstable in Kafka.
-        _api(INIT_PRODUCER_ID, "InitProducerId", 0, 5, 2),
+        # 6 is unstable in Kafka (KIP-939): its clients use it only for two-phase commit.
+        _api(INIT_PRODUCER_ID, "InitProducerId", 0, 6, 2),
         _api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4),
         # 4 and 5 are spoken between Kafka's brokers; our storage nodes ask the coordinator themselves.
         _api(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 3, 3),

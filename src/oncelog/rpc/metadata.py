@@ -58,6 +58,12 @@ class MetadataImage:
         """The finalized level of `transaction.version`: 0, 1 or 2."""
         return self.feature_levels.get("transaction.version", 0)
 
+    @property
+    def has_two_phase_commit(self) -> bool:
+        """Producers may keep transactions that are decided from outside (KIP-939, ADR 0043). Needs TV2."""
+        has_level = self.feature_levels.get("two.phase.commit.version", 0) >= 1
+        return has_level and self.transaction_version >= 2
+
     def partition(self, partition: Partition) -> pb.Partition | None:
         """The partition's leadership, or None if it does not exist."""
         topic = self.topics.get(partition.topic)

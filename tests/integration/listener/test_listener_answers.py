@@ -94,6 +94,7 @@ def test_features_follow_the_image():
     assert [(one.name, one.min_version, one.max_version) for one in answer.supported_features] == [
         ("group.version", 0, 1),
         ("transaction.version", 0, 2),
+        ("two.phase.commit.version", 0, 1),
     ]
     (finalized,) = answer.finalized_features
     assert (finalized.max_version_level, finalized.min_version_level) == (2, 2)

@@ -32,6 +32,7 @@ def check(name="pay", timeout_ms=60_000, identity=(-1, -1), **flags):
         "enable_two_phase_commit": False,
         "keep_prepared_transaction": False,
         "two_phase_commit_enabled": False,
+        "has_two_phase_commit": False,
         "timeout_max_ms": 900_000,
     } | flags
     return int(request_error(name, timeout_ms, *identity, **flags))
@@ -50,7 +51,13 @@ def test_the_request_is_checked_in_kafkas_order():
 
 
 def test_a_two_phase_transaction_gets_the_largest_timeout():
-    assert check(timeout_ms=0, enable_two_phase_commit=True, two_phase_commit_enabled=True) == 0
+    allowed = {"two_phase_commit_enabled": True, "has_two_phase_commit": True}
+    assert check(timeout_ms=0, enable_two_phase_commit=True, **allowed) == 0
+    assert check(keep_prepared_transaction=True, **allowed) == 0
+    assert check(keep_prepared_transaction=True, identity=(7, 1), **allowed) == 42
+    without_level = allowed | {"has_two_phase_commit": False}
+    assert check(enable_two_phase_commit=True, **without_level) == 35
+    assert check(keep_prepared_transaction=True, **without_level) == 35
     assert effective_timeout_ms(5, enable_two_phase_commit=True) == 2**31 - 1
     assert effective_timeout_ms(5, enable_two_phase_commit=False) == 5
 

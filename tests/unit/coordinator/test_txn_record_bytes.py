@@ -91,7 +91,7 @@ def test_unknown_tagged_fields_are_ignored():
     tags_at = len(value) - 15
     assert value[tags_at] == 2
     value[tags_at] = 4
-    value += bytes.fromhex("03020005") + bytes.fromhex("090474726163")
+    value += bytes.fromhex("08020005") + bytes.fromhex("090474726163")
     assert decode_record(encode_key("foo"), bytes(value)) == ONGOING
 
 

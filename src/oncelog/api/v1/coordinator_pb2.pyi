@@ -156,7 +156,7 @@ class DescribeTransactionsRequest(_message.Message):
     def __init__(self, transactional_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TransactionDescription(_message.Message):
-    __slots__ = ("error_code", "transactional_id", "state", "transaction_timeout_ms", "transaction_start_time_ms", "producer_id", "producer_epoch", "partitions", "last_update_time_ms", "shard", "coordinator", "coordinator_epoch", "client_transaction_version", "trace_id")
+    __slots__ = ("error_code", "transactional_id", "state", "transaction_timeout_ms", "transaction_start_time_ms", "producer_id", "producer_epoch", "partitions", "last_update_time_ms", "shard", "coordinator", "coordinator_epoch", "client_transaction_version", "owner_producer_id", "owner_producer_epoch", "trace_id")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -170,6 +170,8 @@ class TransactionDescription(_message.Message):
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CLIENT_TRANSACTION_VERSION_FIELD_NUMBER: _ClassVar[int]
+    OWNER_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    OWNER_PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     transactional_id: str
@@ -184,8 +186,10 @@ class TransactionDescription(_message.Message):
     coordinator: int
     coordinator_epoch: int
     client_transaction_version: int
+    owner_producer_id: int
+    owner_producer_epoch: int
     trace_id: str
-    def __init__(self, error_code: _Optional[int] = ..., transactional_id: _Optional[str] = ..., state: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ..., transaction_start_time_ms: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., last_update_time_ms: _Optional[int] = ..., shard: _Optional[int] = ..., coordinator: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., client_transaction_version: _Optional[int] = ..., trace_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, error_code: _Optional[int] = ..., transactional_id: _Optional[str] = ..., state: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ..., transaction_start_time_ms: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., last_update_time_ms: _Optional[int] = ..., shard: _Optional[int] = ..., coordinator: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., client_transaction_version: _Optional[int] = ..., owner_producer_id: _Optional[int] = ..., owner_producer_epoch: _Optional[int] = ..., trace_id: _Optional[str] = ...) -> None: ...
 
 class DescribeTransactionsResponse(_message.Message):
     __slots__ = ("transactions",)
@@ -226,6 +230,26 @@ class ForceTerminateTransactionRequest(_message.Message):
     def __init__(self, transactional_id: _Optional[str] = ..., start_time_ms: _Optional[int] = ...) -> None: ...
 
 class ForceTerminateTransactionResponse(_message.Message):
+    __slots__ = ("error_code", "error_message")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class CompletePreparedTransactionRequest(_message.Message):
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed")
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., committed: _Optional[bool] = ...) -> None: ...
+
+class CompletePreparedTransactionResponse(_message.Message):
     __slots__ = ("error_code", "error_message")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]

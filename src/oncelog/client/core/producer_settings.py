@@ -44,6 +44,7 @@ class ProducerSettings:
     client_rack: str = ""
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
+    transaction_two_phase_commit_enable: bool = False
 
     @property
     def codec(self) -> Codec:
@@ -76,6 +77,7 @@ def producer_settings(given: Mapping[str, object]) -> ProducerSettings:
         found = settings_of(ProducerSettings, values)
     found = replace(found, batch_size=max(1, found.batch_size))
     _check_values(found)
+    _check_two_phase(found, given)
     found = _with_idempotence(found, given)
     return _with_delivery_timeout(found, given)
 
@@ -103,6 +105,20 @@ def _check_values(found: ProducerSettings) -> None:
         raise ConfigError("max.in.flight.requests.per.connection is 0: give 1 to 5")
     if found.transactional_id == "":
         raise ConfigError("transactional.id is empty: give a name, or leave it out")
+
+
+def _check_two_phase(found: ProducerSettings, given: Mapping[str, object]) -> None:
+    if not found.transaction_two_phase_commit_enable:
+        return
+    if not found.is_transactional:
+        raise ConfigError(
+            "transaction.two.phase.commit.enable is true without a transactional.id: give one"
+        )
+    if "transaction_timeout_ms" in given:
+        raise ConfigError(
+            "transaction.timeout.ms and transaction.two.phase.commit.enable=true are both given: a transaction that "
+            "is decided from outside has no time-out, leave transaction.timeout.ms out"
+        )
 
 
 def _with_idempotence(found: ProducerSettings, given: Mapping[str, object]) -> ProducerSettings:

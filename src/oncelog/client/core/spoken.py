@@ -31,7 +31,7 @@ SPOKEN: Final[Mapping[int, Range]] = {
     versions.CREATE_TOPICS: Range(5, 7),
     versions.DELETE_TOPICS: Range(4, 6),
     versions.DELETE_RECORDS: Range(2, 2),
-    versions.INIT_PRODUCER_ID: Range(4, 5),
+    versions.INIT_PRODUCER_ID: Range(4, 6),
     versions.OFFSET_FOR_LEADER_EPOCH: Range(4, 4),
     versions.ADD_PARTITIONS_TO_TXN: Range(3, 3),
     versions.ADD_OFFSETS_TO_TXN: Range(3, 4),

@@ -26,9 +26,11 @@ class OffsetToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """`known`: the identity to go on from, whose epoch is raised (KIP-360)."""
+    """`known`: the identity to go on from, whose epoch is raised (KIP-360). `keep_prepared`: an open transaction stays
+    (KIP-939)."""
 
     known: Identity
+    keep_prepared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +71,7 @@ class Answer:
     message: str = ""
     identity: Identity | None = None
     """The producer's identity from now on, where the answer tells one."""
+    kept: Identity | None = None
+    """The open transaction that InitProducerId kept."""
     refused: tuple[tuple[Partition, ErrorCode], ...] = ()
     """Partitions of AddPartitions or CommitOffsets that were refused."""

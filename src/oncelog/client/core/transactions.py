@@ -4,10 +4,14 @@
 UNINITIALIZED ─▶ INITIALIZING ─▶ READY ─▶ IN_TRANSACTION ─▶ COMMITTING ─▶ READY
                       ▲                        │  └─▶ ABORTABLE_ERROR ─▶ ABORTING ─▶ READY
                       └──── an epoch to raise ─┴──────────▶ FATAL_ERROR
+IN_TRANSACTION ─▶ PREPARING ─▶ PREPARED ─▶ COMMITTING or ABORTING     INITIALIZING ─▶ PREPARED
 ```
 
 TV2 (KIP-890): the leader adds a partition, the group coordinator adds a group, and every end raises the epoch. TV1:
 both are added by calls of their own, and the epoch is raised after an abort that left something unknown (KIP-360).
+
+A transaction that is prepared is decided from outside (KIP-939). A new producer finds it so, if its transactional id
+has one open.
 
 One call is under way at a time. `next_call` says what to ask now, `answered` takes what came.
 """
@@ -19,8 +23,9 @@ from typing import Final
 
 from oncelog.client.core.backoff import backoff_ms
 from oncelog.client.core.operation import Operation
+from oncelog.client.core.prepared import Completion, PreparedTransaction
 from oncelog.client.core.producer_settings import ProducerSettings
-from oncelog.client.core.sequences import Identity, Sequences
+from oncelog.client.core.sequences import NOBODY, Identity, Sequences
 from oncelog.client.core.transaction_calls import (
     AddOffsets,
     AddPartitions,
@@ -39,6 +44,7 @@ from oncelog.client.errors import (
     FatalError,
     FencedError,
     IllegalStateError,
+    UnsupportedError,
 )
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
@@ -49,6 +55,8 @@ class State(Enum):
     INITIALIZING = "initialising"
     READY = "ready"
     IN_TRANSACTION = "in a transaction"
+    PREPARING = "preparing a transaction"
+    PREPARED = "in a prepared transaction"
     COMMITTING = "committing"
     ABORTING = "aborting"
     ABORTABLE_ERROR = "in a transaction that can only be aborted"
@@ -88,6 +96,19 @@ _FENCED_TEXT: Final = (
 )
 
 
+_DELIVERS: Final = frozenset({State.IN_TRANSACTION, State.PREPARING, State.COMMITTING})
+"""Records and offsets of the transaction go out."""
+
+
+def _needs(settings: ProducerSettings) -> str:
+    if settings.transaction_two_phase_commit_enable:
+        return (
+            "this user needs WRITE and TWO_PHASE_COMMIT on the transactional.id, and the cluster "
+            "transaction.two.phase.commit.enable=true"
+        )
+    return "this user needs WRITE on the transactional.id"
+
+
 class Transactions:
     """Of a producer with a transactional id, or of an idempotent one, which only needs an identity."""
 
@@ -117,11 +138,16 @@ class Transactions:
         self._retry_at_ms = 0.0
         self._is_end_open = False
         """A try of EndTxn was not answered: it may have decided."""
+        self.prepared: PreparedTransaction | None = None
+        """What waits for its decision; in READY, None unless this producer has just looked for one, and found none."""
 
     # ---------------------------------------------------------------------------------------------- a program's calls
 
     def initialize(self) -> Operation:
-        """Fence the producers that had the transactional id before. Again after a refusal by an ACL (S2-73)."""
+        """Fence the producers that had the transactional id before. Again after a refusal by an ACL (S2-73).
+
+        With two-phase commit the open transaction stays: `prepared` tells of it.
+        """
         if self.state is State.INITIALIZING and self._init is not None:
             return self._init
         if self.state is not State.UNINITIALIZED:
@@ -134,8 +160,11 @@ class Transactions:
         self._raise_if_over()
         if self.state is State.UNINITIALIZED:
             raise self._illegal("begin()", "init_transactions() comes first")
+        if self.state in (State.PREPARING, State.PREPARED):
+            raise self._illegal("begin()", "complete it first")
         if self.state is not State.READY:
             raise self._illegal("begin()", "end the open transaction first")
+        self.prepared = None
         self.state = State.IN_TRANSACTION
         self._is_end_open = False
         self._is_tv2 = self.has_tv2
@@ -153,6 +182,8 @@ class Transactions:
             raise AbortableError(
                 f"the transaction can only be aborted: {self.error}", self.error.error_code
             )
+        if self.state in (State.PREPARING, State.PREPARED):
+            raise self._illegal("send()", "nothing is added to what is prepared, complete it")
         raise self._illegal(
             "send()", "a producer with a transactional.id sends inside a transaction: begin() first"
         )
@@ -184,7 +215,7 @@ class Transactions:
                 f"this transaction cannot be committed, abort it: {self.error}",
                 self.error.error_code,
             )
-        if self.state is not State.IN_TRANSACTION:
+        if self.state not in (State.IN_TRANSACTION, State.PREPARED):
             raise self._illegal("commit()", "begin() comes first")
         self.state = State.COMMITTING
         self._end = Operation()
@@ -195,30 +226,57 @@ class Transactions:
         if self.state is State.ABORTING and self._end is not None:
             return self._end
         self._raise_if_over()
-        if self.state not in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+        if not self.is_open and self.state is not State.PREPARED:
             raise self._illegal("abort()", "there is no open transaction")
         self.state = State.ABORTING
         dropped = AbortableError("the transaction is aborted")
-        for _, operation in self._group_calls:
-            operation.fail(dropped)
-        self._group_calls.clear()
+        self._drop_calls(dropped)
         self._new.clear()
         self._end = Operation()
         return self._end
+
+    def prepare(self) -> Operation:
+        """Deliver everything; then `prepared` is what to store. Only commit, abort and complete go on from there."""
+        if self.state is State.PREPARING and self._end is not None:
+            return self._end
+        self.check_may_send()
+        if not self._settings.transaction_two_phase_commit_enable:
+            raise self._illegal("prepare()", "give transaction.two.phase.commit.enable=true")
+        if not self._is_tv2:
+            raise UnsupportedError(
+                "prepare() needs the cluster's transaction.version 2: below it two transactions have one identity"
+            )
+        self.state = State.PREPARING
+        self._end = Operation()
+        return self._end
+
+    def complete(self, stored: PreparedTransaction) -> tuple[Operation | None, Completion]:
+        """Commit if this is what is prepared, else abort. The operation is None where nothing is open."""
+        if self.state is State.READY and self.prepared is not None:
+            return None, Completion.NOTHING
+        if self.prepared is not None and self._end is not None:
+            is_commit = self.state is State.COMMITTING
+            return self._end, Completion.COMMITTED if is_commit else Completion.ABORTED
+        if self.state is not State.PREPARED:
+            self._raise_if_over()
+            raise self._illegal("complete()", "prepare() comes first")
+        if stored == self.prepared:
+            return self.commit(), Completion.COMMITTED
+        return self.abort(), Completion.ABORTED
 
     # ---------------------------------------------------------------------------------------------- batches
 
     @property
     def is_completing(self) -> bool:
-        return self.state in (State.COMMITTING, State.ABORTING)
+        return self.state in (State.COMMITTING, State.ABORTING, State.PREPARING)
 
     @property
     def is_open(self) -> bool:
-        return self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
+        return self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR)
 
     def may_drain(self, partition: Partition) -> bool:
         """TV1: only to a partition that the coordinator knows. Nothing new goes out in an error, or while aborting."""
-        if self.state not in (State.IN_TRANSACTION, State.COMMITTING):
+        if self.state not in _DELIVERS:
             return False
         return self._is_tv2 or partition in self._added
 
@@ -238,7 +296,7 @@ class Transactions:
         """A record or a call of the open transaction failed."""
         if isinstance(error, FatalError):
             self.over(error)
-        elif self.state in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE_ERROR):
+        elif self.state in _DELIVERS or self.state is State.ABORTABLE_ERROR:
             if self.state is not State.ABORTABLE_ERROR:
                 self.error = error
             self.state = State.ABORTABLE_ERROR
@@ -283,18 +341,32 @@ class Transactions:
     def _choose(self, has_unfinished_batches: bool) -> tuple[Call, Operation | None] | None:
         identity = self._sequences.identity
         if self.state is State.INITIALIZING:
-            return InitProducerId(identity), self._init
-        if self.state in (State.IN_TRANSACTION, State.COMMITTING):
+            keeps = self._settings.transaction_two_phase_commit_enable and not identity.is_known
+            return InitProducerId(identity, keeps), self._init
+        if self.state in _DELIVERS:
             if self._new:
                 return AddPartitions(identity, tuple(self._new)), None
             if self._group_calls:
                 return self._group_calls.popleft()
         if self.is_completing and not has_unfinished_batches:
             assert self._end is not None
-            if self._is_started:
+            if self.state is State.PREPARING:
+                self._is_prepared()
+            elif self._is_started:
                 return EndTxn(identity, self.state is State.COMMITTING), self._end
-            self._ended(None)
+            else:
+                self._ended(None)
         return None
+
+    def _is_prepared(self) -> None:
+        """Everything is delivered. A transaction without anything has no identity of its own: none must be stored."""
+        end, self._end = self._end, None
+        self.state = State.PREPARED
+        self.prepared = PreparedTransaction(
+            *(self._sequences.identity if self._is_started else NOBODY)
+        )
+        if end is not None:
+            end.succeed()
 
     def answered(self, answer: Answer, now_ms: float) -> None:
         """Of the call that `next_call` gave last."""
@@ -330,7 +402,7 @@ class Transactions:
         self._attempts += 1
         self._retry_at_ms = now_ms + pause_ms
         if isinstance(call, AddOffsets | CommitOffsets) and operation is not None:
-            if self.state in (State.IN_TRANSACTION, State.COMMITTING):
+            if self.state in _DELIVERS:
                 self._group_calls.appendleft((call, operation))
             else:
                 operation.fail(AbortableError("the transaction is aborted"))
@@ -341,6 +413,11 @@ class Transactions:
             assert answer.identity is not None
             self._sequences.start(answer.identity)
             self.state, self.error = State.READY, None
+            if self._settings.transaction_two_phase_commit_enable:
+                self.prepared = PreparedTransaction(*(answer.kept or NOBODY))
+            if answer.kept is not None:
+                self.state, self._is_started, self._is_tv2 = State.PREPARED, True, True
+                self._is_end_open = False
             self._needs_new_epoch = False
             if operation is not None:
                 operation.succeed()
@@ -398,6 +475,9 @@ class Transactions:
             end.fail(error)
         if isinstance(error, FatalError):
             self.over(error)
+        elif self.prepared is not None:
+            # Another system has decided it: this producer must not abort it, and a next one may complete it.
+            self.over(FatalError(f"{error}; start another producer and complete it", answer.error))
         else:
             self.left_unknown()
             self.error, self.state = error, State.ABORTABLE_ERROR
@@ -405,6 +485,7 @@ class Transactions:
     def _ended(self, identity: Identity | None) -> None:
         end, self._end = self._end, None
         was_abort = self.state is State.ABORTING
+        self.prepared = None
         self._added.clear()
         self._new.clear()
         self.error = None
@@ -427,8 +508,12 @@ class Transactions:
         if code in _FENCED:
             return FencedError(f"{said}: {_FENCED_TEXT}", code)
         if code in _NOT_ALLOWED:
-            return AuthorizationError(
-                f"{said}: this user needs WRITE on the transactional.id", code
+            return AuthorizationError(f"{said}: {_needs(self._settings)}", code)
+        if code is ErrorCode.UNSUPPORTED_VERSION:
+            return UnsupportedError(
+                f"{said}: two-phase commit needs the cluster's features two.phase.commit.version 1 and "
+                "transaction.version 2",
+                code,
             )
         if code in _ABORTABLE or code in _ABORTABLE_OF_OFFSETS:
             return AbortableError(f"{said}: abort the transaction, and do its work again", code)

@@ -5,6 +5,7 @@ deadline is due.
 """
 
 import asyncio
+import logging
 import random
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ from oncelog.client.network.producer_messages import (
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.protocol import versions
 from oncelog.protocol.messages import Schema
+
+logger = logging.getLogger(__name__)
 
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
@@ -216,5 +219,12 @@ class ProducerLoop:
             return
         except ClientError as error:
             answer = Answer(error.error_code or ErrorCode.NETWORK_EXCEPTION, str(error))
+        except Exception as error:
+            # A defect of ours must not leave the program waiting.
+            logger.exception("%s failed", type(call).__name__)
+            core.transactions.over(FatalError(f"{type(call).__name__} failed: {error!r}"))
+            core.end(FatalError(f"{type(call).__name__} failed: {error!r}"))
+            self.wake()
+            return
         core.call_answered(answer, call, self.now_ms())
         self.wake()

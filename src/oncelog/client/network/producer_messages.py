@@ -21,10 +21,14 @@ from oncelog.client.core.transaction_calls import (
     EndTxn,
     InitProducerId,
 )
+from oncelog.client.errors import UnsupportedError
 from oncelog.client.network.brokers import GROUP, TRANSACTION, Brokers
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import Partition
 from oncelog.protocol import versions
+
+_TWO_PHASE_FROM: Final = 6
+"""Of InitProducerId (KIP-939)."""
 
 API_OF: Final[Mapping[type, int]] = {
     InitProducerId: versions.INIT_PRODUCER_ID,
@@ -136,12 +140,13 @@ def forget_coordinator(brokers: Brokers, settings: ProducerSettings, call: Call)
 def _request(types: Any, settings: ProducerSettings, call: Call) -> Any:
     who = {"transactional_id": settings.transactional_id}
     match call:
-        case InitProducerId(known):
+        case InitProducerId(known, keep_prepared):
             return types.InitProducerIdRequest(
                 **who,
                 transaction_timeout=timedelta(milliseconds=settings.transaction_timeout_ms),
                 producer_id=known.producer_id,
                 producer_epoch=known.producer_epoch,
+                **_two_phase(types, settings, keep_prepared),
             )
         case AddPartitions(identity, partitions):
             topics: dict[str, list[int]] = {}
@@ -172,6 +177,19 @@ def _request(types: Any, settings: ProducerSettings, call: Call) -> Any:
                 producer_epoch=identity.producer_epoch,
                 committed=is_commit,
             )
+
+
+def _two_phase(types: Any, settings: ProducerSettings, keep_prepared: bool) -> dict[str, bool]:
+    """Raises UnsupportedError where the broker does not know what is asked for."""
+    enabled = settings.transaction_two_phase_commit_enable
+    if not (enabled or keep_prepared):
+        return {}
+    if types.version < _TWO_PHASE_FROM:
+        raise UnsupportedError(
+            "this broker has no two-phase commit: it serves InitProducerId up to version "
+            f"{types.version}, and KIP-939 came with {_TWO_PHASE_FROM}"
+        )
+    return {"enable2_pc": enabled, "keep_prepared_txn": keep_prepared}
 
 
 def _offsets_request(types: Any, who: Mapping[str, str | None], call: CommitOffsets) -> Any:
@@ -206,7 +224,12 @@ def _answer(call: Call, response: Any) -> Answer:
             producer_id = getattr(response, "producer_id", -1)
             if producer_id >= 0:
                 identity = Identity(producer_id, response.producer_epoch)
-            return Answer(error_code_of(response.error_code.value), identity=identity)
+            kept = None
+            if getattr(response, "ongoing_txn_producer_id", -1) >= 0:
+                kept = Identity(
+                    response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch
+                )
+            return Answer(error_code_of(response.error_code.value), identity=identity, kept=kept)
         case AddOffsets():
             return Answer(error_code_of(response.error_code.value))
         case AddPartitions():
