@@ -28,6 +28,7 @@ ATTEMPT_TIMEOUT_S = 3.0
 """For one attempt of a call that may be repeated: a frozen controller must not use up the caller's time."""
 
 DESCRIBE_TIMEOUT_S = 1.0
+ACQUAINTED_EVERY_S = 5.0
 SEARCH_PAUSE_MS = 50
 SEARCH_PAUSE_MAX_MS = 200
 
@@ -48,6 +49,10 @@ class ActiveControllerStub:
         self._addresses = list(addresses)
         self._pool = pool
         self._active: str | None = None
+        self._told: dict[str, str] = {}
+        """What the active controller at an address said of where it is."""
+        self._astray: set[str] = set()
+        """Addresses so told at which nobody answered: those of another network."""
         self._search = asyncio.Lock()
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -140,6 +145,7 @@ class ActiveControllerStub:
                     if answer is None:
                         continue
                     if answer.active:
+                        self._told[address] = answer.active_rpc_address or address
                         return address
                     hints.append(answer.active_rpc_address)
             finally:
@@ -157,21 +163,37 @@ class ActiveControllerStub:
         except (PeerUnavailable, TimeoutError):
             return address, None
 
+    async def keep_acquainted(self) -> None:
+        """Keep a session with every controller, for ever.
+
+        The one that becomes active is then asked over a connection that is there. Its name need not be resolved in
+        that moment: the name server may be busy, or be on the machine that took the active controller with it.
+        """
+        while True:
+            await asyncio.sleep(ACQUAINTED_EVERY_S)
+            await asyncio.gather(*(self._describe(address) for address in self._addresses))
+
     # ------------------------------------------------------------------------------------------------ streams
 
     @asynccontextmanager
     async def connection(self, deadline: float | None = None) -> AsyncIterator["ControllerStreams"]:
         """The active controller's streams, on a connection of their own. Raises PeerUnavailable as it breaks."""
-        address = await self.find(deadline)
+        found = await self.find(deadline)
+        told = self._told.get(found, found)
+        # As above, without a name. By the name after all, where what it says of itself leads nowhere.
+        address = found if told in self._astray else told
         try:
             channel = open_channel(address, self._pool.limits)
         except OncelogError as error:
             # Perhaps the files for TLS are being replaced: the node waits, as for a controller that is away.
             raise PeerUnavailable(f"{address}: {error}", was_sent=False) from error
+        streams = ControllerStreams(address, channel)
         try:
-            yield ControllerStreams(address, channel)
+            yield streams
         except PeerUnavailable:
-            self.forget(address)
+            self.forget(found)
+            if address != found and not streams.has_answered:
+                self._astray.add(address)
             raise
         finally:
             await channel.close()
@@ -190,6 +212,7 @@ class ControllerStreams:
 
     def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
         self.address = address
+        self.has_answered = False
         self._channel = channel
 
     async def watch(self, request: pb.WatchMetadataRequest) -> AsyncIterator[pb.MetadataUpdate]:
@@ -201,6 +224,7 @@ class ControllerStreams:
         )(request)
         try:
             async for update in call:
+                self.has_answered = True
                 yield update
         except grpc.aio.AioRpcError as error:
             raise self._lost(error) from error

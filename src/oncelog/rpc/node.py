@@ -104,6 +104,7 @@ class Node:
         self._beat_now = asyncio.Event()
         self._failure: asyncio.Future[BaseException] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._acquainted: asyncio.Task[None] | None = None
         self._getting_ready: asyncio.Task[None] | None = None
 
     def _take_id(self, node_id: int) -> None:
@@ -176,6 +177,10 @@ class Node:
         try:
             self._task = asyncio.create_task(self._stay(), name="node session")
             self._task.add_done_callback(self._ended)
+            self._acquainted = asyncio.create_task(
+                self._controller.keep_acquainted(), name="sessions with controllers"
+            )
+            self._acquainted.add_done_callback(self._ended)
             await self._image_or_failure()
         except BaseException:
             await self.stop()
@@ -234,9 +239,10 @@ class Node:
 
     async def stop(self) -> None:
         """End the session with the controller, take no more calls, close every connection."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+        for task in (self._task, self._acquainted):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait((task,))
         await self.ready_no_more()
         if self.history is not None:
             self.history.close()

@@ -62,10 +62,17 @@ class ScriptedController:
         self.heartbeat_codes = []
         self.created = []
         self.session_timeout_ms = 500
+        self.rpc_address = ""
+        self.described = 0
 
     async def DescribeController(self, request, context):  # noqa: N802
+        self.described += 1
+        await self.cluster.tell()
         return pb.DescribeControllerResponse(
-            node_id=self.node_id, active=self.active, active_node_id=-1
+            node_id=self.node_id,
+            active=self.active,
+            active_node_id=-1,
+            active_rpc_address=self.rpc_address if self.active else "",
         )
 
     async def RegisterNode(self, request, context):  # noqa: N802

@@ -162,6 +162,14 @@ async def test_the_node_follows_the_active_controller(how):
             await first.start()
 
 
+async def test_a_controller_that_tells_a_wrong_address_is_followed():
+    async with living_node() as (cluster, first, second, _):
+        second.servicer.rpc_address = "127.0.0.1:1"
+        second.servicer.active = True
+        await first.stop()
+        await cluster.until(lambda: any(node_id == 2 for node_id, _ in cluster.beats))
+
+
 async def test_a_node_that_is_not_known_any_more_registers_again():
     async with living_node() as (cluster, _first, _second, node):
         del cluster.nodes[7], cluster.incarnations[7]
