@@ -18,7 +18,7 @@ from dataclasses import fields
 from types import TracebackType
 from typing import Final, Self, Unpack
 
-from oncelog.client.core.consumer_record import ConsumerRecord
+from oncelog.client.core.consumer_record import ConsumerRecord, Deserializer, Deserializers
 from oncelog.client.core.consumer_settings import (
     READ_UNCOMMITTED,
     ConsumerSettings,
@@ -64,10 +64,16 @@ class Consumer:
         self,
         bootstrap_servers: str | Iterable[str] = "localhost:9092",
         config: Mapping[str, object] | None = None,
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         given, self._network = split_settings(bootstrap_servers, config, options, CONSUMER_NAMES)
         self.settings = consumer_settings(given)
+        self._deserializers = None
+        if key_deserializer is not None or value_deserializer is not None:
+            self._deserializers = Deserializers(key_deserializer, value_deserializer)
         self._run: ConsumerLoop | None = None
         self._group: GroupOffsets | None = None
         self._rebalances: Rebalances | None = None
@@ -82,7 +88,7 @@ class Consumer:
         """Reach the cluster, within 30 s. Otherwise it raises why it cannot, and is closed."""
         if self._run is not None:
             return self
-        run = self._run = ConsumerLoop(self.settings, self._network)
+        run = self._run = ConsumerLoop(self.settings, self._network, self._deserializers)
         self._group = GroupOffsets(run)
         self._rebalances = Rebalances(run, self._hand, self._group)
         limit_ms = min(START_TIMEOUT_MS, self.settings.default_api_timeout_ms)

@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.cluster_view import ClusterView, Leader, Node, TopicView
-from oncelog.client.core.consumer_record import reader_class
+from oncelog.client.core.consumer_record import Deserializers, reader_class
 from oncelog.client.core.consumer_settings import ConsumerSettings
 from oncelog.client.core.fetching import FetchCore
 from oncelog.client.core.partition_state import (
@@ -13,7 +13,12 @@ from oncelog.client.core.partition_state import (
     FetchAnswer,
     Stage,
 )
-from oncelog.client.errors import AuthorizationError, NoOffsetError, RefusedError
+from oncelog.client.errors import (
+    AuthorizationError,
+    NoOffsetError,
+    RefusedError,
+    SerializationError,
+)
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 from oncelog.record.records import Record, encode_batch
@@ -304,3 +309,27 @@ def test_a_held_partition_has_a_position_and_is_not_fetched():
     assert not step(one).fetches
     one.release()
     assert step(one).fetches
+
+
+def test_a_record_that_cannot_be_deserialized_waits_for_a_seek():
+    """What stands before it is handed out; then its error comes, each time, until the program moves on."""
+
+    def number(raw):
+        return int(raw[1:]) // (raw != b"k2")
+
+    one = FetchCore(ConsumerSettings(), reader_class(), Deserializers(number, None))
+    one.view = view(0)
+    one.assign([T0])
+    one.seek(T0, 0)
+    for wanted in ([0, 1], None, None):
+        (fetch,) = step(one).fetches
+        answered(one, fetch, batch(fetch.parts[0].offset - fetch.parts[0].offset % 5, 5))
+        if wanted is not None:
+            assert [record.key for record in one.take(10)] == wanted
+            continue
+        with pytest.raises(SerializationError, match=r"key_deserializer failed at offset 2 of t-0"):
+            one.take(10)
+    one.seek(T0, 3)
+    (fetch,) = step(one).fetches
+    answered(one, fetch, batch(0, 5))
+    assert [(record.key, record.value) for record in one.take(10)] == [(3, b"v"), (4, b"v")]

@@ -9,7 +9,7 @@ from typing import Final, Self, Unpack
 from oncelog.client import consumer
 from oncelog.client.blocking.io_thread import in_caller
 from oncelog.client.blocking.shell import Shell, does, waits
-from oncelog.client.core.consumer_record import ConsumerRecord
+from oncelog.client.core.consumer_record import ConsumerRecord, Deserializer
 from oncelog.client.core.consumer_settings import ConsumerSettings
 from oncelog.client.options import ConsumerOptions
 from oncelog.ids import Partition
@@ -26,9 +26,19 @@ class Consumer(Shell[consumer.Consumer]):
         self,
         bootstrap_servers: str | Iterable[str] = "localhost:9092",
         config: Mapping[str, object] | None = None,
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        super().__init__(_Inner(bootstrap_servers, config, **options), "consumer")
+        inner = _Inner(
+            bootstrap_servers,
+            config,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            **options,
+        )
+        super().__init__(inner, "consumer")
 
     @property
     def settings(self) -> ConsumerSettings:

@@ -12,6 +12,7 @@ from itertools import dropwhile, islice
 from typing import Any, Final, NamedTuple
 
 from oncelog.client.core.visibility import AbortedTransaction, sight_batches
+from oncelog.client.errors import SerializationError
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.record.batch import LOG_APPEND_TIME, BatchHeader, Buffer, crc_is_valid, iter_headers
@@ -30,8 +31,10 @@ class ConsumerRecord(NamedTuple):
     timestamp_ms: int
     timestamp_type: int
     """0: the producer's time; 1: the leader's, of the append."""
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    """Bytes, or what the deserializer makes of them; None: there is none."""
+    value: Any
+    """As the key; None is a tombstone."""
     headers: tuple[tuple[str, bytes | None], ...]
     leader_epoch: int
     """Of the leader that appended it; -1 where it is not known."""
@@ -39,6 +42,32 @@ class ConsumerRecord(NamedTuple):
     @property
     def topic_partition(self) -> Partition:
         return Partition(self.topic, self.partition)
+
+
+Deserializer = Callable[[bytes], Any]
+"""Of a key or a value. What is None stays None: it is not asked."""
+
+
+class Deserializers(NamedTuple):
+    key: Deserializer | None
+    value: Deserializer | None
+
+    def applied(self, record: ConsumerRecord) -> ConsumerRecord:
+        """Raises SerializationError."""
+        key, value = record.key, record.value
+        what = "key"
+        try:
+            if self.key is not None and key is not None:
+                key = self.key(key)
+            what = "value"
+            if self.value is not None and value is not None:
+                value = self.value(value)
+        except Exception as error:
+            raise SerializationError(
+                f"the {what}_deserializer failed at offset {record.offset} of {record.topic_partition}: {error!r}; "
+                "seek behind it to go on without it"
+            ) from error
+        return record._replace(key=key, value=value)
 
 
 ReaderOf = Callable[[Buffer], Any]

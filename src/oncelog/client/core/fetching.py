@@ -19,7 +19,13 @@ from collections import deque
 from collections.abc import Callable, Collection
 
 from oncelog.client.core.cluster_view import NO_NODE, ClusterView
-from oncelog.client.core.consumer_record import Chunk, ConsumerRecord, ReaderOf, sighted
+from oncelog.client.core.consumer_record import (
+    Chunk,
+    ConsumerRecord,
+    Deserializers,
+    ReaderOf,
+    sighted,
+)
 from oncelog.client.core.consumer_settings import ConsumerSettings
 from oncelog.client.core.partition_state import (
     EARLIEST_TIMESTAMP,
@@ -37,14 +43,29 @@ from oncelog.client.core.partition_state import (
     Step,
     Validation,
 )
-from oncelog.client.errors import AuthorizationError, ClientError, NoOffsetError, RefusedError
+from oncelog.client.errors import (
+    AuthorizationError,
+    ClientError,
+    NoOffsetError,
+    RefusedError,
+    SerializationError,
+)
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 
 
 class FetchCore:
-    def __init__(self, settings: ConsumerSettings, reader_of: ReaderOf) -> None:
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        reader_of: ReaderOf,
+        deserializers: Deserializers | None = None,
+    ) -> None:
         self.settings = settings
+        self._deserializers = deserializers
+        self.taken_count = 0
+        """Records that were handed out."""
+        self.fetched_bytes = 0
         self.view = ClusterView()
         self.only: frozenset[Partition] | None = None
         """Where a program waits for some partitions alone, the others are left alone."""
@@ -264,6 +285,7 @@ class FetchCore:
         state.offset_epoch = seen.leader_epoch
         state.chunks.append(chunk)
         self._buffered_bytes += chunk.size_bytes
+        self.fetched_bytes += chunk.size_bytes
 
     def _fetch_failed(self, state: PartitionState, error: ErrorCode, now_ms: float) -> bool:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -381,8 +403,31 @@ class FetchCore:
     def take(self, count: int) -> list[ConsumerRecord]:
         """Records of one partition, in order; empty: there are none now. Partitions take turns.
 
-        Raises the error of a partition that waits for the program, once what was fetched of it is handed out.
+        Raises the error of a partition that waits for the program, once what was fetched of it is handed out; and
+        SerializationError, each time, while the next record cannot be deserialized.
         """
+        found = self._take(count)
+        if found and self._deserializers is not None:
+            found = self._deserialized(found, self._deserializers)
+        self.taken_count += len(found)
+        return found
+
+    def _deserialized(
+        self, records: list[ConsumerRecord], deserializers: Deserializers
+    ) -> list[ConsumerRecord]:
+        """Those before the first one that cannot be; that is fetched again, and stands first then."""
+        done: list[ConsumerRecord] = []
+        for record in records:
+            try:
+                done.append(deserializers.applied(record))
+            except SerializationError:
+                self.seek(record.topic_partition, record.offset, record.leader_epoch)
+                if not done:
+                    raise
+                break
+        return done
+
+    def _take(self, count: int) -> list[ConsumerRecord]:
         for _ in range(len(self._turn)):
             partition = self._turn[0]
             state = self._states[partition]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 from uuid import uuid4
 
-from oncelog.client.core.consumer_record import reader_class
+from oncelog.client.core.consumer_record import Deserializers, reader_class
 from oncelog.client.core.consumer_settings import ConsumerSettings
 from oncelog.client.core.fetching import FetchCore
 from oncelog.client.core.membership import Heartbeat, Membership
@@ -71,9 +71,14 @@ _NO_MEMBER: Final = _PASSING - {ErrorCode.STALE_MEMBER_EPOCH} | {
 
 
 class ConsumerLoop:
-    def __init__(self, settings: ConsumerSettings, network: NetworkSettings) -> None:
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        network: NetworkSettings,
+        deserializers: Deserializers | None,
+    ) -> None:
         self.settings = settings
-        self.core = FetchCore(settings, reader_class())
+        self.core = FetchCore(settings, reader_class(), deserializers)
         self.membership = Membership(settings, str(uuid4()))
         self.brokers = Brokers(network, self.wake)
         self.loop = asyncio.get_running_loop()
