@@ -10,6 +10,7 @@ from oncelog.client import producer
 from oncelog.client.blocking.delivery import Delivery
 from oncelog.client.blocking.intake import Intake
 from oncelog.client.blocking.shell import Shell, does, waits
+from oncelog.client.core.prepared import PreparedTransaction
 from oncelog.client.core.producer_settings import ProducerSettings
 from oncelog.client.core.producing import Partitioner
 from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
@@ -36,6 +37,11 @@ class Transaction:
     ) -> None:
         """As `Producer.send_offsets_to_transaction`."""
         self._producer.send_offsets_to_transaction(offsets, group)
+
+    def prepare(self) -> PreparedTransaction:
+        """As `Producer.prepare_transaction`. From then on an exception leaves the transaction as it is: what happened
+        in the other system decides, and a next producer reads it there."""
+        return self._producer.prepare_transaction()
 
 
 class Producer(Shell[producer.Producer]):
@@ -143,3 +149,10 @@ class Producer(Shell[producer.Producer]):
     send_offsets_to_transaction = waits(_Inner.send_offsets_to_transaction)
     commit_transaction = waits(_Inner.commit_transaction)
     abort_transaction = waits(_Inner.abort_transaction)
+    prepare_transaction = waits(_Inner.prepare_transaction)
+    complete_transaction = waits(_Inner.complete_transaction)
+
+    @property
+    def prepared(self) -> PreparedTransaction | None:
+        """The transaction that waits for its decision, also one of a former producer; None if there is none."""
+        return self._io.do(lambda: self._inner.prepared)
