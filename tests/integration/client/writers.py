@@ -12,8 +12,8 @@ def fresh(word):
     return f"{word}-{uuid.uuid4().hex[:12]}"
 
 
-def new_topic(bootstrap, partitions=1, **configs):
-    name = fresh("topic")
+def new_topic(bootstrap, partitions=1, name=None, **configs):
+    name = name or fresh("topic")
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, partitions, 1, config=configs)])[name].result(WAIT_S)
     return name

@@ -1,9 +1,9 @@
 """The rows S2-11 to S2-80 of the producer document that need no socket, by their numbers."""
 
 import pytest
-from tests.unit.client.producer_bench import PLAIN, Bench, started, view_of
+from tests.unit.client.producer_bench import PLAIN, TOPIC, Bench, started, view_of
 
-from oncelog.client.core.cluster_view import NO_NODE, ClusterView, Leader
+from oncelog.client.core.cluster_view import NO_NODE, ClusterView, Leader, TopicView
 from oncelog.client.errors import (
     BufferExhaustedError,
     RecordTooLargeError,
@@ -39,11 +39,39 @@ def test_s2_12_a_record_waits_for_its_topic():
 
 
 def test_s2_13_an_old_leader_makes_it_ask_for_metadata():
-    bench = Bench(**PLAIN)
+    bench = started()
     bench.send()
-    bench.step()
+    assert not bench.step().wants_metadata
     bench.receive(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert bench.core._wants_metadata
+    assert bench.step().wants_metadata
+    assert not bench.step().wants_metadata
+
+
+def view_with_id(topic_id):
+    return ClusterView().with_answer(
+        view_of().nodes.values(), [TopicView(TOPIC, topic_id, (Leader(0, 0),))], "cluster", 0
+    )
+
+
+def test_s2_54_a_topic_made_again_ends_what_was_sent_before():
+    """Leader and metadata must both say so: one of them may be behind."""
+    bench = started(view_with_id(b"old"))
+    stale = bench.send(b"stale")
+    bench.core.view = view_with_id(b"new")
+    (request,) = bench.step().requests
+    assert [batch.topic_id for batch in request.batches] == [b"old"]
+    bench.receive(error=ErrorCode.UNKNOWN_TOPIC_ID)
+    bench.core.view = view_with_id(b"old")
+    assert bench.step().wants_metadata
+    assert not stale.done()
+    bench.core.view = view_with_id(b"new")
+    bench.step()
+    assert isinstance(stale.exception(), RefusedError)
+    bench.leaders.clear()
+    fresh = bench.send(b"fresh")
+    bench.settle()
+    assert fresh.result().offset == 0
+    assert bench.log() == [b"fresh"]
 
 
 def test_s2_15_a_fresh_leader_is_not_waited_for():

@@ -254,6 +254,7 @@ class Accumulator:
                 record.timestamp, record.key, record.value, headers
             ):
                 child = self._open_batch(batch.partition, 0, batch.created_ms)
+                child.topic_id = batch.topic_id
                 child.append(record.timestamp, record.key, record.value, headers)
                 children.append((index, child))
         for _, child in children:
@@ -302,6 +303,15 @@ class Accumulator:
         """Those that wait in a queue after `delivery.timeout.ms`; they are in no queue any more."""
         deadline = now_ms - self._settings.delivery_timeout_ms
         return self._take_out(lambda batch: batch.created_ms <= deadline)
+
+    def take_of(self, topic: str, topic_id: bytes) -> list[ProducerBatch]:
+        """Those that wait for a topic that is gone. What comes next chooses a partition anew."""
+        self._sticky.pop(topic, None)
+        self.sticky_batches.pop(topic, None)
+        self._batched.pop(topic, None)
+        return self._take_out(
+            lambda batch: batch.partition.topic == topic and batch.topic_id == topic_id
+        )
 
     def take_unsent(self) -> list[ProducerBatch]:
         """Those that wait in a queue and were never sent."""

@@ -13,6 +13,14 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 
 NO_NODE: Final = -1
+OF_ANOTHER_TOPIC: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""With one of these a leader refuses the id of a topic that is gone, or that it does not know yet."""
 
 
 class Node(NamedTuple):

@@ -18,7 +18,7 @@ some alone could wait for `fetch.max.wait.ms` at a quiet partition while a busy 
 from collections import deque
 from collections.abc import Callable, Collection
 
-from oncelog.client.core.cluster_view import NO_NODE, ClusterView
+from oncelog.client.core.cluster_view import NO_NODE, OF_ANOTHER_TOPIC, ClusterView
 from oncelog.client.core.consumer_record import (
     Chunk,
     ConsumerRecord,
@@ -157,6 +157,8 @@ class FetchCore:
                 self._wait(state, now_ms)
                 next_ms = min(next_ms, state.retry_at_ms)
                 continue
+            if self._is_of_another_topic(state) and not self._made_again(state):
+                continue
             if state.stage is Stage.FETCH and leader.epoch != state.validated_epoch:
                 self._new_leader(state, leader.epoch)
             if state.stage is Stage.RESET:
@@ -184,6 +186,36 @@ class FetchCore:
 
     def _is_wanted(self, partition: Partition) -> bool:
         return self.only is None or partition in self.only
+
+    def _is_of_another_topic(self, state: PartitionState) -> bool:
+        """Leader and metadata must both say so, for one of them alone may be behind. What was fetched goes first."""
+        known = self._topic_id(state.partition)
+        is_other = bool(state.topic_id and known) and known != state.topic_id
+        return state.is_id_refused and is_other and not state.chunks
+
+    def _topic_id(self, partition: Partition) -> bytes:
+        topic = self.view.topics.get(partition.topic)
+        return b"" if topic is None else topic.topic_id
+
+    def _made_again(self, state: PartitionState) -> bool:
+        """The topic was deleted and made again under its name: the position means nothing in the new one.
+
+        False: the program must say where to go on.
+        """
+        if self.settings.auto_offset_reset != "none":
+            self._reset(state)
+            return True
+        text = (
+            f"topic {state.partition.topic!r} was deleted and made again: offset {state.position} of {state.partition} "
+            "means nothing in the new one; seek to where reading should go on"
+        )
+        self._forget(state)
+        position = state.position
+        state.move_to(position, -1, Stage.FETCH)
+        self._fail(
+            state, NoOffsetError(text, state.partition, position, ErrorCode.UNKNOWN_TOPIC_ID)
+        )
+        return False
 
     def _new_leader(self, state: PartitionState, leader_epoch: int) -> None:
         """A position of a known epoch is asked for at the new leader; another one is taken as it is."""
@@ -220,6 +252,7 @@ class FetchCore:
                 state.validated_epoch,
                 state.max_bytes,
                 state.version,
+                state.topic_id or self._topic_id(state.partition),
             )
             for state in states
         )
@@ -256,7 +289,7 @@ class FetchCore:
         state.is_asked = False
         if answer.error is not ErrorCode.NONE:
             return self._fetch_failed(state, answer.error, now_ms)
-        state.attempts = 0
+        state.attempts, state.topic_id, state.is_id_refused = 0, part.topic_id, False
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         state.log_start_offset = answer.log_start_offset
@@ -288,6 +321,7 @@ class FetchCore:
         self.fetched_bytes += chunk.size_bytes
 
     def _fetch_failed(self, state: PartitionState, error: ErrorCode, now_ms: float) -> bool:
+        state.is_id_refused |= error in OF_ANOTHER_TOPIC
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.preferred_replica != NO_NODE:
                 state.preferred_replica = NO_NODE  # A follower may be behind: ask the leader.

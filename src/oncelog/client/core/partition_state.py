@@ -55,6 +55,8 @@ class FetchPart(NamedTuple):
     leader_epoch: int
     max_bytes: int
     version: int
+    topic_id: bytes = b""
+    """Empty: the cluster has no ids."""
 
 
 class Fetch(NamedTuple):
@@ -96,6 +98,7 @@ class PartitionState:
         "high_watermark",
         "is_asked",
         "is_held",
+        "is_id_refused",
         "is_paused",
         "last_stable_offset",
         "log_start_offset",
@@ -109,6 +112,7 @@ class PartitionState:
         "reset_to",
         "retry_at_ms",
         "stage",
+        "topic_id",
         "validated_epoch",
         "version",
     )
@@ -127,6 +131,10 @@ class PartitionState:
         self.validated_epoch = -1
         """The leader's epoch under which the position is known to be right."""
         self.chunks: deque[Chunk] = deque()
+        self.topic_id = b""
+        """Of the topic in which the position is known to be one; empty: nothing was read from there yet."""
+        self.is_id_refused = False
+        """A leader said that it has no such topic."""
         self.is_asked = False
         """A request of it is under way: a fetch, or what its stage asks for."""
         self.is_paused = False
@@ -148,7 +156,7 @@ class PartitionState:
         self.version += 1
         self.position = self.fetch_position = offset
         self.offset_epoch = self.position_epoch = offset_epoch
-        self.validated_epoch = -1
+        self.validated_epoch, self.topic_id, self.is_id_refused = -1, b"", False
         self.chunks.clear()
         self.stage, self.is_asked, self.error = stage, False, None
         self.retry_at_ms, self.attempts = 0.0, 0

@@ -67,6 +67,7 @@ class ProducerBatch:
         "created_ms",
         "error",
         "is_done",
+        "is_id_refused",
         "is_open",
         "is_under_way",
         "leader_epoch",
@@ -81,6 +82,7 @@ class ProducerBatch:
         "records",
         "reserved_bytes",
         "retry_at_ms",
+        "topic_id",
         "watchers",
     )
 
@@ -103,6 +105,10 @@ class ProducerBatch:
         self.record_count = 0
         self.attempts = 0
         self.retry_at_ms = 0.0
+        self.topic_id = b""
+        """Of the topic that its records were sent to; empty: the cluster has no ids."""
+        self.is_id_refused = False
+        """A leader said that it has no such topic."""
         self.leader_epoch = -1
         """Under which it was sent last."""
         self.producer_id = -1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from oncelog.client.core.accumulator import NEVER, Accumulator, Drained
 from oncelog.client.core.backoff import backoff_ms
-from oncelog.client.core.cluster_view import ClusterView
+from oncelog.client.core.cluster_view import OF_ANOTHER_TOPIC, ClusterView
 from oncelog.client.core.key_hash import positive_murmur2
 from oncelog.client.core.line import Line, Settled
 from oncelog.client.core.produce_answers import (
@@ -143,8 +143,11 @@ class ProducerCore:
             batch = self.accumulator.append_sticky(record, topic.leaders, now_ms)
         else:
             batch = self.accumulator.append(Partition(record.topic, number), record, now_ms)
-        if batch is not None and self._is_transactional:
-            self.transactions.wants(batch.partition)
+        if batch is not None:
+            if batch.record_count == 1:
+                batch.topic_id = topic.topic_id
+            if self._is_transactional:
+                self.transactions.wants(batch.partition)
         return batch
 
     def _partition_of(self, record: Record, count: int) -> int | None:
@@ -174,8 +177,8 @@ class ProducerCore:
 
     def step(self, now_ms: float, may_reach: MayReach) -> Step:
         self._may_reach = may_reach
-        self._wants_metadata = False
         self._expire(now_ms)
+        self._leave_old_topics()
         self.line.move(now_ms, self.view, lambda record: self._place(record, now_ms))
         self.accumulator.is_short_of_memory = self.line.is_for_memory
         if self.transactions.state is State.ABORTING:
@@ -197,7 +200,9 @@ class ProducerCore:
         next_ms = min(next_ms, self._next_deadline(now_ms))
         if any(self._lacks_leader(batch) for batch in self.accumulator.waiting()):
             self._wants_metadata = True
-        return Step(drained, call, next_ms, self._wants_metadata or self.line.is_for_metadata)
+        # An answer since the last step may have said that the metadata is old.
+        wants_metadata, self._wants_metadata = self._wants_metadata, False
+        return Step(drained, call, next_ms, wants_metadata or self.line.is_for_metadata)
 
     def may_send(self, node_id: int) -> bool:
         limit = self.settings.max_in_flight_requests_per_connection
@@ -250,6 +255,7 @@ class ProducerCore:
         self._muted.discard(batch.partition)
         if answer.error in OF_THE_LEADER:
             self._wants_metadata = True
+        batch.is_id_refused = answer.error in OF_ANOTHER_TOPIC
         if batch.is_done:
             # It was given up before its answer came (S2-41).
             self.accumulator.release(batch)
@@ -359,6 +365,31 @@ class ProducerCore:
         ]
         for batch in late:
             self._fail(batch, self._too_late(batch), None, is_sent=True)
+
+    def _leave_old_topics(self) -> None:
+        """A topic that was deleted and made again under its name is another one: what was sent to the old one ends.
+
+        Leader and metadata must both say so, for one of them alone may be behind.
+        """
+        old = {
+            (batch.partition.topic, batch.topic_id)
+            for batch in self.accumulator.waiting()
+            if batch.is_id_refused and self._is_of_another_topic(batch)
+        }
+        for topic, topic_id in old:
+            for batch in self.accumulator.take_of(topic, topic_id):
+                error = RefusedError(
+                    f"topic {topic!r} was deleted and made again: records that were sent before belong to the old one; "
+                    "send them again if the new one should have them",
+                    ErrorCode.UNKNOWN_TOPIC_ID,
+                    may_be_done=batch.may_be_written,
+                )
+                self._fail(batch, error, None)
+
+    def _is_of_another_topic(self, batch: ProducerBatch) -> bool:
+        known = self.view.topics.get(batch.partition.topic)
+        known_id = b"" if known is None else known.topic_id
+        return bool(batch.topic_id and known_id) and known_id != batch.topic_id
 
     def _too_late(self, batch: ProducerBatch) -> ClientError:
         may_be_done = batch.is_under_way or batch.may_be_written

@@ -18,8 +18,8 @@ class Range(NamedTuple):
 
 
 SPOKEN: Final[Mapping[int, Range]] = {
-    versions.PRODUCE: Range(9, 12),
-    versions.FETCH: Range(12, 12),
+    versions.PRODUCE: Range(9, 13),
+    versions.FETCH: Range(12, 17),
     versions.LIST_OFFSETS: Range(6, 10),
     versions.METADATA: Range(12, 13),
     versions.OFFSET_COMMIT: Range(8, 9),
@@ -66,6 +66,9 @@ TV1_MAX: Final[Mapping[int, int]] = {
     versions.END_TXN: 4,
 }
 """The newest versions that still mean the older transaction protocol."""
+
+BY_NAME_MAX: Final[Mapping[int, int]] = {versions.PRODUCE: 12, versions.FETCH: 12}
+"""The newest versions that name topics. Later ones have ids (KIP-516): a topic that is made again is another topic."""
 
 
 def chosen_version(

@@ -39,6 +39,7 @@ from oncelog.client.network.consumer_messages import (
     fetch_answers,
     fetch_leaders,
     fetch_request,
+    fetch_version_max,
     fetched_offsets,
     heartbeat_answer,
     heartbeat_request,
@@ -241,8 +242,8 @@ class ConsumerLoop:
         if connection is None:
             self.core.fetch_lost(fetch, self.now_ms())
             return
-        schema = connection.schema(versions.FETCH)
-        request = fetch_request(schema.request_types, self.settings, fetch)
+        schema = connection.schema(versions.FETCH, fetch_version_max(fetch))
+        request = fetch_request(schema, self.settings, fetch)
 
         def answered(response: Any, error: ClientError | None) -> None:
             if error is not None:
@@ -258,7 +259,7 @@ class ConsumerLoop:
 
     def _fetched(self, fetch: Fetch, response: Any) -> None:
         """The next fetch leaves first; only then is a call that waits for records woken."""
-        for told in fetch_leaders(response):
+        for told in fetch_leaders(response, fetch):
             self.brokers.told_of_leader(*told)
         self.core.fetch_ended(fetch)
         now_ms = self.now_ms()

@@ -1,7 +1,6 @@
 """The consumer's questions as Kafka's messages, and the answers as values of the core.
 
-FETCH is spoken in the version of `core/spoken.py`: `fetch_request` and `fetch_answers` are the places that a newer one,
-with topic ids and sessions, changes.
+A Fetch names a topic by its id where both sides know one: then a topic that was made again is another one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +19,13 @@ from oncelog.client.core.partition_state import (
     Lookup,
     Validation,
 )
+from oncelog.client.core.spoken import BY_NAME_MAX
 from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
 from oncelog.client.core.visibility import AbortedTransaction
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import Partition
+from oncelog.protocol import versions
+from oncelog.protocol.messages import Schema
 
 CONSUMER_REPLICA = -1
 _LEFT_OUT = FetchAnswer(ErrorCode.NETWORK_EXCEPTION)
@@ -39,8 +41,16 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 # ---------------------------------------------------------------------------------------------- Fetch
 
 
-def fetch_request(types: Any, settings: ConsumerSettings, fetch: Fetch) -> Any:
-    topics: dict[str, list[Any]] = {}
+def fetch_version_max(fetch: Fetch) -> int | None:
+    """None: any. Without ids the topics are named."""
+    has_ids = all(part.topic_id for part in fetch.parts)
+    return None if has_ids else BY_NAME_MAX[versions.FETCH]
+
+
+def fetch_request(schema: Schema, settings: ConsumerSettings, fetch: Fetch) -> Any:
+    types = schema.request_types
+    is_by_name = schema.version <= BY_NAME_MAX[versions.FETCH]
+    topics: dict[tuple[str, bytes], list[Any]] = {}
     for part in fetch.parts:
         one = types.FetchPartition(
             partition=part.partition.partition,
@@ -48,14 +58,18 @@ def fetch_request(types: Any, settings: ConsumerSettings, fetch: Fetch) -> Any:
             fetch_offset=part.offset,
             partition_max_bytes=part.max_bytes,
         )
-        topics.setdefault(part.partition.topic, []).append(one)
+        topics.setdefault((part.partition.topic, part.topic_id), []).append(one)
     return types.FetchRequest(
         max_wait=timedelta(milliseconds=settings.fetch_max_wait_ms),
         min_bytes=settings.fetch_min_bytes,
         max_bytes=fetch.max_bytes,
         isolation_level=settings.isolation,
         topics=tuple(
-            types.FetchTopic(topic=name, partitions=tuple(parts)) for name, parts in topics.items()
+            types.FetchTopic(
+                **({"topic": name} if is_by_name else {"topic_id": UUID(bytes=topic_id)}),
+                partitions=tuple(parts),
+            )
+            for (name, topic_id), parts in topics.items()
         ),
         forgotten_topics_data=(),
         rack_id=settings.client_rack,
@@ -66,9 +80,10 @@ def fetch_answers(response: Any, fetch: Fetch) -> list[tuple[FetchPart, FetchAns
     """A partition that the answer leaves out is asked for again."""
     whole = error_code_of(response.error_code.value)
     found: dict[Partition, FetchAnswer] = {}
+    names = _names(fetch)
     for topic in response.responses:
         for one in topic.partitions:
-            found[Partition(topic.topic, one.partition_index)] = _fetch_answer(one)
+            found[Partition(_name(topic, names), one.partition_index)] = _fetch_answer(one)
     otherwise = _LEFT_OUT if whole is ErrorCode.NONE else FetchAnswer(whole)
     return [(part, found.get(part.partition, otherwise)) for part in fetch.parts]
 
@@ -88,15 +103,29 @@ def _fetch_answer(one: Any) -> FetchAnswer:
     )
 
 
-def fetch_leaders(response: Any) -> list[tuple[Partition, Leader, Node | None]]:
+def _names(fetch: Fetch) -> dict[bytes, str]:
+    """Topic id → name, of what was asked."""
+    return {part.topic_id: part.partition.topic for part in fetch.parts if part.topic_id}
+
+
+def _name(topic: Any, names: Mapping[bytes, str]) -> str:
+    """Of a topic in an answer, which has its name or its id."""
+    name: str | None = getattr(topic, "topic", None)
+    if name is not None:
+        return name
+    return names.get(topic.topic_id.bytes, "") if topic.topic_id is not None else ""
+
+
+def fetch_leaders(response: Any, fetch: Fetch) -> list[tuple[Partition, Leader, Node | None]]:
     """What the answer tells of leaders (KIP-951)."""
+    names = _names(fetch)
     nodes = {
         one.node_id: Node(one.node_id, Address(one.host, one.port), one.rack)
         for one in getattr(response, "node_endpoints", ())
     }
     return [
         (
-            Partition(topic.topic, one.partition_index),
+            Partition(_name(topic, names), one.partition_index),
             Leader(one.current_leader.leader_id, one.current_leader.leader_epoch),
             nodes.get(one.current_leader.leader_id),
         )

@@ -15,7 +15,7 @@ from oncelog.client.core.produce_answers import PartitionAnswer
 from oncelog.client.core.producer_batch import ProducerBatch, builder_class
 from oncelog.client.core.producer_settings import ProducerSettings
 from oncelog.client.core.producing import Partitioner, ProducerCore
-from oncelog.client.core.spoken import TV1_MAX
+from oncelog.client.core.spoken import BY_NAME_MAX, TV1_MAX
 from oncelog.client.core.transaction_calls import Answer, Call
 from oncelog.client.errors import ClientError, FatalError, TimedOutError
 from oncelog.client.network.brokers import Brokers, NetworkSettings
@@ -23,6 +23,7 @@ from oncelog.client.network.connection import Connection
 from oncelog.client.network.producer_messages import (
     ask,
     forget_coordinator,
+    has_ids,
     new_leaders,
     produce_answers,
     produce_request,
@@ -156,13 +157,16 @@ class ProducerLoop:
             self._lost(request, gone)
             return
         is_tv2 = not self.settings.is_transactional or self.core.transactions.is_tv2
-        at_most = None if is_tv2 else TV1_MAX[versions.PRODUCE]
+        if not is_tv2:
+            at_most: int | None = TV1_MAX[versions.PRODUCE]
+        else:
+            at_most = None if has_ids(request) else BY_NAME_MAX[versions.PRODUCE]
         try:
             schema = connection.schema(versions.PRODUCE, at_most)
         except FatalError as error:
             self._lost(request, error)
             return
-        message = produce_request(schema.request_types, self.settings, request)
+        message = produce_request(schema, self.settings, request)
         if self.settings.acks == 0:
             self._send_one_way(connection, schema, message, request)
             return
@@ -189,7 +193,7 @@ class ProducerLoop:
     def _produced(self, connection: Connection, request: Drained, response: Any) -> None:
         if response.throttle_time:
             self.brokers.throttle(connection, response.throttle_time.total_seconds())
-        for told in new_leaders(response):
+        for told in new_leaders(response, request.batches):
             self.brokers.told_of_leader(*told)
         self.core.request_done(request.node_id)
         now_ms = self.now_ms()

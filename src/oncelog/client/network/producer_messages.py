@@ -1,8 +1,9 @@
 """The producer's calls as Kafka's messages, and its answers as values of the core."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from oncelog.client.core.accumulator import Drained
 from oncelog.client.core.addresses import Address
@@ -11,7 +12,7 @@ from oncelog.client.core.produce_answers import PartitionAnswer
 from oncelog.client.core.producer_batch import ProducerBatch
 from oncelog.client.core.producer_settings import ProducerSettings
 from oncelog.client.core.sequences import Identity
-from oncelog.client.core.spoken import TV1_MAX
+from oncelog.client.core.spoken import BY_NAME_MAX, TV1_MAX
 from oncelog.client.core.transaction_calls import (
     AddOffsets,
     AddPartitions,
@@ -26,6 +27,7 @@ from oncelog.client.network.brokers import GROUP, TRANSACTION, Brokers
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import Partition
 from oncelog.protocol import versions
+from oncelog.protocol.messages import Schema
 
 _TWO_PHASE_FROM: Final = 6
 """Of InitProducerId (KIP-939)."""
@@ -39,40 +41,66 @@ API_OF: Final[Mapping[type, int]] = {
 }
 
 
-def produce_request(types: Any, settings: ProducerSettings, request: Drained) -> Any:
-    topics: dict[str, list[Any]] = {}
+def has_ids(request: Drained) -> bool:
+    return all(batch.topic_id for batch in request.batches)
+
+
+def produce_request(schema: Schema, settings: ProducerSettings, request: Drained) -> Any:
+    types = schema.request_types
+    is_by_name = schema.version <= BY_NAME_MAX[versions.PRODUCE]
+    topics: dict[tuple[str, bytes], list[Any]] = {}
     for batch in request.batches:
         assert batch.records is not None
         # Copied: the batch may be given up, and its memory used otherwise, before the bytes have left.
         data = types.PartitionProduceData(
             index=batch.partition.partition, records=bytes(batch.records)
         )
-        topics.setdefault(batch.partition.topic, []).append(data)
+        topics.setdefault((batch.partition.topic, batch.topic_id), []).append(data)
     return types.ProduceRequest(
         transactional_id=settings.transactional_id,
         acks=settings.acks,
         timeout=timedelta(milliseconds=settings.request_timeout_ms),
         topic_data=tuple(
-            types.TopicProduceData(name=topic, partition_data=tuple(data))
-            for topic, data in topics.items()
+            types.TopicProduceData(
+                **({"name": name} if is_by_name else {"topic_id": UUID(bytes=topic_id)}),
+                partition_data=tuple(data),
+            )
+            for (name, topic_id), data in topics.items()
         ),
     )
 
 
 def produce_answers(
-    response: Any, batches: Iterable[ProducerBatch]
+    response: Any, batches: Sequence[ProducerBatch]
 ) -> list[tuple[ProducerBatch, PartitionAnswer]]:
     """A batch that the answer does not name is answered with NETWORK_EXCEPTION: nobody knows."""
     found: dict[Partition, PartitionAnswer] = {}
+    names = _names(batches)
     for topic in response.responses:
         for one in topic.partition_responses:
-            found[Partition(topic.name, one.index)] = _partition_answer(one)
+            found[Partition(_name(topic, names), one.index)] = _partition_answer(one)
     nothing = PartitionAnswer(ErrorCode.NETWORK_EXCEPTION, message="the answer leaves it out")
     return [(batch, found.get(batch.partition, nothing)) for batch in batches]
 
 
-def new_leaders(response: Any) -> list[tuple[Partition, Leader, Node | None]]:
+def _names(batches: Iterable[ProducerBatch]) -> dict[bytes, str]:
+    """Topic id → name, of what was asked."""
+    return {batch.topic_id: batch.partition.topic for batch in batches if batch.topic_id}
+
+
+def _name(topic: Any, names: Mapping[bytes, str]) -> str:
+    """Of a topic in an answer, which has its name or its id."""
+    name: str | None = getattr(topic, "name", None)
+    if name is not None:
+        return name
+    return names.get(topic.topic_id.bytes, "") if topic.topic_id is not None else ""
+
+
+def new_leaders(
+    response: Any, batches: Iterable[ProducerBatch]
+) -> list[tuple[Partition, Leader, Node | None]]:
     """What the answer tells of leaders (KIP-951)."""
+    names = _names(batches)
     told: list[tuple[Partition, Leader, Node | None]] = []
     nodes = {
         one.node_id: Node(one.node_id, Address(one.host, one.port), one.rack)
@@ -82,7 +110,7 @@ def new_leaders(response: Any) -> list[tuple[Partition, Leader, Node | None]]:
         for one in topic.partition_responses:
             leader = getattr(one, "current_leader", None)
             if leader is not None and leader.leader_id >= 0:
-                partition = Partition(topic.name, one.index)
+                partition = Partition(_name(topic, names), one.index)
                 told.append(
                     (
                         partition,
