@@ -220,6 +220,13 @@ authorizer-conformance: setup jdk ## what ACLs allow, request by request, beside
 conformance-cluster: setup jdk ## the same tests against a cluster of processes; SECURE=1: with mTLS between processes
 	$(SECURED) ONCELOG_TEST_TARGET=cluster $(PYTEST) -q -n 1 --dist loadfile tests/conformance
 
+.PHONY: conformance-kafka
+conformance-kafka: setup jdk ## the same tests against Apache Kafka 4.4 too, and the table of both in docs/compatibility.md; NODES=3
+	$(PYTEST) -q -n 2 --dist loadfile tests/conformance -m "not slow" --junitxml=artifacts/conformance-oncelog.xml || true
+	ONCELOG_TEST_TARGET=kafka ONCELOG_TEST_KAFKA_NODES=$(or $(NODES),1) $(PYTEST) -q -n 2 --dist loadfile tests/conformance -m "not slow" \
+		--junitxml=artifacts/conformance-kafka.xml || true
+	$(BIN)/python -m scripts.conformance_table artifacts/conformance-oncelog.xml artifacts/conformance-kafka.xml
+
 LOGGED_IN := $(patsubst %,tests/conformance/test_%.py,transactions_with_clients records_with_clients \
 	admin_with_clients groups_with_clients compaction_with_clients consumer_protocol_with_clients group_transactions \
 	group_migration_with_clients crashes_with_clients delayed_end_txn requests_left_behind_by_clients record_errors \

@@ -3,6 +3,7 @@
 `ONCELOG_TEST_TARGET=cluster` runs the same tests against a cluster; without it, or with `embedded`, nothing changes.
 `ONCELOG_TEST_SECURE=1` gives the processes of a cluster certificates; clients come as before. With
 `ONCELOG_TEST_LOGIN=1` its listeners have TLS, SCRAM and ACLs as well: clients log in (`tests/conformance/logins.py`).
+With `kafka` it is Apache Kafka, the judge.
 With `address` it is what `ONCELOG_TEST_BOOTSTRAP` names, and tests that kill it are skipped.
 The face: `bootstrap`, `gateway`, `address` (where it really listens), `start()`, `kill()`, `stop()`, context manager.
 `kill` is what a power cut looks like to clients: every oncelog process gets SIGKILL, and `start` brings all back on
@@ -36,6 +37,7 @@ class TargetKind(StrEnum):
     EMBEDDED = "embedded"
     CLUSTER = "cluster"
     ADDRESS = "address"
+    KAFKA = "kafka"
 
 
 def target_kind() -> TargetKind:
@@ -54,6 +56,13 @@ def open_target(
         return ClusterTarget(advertised_port, environment)
     if target_kind() is TargetKind.ADDRESS:
         return AddressedTarget()
+    if target_kind() is TargetKind.KAFKA:
+        # It needs Java and Maven: nobody else imports it.
+        from tests.conformance.kafka_target import KafkaTarget
+
+        return KafkaTarget(
+            folder / "kafka", advertised_port=advertised_port, environment=environment
+        )
     environment = dict(environment or {})
     if advertised_port is not None:
         environment["ONCELOG_ADVERTISED_HOST"] = "127.0.0.1"

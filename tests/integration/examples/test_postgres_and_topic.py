@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.integration.examples.bank import Bank, Disturber, Postgres, Sqlite
 
-KILLS = 8
+KILLS = 4
 KILLS_OF_SLOW = int(os.environ.get("ONCELOG_TEST_BANK_KILLS", "200"))
 SEED = int(os.environ.get("ONCELOG_TEST_BANK_SEED", "1"))
 
