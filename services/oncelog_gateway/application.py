@@ -37,7 +37,7 @@ from oncelog_gateway.routes.ending import ending_router
 from oncelog_gateway.routes.explain import explain_router
 from oncelog_gateway.routes.features import Features, features_router
 from oncelog_gateway.routes.groups import groups_router
-from oncelog_gateway.routes.hanging import hanging_router
+from oncelog_gateway.routes.hanging import hanging_router, prepared_router
 from oncelog_gateway.routes.nodes import (
     nodes_router,
     reassignments_router,
@@ -107,6 +107,7 @@ def create_app(
         transactions_router(roles, transactions),
         explain_router(views.explanations),
         hanging_router(roles, partitions),
+        prepared_router(transactions),
         partitions_router(roles, partitions),
         partition_router(roles, partitions, transactions),
         topics_router(roles),

@@ -40,11 +40,12 @@ from oncelog_gateway.groups import Groups
 from oncelog_gateway.marker_queues import marker_queues
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.resources import PartitionStatus, Resource, resource_of
+from oncelog_gateway.role_answers import is_two_phase, partitions_of
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.sinks import Sinks
 from oncelog_gateway.subjects import NOT_SAID, Kind, Named, Subjects, partition_of, producer_id_of
 from oncelog_gateway.time_budget import time_budget
-from oncelog_gateway.transactions import Transactions, partitions_of
+from oncelog_gateway.transactions import Transactions
 
 PARTITIONS_MAX: Final = 100
 """Of one transaction or group; the others are not looked at, and it is said."""
@@ -204,6 +205,10 @@ class Explanations:
             producer_epoch=known.producer_epoch,
             start_ms=known.transaction_start_time_ms,
             timeout_ms=known.transaction_timeout_ms,
+            is_two_phase=is_two_phase(known),
+            owner=(known.owner_producer_id, known.owner_producer_epoch)
+            if known.HasField("owner_producer_id")
+            else None,
             partitions=tuple(rows),
             events=self._history.of_transaction(transactional_id, (known.producer_id,)),
             queues=tuple(queues),

@@ -15,7 +15,7 @@ from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import GROUP, MetadataFollower, MetadataImage
-from oncelog.rpc.sessions import PeerUnavailable
+from oncelog.rpc.sessions import MethodMissing, PeerUnavailable
 from oncelog.rpc.stubs import (
     GroupCoordinatorStub,
     StorageStub,
@@ -265,6 +265,11 @@ class LeaderCalls:
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{whom} did not answer within {timeout_s * 1000:.0f} ms; whether it acted is not known",
             ) from None
+        except MethodMissing as error:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{whom} is of an older version, which cannot do this ({error}); upgrade its process",
+            ) from error
         except PeerUnavailable as error:
             if not error.was_sent:
                 raise KafkaError(

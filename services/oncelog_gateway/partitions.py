@@ -30,12 +30,9 @@ from oncelog_gateway.resources import (
     paged,
     resource_of,
 )
+from oncelog_gateway.role_answers import opened_in, opened_of
 from oncelog_gateway.roles import Roles
-from oncelog_gateway.transactions import (
-    Transactions,
-    opened_in,
-    opened_of,
-)
+from oncelog_gateway.transactions import Transactions
 
 
 class Partitions:

@@ -72,6 +72,7 @@ _MEANING: Final[dict[int, str]] = {
     429: "Too many wrong tokens came from this address; try again later",
     431: "The request line and headers are too large",
     500: "A role failed in a way that is a bug",
+    501: "A role is of an older version, which cannot do this",
     503: "A role is not available now; try again",
     504: "A role did not answer in time",
 }

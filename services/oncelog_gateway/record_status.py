@@ -8,8 +8,9 @@ from oncelog.api.v1 import storage_pb2
 from oncelog.ids import Partition
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.resources import LsoHolder, Resource, known_or_none, resource_of
+from oncelog_gateway.role_answers import opened_of
 from oncelog_gateway.roles import Roles
-from oncelog_gateway.transactions import Transactions, opened_of
+from oncelog_gateway.transactions import Transactions
 
 Status = Literal[
     "committed",

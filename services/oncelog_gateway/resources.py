@@ -130,8 +130,19 @@ class Transaction(Resource):
     )
     timeout_ms: int
     is_two_phase: bool = Field(
-        description="its timeout is the largest there is: it is decided from outside and never aborted (KIP-939)"
+        description="its application decides it together with another system, and no timeout ends it (KIP-939)"
     )
+    prepared: str | None = Field(
+        description="the text to compare with what the application stored; null: no two-phase transaction is open",
+        examples=["42:7"],
+    )
+    is_kept: bool = Field(
+        description="another producer of this id came, and the open transaction was kept for it: it may only be ended"
+    )
+    owner_producer_id: int | None = Field(
+        description="of the producer that may end the open transaction; null: none is open"
+    )
+    owner_producer_epoch: int | None
     is_late: bool = Field(description="open for longer than its timeout")
     start_time_ms: int | None
     last_update_time_ms: KnownOrNone
@@ -165,6 +176,21 @@ class TransactionPartition(Resource):
     start_offset: int | None = Field(
         description="of its first record here; null: nothing written yet, or the leader did not say"
     )
+    held_back: int | None = Field(
+        description="records that read_committed cannot reach because of it; 0 where another transaction began before "
+        "it; null: the leader did not say"
+    )
+
+
+class PreparedTransaction(Transaction):
+    """A two-phase transaction that is open. Whether it is prepared, its application's database says."""
+
+    partitions: list[TransactionPartition]
+    held_back: int = Field(description="records that read_committed cannot reach because of it")
+
+
+class PreparedPage(Page):
+    transactions: list[PreparedTransaction] = Field(description="the oldest first")
 
 
 class TransactionDetail(Transaction):
@@ -324,6 +350,26 @@ class TerminateResult(Resource):
     producer_epoch: int
     state_before: str
     start_time_ms: int | None = Field(description="null: no transaction was open")
+    audit_id: str
+    detail: str
+
+
+class CompleteRequest(RequestBody):
+    prepared: str = Field(
+        pattern=r"^[0-9]{1,19}:[0-9]{1,5}$",
+        description="as the application stored it, `producer id:epoch`: only this transaction is ended",
+        examples=["42:7"],
+    )
+    outcome: Literal["commit", "abort"]
+    dry_run: bool = Field(True, description="show what would be decided, decide nothing")
+
+
+class CompleteResult(Resource):
+    dry_run: bool
+    completed: bool
+    transactional_id: str
+    prepared: str
+    outcome: Literal["commit", "abort"]
     audit_id: str
     detail: str
 

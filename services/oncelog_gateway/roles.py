@@ -139,6 +139,24 @@ class Roles(LeaderCalls):
             or f"the coordinator refuses to end transactional id {transactional_id!r}",
         )
 
+    async def complete_prepared(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool
+    ) -> None:
+        """Let the coordinator commit or abort exactly this two-phase transaction, and fence its producer."""
+        stub = self._coordinator_of(transactional_id)
+        request = coordinator_pb2.CompletePreparedTransactionRequest(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=is_commit,
+        )
+        answer = await self.call("the coordinator", stub.CompletePreparedTransaction, request)
+        raise_for(
+            answer.error_code,
+            answer.error_message
+            or f"the coordinator refuses to end transactional id {transactional_id!r}",
+        )
+
     async def describe_sink(self, sink: str) -> coordinator_pb2.DescribeSinkResponse:
         stub = self._coordinator_of(sink)
         request = coordinator_pb2.DescribeSinkRequest(sink=sink)

@@ -1,20 +1,19 @@
-"""Transactions as REST shows them, and the two ways to end one."""
+"""Transactions as REST shows them, and the three ways to end one."""
 
 from collections.abc import Sequence
 from heapq import nsmallest
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from oncelog.api.v1 import coordinator_pb2, storage_pb2
+from oncelog.api.v1 import coordinator_pb2
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import (
-    CoordinatorEpoch,
     Millis,
     Offset,
     Partition,
     ProducerEpoch,
-    ProducerId,
 )
 from oncelog.runtime.clock import Clock
+from oncelog.wording import counted
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.core.hanging import (
     OPEN_STATES,
@@ -32,20 +31,27 @@ from oncelog_gateway.core.interlock import (
     plan_abort,
 )
 from oncelog_gateway.core.paging import PageRequest
+from oncelog_gateway.core.prepared import prepared_text, why_not_completed
+from oncelog_gateway.held_partitions import held_by
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.resources import (
     AbortRequest,
     AbortResult,
+    CompleteRequest,
+    CompleteResult,
+    PreparedPage,
+    PreparedTransaction,
     TerminateRequest,
     TerminateResult,
     Transaction,
     TransactionDetail,
     TransactionPage,
-    TransactionPartition,
+    failure_of,
     known_or_none,
     paged,
     resource_of,
 )
+from oncelog_gateway.role_answers import coordinated, is_two_phase, opened_in
 from oncelog_gateway.roles import Listing, Roles
 
 T = TypeVar("T", OpenTransaction, AbortMarker)
@@ -59,10 +65,6 @@ class TransactionsFound(NamedTuple):
     late_count: int
     failures: tuple[KafkaError, ...]
     """Of coordinators that did not answer."""
-
-
-TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1
-"""What a coordinator gives a producer that asks for no timeout (KIP-939)."""
 
 
 class Transactions:
@@ -121,6 +123,7 @@ class Transactions:
         states: Sequence[str] = (),
         id_pattern: str = "",
         late_only: bool = False,
+        two_phase_only: bool = False,
     ) -> TransactionsFound:
         """Open ones first, the oldest of them first; then the newest. Only the rows that are shown are made: there may
         be very many. Raises KafkaError for a pattern that cannot be."""
@@ -131,6 +134,8 @@ class Transactions:
         found: Sequence[coordinator_pb2.TransactionDescription] = listing.transactions
         if late_only:
             found = [one for one in found if _is_late(one, now)]
+        if two_phase_only:
+            found = [one for one in found if is_two_phase(one)]
         shown = nsmallest(skipped + rows_max, found, key=_open_first)[skipped:]
         return TransactionsFound(
             [_shown(Transaction, one, now) for one in shown],
@@ -142,28 +147,43 @@ class Transactions:
     async def describe(self, transactional_id: str) -> TransactionDetail:
         """With the first offset in each partition where its leader says. Raises KafkaError."""
         described = await self._described(transactional_id)
-        partitions = partitions_of(described)
-        producers = await self._roles.describe_producers(partitions)
-        opened = {
-            one.partition: one.start_offset
-            for one in opened_in(producers)
-            if one.producer_id == described.producer_id
-        }
+        (held,) = await held_by(self._roles, [described])
         return _shown(
             TransactionDetail,
             described,
             self._clock.now(),
-            partitions=[
-                TransactionPartition(
-                    topic=one.topic, partition=one.partition, start_offset=opened.get(one)
-                )
-                for one in partitions
-            ],
+            partitions=held.partitions,
             trace_id=described.trace_id or None,
             trace_url=self._trace_url.replace("{trace_id}", described.trace_id)
             if described.trace_id and self._trace_url
             else None,
         )
+
+    async def prepared(self, paging: PageRequest) -> PreparedPage:
+        """Two-phase transactions that are open, and what each holds back. Raises KafkaError."""
+        listing = await self._roles.list_transactions(states=["Ongoing"])
+        _raise_if_nobody_answered(listing)
+        rows, about = paged(
+            [one for one in listing.transactions if is_two_phase(one)],
+            lambda one: (one.transaction_start_time_ms, one.transactional_id),
+            paging,
+            listing.failures,
+        )
+        now = self._clock.now()
+        held = await held_by(self._roles, rows)
+        failures = {one.message: failure_of(one) for own in held for one in own.failures}
+        about["incomplete"] += failures.values()
+        shown = [
+            _shown(
+                PreparedTransaction,
+                row,
+                now,
+                partitions=own.partitions,
+                held_back=sum(one.held_back or 0 for one in own.partitions),
+            )
+            for row, own in zip(rows, held, strict=True)
+        ]
+        return PreparedPage(transactions=shown, **about)
 
     async def _described(self, transactional_id: str) -> coordinator_pb2.TransactionDescription:
         try:
@@ -221,6 +241,42 @@ class Transactions:
             producer_epoch=before.producer_epoch,
             state_before=before.state,
             start_time_ms=start_time_ms,
+            audit_id=attempt.audit_id,
+            detail=attempt.detail,
+        )
+
+    async def complete(
+        self, operator: Operator, transactional_id: str, request: CompleteRequest
+    ) -> CompleteResult:
+        """Commit or abort the two-phase transaction that `prepared` names. Raises KafkaError with the reason of a
+        refusal."""
+        prepared, outcome = request.prepared, request.outcome
+        target = {"transactional_id": transactional_id, **request.model_dump()}
+        async with self._audit.attempt(operator, "complete", target) as attempt:
+            before = await self._roles.describe_transaction(transactional_id)
+            refused = why_not_completed(coordinated(before), prepared)
+            if refused is not None:
+                raise KafkaError(refused.error_code, refused.detail)
+            if request.dry_run:
+                attempt.outcome = "dry_run"
+            else:
+                await self._roles.complete_prepared(
+                    transactional_id,
+                    before.producer_id,
+                    before.producer_epoch,
+                    is_commit=outcome == "commit",
+                )
+            attempt.detail = (
+                f"transaction {prepared} of {transactional_id!r}, in {counted(len(before.partitions), 'partition')}, "
+                f"{'would be' if request.dry_run else 'is'} "
+                f"{'committed' if outcome == 'commit' else 'aborted'}, and its producer fenced"
+            )
+        return CompleteResult(
+            dry_run=request.dry_run,
+            completed=not request.dry_run,
+            transactional_id=transactional_id,
+            prepared=prepared,
+            outcome=outcome,
             audit_id=attempt.audit_id,
             detail=attempt.detail,
         )
@@ -287,47 +343,6 @@ class Transactions:
         return opened_in(producers)
 
 
-def coordinated(description: coordinator_pb2.TransactionDescription) -> CoordinatedTransaction:
-    """A coordinator's answer as the core reads it."""
-    return CoordinatedTransaction(
-        transactional_id=description.transactional_id,
-        state=description.state,
-        producer_id=ProducerId(description.producer_id),
-        producer_epoch=ProducerEpoch(description.producer_epoch),
-        start_time_ms=Millis(description.transaction_start_time_ms),
-        partitions=frozenset(partitions_of(description)),
-    )
-
-
-def opened_in(
-    producers: dict[Partition, storage_pb2.PartitionProducers | KafkaError],
-) -> list[OpenTransaction]:
-    """Every transaction open in these partitions."""
-    return [
-        opened_of(partition, one)
-        for partition, answer in producers.items()
-        if not isinstance(answer, KafkaError)
-        for one in answer.producers
-        if one.current_txn_start_offset >= 0
-    ]
-
-
-def opened_of(partition: Partition, producer: storage_pb2.ActiveProducer) -> OpenTransaction:
-    return OpenTransaction(
-        partition=partition,
-        producer_id=ProducerId(producer.producer_id),
-        producer_epoch=ProducerEpoch(producer.producer_epoch),
-        start_offset=Offset(producer.current_txn_start_offset),
-        coordinator_epoch=CoordinatorEpoch(producer.coordinator_epoch),
-        last_timestamp_ms=Millis(producer.last_timestamp_ms),
-        last_offset=Offset(producer.last_offset) if producer.HasField("last_offset") else None,
-    )
-
-
-def partitions_of(description: coordinator_pb2.TransactionDescription) -> list[Partition]:
-    return sorted(Partition(one.topic, one.partition) for one in description.partitions)
-
-
 def _shown(
     kind: type[TransactionT],
     one: coordinator_pb2.TransactionDescription,
@@ -335,12 +350,26 @@ def _shown(
     **given: Any,
 ) -> TransactionT:
     opened = _open_since(one)
+    is_ongoing, is_kept = one.state == "Ongoing", one.HasField("owner_producer_id")
+    owner = (
+        (one.owner_producer_id, one.owner_producer_epoch)
+        if is_kept
+        else (one.producer_id, one.producer_epoch)
+        if is_ongoing
+        else (None, None)
+    )
     return resource_of(
         kind,
         one,
         age_ms=None if opened is None else max(now - opened, 0),
         timeout_ms=one.transaction_timeout_ms,
-        is_two_phase=one.transaction_timeout_ms == TWO_PHASE_TIMEOUT_MS,
+        is_two_phase=is_two_phase(one),
+        prepared=prepared_text(one.producer_id, one.producer_epoch)
+        if is_ongoing and is_two_phase(one)
+        else None,
+        is_kept=is_kept,
+        owner_producer_id=owner[0],
+        owner_producer_epoch=owner[1],
         is_late=_is_late(one, now),
         start_time_ms=known_or_none(one.transaction_start_time_ms),
         partition_count=len(one.partitions),
@@ -360,8 +389,7 @@ def _open_first(
 
 def _is_late(one: coordinator_pb2.TransactionDescription, now: Millis) -> bool:
     since = _open_since(one)
-    timeout_ms = one.transaction_timeout_ms
-    return since is not None and timeout_ms != TWO_PHASE_TIMEOUT_MS and now - since > timeout_ms
+    return since is not None and not is_two_phase(one) and now - since > one.transaction_timeout_ms
 
 
 def _open_since(one: coordinator_pb2.TransactionDescription) -> int | None:

@@ -108,6 +108,10 @@ class TransactionFacts:
     producer_epoch: int = -1
     start_ms: int = -1
     timeout_ms: int = -1
+    is_two_phase: bool = False
+    """Its application decides it together with another system, and no time-out ends it (KIP-939)."""
+    owner: tuple[int, int] | None = None
+    """Producer id and epoch of the producer that it was kept for; None: it was not kept."""
     partitions: tuple[PartitionFacts, ...] = ()
     events: Sequence[Event] = ()
     shard_events: Sequence[Event] = ()

@@ -17,10 +17,11 @@ class Ending(StrEnum):
     NEVER = "nobody will end it"
     PASSED = "it was ending while you looked; look again"
     PRODUCER = "its producer will end it, or its coordinator after the timeout"
+    OUTSIDE = "it is two-phase: its application decides it, and no time-out ends it"
     MARKER = "its coordinator has decided; the marker is on its way"
 
 
-def ending_of(state: str | None, *, is_hanging: bool | None) -> Ending:
+def ending_of(state: str | None, *, is_hanging: bool | None, is_two_phase: bool = False) -> Ending:
     """`state`: of the transaction at the coordinator that owns it; None: none does. `is_hanging`: None for unknown."""
     if is_hanging is None:
         return Ending.UNKNOWN
@@ -28,19 +29,27 @@ def ending_of(state: str | None, *, is_hanging: bool | None) -> Ending:
         return Ending.NEVER
     if state is None:
         return Ending.PASSED
-    return Ending.PRODUCER if state == "Ongoing" else Ending.MARKER
+    if state != "Ongoing":
+        return Ending.MARKER
+    return Ending.OUTSIDE if is_two_phase else Ending.PRODUCER
 
 
 def advice(
     opened: OpenTransaction, owner: CoordinatedTransaction | None, *, is_hanging: bool | None
 ) -> str:
     """For an operator, with the command that ends it where one does."""
-    ending = ending_of(owner.state if owner else None, is_hanging=is_hanging)
+    ending = ending_of(
+        owner.state if owner else None,
+        is_hanging=is_hanging,
+        is_two_phase=owner is not None and owner.is_two_phase,
+    )
     if ending is Ending.NEVER:
         command = abort_command(opened.partition, opened.start_offset, opened.producer_epoch)
         return f"{ending.value}: {command}"
     if ending is Ending.PRODUCER and owner is not None:
         return f"{ending.value}; to end it now: {terminate_command(owner.transactional_id)}"
+    if ending is Ending.OUTSIDE and owner is not None:
+        return f"{ending.value}; what to compare: {explain_command(owner.transactional_id)}"
     return ending.value
 
 
@@ -55,6 +64,18 @@ def abort_command(partition: Partition, start_offset: int, producer_epoch: int) 
 def terminate_command(transactional_id: str) -> str:
     """Fences the producer and aborts its transaction."""
     return f"oncelog transactions terminate {shell_word(transactional_id)}"
+
+
+def explain_command(transactional_id: str) -> str:
+    return f"oncelog transactions explain {shell_word(transactional_id)}"
+
+
+def complete_command(transactional_id: str, prepared: str, outcome: str) -> str:
+    """Commits or aborts a two-phase transaction. It only shows what would happen until --execute is added."""
+    return (
+        f"oncelog transactions complete --prepared {prepared} --{outcome}"
+        f" {shell_word(transactional_id)}"
+    )
 
 
 def shell_word(name: str) -> str:

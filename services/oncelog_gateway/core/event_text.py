@@ -11,7 +11,7 @@ _BUMPS: Final = {
     "takeover": "InitProducerId of {client} takes the transactional.id over",
     "restart": "{client} asked to go on with a new epoch",
     "timeout": "the transaction timeout of {timeout} passed",
-    "operator": "an operator terminated the transaction",
+    "operator": "an operator ended the transaction",
     "exhausted": "the producer id had no epochs left",
     "end": "each end of a transaction raises the epoch (KIP-890)",
 }
@@ -47,6 +47,8 @@ def _ongoing(event: Event) -> str:
     added = _names(event.text("added"))
     if event.text("cause") == "transaction_started":
         return f"the transaction begins with {added}"
+    if event.text("request") == "InitProducerId":
+        return f"the two-phase transaction is kept for {_client(event)}, which may only end it"
     return f"{added} joins the transaction" if added else "the transaction goes on"
 
 
@@ -56,6 +58,7 @@ def _prepared(event: Event) -> str:
         "EndTxn": f"{_client(event)} asks for it",
         "TxnTimedOut": "nobody ended it in time",
         "ForceTerminate": "an operator asks for it",
+        "CompletePrepared": "an operator decides the two-phase transaction",
         "InitProducerId": f"InitProducerId of {_client(event)} ends the open transaction",
     }.get(event.text("request"), event.text("cause"))
     return f"{what} is decided: {who}; {counted(event.number('partitions'), 'partition')} to mark"

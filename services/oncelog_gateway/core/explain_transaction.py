@@ -4,7 +4,7 @@ Rules are asked in order, and the first that fits answers. A rule reads the stat
 partition leaders tell, and the newest events. Events may be missing: then a rule that needs them is silent.
 """
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable
 from typing import Final
 
 from oncelog.telemetry.events import Event
@@ -20,13 +20,25 @@ from oncelog_gateway.core.diagnosis import (
     seconds,
 )
 from oncelog_gateway.core.endings import shell_word, terminate_command
+from oncelog_gateway.core.explain_undecided import explain_undecided
+from oncelog_gateway.core.transaction_events import (
+    aborted_after,
+    activity,
+    last_activity,
+    last_change,
+    last_heard,
+    loop_finding,
+    newest,
+    old_client,
+    repeated_refusals,
+    silence_of,
+    state_evidence,
+    timeline_command,
+    where_readers_stop,
+)
 
 HUNG_MS: Final = 5_000
 """A producer that was silent for longer, hung."""
-LOOP_PAUSE_MS: Final = 5_000
-"""A client that still asks, asks more often."""
-LOOP_COUNT: Final = 3
-"""So many refusals are a loop."""
 _FENCED: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _NOT_READY: Final = frozenset(
     {"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"}
@@ -55,14 +67,14 @@ def _shard_loads(facts: TransactionFacts) -> Diagnosis | None:
         )
         does = "shows whether the node lives, and who leads the shard's partition"
     changes = [f"{ago(facts.now, e.time_ms)}: {e.text('state')}" for e in facts.shard_events[-4:]]
-    loop = _repeated(facts, _NOT_READY)
-    asks = () if loop is None else (_loop_finding(facts, loop),)
+    loop = repeated_refusals(facts, _NOT_READY)
+    asks = () if loop is None else (loop_finding(facts, loop),)
     return Diagnosis(
         "shard-loads",
         verdict,
         (*asks, *(f"The shard, {one}." for one in changes)),
         (Evidence("answer", facts.error, f"coordinator on node {facts.coordinator}"),),
-        (Command("oncelog nodes list", does), _look(facts)),
+        (Command("oncelog nodes list", does), timeline_command(facts)),
         facts.unknown,
     )
 
@@ -81,7 +93,10 @@ def _unknown_id(facts: TransactionFacts) -> Diagnosis | None:
     return Diagnosis(
         "unknown",
         f"The coordinator of {_quoted(facts)} on node {facts.coordinator} did not answer ({facts.error}).",
-        next_commands=(Command("oncelog nodes list", "shows whether the node lives"), _look(facts)),
+        next_commands=(
+            Command("oncelog nodes list", "shows whether the node lives"),
+            timeline_command(facts),
+        ),
         unknown=facts.unknown,
     )
 
@@ -125,9 +140,9 @@ def _marker_waits(facts: TransactionFacts) -> Diagnosis | None:
             "CONCURRENT_TRANSACTIONS until it has."
         )
         commands.insert(0, Command("oncelog partitions list", "shows who leads the partition"))
-    loop = _repeated(facts, {"CONCURRENT_TRANSACTIONS"})
+    loop = repeated_refusals(facts, {"CONCURRENT_TRANSACTIONS"})
     if loop is not None:
-        findings.append(_loop_finding(facts, loop))
+        findings.append(loop_finding(facts, loop))
     failed = [e for e in facts.events if e.kind == "marker_failed"][-1:]
     findings += [f"Last try, {ago(facts.now, e.time_ms)}: {e.text('error')}." for e in failed]
     for queue in facts.queues:
@@ -140,44 +155,47 @@ def _marker_waits(facts: TransactionFacts) -> Diagnosis | None:
         "marker-stuck",
         verdict,
         tuple(findings),
-        _state_evidence(facts),
-        (*commands, _look(facts)),
+        state_evidence(facts),
+        (*commands, timeline_command(facts)),
         facts.unknown,
     )
 
 
 def _concurrent_loop(facts: TransactionFacts) -> Diagnosis | None:
-    loop = _repeated(facts, {"CONCURRENT_TRANSACTIONS"})
+    loop = repeated_refusals(facts, {"CONCURRENT_TRANSACTIONS"})
     if loop is None:
         return None
     return Diagnosis(
         "concurrent-transactions",
         f"{client_of(loop[-1])[:1].upper()}{client_of(loop[-1])[1:]} asks for {loop[-1].text('request')} before the "
         "transaction before it is complete, and is told CONCURRENT_TRANSACTIONS each time.",
-        (_loop_finding(facts, loop), *_last_change(facts)),
-        _state_evidence(facts),
-        (Command("oncelog transactions markers", "shows markers that wait"), _look(facts)),
+        (loop_finding(facts, loop), *last_change(facts)),
+        state_evidence(facts),
+        (
+            Command("oncelog transactions markers", "shows markers that wait"),
+            timeline_command(facts),
+        ),
         facts.unknown,
     )
 
 
 def _ended_then_refused(facts: TransactionFacts) -> Diagnosis | None:
     """The server ended the producer's transaction, and the producer came back: it is fenced, or finds none."""
-    ended = _last(facts.events, lambda e: e.text("bump") in ("takeover", "timeout", "operator"))
+    ended = newest(facts.events, lambda e: e.text("bump") in ("takeover", "timeout", "operator"))
     if ended is None or _goes_on_after(facts, ended):
         return None
     aborts = ended.text("state") == "PrepareAbort"
     refused = [
         e for e in facts.events if e.kind == "refused" and e.time_ms >= ended.time_ms - 1_000
     ]
-    lost = _last(
+    lost = newest(
         refused, lambda e: e.text("error") in _FENCED or e.text("error") == "INVALID_TXN_STATE"
     )
     if lost is None and not aborts:
         return None
     first = _first_of_bump(facts, ended)
-    silence_ms = _silence(facts, first)
-    who = client_of(lost) if lost is not None else _old_client(facts, first)
+    silence_ms = silence_of(facts, first)
+    who = client_of(lost) if lost is not None else old_client(facts, first)
     if lost is not None and lost.text("error") == "INVALID_TXN_STATE":
         return _no_transaction(facts, first, lost, who)
     return _fenced(facts, first, lost, who, silence_ms)
@@ -194,8 +212,8 @@ def _no_transaction(facts: TransactionFacts, ended: Event, lost: Event, who: str
             f"{lost.text('request')} came {seconds(lost.time_ms - ended.time_ms)} later.",
             "Nothing of that transaction is visible to read_committed.",
         ),
-        _state_evidence(facts),
-        (_raise_timeout(facts), _look(facts)),
+        state_evidence(facts),
+        (_raise_timeout(facts), timeline_command(facts)),
         facts.unknown,
     )
 
@@ -206,7 +224,7 @@ def _fenced(
     by = {
         "takeover": f"{client_of(ended)} took the transactional.id over",
         "timeout": f"the transaction was open for longer than its timeout of {seconds(ended.number('timeout_ms'))}",
-        "operator": "an operator terminated the transaction",
+        "operator": f"an operator {_operators_act(ended)} the transaction",
     }[ended.text("bump")]
     hung = silence_ms >= HUNG_MS
     incident = f"fenced-by-{ended.text('bump')}"
@@ -221,12 +239,12 @@ def _fenced(
     findings = [
         f"The producer epoch went from {before} to {after}, {ago(facts.now, ended.time_ms)}."
     ]
-    last = _last_activity(facts, ended)
+    last = last_activity(facts, ended)
     if hung and last is not None:
         findings.append(
-            f"The last that was heard of the producer, {seconds(silence_ms)} before: {_activity(last)}."
+            f"The last that was heard of the producer, {seconds(silence_ms)} before: {activity(last)}."
         )
-    if ended.text("state") == "PrepareAbort" or _aborted_after(facts, ended):
+    if ended.text("state") == "PrepareAbort" or aborted_after(facts, ended):
         findings.append("Its open transaction was aborted; read_committed shows nothing of it.")
     if lost is not None:
         findings.append(
@@ -234,7 +252,7 @@ def _fenced(
         )
     else:
         findings.append("It has not come back since; its next request will be refused.")
-    commands = [_look(facts)]
+    commands = [timeline_command(facts)]
     if ended.text("bump") == "timeout":
         commands.insert(0, _raise_timeout(facts))
     elif ended.text("bump") == "takeover":
@@ -251,7 +269,7 @@ def _fenced(
         tuple(findings),
         (
             Evidence("cause", ended.text("cause"), f"coordinator on node {ended.node}"),
-            *_state_evidence(facts),
+            *state_evidence(facts),
         ),
         tuple(commands),
         facts.unknown,
@@ -263,8 +281,7 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
         return None
     left_ms = facts.start_ms + facts.timeout_ms - facts.now
     held = [one for one in facts.partitions if one.held_back]
-    client = _old_client(facts, None)
-    last = facts.events[-1] if facts.events else None
+    client = old_client(facts, None)
     verdict = f"The transaction is open for {seconds(facts.age_ms)}, and its producer lives as far as is known."
     if held:
         verdict = (
@@ -273,24 +290,17 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
         )
     findings = [
         f"It ends when its producer ends it, or in {seconds(max(left_ms, 0))} by its timeout of "
-        f"{seconds(facts.timeout_ms)}."
-    ]
-    if last is not None:
-        findings.append(
-            f"The last that was heard of it, {ago(facts.now, last.time_ms)}: {_activity(last)}."
-        )
-    findings += [
-        f"{one.name}: read_committed stops at offset {one.last_stable_offset}, {counted(one.held_back, 'record')} "
-        "before the high watermark."
-        for one in held
+        f"{seconds(facts.timeout_ms)}.",
+        *last_heard(facts),
+        *where_readers_stop(held),
     ]
     return Diagnosis(
         "open-and-slow" if held else "open",
         verdict,
         tuple(findings),
-        _state_evidence(facts),
+        state_evidence(facts),
         (
-            _look(facts),
+            timeline_command(facts),
             Command(
                 terminate_command(facts.transactional_id),
                 "shows what ending it now would do; with --execute it fences the producer",
@@ -309,9 +319,9 @@ def _healthy(facts: TransactionFacts) -> Diagnosis:
     return Diagnosis(
         "healthy",
         f"{outcome}, no transaction is open, and nothing waits for it.",
-        _last_change(facts),
-        _state_evidence(facts),
-        (_look(facts),),
+        last_change(facts),
+        state_evidence(facts),
+        (timeline_command(facts),),
         facts.unknown,
     )
 
@@ -320,6 +330,7 @@ _RULES: Final[tuple[Callable[[TransactionFacts], Diagnosis | None], ...]] = (
     _shard_loads,
     _unknown_id,
     _marker_waits,
+    explain_undecided,
     _ended_then_refused,
     _concurrent_loop,
     _is_open,
@@ -327,14 +338,6 @@ _RULES: Final[tuple[Callable[[TransactionFacts], Diagnosis | None], ...]] = (
 
 
 # ---------------------------------------------------------------------------------------------------- events
-
-
-def _last(events: Iterable[Event], fits: Callable[[Event], bool]) -> Event | None:
-    found = None
-    for event in events:
-        if fits(event):
-            found = event
-    return found
 
 
 def _first_of_bump(facts: TransactionFacts, ended: Event) -> Event:
@@ -357,91 +360,20 @@ def _goes_on_after(facts: TransactionFacts, ended: Event) -> bool:
         and e.time_ms > ended.time_ms
         for e in facts.events
     )
-    refused = _last(facts.events, lambda e: e.kind == "refused" and e.text("error") in _FENCED)
+    refused = newest(facts.events, lambda e: e.kind == "refused" and e.text("error") in _FENCED)
     return works and (refused is None or facts.now - refused.time_ms > RECENT_MS)
 
 
-def _is_activity(event: Event) -> bool:
-    """Something that the producer itself did."""
-    if event.kind == "transaction":
-        return event.text("request") in ("InitProducerId", "AddPartitions", "EndTxn")
-    return event.kind in ("opened", "verified")
-
-
-def _last_activity(facts: TransactionFacts, ended: Event) -> Event | None:
-    return _last(
-        facts.events,
-        lambda e: (
-            e.time_ms <= ended.time_ms and e is not ended and not e.text("bump") and _is_activity(e)
-        ),
-    ) or _last(facts.events, lambda e: e.time_ms < ended.time_ms and _is_activity(e))
-
-
-def _silence(facts: TransactionFacts, ended: Event) -> int:
-    last = _last_activity(facts, ended)
-    return 0 if last is None else max(ended.time_ms - last.time_ms, 0)
-
-
-def _old_client(facts: TransactionFacts, ended: Event | None) -> str:
-    """Who had the transactional.id before."""
-    known = _last(
-        facts.events,
-        lambda e: bool(e.text("client_host")) and (ended is None or e.time_ms < ended.time_ms),
-    )
-    return "its producer" if known is None else client_of(known)
-
-
-def _aborted_after(facts: TransactionFacts, ended: Event) -> bool:
-    return any(
-        e.text("state") in ("PrepareAbort", "CompleteAbort") and e.time_ms >= ended.time_ms
-        for e in facts.events
-    )
-
-
-def _repeated(facts: TransactionFacts, errors: Set[str]) -> list[Event] | None:
-    """Refusals that are a loop: several, and the last a moment ago."""
-    found = [
-        e
-        for e in facts.events
-        if e.kind == "refused" and e.text("error") in errors and facts.now - e.time_ms <= RECENT_MS
-    ]
-    if not found or facts.now - found[-1].time_ms > LOOP_PAUSE_MS:
-        return None
-    return found if sum(max(e.number("count"), 1) for e in found) >= LOOP_COUNT else None
-
-
-def _loop_finding(facts: TransactionFacts, loop: list[Event]) -> str:
-    count = sum(max(e.number("count"), 1) for e in loop)
-    return (
-        f"{loop[-1].text('request')} of {client_of(loop[-1])} was refused with {loop[-1].text('error')} {count} times "
-        f"or more since {ago(facts.now, loop[0].time_ms)}."
-    )
-
-
-def _last_change(facts: TransactionFacts) -> tuple[str, ...]:
-    last = _last(facts.events, lambda e: e.kind == "transaction")
-    if last is None:
-        return ()
-    return (
-        f"Last change, {ago(facts.now, last.time_ms)}: {last.text('state')} by {last.text('request')}.",
-    )
-
-
-def _activity(event: Event) -> str:
-    if event.kind == "opened":
-        return f"its first record in {event.text('topic')}-{event.number('partition')}"
-    if event.kind == "verified":
-        return f"a write to {event.text('names')}"
-    if event.kind == "transaction":
-        added = event.text("added")
-        return f"{event.text('request')}" + (f" with {added}" if added else "")
-    return event.kind.replace("_", " ")
+def _operators_act(ended: Event) -> str:
+    if ended.text("request") != "CompletePrepared":
+        return "terminated"
+    return "committed" if ended.text("state") == "PrepareCommit" else "aborted"
 
 
 def _cause(ended: Event) -> str:
     return {
         "timeout": f"its timeout of {seconds(ended.number('timeout_ms'))} passed",
-        "operator": "an operator terminated it",
+        "operator": f"an operator {_operators_act(ended)} it",
         "takeover": f"{client_of(ended)} took the transactional.id over",
     }[ended.text("bump")]
 
@@ -453,26 +385,10 @@ def _quoted(facts: TransactionFacts) -> str:
     return repr(facts.transactional_id)
 
 
-def _look(facts: TransactionFacts) -> Command:
-    return Command(
-        f"oncelog transactions timeline {shell_word(facts.transactional_id)}",
-        "shows every step with its cause",
-    )
-
-
 def _raise_timeout(facts: TransactionFacts) -> Command:
     return Command(
         "transaction.timeout.ms of the producer",
         f"make it longer than the longest pause of the application; it is {seconds(facts.timeout_ms)} now",
-    )
-
-
-def _state_evidence(facts: TransactionFacts) -> tuple[Evidence, ...]:
-    source = f"coordinator on node {facts.coordinator}"
-    return (
-        Evidence("state", facts.state or "not known", source),
-        Evidence("producer", f"{facts.producer_id}, epoch {facts.producer_epoch}", source),
-        Evidence("events", str(len(facts.events)), "history of the gateway"),
     )
 
 

@@ -52,6 +52,8 @@ class CoordinatedTransaction:
     producer_epoch: ProducerEpoch
     start_time_ms: Millis
     partitions: frozenset[Partition]
+    is_two_phase: bool = False
+    """Its application decides it together with another system, and no time-out ends it (KIP-939)."""
 
     @property
     def is_open(self) -> bool:

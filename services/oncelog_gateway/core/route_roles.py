@@ -28,6 +28,7 @@ METRICS: Final[RouteKey] = ("GET", "/metrics")
 _OPERATOR: Final[tuple[RouteKey, ...]] = (
     ("POST", "/v1/transactions/abort"),
     ("POST", "/v1/transactions/{transactional_id:path}/terminate"),
+    ("POST", "/v1/transactions/{transactional_id:path}/complete"),
     ("PATCH", "/v1/groups/{group_id:path}/offsets"),
     ("POST", "/v1/topics"),
     ("POST", "/v1/topics/{name}/partitions"),
@@ -64,6 +65,7 @@ _VIEWER: Final[tuple[RouteKey, ...]] = (
     ("GET", "/v1/transactions/{transactional_id:path}"),
     ("GET", "/v1/explain"),
     ("GET", "/v1/hanging-transactions"),
+    ("GET", "/v1/prepared-transactions"),
     ("GET", "/v1/marker-queues"),
     ("GET", "/v1/topics/{name}/partitions"),
     ("GET", "/v1/partitions"),

@@ -1,4 +1,4 @@
-"""`POST /v1/transactions/…`: the two ways to end a transaction."""
+"""`POST /v1/transactions/…`: the three ways to end a transaction."""
 
 from typing import Annotated
 
@@ -6,7 +6,14 @@ from fastapi import APIRouter, Body, Request
 
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import described
-from oncelog_gateway.resources import AbortRequest, AbortResult, TerminateRequest, TerminateResult
+from oncelog_gateway.resources import (
+    AbortRequest,
+    AbortResult,
+    CompleteRequest,
+    CompleteResult,
+    TerminateRequest,
+    TerminateResult,
+)
 from oncelog_gateway.routes.transactions import TransactionalId
 from oncelog_gateway.transactions import Transactions
 
@@ -45,5 +52,26 @@ def ending_router(transactions: Transactions, operators: Operators) -> APIRouter
         return await transactions.terminate(
             operators.of(request), transactional_id, body or TerminateRequest()
         )
+
+    @router.post(
+        **described(
+            "/transactions/{transactional_id:path}/complete",
+            "Commit or abort a two-phase transaction",
+            400,
+            403,
+            404,
+            409,
+            413,
+            501,
+        )
+    )
+    async def complete(
+        request: Request, transactional_id: TransactionalId, body: CompleteRequest
+    ) -> CompleteResult:
+        """For an application that does not decide itself (KIP-939). Stop it first: it may be about to decide. Compare
+        `prepared` with what its database holds. The same text: commit. Another one, or none: abort. The coordinator
+        fences the producer.
+        """
+        return await transactions.complete(operators.of(request), transactional_id, body)
 
     return router

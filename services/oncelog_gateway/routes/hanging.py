@@ -1,4 +1,4 @@
-"""`/v1/hanging-transactions` and `/v1/marker-queues`: what keeps transactions from ending."""
+"""`/v1/hanging-transactions`, `/v1/prepared-transactions`, `/v1/marker-queues`: what keeps transactions from ending."""
 
 from typing import Annotated
 
@@ -15,10 +15,12 @@ from oncelog_gateway.resources import (
     HangingPage,
     MarkerQueue,
     MarkerQueuePage,
+    PreparedPage,
     paged,
 )
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.paging import Paging
+from oncelog_gateway.transactions import Transactions
 
 
 def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
@@ -75,3 +77,16 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
 def _place(row: MarkerQueue) -> int:
     """The queue without a leader is the first."""
     return -1 if row.node is None else row.node
+
+
+def prepared_router(transactions: Transactions) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["transactions"])
+
+    @router.get(**described("/prepared-transactions", "List open two-phase transactions"))
+    async def prepared(paging: Paging) -> PreparedPage:
+        """Their applications decide them together with another system, and no timeout ends them (KIP-939). Each may be
+        prepared, and holds back readers until it is decided.
+        """
+        return await transactions.prepared(paging)
+
+    return router

@@ -84,8 +84,10 @@ def transactions_router(roles: Roles, transactions: Transactions) -> APIRouter:
         try:
             return await transactions.describe(transactional_id)
         except KafkaError as error:
-            # These two are actions unless somebody really named a transaction so.
-            is_action = transactional_id == "abort" or transactional_id.endswith("/terminate")
+            # These are actions unless somebody really named a transaction so.
+            is_action = transactional_id == "abort" or transactional_id.endswith(
+                ("/terminate", "/complete")
+            )
             if is_action and error.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 problem = plain_problem(
                     405, "this is an action: POST it; GET describes transactions"

@@ -24,7 +24,7 @@ from oncelog.rpc.channel import open_channel
 from oncelog.rpc.contract import PEER, SERVICES, Method
 from oncelog.rpc.deadline import DeadlineTimer
 from oncelog.rpc.served import NOT_BEGUN
-from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
+from oncelog.rpc.sessions import MethodMissing, PeerUnavailable, SessionLimits
 from oncelog.rpc.trace_context import calling_span, take_answered, write_caller
 
 _SESSION_PATH = SERVICES[PEER].methods["Session"].path
@@ -388,6 +388,8 @@ class _Stream:
                 return OncelogError(reply.message)
             case grpc.StatusCode.DEADLINE_EXCEEDED:
                 return TimeoutError(f"{self._address}{path}: {reply.message}")
+            case grpc.StatusCode.UNIMPLEMENTED:
+                return MethodMissing(f"{self._address}: {code.name}: {reply.message}")
             case _:
                 return PeerUnavailable(
                     f"{self._address}: {code.name}: {reply.message}", was_sent=code not in NOT_BEGUN

@@ -63,3 +63,10 @@ class PeerUnavailable(OncelogError):
     def __init__(self, message: str, *, was_sent: bool = True) -> None:
         super().__init__(message)
         self.was_sent = was_sent
+
+
+class MethodMissing(PeerUnavailable):
+    """The other process is of an older version that has no such method: the call surely had no effect."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, was_sent=False)

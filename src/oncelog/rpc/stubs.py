@@ -90,6 +90,10 @@ class TransactionCoordinatorStub(Protocol):
     ForceTerminateTransaction: Unary[
         coordinator.ForceTerminateTransactionRequest, coordinator.ForceTerminateTransactionResponse
     ]
+    CompletePreparedTransaction: Unary[
+        coordinator.CompletePreparedTransactionRequest,
+        coordinator.CompletePreparedTransactionResponse,
+    ]
     OpenAttempt: Unary[coordinator.OpenAttemptRequest, coordinator.OpenAttemptResponse]
     JoinAttempt: Unary[coordinator.JoinAttemptRequest, coordinator.JoinAttemptResponse]
     SealBranch: Unary[coordinator.SealBranchRequest, coordinator.SealBranchResponse]

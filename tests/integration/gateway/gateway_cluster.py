@@ -22,6 +22,7 @@ from oncelog.errors import ErrorCode
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog.rpc.sessions import MethodMissing
 from oncelog_controller.settings import ControllerSettings
 from oncelog_controller.wiring import build_controller
 from oncelog_gateway.settings import GatewaySettings
@@ -42,17 +43,22 @@ class DictCoordinator:
         self.sinks = {}
         self.error_code = ErrorCode.NONE
         self.is_silent = False
+        self.is_older = False
+        self.completed = []
+        """What was committed and aborted by its identity."""
         self.seen_start_ms = None
         """Of the last transaction that was terminated: what the gateway had looked at."""
 
     def put(self, transactional_id, *, producer_id, state="Ongoing", partitions=(), **more):
         start_time_ms = more.pop("start_time_ms", 1_000)
+        timeout_ms = more.pop("timeout_ms", 60_000)
+        producer_epoch = more.pop("producer_epoch", 0)
         self.transactions[transactional_id] = coordinator_pb2.TransactionDescription(
             transactional_id=transactional_id,
             state=state,
             producer_id=producer_id,
-            producer_epoch=0,
-            transaction_timeout_ms=60_000,
+            producer_epoch=producer_epoch,
+            transaction_timeout_ms=timeout_ms,
             transaction_start_time_ms=start_time_ms,
             last_update_time_ms=start_time_ms,
             partitions=[
@@ -112,6 +118,17 @@ class DictCoordinator:
         found.state = "CompleteAbort"
         del found.partitions[:]
         return coordinator_pb2.ForceTerminateTransactionResponse()
+
+    async def CompletePreparedTransaction(self, request, context):  # noqa: N802
+        await self._answer()
+        if self.is_older:
+            raise MethodMissing("10.0.0.1:9090: UNIMPLEMENTED")
+        found = self.transactions[request.transactional_id]
+        self.completed.append((request.producer_id, request.producer_epoch, request.committed))
+        for one in found.partitions:
+            self._storage.end(one.topic, one.partition, found.producer_id)
+        found.state = "CompleteCommit" if request.committed else "CompleteAbort"
+        return coordinator_pb2.CompletePreparedTransactionResponse()
 
     async def DescribeSink(self, request, context):  # noqa: N802
         await self._answer()

@@ -10,6 +10,7 @@ from oncelog_gateway.core.endings import (
     Ending,
     abort_command,
     advice,
+    complete_command,
     ending_of,
     terminate_command,
 )
@@ -21,8 +22,8 @@ OPENED = OpenTransaction(ORDERS, 7, 4, 10, -1, 500)
 ABORT = "oncelog transactions abort --topic 'or ders' --partition 1 --start-offset 10 --producer-epoch 4"
 
 
-def owner(state, name="pay"):
-    return CoordinatedTransaction(name, state, 7, 4, 100, frozenset([ORDERS]))
+def owner(state, name="pay", **more):
+    return CoordinatedTransaction(name, state, 7, 4, 100, frozenset([ORDERS]), **more)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,19 @@ def test_what_ends_it_and_the_command_that_does(state, is_hanging, ending, comma
     assert ending_of(state, is_hanging=is_hanging) is ending
     known = None if state is None else owner(state)
     assert advice(OPENED, known, is_hanging=is_hanging) == f"{ending.value}{command}"
+
+
+def test_a_two_phase_one_has_no_timeout_and_is_explained():
+    known = owner("Ongoing", is_two_phase=True)
+    said = advice(OPENED, known, is_hanging=False)
+    assert said == f"{Ending.OUTSIDE.value}; what to compare: oncelog transactions explain pay"
+    decided = owner("PrepareCommit", is_two_phase=True)
+    assert advice(OPENED, decided, is_hanging=False) == Ending.MARKER.value
+
+
+def test_it_is_completed_by_a_command_that_names_it():
+    words = shlex.split(complete_command("-my app", "42:7", "commit"))
+    assert words[3:] == ["--prepared", "42:7", "--commit", "--", "-my app"]
 
 
 @pytest.mark.parametrize("is_hanging", [None, True, False])

@@ -39,6 +39,23 @@ CASES = [
         "passed",
     ),
     (
+        event(
+            "transaction",
+            state="PrepareCommit",
+            request="CompletePrepared",
+            bump="operator",
+            partitions=1,
+            **BEFORE,
+            **AFTER,
+        ),
+        "commit is decided: an operator decides the two-phase transaction; 1 partition to mark; epoch 3 → 4: an "
+        "operator ended the transaction",
+    ),
+    (
+        event("transaction", state="Ongoing", request="InitProducerId", **BEFORE, **CLIENT),
+        "the two-phase transaction is kept for client 'app-2' at 10.0.0.9:5000, which may only end it",
+    ),
+    (
         event("transaction", state="PrepareCommit", request="EndTxn", partitions=1, **AFTER),
         "commit is decided: its client asks for it; 1 partition to mark",
     ),

@@ -133,6 +133,62 @@ def test_a_transaction(incident, given, words):
     assert found.next_commands
 
 
+def undecided(**more):
+    return facts("Ongoing", is_two_phase=True, timeout_ms=2**31 - 1, **more)
+
+
+def test_a_two_phase_one_is_told_with_what_to_compare():
+    other = PartitionFacts(Partition("orders", 1), 11, (), 5, 9, HolderFacts(8, 1, 5, "other"))
+    found = explain_transaction(
+        undecided(events=[BEGUN, bumped(20, "end", "Ongoing")], partitions=(held(), other))
+    )
+    assert found.incident == "two-phase-undecided"
+    assert found.verdict == (
+        "The two-phase transaction 7:4 of client 'app-1' at 10.0.0.1:1 is open for 30 s and holds back 4 records in "
+        "orders-0. No time-out ends it: its application does, or an operator."
+    )
+    assert "Compare that text with 7:4. The same text: commit." in found.findings[0]
+    assert "Stop the application before you decide" in found.findings[1]
+    commands = [one.command for one in found.next_commands]
+    assert commands[:2] == [
+        "oncelog transactions complete --prepared 7:4 --commit pay",
+        "oncelog transactions complete --prepared 7:4 --abort pay",
+    ]
+    assert all(one.is_safe for one in found.next_commands)
+
+
+def test_a_kept_one_names_the_producer_that_may_end_it():
+    """The producer that opened it was refused since; what holds readers back is the graver news."""
+    found = explain_transaction(
+        undecided(owner=(8, 0), events=[BEGUN, refusal(1, "PRODUCER_FENCED", **APP_1)])
+    )
+    assert (found.incident, "kept for the newer producer 8:0" in found.findings[1]) == (
+        "two-phase-undecided",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "words"), [("PrepareCommit", "committed"), ("PrepareAbort", "aborted")]
+)
+def test_what_an_operator_decided_is_told(state, words):
+    fields = {**bumped(3, "operator", state).fields, "request": "CompletePrepared"}
+    ended = event(3, "transaction", **fields)
+    refused = refusal(2, "PRODUCER_FENCED", **APP_1)
+    found = explain_transaction(facts("CompleteCommit", events=[BEGUN, ended, refused]))
+    assert found.incident == "fenced-by-operator"
+    assert f"an operator {words} the transaction" in found.verdict
+
+
+def test_a_group_behind_a_two_phase_one_is_told_what_ends_it():
+    owner = explain_transaction(undecided(partitions=(held(),)))
+    stuck = OffsetFacts(ORDERS, 10, 4, held=held())
+    found = explain_group(GroupFacts("g", "Stable", 1, (stuck,)), explain_partition(held(), owner))
+    assert found.incident == "two-phase-undecided"
+    assert "No time-out ends it" in found.verdict
+    assert "complete --prepared 7:4 --commit" in found.next_commands[0].command
+
+
 def test_a_stuck_marker_is_told_with_queues_and_last_failure():
     failed = event(2, "marker_failed", error="connection refused", names="orders-0")
     found = explain_transaction(

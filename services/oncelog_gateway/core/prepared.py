@@ -1,0 +1,41 @@
+"""An operator's end of a two-phase transaction: exactly the one that the application's database tells of, or nothing.
+
+The application stored the identity of its transaction, `producer id:epoch`, in the transaction of its database that it
+then committed. So the operator compares, and gives that text back. The coordinator compares it again in the step that
+decides (KIP-939, ADR 0043).
+"""
+
+from oncelog.errors import ErrorCode
+from oncelog_gateway.core.endings import terminate_command
+from oncelog_gateway.core.hanging import CoordinatedTransaction
+from oncelog_gateway.core.interlock import Refusal
+
+
+def prepared_text(producer_id: int, producer_epoch: int) -> str:
+    """As the producer's `prepare_transaction()` gives it: `42:7`."""
+    return f"{producer_id}:{producer_epoch}"
+
+
+def why_not_completed(found: CoordinatedTransaction, prepared: str) -> Refusal | None:
+    """`found`: the transaction at its coordinator. None: it may be committed or aborted by this text."""
+    name = found.transactional_id
+    if found.state != "Ongoing":
+        return Refusal(
+            ErrorCode.INVALID_TXN_STATE,
+            f"{name!r} is in state {found.state}, and nothing is left to decide; "
+            "GET /v1/prepared-transactions lists what is open",
+        )
+    if not found.is_two_phase:
+        return Refusal(
+            ErrorCode.INVALID_TXN_STATE,
+            f"the transaction of {name!r} is not two-phase: its producer or its time-out ends it, and to end it now: "
+            f"{terminate_command(name)}",
+        )
+    identity = prepared_text(found.producer_id, found.producer_epoch)
+    if prepared != identity:
+        return Refusal(
+            ErrorCode.INVALID_TXN_STATE,
+            f"{prepared} is not the open transaction of {name!r}: that is {identity}, and nothing was changed. If the "
+            f"application's database holds {prepared}, it never decided {identity}: abort {identity}",
+        )
+    return None
