@@ -24,7 +24,8 @@ from typing import Any, Final
 from oncelog.errors import OncelogError
 from oncelog.faults import Faults
 
-START_TIMEOUT_S: Final = 30.0
+START_TIMEOUT_S: Final = 90.0
+"""A start takes a second, and half a minute on a busy machine. One that fails ends, and is told at once."""
 STOP_TIMEOUT_S: Final = 20.0
 _POLL_S: Final = 0.01
 _LOG_CHARS_MAX: Final = 4_000
