@@ -1,8 +1,8 @@
 """Which controller is active: a holder renews its lease, a standby waits for it.
 
 A standby takes the lease when it was released, when its holder's port refuses connections, or when it has expired. An
-expired one is left to its holder for a whole lease more, counted from when this standby last came back to the
-database: after an outage of the database every lease has expired, and the holder is as well as before. It renews an
+expired one of another is left to its holder for a whole lease more, from when this standby last came back to
+the database. After an outage of the database every lease has expired, and the holder is as well as before. It renews an
 expired lease as long as nobody took it, so an outage makes no failover. All of this is about when; that a deposed
 holder writes nothing is up to the controller epoch in every append.
 """
@@ -220,11 +220,14 @@ class Election:
         self._term = asyncio.create_task(self._begin(taken), name="controller term")
 
     async def _may_take(self, view: LeaseView, now: float) -> bool:
-        # A lease under our own id and address is that of an earlier process of ours.
-        is_own = (view.holder, view.rpc_address) == self._own
+        # A lease under our own id and address is that of an earlier process of ours. So is an expired one under the id
+        # alone: a pod that is started again has another address.
+        own_id, own_address = self._own
+        is_expired = view.remaining_ms <= 0
+        is_own = view.holder == own_id and (view.rpc_address == own_address or is_expired)
         if view.is_free or is_own or self._holder_gone:
             return True
-        if view.remaining_ms > 0:
+        if not is_expired:
             return False
         return now - self._patient_since >= self._lease_s or await refuses(view.rpc_address)
 

@@ -224,6 +224,20 @@ async def test_without_its_database_a_controller_stands_by(postgres_server, post
         assert (await one.stub.NodeHeartbeat(request)).status.error_code == ErrorCode.NONE
 
 
+async def test_a_moved_controller_takes_its_own_expired_lease(postgres_url):
+    """A pod that is started again has another address, and at the old one nobody refuses."""
+    database = Database(postgres_url, 5000)
+    await database.open()
+    old = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    async with old:
+        address = f"127.0.0.1:{old.sockets[0].getsockname()[1]}"
+        lease = Lease(database, 1, address, lease_ms=1)
+        assert await lease.take(await lease.read()) is not None
+        async with controllers(postgres_url, count=1, lease_ms=60_000) as (one,):
+            assert (await one.describe()).active
+    await database.close()
+
+
 async def test_a_frozen_controller_does_not_keep_others_out(postgres_url):
     """Its lock on the one row goes with its transaction, which Postgres ends."""
     frozen, other = (Database(postgres_url, 8000) for _ in range(2))
