@@ -9,18 +9,31 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+import oncelog
+from oncelog.client.blocking import Admin
+
 PAGE = Path(__file__).parents[3] / "docs" / "client.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 WAIT_S = 60
 
 
 def test_the_page_has_examples():
-    assert len(EXAMPLES) == 7
+    assert len(EXAMPLES) == 8
+
+
+@pytest.fixture(scope="module")
+def log():
+    """It allows everything that the page shows."""
+    allowed = {"ONCELOG_COORDINATOR_TWO_PHASE_COMMIT_ENABLED": "true"}
+    with oncelog.running(environment=allowed) as log:
+        with Admin(log.bootstrap_servers) as admin:
+            admin.update_features({"two.phase.commit.version": 1})
+        yield log
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_an_example_runs(oncelog_broker, number):
-    bootstrap = oncelog_broker.bootstrap_servers
+def test_an_example_runs(log, number):
+    bootstrap = log.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": bootstrap})
     created = admin.create_topics([NewTopic("payments", 2, 1), NewTopic("orders", 1, 1)])
     for one in created.values():
