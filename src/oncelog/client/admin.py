@@ -33,7 +33,7 @@ from oncelog.client.core.consumer_settings import READ_COMMITTED, READ_UNCOMMITT
 from oncelog.client.core.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog.client.core.setting_names import settings_of
 from oncelog.client.core.transaction_calls import OffsetToCommit
-from oncelog.client.errors import FatalError, IllegalStateError
+from oncelog.client.errors import IllegalStateError
 from oncelog.client.network import admin_cluster, admin_groups, admin_topics, admin_transactions
 from oncelog.client.network.admin_calls import AdminCalls
 from oncelog.client.network.brokers import Brokers
@@ -46,7 +46,6 @@ from oncelog.security.acl import Acl, AclFilter
 
 EARLIEST, LATEST = EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 """For `list_offsets`: where a log begins, and where it ends."""
-START_TIMEOUT_MS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +80,10 @@ class Admin:
         """Reach the cluster, within 30 s. Otherwise it raises why it cannot."""
         if self._calls is None:
             brokers = Brokers(self._network)
-            limit_ms = min(START_TIMEOUT_MS, self.settings.default_api_timeout_ms)
             try:
-                await brokers.retrying(
-                    lambda: brokers.refresh(()), limit_ms, "reaching the cluster"
-                )
-            except BaseException as error:
+                await brokers.reach(self.settings.default_api_timeout_ms)
+            except BaseException:
                 await brokers.close()
-                if isinstance(error, KafkaError):
-                    raise FatalError(str(error), error.error_code) from error
                 raise
             self._calls = AdminCalls(brokers, self.settings.default_api_timeout_ms)
         return self

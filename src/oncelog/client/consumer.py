@@ -16,7 +16,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import fields
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from oncelog.client.core.consumer_record import ConsumerRecord, Deserializer, Deserializers
 from oncelog.client.core.consumer_settings import (
@@ -33,24 +33,24 @@ from oncelog.client.core.partition_state import (
 from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
 from oncelog.client.errors import (
     ClientError,
-    FatalError,
     IllegalStateError,
     TimedOutError,
 )
 from oncelog.client.group_offsets import GroupOffsets
+from oncelog.client.metrics import hide, of_consumer, show
 from oncelog.client.network.consumer_loop import ConsumerLoop
 from oncelog.client.network.log_offsets import OffsetAtTime, offsets_at
 from oncelog.client.options import ConsumerOptions
 from oncelog.client.reaching import split_settings
 from oncelog.client.rebalances import Rebalances, Told
-from oncelog.errors import KafkaError
 from oncelog.ids import Partition
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 logger = logging.getLogger(__name__)
 
 CONSUMER_NAMES: Final = tuple(one.name for one in fields(ConsumerSettings))
-START_TIMEOUT_MS: Final = 30_000
-"""Until a consumer must have reached the cluster."""
 
 
 class Consumer:
@@ -67,6 +67,7 @@ class Consumer:
         *,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
+        metrics: "CollectorRegistry | None" = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         given, self._network = split_settings(bootstrap_servers, config, options, CONSUMER_NAMES)
@@ -74,6 +75,7 @@ class Consumer:
         self._deserializers = None
         if key_deserializer is not None or value_deserializer is not None:
             self._deserializers = Deserializers(key_deserializer, value_deserializer)
+        self._metrics = metrics
         self._run: ConsumerLoop | None = None
         self._group: GroupOffsets | None = None
         self._rebalances: Rebalances | None = None
@@ -89,18 +91,15 @@ class Consumer:
         if self._run is not None:
             return self
         run = self._run = ConsumerLoop(self.settings, self._network, self._deserializers)
+        show(self._metrics, self, lambda: of_consumer(run))
         self._group = GroupOffsets(run)
         self._rebalances = Rebalances(run, self._hand, self._group)
-        limit_ms = min(START_TIMEOUT_MS, self.settings.default_api_timeout_ms)
         try:
-            await run.brokers.retrying(
-                lambda: run.brokers.refresh(()), limit_ms, "reaching the cluster"
-            )
-        except BaseException as error:
+            await run.brokers.reach(self.settings.default_api_timeout_ms)
+        except BaseException:
             self._is_closed = True
+            hide(self._metrics, self)
             await run.close()
-            if isinstance(error, KafkaError):
-                raise FatalError(str(error), error.error_code) from error
             raise
         return self
 
@@ -129,6 +128,7 @@ class Consumer:
             await self._rebalances.leave(commits=commits)
         finally:
             self._is_closed = True
+            hide(self._metrics, self)
             await run.close()
 
     # ---------------------------------------------------------------------------------------------- what is read

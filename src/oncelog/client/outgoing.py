@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oncelog.client.core.producer_batch import Record
+from oncelog.client.delivery import OnDelivery
 from oncelog.client.errors import SerializationError
 from oncelog.client.interceptors import Interceptor, OutgoingRecord, guarded, intercepted
+
+if TYPE_CHECKING:
+    from oncelog.client.tracing import Tracing
 
 Serializer = Callable[[Any], bytes | None]
 """Of a key or a value, of whatever type the program has. None is a tombstone."""
@@ -21,9 +25,11 @@ class Outgoing:
         key_serializer: Serializer | None,
         value_serializer: Serializer | None,
         interceptors: tuple[Interceptor, ...],
+        tracing: "Tracing | None",
     ) -> None:
         self._key_serializer, self._value_serializer = key_serializer, value_serializer
         self.interceptors = interceptors
+        self._tracing = tracing
 
     def record(
         self,
@@ -33,8 +39,12 @@ class Outgoing:
         partition: int | None,
         timestamp_ms: int | None,
         headers: HeaderPairs,
-    ) -> Record:
-        """The headers are copied: what is sent is what they were. Raises SerializationError."""
+        on_delivery: OnDelivery | None,
+    ) -> tuple[Record, OnDelivery | None]:
+        """With what is called once it is delivered. The headers are copied: what is sent is what they were.
+
+        Raises SerializationError.
+        """
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         pairs = list(headers) if headers else []
@@ -55,7 +65,9 @@ class Outgoing:
             for interceptor in self.interceptors:
                 guarded(interceptor.on_acknowledgement, None, error)
             raise
-        return Record(topic, partition, timestamp_ms, key, value, pairs)
+        if self._tracing is not None:
+            on_delivery = self._tracing.sending(topic, pairs, on_delivery)
+        return Record(topic, partition, timestamp_ms, key, value, pairs), on_delivery
 
 
 def _bytes_of(given: object, serializer: Serializer | None, what: str) -> bytes | None:

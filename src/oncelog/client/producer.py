@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from oncelog.client.core.line import Line
 from oncelog.client.core.prepared import Completion, PreparedTransaction
@@ -31,6 +31,8 @@ from oncelog.client.errors import (
     TimedOutError,
 )
 from oncelog.client.interceptors import Interceptor, guarded
+from oncelog.client.metrics import hide, of_producer, show
+from oncelog.client.network.brokers import START_TIMEOUT_MS
 from oncelog.client.network.producer_loop import ProducerLoop
 from oncelog.client.options import ProducerOptions
 from oncelog.client.outgoing import HeaderPairs, Outgoing, Serializer
@@ -38,11 +40,14 @@ from oncelog.client.reaching import split_settings
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from oncelog.client.tracing import Tracing
+
 logger = logging.getLogger(__name__)
 
 PRODUCER_NAMES: Final = tuple(one.name for one in fields(ProducerSettings))
-START_TIMEOUT_MS: Final = 30_000
-"""Until a producer must have begun: an error then says why it cannot."""
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -102,12 +107,15 @@ class Producer:
         value_serializer: Serializer | None = None,
         partitioner: Partitioner | None = None,
         interceptors: Sequence[Interceptor] = (),
+        tracing: "Tracing | None" = None,
+        metrics: "CollectorRegistry | None" = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         given, self._network = split_settings(bootstrap_servers, config, options, PRODUCER_NAMES)
         self.settings = producer_settings(given)
-        self.outgoing = Outgoing(key_serializer, value_serializer, tuple(interceptors))
-        self._is_plain = value_serializer is None and not interceptors
+        self.outgoing = Outgoing(key_serializer, value_serializer, tuple(interceptors), tracing)
+        self._is_plain = value_serializer is None and not interceptors and tracing is None
+        self._metrics = metrics
         self._partitioner = partitioner
         self._ignores_keys = self.settings.partitioner_ignore_keys and partitioner is None
         self._run: ProducerLoop | None = None
@@ -125,16 +133,11 @@ class Producer:
         if self._run is not None:
             return self
         run = self._run = ProducerLoop(self.settings, self._network, self._partitioner)
-        limit_ms = min(START_TIMEOUT_MS, self.settings.max_block_ms)
+        show(self._metrics, self, lambda: of_producer(run))
         try:
-            await run.brokers.retrying(
-                lambda: run.brokers.refresh(()), limit_ms, "reaching the cluster"
-            )
+            await run.brokers.reach(self.settings.max_block_ms)
             if self.settings.is_transactional:
-                await self.init_transactions(limit_ms)
-        except KafkaError as error:
-            await self.close(0)
-            raise FatalError(str(error), error.error_code) from error
+                await self.init_transactions(min(START_TIMEOUT_MS, self.settings.max_block_ms))
         except BaseException:
             await self.close(0)
             raise
@@ -178,6 +181,7 @@ class Producer:
         except TimeoutError:
             pass
         finally:
+            hide(self._metrics, self)
             await run.close(FatalError("the producer is closed"))
 
     # ---------------------------------------------------------------------------------------------- records
@@ -208,7 +212,9 @@ class Producer:
             batch = run.core.append_to_open(topic, timestamp_ms, None, value, pairs)
             if batch is not None:
                 return Delivery(batch, timestamp_ms, -1, len(value))
-        record = self.outgoing.record(topic, value, key, partition, timestamp_ms, headers)
+        record, on_delivery = self.outgoing.record(
+            topic, value, key, partition, timestamp_ms, headers, on_delivery
+        )
         delivery = Delivery.of(record)
         self.accept(record, delivery, on_delivery)
         return delivery

@@ -18,7 +18,7 @@ WAIT_S = 60
 
 
 def test_the_page_has_examples():
-    assert len(EXAMPLES) == 8
+    assert len(EXAMPLES) == 11
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,7 @@ def test_an_example_runs(log, number):
         if (error := one.exception(WAIT_S)) is not None:
             assert "ALREADY_EXISTS" in str(error)
     program = EXAMPLES[number].replace("localhost:9092", bootstrap)
+    program = program.replace("start_http_server(9100", "start_http_server(0")
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_S, check=False
     )
@@ -53,7 +54,8 @@ def test_importing_the_client_loads_no_server():
         "from oncelog.client import Admin, Consumer, Producer, blocking\n"
         "from oncelog.client.blocking import Admin, Consumer, Producer\n"
         "print(*sorted(name for name in sys.modules if name.startswith(('oncelog_', 'grpc', 'fastapi', 'sqlalchemy', "
-        "'pyarrow', 'numpy', 'pyspark', 'aiokafka', 'confluent_kafka', 'opentelemetry', 'oncelog.rpc'))))"
+        "'pyarrow', 'numpy', 'pyspark', 'aiokafka', 'confluent_kafka', 'opentelemetry', "
+        "'prometheus_client', 'uvloop', 'oncelog.rpc'))))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_S, check=True

@@ -4,7 +4,7 @@ import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from oncelog.client import consumer
 from oncelog.client.blocking.io_thread import in_caller
@@ -13,6 +13,9 @@ from oncelog.client.core.consumer_record import ConsumerRecord, Deserializer
 from oncelog.client.core.consumer_settings import ConsumerSettings
 from oncelog.client.options import ConsumerOptions
 from oncelog.ids import Partition
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 Told = Callable[[frozenset[Partition]], None]
 """A callback of a rebalance, in the thread that reads. It may seek and commit."""
@@ -29,6 +32,7 @@ class Consumer(Shell[consumer.Consumer]):
         *,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
+        metrics: "CollectorRegistry | None" = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         inner = _Inner(
@@ -36,6 +40,7 @@ class Consumer(Shell[consumer.Consumer]):
             config,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
+            metrics=metrics,
             **options,
         )
         super().__init__(inner, "consumer")

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from oncelog.client import producer
 from oncelog.client.blocking.delivery import Delivery
@@ -20,6 +20,11 @@ from oncelog.client.interceptors import Interceptor
 from oncelog.client.options import ProducerOptions
 from oncelog.client.outgoing import HeaderPairs, Serializer
 from oncelog.ids import Partition
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from oncelog.client.tracing import Tracing
 
 _Inner: Final = producer.Producer
 
@@ -60,6 +65,8 @@ class Producer(Shell[producer.Producer]):
         value_serializer: Serializer | None = None,
         partitioner: Partitioner | None = None,
         interceptors: Sequence[Interceptor] = (),
+        tracing: "Tracing | None" = None,
+        metrics: "CollectorRegistry | None" = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         inner = _Inner(
@@ -69,6 +76,8 @@ class Producer(Shell[producer.Producer]):
             value_serializer=value_serializer,
             partitioner=partitioner,
             interceptors=interceptors,
+            tracing=tracing,
+            metrics=metrics,
             **options,
         )
         super().__init__(inner, "producer")
@@ -120,7 +129,9 @@ class Producer(Shell[producer.Producer]):
         io, inner = self._io, self._inner
         io.check_process()
         inner.check_may_send()
-        record = inner.outgoing.record(topic, value, key, partition, timestamp_ms, headers)
+        record, on_delivery = inner.outgoing.record(
+            topic, value, key, partition, timestamp_ms, headers, on_delivery
+        )
         delivery = AsyncDelivery.of(record)
         if io.is_current:
             inner.take(record, delivery, on_delivery)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from oncelog.client.core.accumulator import NEVER, Accumulator, Drained
 from oncelog.client.core.backoff import backoff_ms
 from oncelog.client.core.cluster_view import OF_ANOTHER_TOPIC, ClusterView
+from oncelog.client.core.counts import ProducerCounts
 from oncelog.client.core.key_hash import positive_murmur2
 from oncelog.client.core.line import Line, Settled
 from oncelog.client.core.produce_answers import (
@@ -75,6 +76,7 @@ class ProducerCore:
         self._draw = draw
         self._partitioner = partitioner
         self.line = Line(settings, self._line_failed)
+        self.counts = ProducerCounts()
         self._under_way: dict[int, int] = {}
         """Node → produce requests that are not answered."""
         self._may_reach: MayReach = lambda _: False
@@ -192,6 +194,8 @@ class ProducerCore:
             self._under_way[request.node_id] = self._under_way.get(request.node_id, 0) + 1
             for batch in request.batches:
                 batch.attempts += 1
+                self.counts.batches_sent += 1
+                self.counts.bytes_sent += batch.size_bytes
                 self._mute(batch)
                 if self.settings.enable_idempotence:
                     self.sequences.stamp(batch)
@@ -266,8 +270,10 @@ class ProducerCore:
             if self.settings.enable_idempotence:
                 self.sequences.acknowledged(batch)
             self.accumulator.release(batch)
+            self.counts.records_sent += batch.record_count
             batch.complete(answer.base_offset, answer.log_append_ms)
         elif found is Verdict.TOO_LARGE:
+            self.counts.batches_split += 1
             parts = self.accumulator.split(batch, now_ms)
             if self.settings.enable_idempotence:
                 self.sequences.replaced(batch, parts)
@@ -332,6 +338,7 @@ class ProducerCore:
             self._draw(),
         )
         batch.retry_at_ms = now_ms + pause_ms
+        self.counts.batches_retried += 1
         self.accumulator.put_back(batch)
 
     def _fail(
@@ -350,6 +357,7 @@ class ProducerCore:
             self.sequences.gave_up(batch)
         if not is_sent:
             self.accumulator.release(batch)
+        self.counts.records_failed += batch.record_count
         batch.fail(error, record_errors)
 
     def _expire(self, now_ms: float) -> None:
@@ -423,6 +431,7 @@ class ProducerCore:
             if self.settings.enable_idempotence:
                 self.sequences.gave_up(batch)
             self.accumulator.release(batch)
+            self.counts.records_failed += batch.record_count
             batch.fail(error)
 
     def end(self, error: ClientError) -> None:

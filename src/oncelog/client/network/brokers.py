@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 GROUP, TRANSACTION = 0, 1
 """What FindCoordinator is asked for."""
+START_TIMEOUT_MS: Final = 30_000
+"""Until a client must have begun: an error then says why it cannot."""
 _METADATA_PAUSE_S: Final = 0.1
 """Between two questions for metadata that brought nothing new."""
 
@@ -211,6 +213,16 @@ class Brokers:
         if not self.is_closed:
             self.update_soon()
             self._on_change()
+
+    async def reach(self, timeout_ms: int) -> None:
+        """Until a broker has told of the cluster, 30 s at most. Raises TimedOutError, and FatalError where it says
+        no."""
+        try:
+            await self.retrying(
+                lambda: self.refresh(()), min(START_TIMEOUT_MS, timeout_ms), "reaching the cluster"
+            )
+        except KafkaError as error:
+            raise FatalError(str(error), error.error_code) from error
 
     async def any_connection(self) -> Connection:
         """The open one with the least under way; else the first broker that accepts, the bootstrap addresses last.

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from oncelog.client.core.consumer_record import Deserializers, reader_class
 from oncelog.client.core.consumer_settings import ConsumerSettings
+from oncelog.client.core.counts import NodeTimes
 from oncelog.client.core.fetching import FetchCore
 from oncelog.client.core.membership import Heartbeat, Membership
 from oncelog.client.core.partition_state import (
@@ -83,6 +84,7 @@ class ConsumerLoop:
         self.membership = Membership(settings, str(uuid4()))
         self.brokers = Brokers(network, self.wake)
         self.loop = asyncio.get_running_loop()
+        self.times = NodeTimes()
         self.needs_attention = False
         """The program must be told something, or offsets are due to be committed."""
         self.was_polled = True
@@ -245,7 +247,10 @@ class ConsumerLoop:
         schema = connection.schema(versions.FETCH, fetch_version_max(fetch))
         request = fetch_request(schema, self.settings, fetch)
 
+        began = self.loop.time()
+
         def answered(response: Any, error: ClientError | None) -> None:
+            self.times.add(fetch.node_id, self.loop.time() - began)
             if error is not None:
                 logger.debug("a fetch was not answered: %s", error)
                 self.core.fetch_lost(fetch, self.now_ms())

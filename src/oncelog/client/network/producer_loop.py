@@ -10,6 +10,7 @@ import random
 from typing import Any, Final
 
 from oncelog.client.core.accumulator import NEVER, Drained
+from oncelog.client.core.counts import NodeTimes
 from oncelog.client.core.operation import Operation
 from oncelog.client.core.produce_answers import PartitionAnswer
 from oncelog.client.core.producer_batch import ProducerBatch, builder_class
@@ -48,6 +49,7 @@ class ProducerLoop:
         self.core = ProducerCore(settings, builder_class(), random.random, partitioner)
         self.brokers = Brokers(network, self.wake)
         self.loop = asyncio.get_running_loop()
+        self.times = NodeTimes()
         self._turn: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
@@ -171,7 +173,10 @@ class ProducerLoop:
             self._send_one_way(connection, schema, message, request)
             return
 
+        began = self.loop.time()
+
         def answered(response: Any, error: ClientError | None) -> None:
+            self.times.add(request.node_id, self.loop.time() - began)
             if error is not None:
                 self._lost(request, error)
             else:

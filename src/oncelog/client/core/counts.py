@@ -1,0 +1,27 @@
+"""What a producer counts of itself, by batches, so that a record costs nothing (S2-98)."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class ProducerCounts:
+    records_sent: int = 0
+    """Delivered."""
+    records_failed: int = 0
+    bytes_sent: int = 0
+    """Of batches as they left, each try of them."""
+    batches_sent: int = 0
+    batches_retried: int = 0
+    batches_split: int = 0
+
+
+@dataclass(slots=True)
+class NodeTimes:
+    """How long brokers took to answer: node → requests, and the sum of their seconds."""
+
+    count: dict[int, int] = field(default_factory=dict)
+    sum_s: dict[int, float] = field(default_factory=dict)
+
+    def add(self, node_id: int, seconds: float) -> None:
+        self.count[node_id] = self.count.get(node_id, 0) + 1
+        self.sum_s[node_id] = self.sum_s.get(node_id, 0.0) + seconds
