@@ -14,6 +14,7 @@ from bench.cluster_workloads import cluster
 from bench.console_workload import console
 from bench.coordinator_workloads import coordinator_memory, coordinator_recovery
 from bench.hanging_workload import find_hanging
+from bench.own_client_workloads import own_client
 from bench.process_workloads import recovery, start
 from bench.results import Measurement
 from bench.secure_workloads import secure
@@ -24,6 +25,7 @@ WORKLOADS: dict[str, Callable[[bool, ShowStep], list[Measurement]]] = {
     "commit-latency": commit_latency,
     "transaction-rate": transaction_rate,
     "throughput": throughput,
+    "own-client": own_client,
     "recovery": recovery,
     "coordinator-recovery": coordinator_recovery,
     "coordinator-memory": coordinator_memory,
@@ -84,7 +86,7 @@ def _table(measurements: list[Measurement]) -> Table:
             one.workload,
             one.what,
             f"{results.number(one.oncelog)} {one.unit}",
-            results.number(one.mock),
+            results.number(one.mock) + one.peer_text(),
             results.number(one.ratio),
             one.bar_text(),
             met,

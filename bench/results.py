@@ -32,6 +32,8 @@ class Measurement:
     is_lower_better: bool = False
     bar: float | None = None
     is_bar_a_ratio: bool = False
+    peer: str = "mock"
+    """Whose number stands in `mock`."""
 
     @property
     def ratio(self) -> float | None:
@@ -44,11 +46,14 @@ class Measurement:
             return None
         return held <= self.bar if self.is_lower_better else held >= self.bar
 
+    def peer_text(self) -> str:
+        return "" if self.peer == "mock" else f" ({self.peer})"
+
     def bar_text(self) -> str:
         if self.bar is None:
             return ""
         sign = "≤" if self.is_lower_better else "≥"
-        unit = "× mock" if self.is_bar_a_ratio else self.unit
+        unit = f"× {self.peer}" if self.is_bar_a_ratio else self.unit
         return f"{sign} {number(self.bar)} {unit}"
 
 
@@ -111,7 +116,7 @@ def write_document(measurements: Sequence[Measurement], source: Path) -> None:
     ]
     for one in measurements:
         met = {None: "", True: "yes", False: "**no**"}[one.meets_bar]
-        mock = "" if one.mock is None else f"{number(one.mock)} {one.unit}"
+        mock = "" if one.mock is None else f"{number(one.mock)} {one.unit}{one.peer_text()}"
         lines.append(
             f"| {one.workload} | {one.what} | {number(one.oncelog)} {one.unit} | {mock} "
             f"| {number(one.ratio)} | {one.bar_text()} | {met} |"
