@@ -333,3 +333,32 @@ def test_a_record_that_cannot_be_deserialized_waits_for_a_seek():
     (fetch,) = step(one).fetches
     answered(one, fetch, batch(0, 5))
     assert [(record.key, record.value) for record in one.take(10)] == [(3, b"v"), (4, b"v")]
+
+
+def view_with_id(topic_id):
+    nodes = [Node(0, Address("h", 1), None)]
+    return ClusterView().with_answer(nodes, [TopicView("t", topic_id, (Leader(0, 0),))], "c", 0)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+def test_a_position_ends_with_its_topic(policy):
+    """The leader refuses the id, and the metadata has another one: either alone may be behind."""
+    one = core(auto_offset_reset=policy)
+    one.view = view_with_id(b"old")
+    (fetch,) = step(one).fetches
+    answered(one, fetch, batch(0))
+    one.view = view_with_id(b"new")
+    (fetch,) = step(one).fetches
+    assert [part.topic_id for part in fetch.parts] == [b"old"]
+    answered(one, fetch, error=ErrorCode.UNKNOWN_TOPIC_ID)
+    assert one.take(10)[-1].offset == 2
+    told = step(one, 1_000.0)
+    if policy == "earliest":
+        assert [look.timestamp_ms for look in told.lookups[0]] == [EARLIEST_TIMESTAMP]
+        return
+    assert told.has_failed
+    with pytest.raises(NoOffsetError, match="was deleted and made again: offset 3 of t-0"):
+        one.take(10)
+    one.seek(T0, 1)
+    (fetch,) = step(one, 1_000.0).fetches
+    assert [(part.topic_id, part.offset) for part in fetch.parts] == [(b"new", 1)]

@@ -52,8 +52,19 @@ class Deserializers(NamedTuple):
     key: Deserializer | None
     value: Deserializer | None
 
-    def applied(self, record: ConsumerRecord) -> ConsumerRecord:
-        """Raises SerializationError."""
+    def applied(
+        self, records: list[ConsumerRecord]
+    ) -> tuple[list[ConsumerRecord], SerializationError | None]:
+        """Those before the first one that fails, and its error."""
+        done: list[ConsumerRecord] = []
+        for record in records:
+            try:
+                done.append(self._one(record))
+            except SerializationError as error:
+                return done, error
+        return done, None
+
+    def _one(self, record: ConsumerRecord) -> ConsumerRecord:
         key, value = record.key, record.value
         what = "key"
         try:

@@ -43,13 +43,7 @@ from oncelog.client.core.partition_state import (
     Step,
     Validation,
 )
-from oncelog.client.errors import (
-    AuthorizationError,
-    ClientError,
-    NoOffsetError,
-    RefusedError,
-    SerializationError,
-)
+from oncelog.client.errors import AuthorizationError, ClientError, NoOffsetError, RefusedError
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 
@@ -140,7 +134,7 @@ class FetchCore:
         validations: dict[int, list[Validation]] = {}
         fetching: dict[int, list[PartitionState]] = {}
         full: set[int] = set()
-        wants_metadata, next_ms = False, NEVER
+        wants_metadata, next_ms, has_failed = False, NEVER, False
         for state in self._states.values():
             if state.is_asked or state.stage is Stage.FAILED:
                 continue
@@ -158,6 +152,7 @@ class FetchCore:
                 next_ms = min(next_ms, state.retry_at_ms)
                 continue
             if self._is_of_another_topic(state) and not self._made_again(state):
+                has_failed = True
                 continue
             if state.stage is Stage.FETCH and leader.epoch != state.validated_epoch:
                 self._new_leader(state, leader.epoch)
@@ -182,7 +177,9 @@ class FetchCore:
             and may_reach(node_id)
             and (fetch := self._fetch(node_id, states)) is not None
         )
-        return Step(fetches, tuple(finds), lookups, validations, wants_metadata, next_ms)
+        return Step(
+            fetches, tuple(finds), lookups, validations, wants_metadata, next_ms, has_failed
+        )
 
     def _is_wanted(self, partition: Partition) -> bool:
         return self.only is None or partition in self.only
@@ -442,24 +439,16 @@ class FetchCore:
         """
         found = self._take(count)
         if found and self._deserializers is not None:
-            found = self._deserialized(found, self._deserializers)
+            read = found
+            found, error = self._deserializers.applied(read)
+            if error is not None:
+                # It is fetched again, and stands first then.
+                failed = read[len(found)]
+                self.seek(failed.topic_partition, failed.offset, failed.leader_epoch)
+                if not found:
+                    raise error
         self.taken_count += len(found)
         return found
-
-    def _deserialized(
-        self, records: list[ConsumerRecord], deserializers: Deserializers
-    ) -> list[ConsumerRecord]:
-        """Those before the first one that cannot be; that is fetched again, and stands first then."""
-        done: list[ConsumerRecord] = []
-        for record in records:
-            try:
-                done.append(deserializers.applied(record))
-            except SerializationError:
-                self.seek(record.topic_partition, record.offset, record.leader_epoch)
-                if not done:
-                    raise
-                break
-        return done
 
     def _take(self, count: int) -> list[ConsumerRecord]:
         for _ in range(len(self._turn)):

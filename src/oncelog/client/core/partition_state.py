@@ -87,6 +87,8 @@ class Step(NamedTuple):
     validations: Mapping[int, list[Validation]]
     wants_metadata: bool
     next_ms: float
+    has_failed: bool = False
+    """A partition has an error that the program must be told."""
 
 
 class PartitionState:

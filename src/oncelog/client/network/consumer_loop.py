@@ -183,6 +183,8 @@ class ConsumerLoop:
             self.spawn(self._validate(node_id, checks))
         if step.wants_metadata:
             self.brokers.update_soon()
+        if step.has_failed:
+            self.loop.call_soon(self.tell)  # Not at once: who takes this turn may be about to wait.
         next_ms = min(step.next_ms, self._keep_membership(now_ms))
         if self._timer is not None:
             self._timer.cancel()
