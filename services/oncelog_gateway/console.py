@@ -126,16 +126,22 @@ def _add_overview(router: APIRouter, pages: Pages) -> None:
 def _add_transactions(router: APIRouter, pages: Pages) -> None:
     @router.get("/transactions")
     async def transaction_list(
-        id_pattern: str = "", state: str = "", late: str = "", page: str = "1"
+        id_pattern: str = "", state: str = "", late: str = "", two_phase: str = "", page: str = "1"
     ) -> HTMLResponse:
         number = page_number(page)
-        filters = {"id_pattern": id_pattern, "state": state, "late": late}
+        filters = {
+            "id_pattern": id_pattern,
+            "state": state,
+            "late": late,
+            "two_phase": two_phase,
+        }
         found = await pages.views.transactions.urgent(
             ROWS_MAX,
             skipped=(number - 1) * ROWS_MAX,
             states=[state] if state else (),
             id_pattern=id_pattern,
             late_only=bool(late),
+            two_phase_only=bool(two_phase),
         )
         return pages.page(
             "transactions.html",

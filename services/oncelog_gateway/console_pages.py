@@ -15,10 +15,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
 from oncelog.runtime.clock import Clock
-from oncelog.wording import noun
+from oncelog.wording import counted, noun
 from oncelog_gateway.access import CALLER
 from oncelog_gateway.acts import Acts
-from oncelog_gateway.core.endings import abort_command, terminate_command
+from oncelog_gateway.core.endings import (
+    abort_command,
+    complete_command,
+    terminate_command,
+)
 from oncelog_gateway.core.wording import duration, size
 from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.groups import Groups
@@ -79,9 +83,11 @@ class Pages:
         self._templates.filters["duration"] = duration
         self._templates.filters["count"] = lambda number: f"{number:,}".replace(",", " ")
         self._templates.filters["noun"] = noun
+        self._templates.filters["counted"] = counted
         self._templates.filters["size"] = size
         self._templates.filters["abort_command"] = _abort_command
         self._templates.filters["terminate_command"] = terminate_command
+        self._templates.filters["complete_command"] = complete_command
 
     def page(self, template: str, here: str, /, **values: Any) -> HTMLResponse:
         """`here`: the path in the navigation that it belongs to."""

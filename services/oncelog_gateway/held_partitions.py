@@ -18,6 +18,12 @@ class Held(NamedTuple):
     failures: list[KafkaError]
     """Of leaders that did not answer."""
 
+    @property
+    def held_back(self) -> int | None:
+        """Records in all of them; None: a leader did not say."""
+        known = [one.held_back for one in self.partitions if one.held_back is not None]
+        return sum(known) if len(known) == len(self.partitions) else None
+
 
 async def held_by(
     roles: Roles, transactions: Sequence[coordinator_pb2.TransactionDescription]

@@ -22,6 +22,8 @@ ReadMetrics = Callable[[], Iterable[RoleMetric]]
 """What other roles of the same process count; of other processes it is on their own `/metrics`."""
 
 _PARTITION_LABELS: Final = ["topic", "partition"]
+_MAY_COUNT_AS_LATE_MS: Final = 300_000
+"""A partition leader waits for so long at least beyond the longest time-out. It does not know who has none."""
 _LATENCY_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
@@ -117,6 +119,19 @@ def _of_transactions(snapshot: Snapshot) -> Iterable[Metric]:
         "oncelog_late_transactions",
         "Transactions open for longer than their timeout",
         value=sum(one.is_late for one in snapshot.transactions),
+    )
+    undecided = [one for one in snapshot.transactions if one.prepared is not None]
+    yield GaugeMetricFamily(
+        "oncelog_oldest_two_phase_transaction_age_seconds",
+        "Age of the oldest open transaction that no time-out ends (KIP-939); 0 when none is open",
+        value=max((one.age_ms or 0 for one in undecided), default=0) / 1000,
+    )
+    yield GaugeMetricFamily(
+        "oncelog_old_two_phase_transaction_partitions",
+        "Partitions of two-phase transactions open for longer than five minutes, which their leaders may count as late",
+        value=sum(
+            one.partition_count for one in undecided if (one.age_ms or 0) > _MAY_COUNT_AS_LATE_MS
+        ),
     )
     yield GaugeMetricFamily(
         "oncelog_coordinators_silent",

@@ -182,11 +182,16 @@ class TransactionPartition(Resource):
     )
 
 
+_HELD_BACK: Final = Field(
+    description="records that read_committed cannot reach because of it; null: a leader did not say"
+)
+
+
 class PreparedTransaction(Transaction):
     """A two-phase transaction that is open. Whether it is prepared, its application's database says."""
 
     partitions: list[TransactionPartition]
-    held_back: int = Field(description="records that read_committed cannot reach because of it")
+    held_back: int | None = _HELD_BACK
 
 
 class PreparedPage(Page):
@@ -195,6 +200,7 @@ class PreparedPage(Page):
 
 class TransactionDetail(Transaction):
     partitions: list[TransactionPartition]
+    held_back: int | None = _HELD_BACK
     trace_id: str | None = Field(
         description="of its newest transaction, kept or not; null: its coordinator records no traces"
     )

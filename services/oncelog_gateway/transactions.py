@@ -153,6 +153,7 @@ class Transactions:
             described,
             self._clock.now(),
             partitions=held.partitions,
+            held_back=held.held_back,
             trace_id=described.trace_id or None,
             trace_url=self._trace_url.replace("{trace_id}", described.trace_id)
             if described.trace_id and self._trace_url
@@ -179,7 +180,7 @@ class Transactions:
                 row,
                 now,
                 partitions=own.partitions,
-                held_back=sum(one.held_back or 0 for one in own.partitions),
+                held_back=own.held_back,
             )
             for row, own in zip(rows, held, strict=True)
         ]

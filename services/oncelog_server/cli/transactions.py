@@ -17,6 +17,7 @@ from oncelog_server.cli.options import (
     as_spelled,
     not_empty,
 )
+from oncelog_server.cli.prepared import complete, list_prepared, timeout_of, two_phase_fields
 from oncelog_server.cli.rest import Rest, quoted
 from oncelog_server.cli.tables import (
     Columns,
@@ -93,7 +94,7 @@ def list_transactions(
                 "transactional id": "transactional_id",
                 "state": lambda row: row["state"] + (" late" if row["is_late"] else ""),
                 ">age": lambda row: duration(row["age_ms"]),
-                ">timeout": _timeout,
+                ">timeout": timeout_of,
                 ">coordinator": "coordinator",
                 ">pid": "producer_id",
                 ">epoch": "producer_epoch",
@@ -120,14 +121,19 @@ def describe_transaction(
             ("transactional id", found["transactional_id"]),
             ("state", found["state"] + (", longer than its timeout" if found["is_late"] else "")),
             ("age", duration(found["age_ms"])),
-            ("timeout", _timeout(found)),
+            ("timeout", timeout_of(found)),
+            *two_phase_fields(found),
             ("producer", f"{found['producer_id']}, epoch {found['producer_epoch']}"),
             ("coordinator", f"node {found['coordinator']}, shard {found['shard']}"),
             ("protocol", "TV2" if found["transaction_version"] == 2 else "TV1"),
             ("trace", found.get("trace_url") or found.get("trace_id") or "–"),
         ]
     )
-    columns: Columns = {"partition": of_partition, ">start offset": "start_offset"}
+    columns: Columns = {
+        "partition": of_partition,
+        ">start offset": "start_offset",
+        ">held back": "held_back",
+    }
     show_rows(columns, found["partitions"], empty="no partitions")
 
 
@@ -244,6 +250,10 @@ def find_hanging(
     warn_of_incomplete(found["incomplete"])
 
 
+app.command("prepared")(list_prepared)
+app.command("complete")(complete)
+
+
 @app.command("markers")
 def marker_queues(gateway: Gateway = "", output: AsOutput = None) -> None:
     """Show markers that wait for a node. Read_committed consumers wait until they are written."""
@@ -309,10 +319,6 @@ def terminate(
         return
     say(answer["detail"])
     say(f"audit {answer['audit_id']}" if execute else "nothing was ended; add --execute to do it")
-
-
-def _timeout(row: dict[str, Any]) -> str:
-    return "none, two-phase" if row["is_two_phase"] else duration(row["timeout_ms"])
 
 
 def _pages(rest: Any, filters: dict[str, Any], limit: int) -> tuple[list[Any], int, list[Any]]:

@@ -1,5 +1,7 @@
 """Two-phase transactions over REST (KIP-939): listed with what they hold, committed or aborted by their identity."""
 
+import time
+
 import pytest
 
 TWO_PHASE = 2**31 - 1
@@ -58,6 +60,7 @@ async def test_a_leader_that_does_not_answer_is_told(pay):
     assert "nowhere" in failure["detail"]
     rows = {one["transactional_id"]: one for one in found["transactions"]}
     assert rows["gone"]["partitions"][0]["held_back"] is None
+    assert rows["gone"]["held_back"] is None
     assert rows["pay"]["held_back"] == 58
 
 
@@ -67,7 +70,7 @@ async def test_a_kept_one_is_two_phase_whatever_its_timeout(pay):
     row = (await pay.get("/v1/transactions/pay")).json
     assert identity(row) == ("42:7", True, True, (8, 1))
     assert row["is_late"] is False
-    assert row["partitions"][0]["held_back"] == 58
+    assert row["partitions"][0]["held_back"] == row["held_back"] == 58
     (listed,) = (await pay.get("/v1/prepared-transactions")).json["transactions"]
     assert identity(listed) == identity(row)
 
@@ -139,6 +142,23 @@ async def test_an_older_coordinator_is_named_with_the_way_out(pay):
     assert "older version" in answer.json["detail"]
     assert "upgrade" in answer.json["detail"]
     assert pay.audit()[-1]["outcome"] == "refused"
+
+
+async def test_metrics_tell_two_phase_ones_from_late_ones(pay):
+    now = time.time_ns() // 1_000_000
+    six_minutes = {"start_time_ms": now - 360_000, "partitions": [("orders", 0), ("orders", 1)]}
+    put_two_phase(pay, "pay", **six_minutes)
+    put_two_phase(pay, "young", producer_id=9, start_time_ms=now, partitions=[("orders", 0)])
+    put_two_phase(pay, "idle", producer_id=10, state="Empty", start_time_ms=1)
+    pay.coordinator.put("other", producer_id=5, state="CompleteCommit")
+    found = dict(
+        line.split()
+        for line in (await pay.get("/metrics")).body.decode().splitlines()
+        if line.startswith("oncelog_") and "{" not in line
+    )
+    assert 360 <= float(found["oncelog_oldest_two_phase_transaction_age_seconds"]) < 420
+    assert found["oncelog_old_two_phase_transaction_partitions"] == "2.0"
+    assert found["oncelog_late_transactions"] == "0.0"
 
 
 async def test_nothing_is_completed_that_cannot_be_audited(pay):

@@ -121,8 +121,27 @@ def on_configs(api_key, version, operation):
     }
 
 
+NEW_PRODUCER = {
+    "transaction_timeout": timedelta(seconds=60),
+    "producer_id": -1,
+    "producer_epoch": -1,
+}
 CASES = {
     "Produce": on_topic(versions.PRODUCE, 9, Op.WRITE),
+    "InitProducerId": Case(
+        versions.INIT_PRODUCER_ID,
+        6,
+        ((TRANSACTIONAL_ID, Op.WRITE),),
+        {"transactional_id": "orders"} | NEW_PRODUCER,
+    ),
+    "InitProducerId of a two-phase producer": Case(
+        versions.INIT_PRODUCER_ID,
+        6,
+        ((TRANSACTIONAL_ID, Op.TWO_PHASE_COMMIT),),
+        {"transactional_id": "orders", "enable2_pc": True} | NEW_PRODUCER,
+        also=((TRANSACTIONAL_ID, Op.WRITE),),
+        since=6,
+    ),
     "Produce transactional": Case(
         versions.PRODUCE,
         9,
