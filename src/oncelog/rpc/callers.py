@@ -67,6 +67,7 @@ _TABLE: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
         "DescribeTransactions": _LG | _S | _C,
         "ListTransactions": _LG,
         "ForceTerminateTransaction": _G,
+        "CompletePreparedTransaction": _G,
         "OpenAttempt": _L,
         "JoinAttempt": _L,
         "SealBranch": _L,
