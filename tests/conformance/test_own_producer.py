@@ -221,6 +221,16 @@ async def test_s2_11_a_topic_that_is_none_is_told_in_time(bootstrap):
             await producer.send("nowhere", b"v")
 
 
+async def test_s2_35_a_full_batch_leaves_long_before_linger(bootstrap, new_topic):
+    topic = new_topic()
+    async with Producer(bootstrap, linger_ms=600_000, batch_size=1_000) as producer:
+        sent = [producer.send(topic, b"x" * 400) for _ in range(4)]
+        async with asyncio.timeout(WAIT_S):
+            assert [(await one).offset for one in sent[:2]] == [0, 1]
+        assert not sent[3].done()
+        await producer.flush()
+
+
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 async def test_s2_53_and_56_each_kind_of_acknowledgement(acks, bootstrap, new_topic):
     topic = new_topic()

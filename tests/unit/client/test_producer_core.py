@@ -4,6 +4,7 @@ import pytest
 from tests.unit.client.producer_bench import PLAIN, TOPIC, Bench, started, view_of
 
 from oncelog.client.core.cluster_view import NO_NODE, ClusterView, Leader, TopicView
+from oncelog.client.core.sticky import StickyPartitioner
 from oncelog.client.errors import (
     BufferExhaustedError,
     RecordTooLargeError,
@@ -212,6 +213,41 @@ def test_s2_28_leaders_of_its_own_rack_are_preferred():
 
 
 # ------------------------------------------------------------------------------------------------- accumulator
+
+
+def test_s2_29_partitions_are_alike_until_each_has_had_a_batch():
+    draws = iter([0.0, 0.4, 0.9, 0.0, 0.4, 0.9])
+    sticky = StickyPartitioner(1, lambda: next(draws))
+    leaders = tuple(Leader(one, 0) for one in range(3))
+
+    def three():
+        found = []
+        for _ in range(3):
+            found.append(sticky.partition(leaders))
+            sticky._partition = -1
+        return found
+
+    sticky.update_loads({0: 9, 1: 0}, 3, lambda number: True)
+    assert three() == [0, 1, 2]
+    sticky.update_loads({0: 9, 1: 0, 2: 0}, 3, lambda number: True)
+    assert three() == [0, 1, 2]
+    # Weights of 1, 10 and 10: a draw of 0.4 is with the second, and only one of 0.04 with the first.
+    draws = iter([0.04, 0.05, 0.6])
+    sticky._draw = lambda: next(draws)
+    assert three() == [0, 1, 2]
+
+
+def test_s2_40_many_may_wait_for_one_delivery():
+    bench, told = started(), []
+    sent = [bench.send() for _ in range(3)]
+    for one in sent:
+        one.watch(lambda: told.append(sent[0].done()))
+        one.watch(lambda: told.append(sent[0].done()))
+    bench.settle()
+    assert told == [True] * 6
+    assert [one.result().offset for one in sent] == [1, 2, 3]
+    sent[1].watch(lambda: told.append("at once"))
+    assert told[-1] == "at once"
 
 
 def test_s2_32_a_large_record_has_a_batch_of_its_own():
