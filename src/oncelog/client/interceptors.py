@@ -2,13 +2,15 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import ParamSpec, Protocol
 
 from oncelog.client.core.producer_batch import Headers
 from oncelog.client.delivery import RecordMetadata
 from oncelog.client.errors import ClientError
 
 logger = logging.getLogger(__name__)
+
+ParamsT = ParamSpec("ParamsT")
 
 
 class OutgoingRecord:
@@ -19,8 +21,8 @@ class OutgoingRecord:
     def __init__(
         self,
         topic: str,
-        value: Any,
-        key: Any,
+        value: object,
+        key: object,
         partition: int | None,
         timestamp_ms: int,
         headers: Headers,
@@ -53,9 +55,11 @@ def intercepted(interceptors: Sequence[Interceptor], record: OutgoingRecord) -> 
     return record
 
 
-def guarded(call: Callable[..., None], *arguments: Any) -> None:
+def guarded(
+    call: Callable[ParamsT, None], *arguments: ParamsT.args, **named: ParamsT.kwargs
+) -> None:
     """A program's own code: what it raises is logged, and ends nothing."""
     try:
-        call(*arguments)
+        call(*arguments, **named)
     except Exception:
         logger.exception("a callback of the producer failed")

@@ -6,10 +6,10 @@ aiokafka's compiled reader does that (ADR 0012). A record of it takes 1.1 µs. B
 takes 12 µs, for a program wants Python objects.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import dropwhile, islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog.client.core.visibility import AbortedTransaction, sight_batches
 from oncelog.client.errors import SerializationError
@@ -81,7 +81,22 @@ class Deserializers(NamedTuple):
         return record._replace(key=key, value=value)
 
 
-ReaderOf = Callable[[Buffer], Any]
+class ReadRecord(Protocol):
+    """A record as aiokafka's reader or ours gives it."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Iterable[tuple[str, bytes | None]]: ...
+
+
+ReaderOf = Callable[[Buffer], Iterable[ReadRecord]]
 
 
 def reader_class() -> ReaderOf:
@@ -145,7 +160,7 @@ class Chunk:
         self._records = records
         self._batches = seen.visible
         self._at = 0
-        self._reader: tuple[BatchHeader, Iterator[Any]] | None = None
+        self._reader: tuple[BatchHeader, Iterator[ReadRecord]] | None = None
         self._checks_crc = checks_crc
         self._damage: KafkaError | None = None
         self._next = start
@@ -181,13 +196,13 @@ class Chunk:
     def is_used_up(self) -> bool:
         return self._reader is None and self._at == len(self._batches)
 
-    def _open(self, reader_of: ReaderOf) -> tuple[BatchHeader, Iterator[Any]]:
+    def _open(self, reader_of: ReaderOf) -> tuple[BatchHeader, Iterator[ReadRecord]]:
         at, header = self._batches[self._at]
         if self._checks_crc and not crc_is_valid(self._records, header, at):
             raise self._corrupt(header, "fails its CRC-32C")
         whole = memoryview(self._records)[at : at + header.size_bytes]
         # The compiled reader cannot be iterated twice, and every `islice` asks it to be.
-        reader: Iterator[Any] = islice(reader_of(whole), None)
+        reader: Iterator[ReadRecord] = islice(reader_of(whole), None)
         if header.base_offset < self._next:
             start = self._next
             reader = dropwhile(lambda record: record.offset < start, reader)
@@ -195,7 +210,9 @@ class Chunk:
         self._at += 1
         return self._reader
 
-    def _read(self, header: BatchHeader, reader: Iterator[Any], count: int) -> list[ConsumerRecord]:
+    def _read(
+        self, header: BatchHeader, reader: Iterator[ReadRecord], count: int
+    ) -> list[ConsumerRecord]:
         topic, partition = self._partition
         new, kind, epoch = tuple.__new__, ConsumerRecord, header.leader_epoch
         time_type = LOG_APPEND if header.attributes & LOG_APPEND_TIME else CREATE_TIME

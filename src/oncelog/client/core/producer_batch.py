@@ -11,7 +11,7 @@ when it begins a new sequence; only the checksum changes with them.
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from oncelog.client.errors import ClientError
 from oncelog.ids import NO_SEQUENCE, Partition, next_sequence
@@ -25,7 +25,52 @@ NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
 
 Headers = list[tuple[str, bytes | None]]
-BuilderOf = Callable[..., Any]
+
+
+class Builder(Protocol):
+    """aiokafka's builder of one batch (ADR 0012)."""
+
+    def append(
+        self,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        /,
+    ) -> object:
+        """None: there is no room."""
+        ...
+
+    def size(self) -> int: ...
+    def build(self) -> bytearray: ...
+
+
+BuilderOf = Callable[..., Builder]
+
+
+class _Ended:
+    """In the place of a builder whose memory is free again."""
+
+    def append(
+        self,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        /,
+    ) -> object:
+        return None
+
+    def size(self) -> int:
+        return 0
+
+    def build(self) -> bytearray:
+        raise AssertionError("the batch is encoded already")
+
+
+_ENDED: Final = _Ended()
 Order = tuple[int, ...]
 """Parts of a batch that was split stand where it stood: (5, 0), (5, 1), then (6,)."""
 
@@ -133,7 +178,7 @@ class ProducerBatch:
         """(index, call) of records whose sender wants to be called."""
         self.watchers: list[Callable[[], None]] | None = None
         """Called once, when it is done."""
-        self._builder = build(
+        self._builder: Builder = build(
             magic=MAGIC,
             compression_type=Codec.NONE,
             is_transactional=int(is_transactional),
@@ -179,7 +224,7 @@ class ProducerBatch:
             return 1.0
         plain = bytes(self._builder.build())
         self.appended_bytes = len(plain)
-        self._builder = self._append = None
+        self._builder, self._append = _ENDED, _ENDED.append
         if codec is Codec.NONE:
             self.records = bytearray(plain)
             return 1.0
@@ -254,7 +299,7 @@ class ProducerBatch:
     def _finish(self) -> None:
         self.is_done = True
         self.records = None
-        self._builder = self._append = None
+        self._builder, self._append = _ENDED, _ENDED.append
         callbacks, self.callbacks = self.callbacks, None
         for _, call in callbacks or ():
             call()
