@@ -75,8 +75,14 @@ class Brokers:
     """One client's view of the cluster. For one event loop. `close` ends it."""
 
     def __init__(
-        self, settings: NetworkSettings, on_change: Callable[[], None] | None = None
+        self,
+        settings: NetworkSettings,
+        on_change: Callable[[], None] | None = None,
+        *,
+        makes_topics: bool = False,
     ) -> None:
+        """With `makes_topics` a broker that makes topics by itself makes those that nobody has found yet. One that
+        was there and is gone was deleted, and is not brought back."""
         self.settings = settings
         self.view = ClusterView()
         self.features = Features(-1, {})
@@ -90,6 +96,8 @@ class Brokers:
         self._not_before: dict[Address, float] = {}
         self._muted_until: dict[Address, float] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._makes_topics = makes_topics
+        self._found_once: set[str] = set()
         self._topics: dict[str, None] = {}
         """Those that somebody needs."""
         self._refreshing: asyncio.Task[None] | None = None
@@ -398,13 +406,18 @@ class Brokers:
 
     async def refresh(self, topics: Sequence[str] | None) -> ClusterView:
         """The metadata of these topics, None: of all. Raises as `call_any` does."""
+        is_any_new = not self._found_once.issuperset(topics or ())
         response = await self.call_any(
-            versions.METADATA, lambda types: _metadata_request(types, topics)
+            versions.METADATA,
+            lambda types: _metadata_request(
+                types, topics, may_make=self._makes_topics and is_any_new
+            ),
         )
         nodes = [
             Node(one.node_id, Address(one.host, one.port), one.rack) for one in response.brokers
         ]
         found = [_topic_view(one) for one in response.topics]
+        self._found_once.update(one.name for one in response.topics if one.partitions)
         self._asked_at = self._loop.time()
         if nodes:
             self.view = self.view.with_answer(
@@ -442,12 +455,12 @@ class Brokers:
         self._on_change()
 
 
-def _metadata_request(types: Any, topics: Sequence[str] | None) -> Any:
+def _metadata_request(types: Any, topics: Sequence[str] | None, *, may_make: bool) -> Any:
     return types.MetadataRequest(
         topics=None
         if topics is None
         else tuple(types.MetadataRequestTopic(topic_id=None, name=topic) for topic in topics),
-        allow_auto_topic_creation=False,
+        allow_auto_topic_creation=may_make,
         include_topic_authorized_operations=False,
     )
 

@@ -47,7 +47,7 @@ class ProducerLoop:
     ) -> None:
         self.settings = settings
         self.core = ProducerCore(settings, builder_class(), random.random, partitioner)
-        self.brokers = Brokers(network, self.wake)
+        self.brokers = Brokers(network, self.wake, makes_topics=True)
         self.loop = asyncio.get_running_loop()
         self.times = NodeTimes()
         self._turn: asyncio.Handle | None = None

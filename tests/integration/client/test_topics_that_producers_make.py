@@ -1,0 +1,34 @@
+"""A producer's first record makes its topic, where the broker makes topics by itself, as with every client of Kafka."""
+
+import asyncio
+import uuid
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from oncelog.client import ClientError, Producer
+
+WAIT_S = 30
+
+
+@pytest.fixture
+def bootstrap(oncelog_broker):
+    return oncelog_broker.bootstrap_servers
+
+
+async def test_the_first_record_makes_its_topic(bootstrap):
+    async with Producer(bootstrap, transactional_id=f"pay-{uuid.uuid4().hex}") as producer:
+        async with asyncio.timeout(WAIT_S), producer.transaction() as tx:
+            sent = tx.send(f"payments-{uuid.uuid4().hex}", b"42")
+        assert (await sent).offset == 0
+
+
+async def test_a_deleted_topic_is_not_brought_back(bootstrap):
+    topic = f"payments-{uuid.uuid4().hex}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    async with Producer(bootstrap, delivery_timeout_ms=2000, request_timeout_ms=1000) as producer:
+        await producer.send(topic, b"42")
+        await asyncio.to_thread(admin.delete_topics([topic])[topic].result, WAIT_S)
+        with pytest.raises(ClientError):
+            await producer.send(topic, b"43")
+    assert topic not in admin.list_topics(timeout=WAIT_S).topics
