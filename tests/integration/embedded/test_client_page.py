@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.certificates import Authority
+from tests.integration.listener.secured_log import secured_log, tls
 
 import oncelog
 from oncelog.client.blocking import Admin
@@ -18,7 +20,7 @@ WAIT_S = 60
 
 
 def test_the_page_has_examples():
-    assert len(EXAMPLES) == 11
+    assert len(EXAMPLES) == 12
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +33,24 @@ def log():
         yield log
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With a `client.properties` for a log that wants TLS and a login."""
+    found = tmp_path_factory.mktemp("page")
+    authority = Authority(found / "authority")
+    with secured_log(found, **tls(authority, "SASL_SSL")) as secured:
+        secured.add_user("alice")
+        login = secured.login("alice") | {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(authority.pem),
+        }
+        lines = ["# of alice", *(f"{name}={value}" for name, value in login.items())]
+        (found / "client.properties").write_text("\n".join(lines))
+        yield found
+
+
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_an_example_runs(log, number):
+def test_an_example_runs(log, folder, number):
     bootstrap = log.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": bootstrap})
     created = admin.create_topics([NewTopic("payments", 2, 1), NewTopic("orders", 1, 1)])
@@ -42,7 +60,12 @@ def test_an_example_runs(log, number):
     program = EXAMPLES[number].replace("localhost:9092", bootstrap)
     program = program.replace("start_http_server(9100", "start_http_server(0")
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_S, check=False
+        [sys.executable, "-c", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
