@@ -137,9 +137,15 @@ def _copy(txn: TxnMetadata, event: InitProducerId) -> Decision[TxnRecord]:
 
 
 def _may_be(txn: TxnMetadata, event: InitProducerId) -> bool:
-    """No identity is named, or one that this transactional.id has or had just before a rotation."""
+    """No identity is named, or one that this transactional.id has or had just before a rotation.
+
+    With an open transaction its end is asked for, and Kafka does not look at the epoch. But one that is decided from
+    outside is ended by nobody who is not its producer: a predecessor would abort what may be committed elsewhere.
+    """
     if event.expected_producer_id == NO_PRODUCER_ID:
         return True
+    if txn.state is TxnState.ONGOING and txn.is_two_phase:
+        return (event.expected_producer_id, event.expected_producer_epoch) == txn.owner
     return event.expected_producer_id == txn.producer_id or (
         event.expected_producer_id == txn.previous_producer_id
         and event.expected_producer_epoch >= EXHAUSTED_EPOCH

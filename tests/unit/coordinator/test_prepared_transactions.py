@@ -264,3 +264,23 @@ class TestOperator:
         keep(machine, NEW_PID)
         assert not machine.wants_producer_id(ForceTerminate(1, "pay"))
         assert operator(machine, True, (PID, 32_766)).states == [PREPARE_COMMIT]
+
+
+@pytest.mark.parametrize("crashes", [0, 1])
+def test_a_predecessor_that_continues_aborts_nothing(crashes):
+    """Kafka looks at the producer id alone while a transaction is open."""
+    machine = machine_with(two_phase(producer_epoch=5))
+    for _ in range(crashes):
+        keep(machine)
+    step = Step(machine, InitProducerId(1, "pay", TWO_PHASE, PID, 4 + crashes))
+    assert (step.answer.error_code, step.records) == (90, ())
+
+
+@pytest.mark.parametrize("new_producer_id", [None, NEW_PID])
+def test_the_owner_that_continues_aborts_what_is_open(new_producer_id):
+    """It asks for an end of its own transaction, also with another producer id than that one has."""
+    machine = machine_with(two_phase(producer_epoch=5 if new_producer_id is None else 32_765))
+    kept = keep(machine, new_producer_id)
+    owner = kept.answer.producer_id, kept.answer.producer_epoch
+    step = Step(machine, InitProducerId(1, "pay", TWO_PHASE, *owner))
+    assert [record.state for record in step.records] == [PREPARE_ABORT]
