@@ -165,6 +165,7 @@ def read_states(folder: Path, shard: int, high_watermark: int) -> Iterator[State
                 producer_epoch=txn.producer_epoch,
                 state=txn.state.kafka_name,
                 partitions=tuple((topic, number) for topic, number in txn.partitions),
+                next_owner=(txn.next_producer_id, txn.next_producer_epoch) if txn.is_kept else None,
             )
 
 

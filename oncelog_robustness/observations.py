@@ -109,6 +109,8 @@ class StateRecorded:
     producer_epoch: int
     state: str
     partitions: tuple[tuple[str, int], ...]
+    next_owner: tuple[int, int] | None = None
+    """Of a transaction that was kept for a new producer: that one's id and epoch (KIP-939)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 ROLES: Final = ("controller", "storage", "coordinator", "marker-sender", "listener")
 
 _Lasts = Annotated[int, Field(ge=0, le=86_400_000)]
+_LastEpoch = Annotated[int, Field(ge=4, le=32_767)]
 _Intensity = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
@@ -133,6 +134,8 @@ class Scenario(BaseModel):
     """Files in `scenarios/storms`: a seed has the faults of one of them as well, which it draws."""
     settings: dict[str, str] = {}
     """Environment variables of every process of the cluster, over what is drawn."""
+    last_epoch: tuple[_LastEpoch, _LastEpoch] | None = None
+    """The seed draws a producer's last epoch between these; None: 32,767, which no run reaches."""
     upgrade: Upgrade | None = None
     """None: every process is of this version."""
     traces: bool = False
@@ -141,6 +144,8 @@ class Scenario(BaseModel):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         _refuse_reversed("intensity", self.intensity)
+        if self.last_epoch is not None:
+            _refuse_reversed("last_epoch", self.last_epoch)
         return self
 
     def storm_of(self, draw: random.Random) -> tuple[str, Storm]:

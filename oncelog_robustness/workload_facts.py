@@ -146,6 +146,20 @@ class GroupProgress:
     """Topic, partition, the offset it has committed (-1 for none), the least offset that means it read everything."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentsBooked:
+    """What the database of two-phase commits holds at the end. Each payment is a record of the topic as well.
+
+    A record's value is the payment's name. Nothing else is in the topic.
+    """
+
+    kind: ClassVar[str] = "payments-booked"
+    topic: str
+    partitions: int
+    payments: tuple[tuple[str, str, str, int], ...]
+    """Value, transactional id, the transaction's stored text, and when the database committed it."""
+
+
 class Copy(NamedTuple):
     unique: str
     original: str
@@ -173,6 +187,7 @@ Fact = (
     | SparkTask
     | SparkBatchEnded
     | GroupProgress
+    | PaymentsBooked
 )
 FactT = TypeVar(
     "FactT",
@@ -185,6 +200,7 @@ FactT = TypeVar(
     SparkTask,
     SparkBatchEnded,
     GroupProgress,
+    PaymentsBooked,
 )
 
 

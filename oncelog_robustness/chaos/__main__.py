@@ -200,7 +200,7 @@ def _say(console: Console, what: str, error: OncelogError) -> None:
 
 def _scenario(name_or_path: str) -> Scenario:
     """Raises OncelogError. Here is one kind of workload more than in the simulator."""
-    kinds = {name: kind.parameters for name, kind in KINDS.items()}
+    kinds = {name: one.parameters for name, one in KINDS.items() if not one.is_simulated_only}
     scenario = load_scenario(name_or_path, {**kinds, STEADY: SteadyParameters})
     if scenario.upgrade is not None:
         raise OncelogError(

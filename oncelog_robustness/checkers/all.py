@@ -12,6 +12,7 @@ from oncelog_robustness.checkers import (
     delayed_end_txn,
     duplicate,
     group_offsets,
+    half_payment,
     healthy_aborted,
     inconsistent_offsets,
     lost_write,
@@ -62,6 +63,7 @@ ALL: Final[tuple[Checker, ...]] = (
     bank.check,
     copier.check,
     spark_batches.check,
+    half_payment.check,
     *cluster.CHECKERS,
 )
 """One entry a line."""

@@ -55,6 +55,9 @@ def _error(before: StateRecorded | None, record: StateRecorded, *, is_whole: boo
 
 
 def _identity_error(before: StateRecorded, record: StateRecorded, state: TxnState) -> str:
+    kept_error = _kept_error(before, record, state)
+    if kept_error or (before.next_owner is not None and state.is_idle):
+        return kept_error
     bump = record.producer_epoch - before.producer_epoch
     if record.producer_id != before.producer_id:
         may_rotate = state.is_idle and record.producer_epoch == 0
@@ -69,6 +72,30 @@ def _identity_error(before: StateRecorded, record: StateRecorded, state: TxnStat
         missing = sorted(set(before.partitions) - set(record.partitions))
         return f"it lost the partitions {missing}" if missing else ""
     return ""
+
+
+def _kept_error(before: StateRecorded, record: StateRecorded, state: TxnState) -> str:
+    """A kept transaction has a second identity, that of its newest owner, until its completion hands it on (KIP-939).
+
+    Each new owner has another one, so that the one before is fenced. The decision raises it, as everybody's.
+    """
+    owner = before.next_owner
+    if record.next_owner is None:
+        if owner is None:
+            return ""
+        if not state.is_idle:
+            return "the owner of a kept transaction is gone"
+        is_handed_on = (record.producer_id, record.producer_epoch) == owner
+        return "" if is_handed_on else f"its owner {owner} does not go on with what it was told"
+    if state is TxnState.ONGOING:
+        known = owner or (before.producer_id, before.producer_epoch)
+        is_new = record.next_owner[1] == (known[1] + 1 if record.next_owner[0] == known[0] else 0)
+        is_new = is_new and before.state == "Ongoing"
+        return "" if is_new else f"kept for {record.next_owner} behind {known}: not a new owner"
+    if not state.is_prepared or owner is None:
+        return "only an open transaction is kept"
+    is_raised = record.next_owner == (owner[0], owner[1] + 1)
+    return "" if is_raised else f"the decision made {record.next_owner} of the owner {owner}"
 
 
 def _text_of(record: StateRecorded) -> str:

@@ -57,6 +57,22 @@ class OncelogClients:
             await made.init_transactions()
         return made
 
+    def two_phase_producer(self, client: str, transactional_id: str) -> "OncelogProducer":
+        """Of transactions that are decided from outside, and have no time-out (KIP-939)."""
+        return OncelogProducer(
+            Producer(
+                self.bootstrap,
+                login=chosen_login(),
+                client_id=client,
+                transactional_id=transactional_id,
+                transaction_two_phase_commit_enable=True,
+                delivery_timeout_ms=CALL_TIMEOUT_MS,
+                max_block_ms=CALL_TIMEOUT_MS,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                linger_ms=0,
+            )
+        )
+
     async def consumer(
         self, client: str, isolation: Isolation, group: str | None
     ) -> AiokafkaConsumer:
@@ -92,6 +108,14 @@ class OncelogProducer:
 
     async def abort(self) -> None:
         await _told(self._producer.abort_transaction())
+
+    async def prepare(self) -> str:
+        """The text to store."""
+        return str(await _told(self._producer.prepare_transaction()))
+
+    async def complete(self, stored: str) -> None:
+        """Commit what is prepared if it is `stored`, else abort it."""
+        await _told(self._producer.complete_transaction(stored))
 
     async def send(self, partition: Partition, value: str | None, key: str | None = None) -> int:
         topic, number = partition

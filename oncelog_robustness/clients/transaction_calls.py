@@ -13,6 +13,7 @@ from oncelog.protocol import versions
 from oncelog.record.records import Record, encode_batch
 from oncelog_robustness.clients.wire import (
     REQUEST_TIMEOUT_S,
+    SPOKEN,
     TRANSACTION,
     Brokers,
     check,
@@ -20,6 +21,8 @@ from oncelog_robustness.clients.wire import (
 )
 from oncelog_robustness.history import Partition
 
+TWO_PHASE_INIT: Final = 6
+TV2_END: Final = SPOKEN[versions.END_TXN]
 TV1_PRODUCE, TV1_END = 11, 4
 """The newest versions of Produce and EndTxn that are TV1's."""
 ACKS_ALL: Final = -1
@@ -31,6 +34,10 @@ TOPIC: Final = 2
 class Identity(NamedTuple):
     producer_id: int
     producer_epoch: int
+
+    def __str__(self) -> str:
+        """As applications store it, `42:7` (KIP-939)."""
+        return f"{self.producer_id}:{self.producer_epoch}"
 
 
 NOBODY: Final = Identity(-1, -1)
@@ -60,6 +67,26 @@ class TransactionCalls:
         answer = await self._ask(transactional_id, versions.INIT_PRODUCER_ID, request, version)
         check(answer.error_code.value, "InitProducerId")
         return Identity(int(answer.producer_id), int(answer.producer_epoch))
+
+    async def keep(
+        self, transactional_id: str, timeout_ms: int
+    ) -> tuple[Identity, Identity | None]:
+        """Who it is from now on, and whose transaction it has kept (KIP-939): None, nothing was open."""
+        request = types_of(versions.INIT_PRODUCER_ID, TWO_PHASE_INIT).InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout=timedelta(milliseconds=timeout_ms),
+            producer_id=NOBODY.producer_id,
+            producer_epoch=NOBODY.producer_epoch,
+            enable_2_pc=False,
+            keep_prepared_txn=True,
+        )
+        answer = await self._ask(
+            transactional_id, versions.INIT_PRODUCER_ID, request, TWO_PHASE_INIT
+        )
+        check(answer.error_code.value, "InitProducerId")
+        me = Identity(int(answer.producer_id), int(answer.producer_epoch))
+        left = Identity(int(answer.ongoing_txn_producer_id), int(answer.ongoing_txn_producer_epoch))
+        return me, None if left == NOBODY else left
 
     async def add(self, transactional_id: str, me: Identity, partition: Partition) -> None:
         version = 3

@@ -13,11 +13,25 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from oncelog.client.core import sequences
 from oncelog_controller import sql_journal
 from oncelog_controller.core import machine
+from oncelog_coordinator.core import (
+    end_txn,
+    fencing,
+    group_offsets,
+    init_producer_id,
+    txn_state,
+)
 from oncelog_robustness.simulator.seams import replace
 from oncelog_storage import log_checkpoint, replication
-from oncelog_storage.core import batch_walk, cleaning_pass, read_places, segment_state
+from oncelog_storage.core import (
+    batch_walk,
+    cleaning_pass,
+    producer_state,
+    read_places,
+    segment_state,
+)
 
 SCRUB_PAUSE_S: Final = 2.0
 EXTREME_SHARE: Final = 0.3
@@ -176,6 +190,14 @@ def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, i
         drawn[name] = int(_value(setting, draw, wildness))
         replace(module, name, drawn[name])
     return drawn
+
+
+def replace_last_epoch(last: int) -> None:
+    """A producer id is used up after so many epochs, not after 32,767: here and there, in every role and client."""
+    for module in (end_txn, fencing, txn_state, group_offsets, producer_state, sequences):
+        replace(module, "PRODUCER_EPOCH_MAX", last)
+    for module in (end_txn, init_producer_id, txn_state):
+        replace(module, "EXHAUSTED_EPOCH", last - 1)
 
 
 _PREFIXED: Final = {

@@ -45,7 +45,7 @@ class SimInjector:
         self._clocks = clocks
         self._lab = lab
         self._mover = Mover(world, cluster, network)
-        self._operator = Operator(world, cluster, network)
+        self.operator = Operator(world, cluster, network)
         self._undo: dict[PlannedFault, Callable[[], object]] = {}
         self._restarts: set[asyncio.Task[None]] = set()
         self._draw = world.streams.stream("hands")
@@ -100,7 +100,7 @@ class SimInjector:
                 self._mover.move(self._draw)
                 return None
             case FaultKind.OPERATE:
-                return self._operator.operate(self._draw)
+                return self.operator.operate(self._draw)
             case FaultKind.SLOW_DISK | FaultKind.DISK_FULL | FaultKind.BIT_FLIP:
                 return self._harm_disk(fault)
             case FaultKind.CLOCK_SKEW | FaultKind.CLOCK_JUMP:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from oncelog_robustness.clients.contract import Clients
-from oncelog_robustness.history import AnyOperation, History
+from oncelog_robustness.fault_plan import PlannedFault
+from oncelog_robustness.history import AnyOperation, Fault, History
 from oncelog_robustness.simulator.process import ProcessState, SimProcess
 from oncelog_robustness.simulator.world import World
 from oncelog_robustness.workloads.ending import EndingLab
+from oncelog_robustness.workloads.prepared import Hands
 
 CONDUCTOR = "conductor"
 """The process of the workloads themselves: it starts clients and is never harmed, but it can be cut off."""
@@ -40,6 +42,15 @@ class SimClient:
         self._last_words.clear()
         self._ended.set()
 
+    def freeze(self) -> None:
+        """As by SIGSTOP."""
+        self._lab.world.trace("client-freeze", self.name)
+        self._process.pause()
+
+    def thaw(self) -> None:
+        self._lab.world.trace("client-thaw", self.name)
+        self._process.resume()
+
     def last_word(self, key: str, operation: AnyOperation) -> None:
         self._last_words[key] = operation
 
@@ -60,6 +71,7 @@ class SimLab(EndingLab):
         self.history = history
         self.replicas = replicas
         self.clients: Sequence[Clients] = ()
+        self.hands: Hands | None = None
         self.random: random.Random = world.streams.stream("workloads")
         self.failures: list[str] = []
         """Bugs of workloads and clients: what they did not foresee."""
@@ -72,6 +84,18 @@ class SimLab(EndingLab):
     def record(self, operation: AnyOperation) -> None:
         self.world.trace("operation", repr(operation))
         self.history.add(operation)
+
+    def note_fault(self, fault: PlannedFault) -> None:
+        now_ms = self.now_ms()
+        self.history.add(
+            Fault(
+                client="fault-plan",
+                invoked_ms=now_ms,
+                completed_ms=now_ms + fault.lasts_ms,
+                kind=fault.kind.value,
+                target=fault.target,
+            )
+        )
 
     def spawn(self, name: str, work: Callable[[SimClient], Coroutine[Any, Any, None]]) -> SimClient:
         before = self._clients.get(name)

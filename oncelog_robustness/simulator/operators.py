@@ -65,7 +65,7 @@ class Operator:
         dice, names = draw.random(), []
         for name in self._cluster.names("coordinator"):
             request = coordinator_pb2.ListTransactionsRequest(duration_filter_ms=-1)
-            answer = await self._coordinator(name, "ListTransactions", request)
+            answer = await self.ask_coordinator(name, "ListTransactions", request)
             if answer is not None:
                 # One that is open rather than one that is not.
                 open_first = sorted(answer.transactions, key=lambda one: one.state != "Ongoing")
@@ -74,12 +74,13 @@ class Operator:
         self._world.trace("terminate-transaction", wanted)
         termination = coordinator_pb2.ForceTerminateTransactionRequest(transactional_id=wanted)
         for name in self._cluster.names("coordinator"):
-            answer = await self._coordinator(name, "ForceTerminateTransaction", termination)
+            answer = await self.ask_coordinator(name, "ForceTerminateTransaction", termination)
             if answer is not None and not answer.error_code:
                 self._world.effects[Effect.OPERATED] += 1
                 return
 
-    async def _coordinator(self, name: str, method: str, request: Any) -> Any:
+    async def ask_coordinator(self, name: str, method: str, request: Any) -> Any:
+        """None when it did not answer."""
         return await self._call(name, TRANSACTION_COORDINATOR, method, request)
 
     # -------------------------------------------------------------------------------------------------- nodes

@@ -23,7 +23,7 @@ from oncelog_robustness.checkers.all import judge
 from oncelog_robustness.checkers.verdict import Answer, Verdict
 from oncelog_robustness.clients.libraries import LIBRARIES, SIMULATED
 from oncelog_robustness.fault_plan import FaultKind, PlannedFault, plan
-from oncelog_robustness.history import Fault, History, Outcome
+from oncelog_robustness.history import History, Outcome
 from oncelog_robustness.scenario import Scenario
 from oncelog_robustness.simulator import seams
 from oncelog_robustness.simulator.clocks import SimClocks
@@ -41,8 +41,10 @@ from oncelog_robustness.simulator.extremes import (
     draw_storage_settings,
     extreme_count,
     replace_constants,
+    replace_last_epoch,
 )
 from oncelog_robustness.simulator.grpc_network import install_grpc
+from oncelog_robustness.simulator.hands import SimHands
 from oncelog_robustness.simulator.injector import SimInjector
 from oncelog_robustness.simulator.inspector import Inspector, InvariantBroken
 from oncelog_robustness.simulator.kept_versions import older_contracts
@@ -157,6 +159,8 @@ class _Run:
             | draw_listener_settings(draw, wildness)
         )
         replace_constants(draw, wildness)
+        if scenario.last_epoch is not None:
+            replace_last_epoch(draw.randint(*scenario.last_epoch))
         world.effects[Effect.SETTING_EXTREME] += extreme_count(self._drawn)
         self._storm_draw = world.streams.stream("storm")
         self._storm_name, self._storm_drawn = scenario.storm_of(self._storm_draw)
@@ -175,6 +179,7 @@ class _Run:
         self.injector = SimInjector(
             world, self.cluster, self.network, self.disks, self.database, self.clocks, self.lab
         )
+        self.lab.hands = SimHands(world, self.cluster, self.injector, self.lab)
         self.inspector = Inspector(world, self.cluster)
         self.older: Contracts | None = None
         self.upgrade: RollingUpgrade | None = None
@@ -246,19 +251,10 @@ class _Run:
         await asyncio.sleep(max(0.0, began + duration_ms / 1000 - self.world.loop.time()))
 
     def _note(self, fault: PlannedFault) -> None:
-        now = self.lab.now_ms()
         self._count(f"fault {fault.kind.value}")
         for target in fault.target.split("+"):
             self._count(f"hit {target.rstrip('-0123456789')}")
-        self.history.add(
-            Fault(
-                client="fault-plan",
-                invoked_ms=now,
-                completed_ms=now + fault.lasts_ms,
-                kind=fault.kind.value,
-                target=fault.target,
-            )
-        )
+        self.lab.note_fault(fault)
 
     async def _healed(self) -> None:
         if self.upgrade is not None:

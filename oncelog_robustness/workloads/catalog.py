@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from oncelog_robustness.history import RECORDS_DELETED_FROM
 from oncelog_robustness.workloads.bank import Bank, BankParameters
+from oncelog_robustness.workloads.booking import BookingParameters
 from oncelog_robustness.workloads.churn import Churn, ChurnParameters
 from oncelog_robustness.workloads.compaction import Compaction, CompactionParameters
 from oncelog_robustness.workloads.contract import Workload
@@ -14,6 +15,7 @@ from oncelog_robustness.workloads.meddling import Meddling, MeddlingParameters
 from oncelog_robustness.workloads.members import Members, MembersParameters
 from oncelog_robustness.workloads.parameters import Parameters
 from oncelog_robustness.workloads.plain import Plain, PlainParameters
+from oncelog_robustness.workloads.prepared import Prepared
 from oncelog_robustness.workloads.sink import Sink, SinkParameters
 from oncelog_robustness.workloads.token_ring import Ring, TokenRingParameters
 from oncelog_robustness.workloads.transactions import Transactions, TransactionsParameters
@@ -31,6 +33,7 @@ class Kind:
     make: Callable[[str, Any], Workload]
     deletes_records: bool = False
     """Of the topic that has the workload's name."""
+    is_simulated_only: bool = False
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -42,6 +45,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "meddling": Kind(MeddlingParameters, Meddling),
     "members": Kind(MembersParameters, Members),
     "plain": Kind(PlainParameters, Plain),
+    "prepared": Kind(BookingParameters, Prepared, is_simulated_only=True),
     "sink": Kind(SinkParameters, Sink),
     "token_ring": Kind(TokenRingParameters, Ring),
     "transactions": Kind(TransactionsParameters, Transactions),

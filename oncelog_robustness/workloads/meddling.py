@@ -12,9 +12,13 @@ from functools import partial
 from typing import Final
 
 from oncelog.errors import KafkaError
-from oncelog.protocol import versions
-from oncelog_robustness.clients.transaction_calls import TV1_END, Identity, TransactionCalls
-from oncelog_robustness.clients.wire import SPOKEN, Brokers, Lost, Unreachable
+from oncelog_robustness.clients.transaction_calls import (
+    TV1_END,
+    TV2_END,
+    Identity,
+    TransactionCalls,
+)
+from oncelog_robustness.clients.wire import Brokers, Lost, Unreachable
 from oncelog_robustness.history import Ending, Outcome, Partition, Send, Transaction
 from oncelog_robustness.workload_facts import ProducerReady, note
 from oncelog_robustness.workloads.applications import run_writer
@@ -38,7 +42,6 @@ from oncelog_robustness.workloads.reading import (
 from oncelog_robustness.workloads.sink_meddling import SinkMeddler
 from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, Transactor
 
-TV2_END: Final = SPOKEN[versions.END_TXN]
 CONFIGS: Final = (
     ("file.delete.delay.ms", "1000"),
     ("file.delete.delay.ms", "2000"),

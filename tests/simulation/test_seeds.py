@@ -36,7 +36,8 @@ def test_partitions_move_under_load_and_nothing_is_lost():
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
 @pytest.mark.parametrize(
-    "scenario", ["groups", "admin", pytest.param("late-offsets", marks=pytest.mark.slow)]
+    "scenario",
+    ["groups", "admin", "prepared", pytest.param("late-offsets", marks=pytest.mark.slow)],
 )
 def test_what_clients_and_operators_seldom_do_breaks_nothing(scenario):
     """Scenarios that are played when asked for, too."""

@@ -112,6 +112,37 @@ class TestTransitions:
         assert answer(cluster_transitions.check, self.seen(recorded[:3])) is Answer.OK
         assert answer(cluster_transitions.check, self.seen(recorded)) is Answer.BROKEN
 
+    def kept(self, *owners: tuple[int, int] | None) -> list[StateRecorded]:
+        """Each record's second identity, behind Empty and the first Ongoing; it ends as the last one says."""
+        told = [("Empty", 5), ("Ongoing", 5), *[("Ongoing", 5)] * (len(owners) - 1)]
+        recorded = states(*told, ("PrepareCommit", 6), ("CompleteCommit", 6))
+        for at, owner in enumerate(owners, start=2):
+            recorded[at] = replace(recorded[at], next_owner=owner)
+        return recorded
+
+    def handed_on(self, recorded: list[StateRecorded], owner: tuple[int, int]) -> Answer:
+        done = replace(recorded[-1], producer_id=owner[0], producer_epoch=owner[1])
+        return answer(cluster_transitions.check, self.seen([*recorded[:-1], done]))
+
+    def test_a_kept_transaction_ends_with_its_newest_owner(self) -> None:
+        assert self.handed_on(self.kept((7, 6), (7, 7), (7, 8)), (7, 8)) is Answer.OK
+        assert self.handed_on(self.kept((7, 6), (9, 0), (9, 1)), (9, 1)) is Answer.OK
+
+    @pytest.mark.parametrize(
+        ("owners", "last"),
+        [
+            (((7, 6), (7, 6), (7, 7)), (7, 7)),
+            (((7, 6), (7, 5), (7, 6)), (7, 6)),
+            (((7, 6), (9, 3), (9, 4)), (9, 4)),
+            (((7, 6), None, (7, 7)), (7, 7)),
+            (((7, 6), (7, 6)), (7, 6)),
+            (((7, 6), (7, 7)), (7, 8)),
+            (((7, 6), None), (7, 6)),
+        ],
+    )
+    def test_an_owner_that_is_not_new_or_not_followed(self, owners, last) -> None:
+        assert self.handed_on(self.kept(*owners), last) is Answer.BROKEN
+
     def test_after_compaction_an_id_may_begin_anywhere(self) -> None:
         recorded = states(("PrepareCommit", 0), ("CompleteCommit", 0))
         seen = self.seen(recorded, compacted=True)

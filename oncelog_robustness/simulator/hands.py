@@ -1,0 +1,71 @@
+"""What a workload may do to a simulated cluster itself: kill a process at a step of its own, or be its operator."""
+
+import random
+
+from oncelog.api.v1 import coordinator_pb2
+from oncelog_robustness.clients.transaction_calls import Identity
+from oncelog_robustness.fault_plan import FaultKind, PlannedFault
+from oncelog_robustness.simulator.cluster import SimCluster
+from oncelog_robustness.simulator.injector import SimInjector
+from oncelog_robustness.simulator.lab import SimLab
+from oncelog_robustness.simulator.operators import Operator
+from oncelog_robustness.simulator.world import World
+
+_WITHOUT_STEP: float = 0.0
+"""The strength of a kill that comes at once, not in a step of a disk."""
+
+
+class SimHands:
+    """The `Hands` of the workload `prepared`."""
+
+    def __init__(
+        self, world: World, cluster: SimCluster, injector: SimInjector, lab: SimLab
+    ) -> None:
+        self._world = world
+        self._cluster = cluster
+        self._injector = injector
+        self._operator: Operator = injector.operator
+        self._lab = lab
+        self._draw: random.Random = world.streams.stream("hands of workloads")
+
+    async def kill_one_of(self, role: str, lasts_ms: int) -> None:
+        """SIGKILL now; it comes back after `lasts_ms`."""
+        target = self._draw.choice(self._cluster.names(role))
+        fault = PlannedFault(self._lab.now_ms(), lasts_ms, FaultKind.KILL, target, _WITHOUT_STEP)
+        self._lab.note_fault(fault)
+        await self._injector.begin(fault)
+        self._world.loop.call_later(
+            lasts_ms / 1000, self._end, fault, context=self._world.own_context
+        )
+
+    def _end(self, fault: PlannedFault) -> None:
+        self._world.loop.create_task(self._injector.end(fault), context=self._world.own_context)
+
+    async def open_transaction(self, transactional_id: str) -> Identity | None:
+        """The identity of its open transaction; None: it has none, or nobody said."""
+        request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        for name in self._cluster.names("coordinator"):
+            answer = await self._operator.ask_coordinator(name, "DescribeTransactions", request)
+            for one in () if answer is None else answer.transactions:
+                if not one.error_code:
+                    is_open = one.state == "Ongoing"
+                    return Identity(one.producer_id, one.producer_epoch) if is_open else None
+        return None
+
+    async def complete_prepared(
+        self, transactional_id: str, transaction: Identity, *, is_commit: bool
+    ) -> bool:
+        """Whether a coordinator has done it. False: it was refused, or nobody knows."""
+        request = coordinator_pb2.CompletePreparedTransactionRequest(
+            transactional_id=transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            committed=is_commit,
+        )
+        for name in self._cluster.names("coordinator"):
+            answer = await self._operator.ask_coordinator(
+                name, "CompletePreparedTransaction", request
+            )
+            if answer is not None and not answer.error_code:
+                return True
+        return False

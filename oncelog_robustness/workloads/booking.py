@@ -1,0 +1,297 @@
+"""What an application does that books payments in a database and in a topic, step by step; and a tool that recovers.
+
+    begin, send, prepare ─▶ write, commit in the database ─▶ end in the topic
+    a successor          ─▶ init (fences) ─▶ take over the database's row (fences) ─▶ end what was left
+
+A blow waits for each incarnation: at one step, before it, under way, or after it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, Field
+
+from oncelog.errors import KafkaError
+from oncelog_robustness.clients.contract import ClientError
+from oncelog_robustness.clients.oncelog import OncelogClients
+from oncelog_robustness.clients.transaction_calls import TV2_END, TransactionCalls
+from oncelog_robustness.clients.wire import Brokers, Lost, Unreachable
+from oncelog_robustness.history import Ending, Outcome, Partition
+from oncelog_robustness.workloads.contract import ClientProcess, Lab
+from oncelog_robustness.workloads.parameters import (
+    ClientCount,
+    Partitions,
+    Pause,
+    Sends,
+    Share,
+    Watched,
+)
+from oncelog_robustness.workloads.payments import NotAnswered, Overtaken, PaymentsDatabase
+from oncelog_robustness.workloads.transacting import OpenTransaction, Planned
+
+ResultT = TypeVar("ResultT")
+
+
+class Step(StrEnum):
+    INIT = "init"
+    TAKE_OVER = "take over"
+    RECOVER = "recover"
+    BEGIN = "begin"
+    SEND = "send"
+    PREPARE = "prepare"
+    WRITE = "write"
+    COMMIT = "commit"
+    END = "end"
+
+
+class Moment(StrEnum):
+    BEFORE = "before"
+    UNDER_WAY = "under way"
+    AFTER = "after"
+
+
+class Harm(StrEnum):
+    KILL = "kill"
+    FREEZE = "freeze"
+    COORDINATOR = "coordinator"
+    STORAGE = "storage"
+    LISTENER = "listener"
+    MARKER_SENDER = "marker-sender"
+    CONTROLLER = "controller"
+
+
+_Harms = Annotated[
+    tuple[Harm, ...], BeforeValidator(lambda names: tuple(map(Harm, names))), Field(min_length=1)
+]
+_Steps = Annotated[
+    tuple[Step, ...], BeforeValidator(lambda names: tuple(map(Step, names))), Field(min_length=1)
+]
+
+
+class BookingParameters(Watched):
+    partitions: Partitions = 3
+    applications: ClientCount = 2
+    sends_max: Sends = 4
+    """In a transaction."""
+    think_ms: Pause = 400
+    blow_share: Share = 0.85
+    """Of the incarnations."""
+    nth_max: int = Field(default=3, ge=1, le=100)
+    """The blow comes in one of so many transactions."""
+    harms: _Harms = (*[Harm.KILL, Harm.FREEZE] * 5, *Harm)
+    """A blow is one of them; what stands there twice comes twice as often."""
+    steps: _Steps = tuple(Step)
+    tool_share: Share = 0.12
+    """Of the incarnations: a tool comes instead, and ends what was left."""
+    tool_ms: Pause = 3_000
+    freeze_ms: Pause = 12_000
+    outage_ms: Pause = 4_000
+    """Of a process of the cluster that a blow kills."""
+    operator_ms: Pause = 6_000
+    """Between two looks of the operator; 0: there is none."""
+    abort_share: Share = 0.1
+    late_share: Share = 0.06
+    """Of what travels to and from the database."""
+    lost_share: Share = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    step: Step
+    moment: Moment
+    harm: Harm
+    nth: int
+    """Steps of a transaction: in which one."""
+
+
+@dataclass(slots=True)
+class Orders:
+    """Between an incarnation and whoever started it."""
+
+    blow: Blow | None
+    is_struck: asyncio.Event = field(default_factory=asyncio.Event)
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+    is_recovered: bool = False
+
+    async def at(self, step: Step, moment: Moment, nth: int) -> None:
+        """The blow comes here, or it does not."""
+        blow = self.blow
+        if blow is None or self.is_struck.is_set():
+            return
+        if (blow.step, blow.moment, blow.nth) == (step, moment, nth):
+            self.is_struck.set()
+            if moment is not Moment.UNDER_WAY:
+                await self.goes_on.wait()
+
+    async def during(self, step: Step, call: Coroutine[Any, Any, ResultT], nth: int = 0) -> ResultT:
+        """The answer of `call`, with the blow before it, under way, or behind it."""
+        await self.at(step, Moment.BEFORE, nth)
+        await self.at(step, Moment.UNDER_WAY, nth)
+        answer = await call
+        await self.at(step, Moment.AFTER, nth)
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an application works."""
+
+    lab: Lab
+    given: BookingParameters
+    partitions: Sequence[Partition]
+    database: PaymentsDatabase
+    application: str
+    """Its transactional id, and the name of its row."""
+
+
+class Recoverer:
+    """A tool that ends what an application has left. It asks for a time-out, which a kept transaction does not have."""
+
+    def __init__(self, place: Place, orders: Orders, process: ClientProcess) -> None:
+        self._place = place
+        self._orders = orders
+        self._brokers = Brokers(place.lab.clients[0].bootstrap, process.name)
+
+    async def live(self) -> None:
+        with contextlib.suppress(NotAnswered, Lost, Unreachable, KafkaError):
+            await self._recover()
+        self._brokers.close()
+
+    async def _recover(self) -> None:
+        place, calls = self._place, TransactionCalls(self._brokers)
+        name, given = place.application, place.given
+        keep = calls.keep(name, given.transaction_timeout_ms)
+        me, left = await self._orders.during(Step.INIT, keep)
+        taken = await self._orders.during(Step.TAKE_OVER, place.database.take_over(name))
+        if left is None:
+            return
+        # Somebody looks at it before he says yes.
+        await place.lab.sleep(place.lab.random.randint(0, given.tool_ms))
+        is_commit = taken.stored == str(left)
+        end = calls.end(name, me, is_commit=is_commit, version=TV2_END)
+        await self._orders.during(Step.RECOVER, end)
+
+
+class Incarnation:
+    """It books payments until it fails, or the run is over. `is_last`: it only ends what was left."""
+
+    def __init__(self, place: Place, orders: Orders, process: ClientProcess) -> None:
+        self._lab = place.lab
+        self._given = place.given
+        self._partitions = place.partitions
+        self._database = place.database
+        self._name = place.application
+        self._orders = orders
+        self._process = process
+        clients = next(one for one in self._lab.clients if isinstance(one, OncelogClients))
+        self._producer = clients.two_phase_producer(process.name, self._name)
+        self._generation = -1
+        self._nth = 0
+        self._values = 0
+
+    async def live(self, *, is_last: bool) -> None:
+        """Whatever goes wrong, it exits as it is, and leaves the rest to its successor."""
+        try:
+            await self._step(Step.INIT, self._producer.init_transactions())
+            await self._recover()
+            self._orders.is_recovered = True
+            while not (is_last or self._lab.is_over):
+                self._nth += 1
+                if not await self._pay():
+                    return
+                await self._lab.sleep(self._lab.random.randint(0, self._given.think_ms))
+            await self._producer.close()
+        except ClientError:
+            return
+
+    async def _step(self, step: Step, call: Coroutine[Any, Any, ResultT]) -> ResultT:
+        return await self._orders.during(step, call, self._nth)
+
+    async def _recover(self) -> None:
+        """The producer comes first: then nobody else can end what this one decides by what it reads here."""
+        taken = await self._step(Step.TAKE_OVER, self._database.take_over(self._name))
+        self._generation = taken.generation
+        await self._step(Step.RECOVER, self._producer.complete(taken.stored))
+
+    async def _pay(self) -> bool:
+        """One transaction. False: this incarnation is of no more use."""
+        await self._step(Step.BEGIN, self._producer.begin())
+        opened = OpenTransaction(
+            self._lab,
+            self._process,
+            self._producer,
+            self._name,
+            self._given.transaction_timeout_ms,
+        )
+        opened.update_last_word()
+        draw = self._lab.random
+        planned = [
+            Planned(self._drawn_partition(), self._unique())
+            for _ in range(draw.randint(1, self._given.sends_max))
+        ]
+        dice = draw.random()
+        try:
+            await self._step(Step.SEND, opened.send_all(planned))
+            if dice < self._given.abort_share / 2:
+                return await self._give_up(opened, self._producer.abort(), "changed its mind")
+            prepared = await self._step(Step.PREPARE, self._producer.prepare())
+        except ClientError as error:
+            if draw.random() < 0.3:
+                opened.settle(Outcome.FAIL, f"left open: {error!r}")
+                return False
+            return await self._give_up(opened, self._producer.abort(), repr(error))
+        if dice < self._given.abort_share:
+            return await self._give_up(opened, self._producer.complete(""), "changed its mind")
+        return await self._book(opened, prepared, [one.value for one in planned])
+
+    async def _book(self, opened: OpenTransaction, prepared: str, values: list[str]) -> bool:
+        database, name = self._database, self._name
+        try:
+            await self._step(Step.WRITE, database.write(name, self._generation))
+            opened.asks(Ending.COMMIT)
+            commit = database.commit(name, self._generation, prepared, values)
+            await self._step(Step.COMMIT, commit)
+        except Overtaken as error:
+            # Nobody can book it any more. Its own producer may still abort it, or leave that to the next one.
+            if self._lab.random.random() < 0.5:
+                opened.settle(Outcome.FAIL, repr(error))
+                return False
+            await self._give_up(opened, self._producer.complete(""), repr(error))
+            return False
+        except NotAnswered as error:
+            opened.settle(Outcome.INFO, repr(error))
+            if self._lab.random.random() < 0.5:
+                return False
+            # As at its start: the row tells, once it is taken over.
+            await self._recover()
+            return True
+        try:
+            await self._step(Step.END, self._producer.complete(prepared))
+        except ClientError as error:
+            opened.settle(Outcome.INFO, repr(error))
+            return False
+        opened.settle(Outcome.OK)
+        return True
+
+    async def _give_up(
+        self, opened: OpenTransaction, call: Coroutine[Any, Any, Any], reason: str
+    ) -> bool:
+        opened.asks(Ending.ABORT)
+        try:
+            await self._step(Step.END, call)
+        except ClientError as error:
+            opened.settle(Outcome.FAIL, f"{reason} {error!r}")
+            return False
+        opened.settle(Outcome.OK, reason)
+        return True
+
+    def _drawn_partition(self) -> Partition:
+        return self._lab.random.choice(self._partitions)
+
+    def _unique(self) -> str:
+        self._values += 1
+        return f"{self._process.name}/{self._values}"
