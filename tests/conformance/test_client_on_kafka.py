@@ -5,6 +5,7 @@ from tests.conformance.kafka_broker import KafkaBroker
 from tests.free_ports import free_block
 from tests.integration.client import (
     test_admin,
+    test_blocking,
     test_consumer,
     test_consumer_groups,
     test_topic_made_again,
@@ -36,7 +37,13 @@ admin = test_admin.admin
 globals().update(
     {
         name: found
-        for module in (test_admin, test_consumer, test_consumer_groups, test_topic_made_again)
+        for module in (
+            test_admin,
+            test_blocking,
+            test_consumer,
+            test_consumer_groups,
+            test_topic_made_again,
+        )
         for name, found in vars(module).items()
         if name.startswith("test_") and name not in OURS_ALONE
     }

@@ -77,8 +77,9 @@ def test_s2_01_a_record_is_sent_and_read(bootstrap):
         assert topic in admin.list_topics()
     with Producer(bootstrap) as producer:
         assert producer.partitions_for(topic) == 2
-        sent = producer.send(topic, "v", b"k", partition=1, timestamp_ms=7, headers=[("h", b"x")])
-        assert sent.result(WAIT_S) == (topic, 1, 0, 7, 1, 1)
+        now = int(time.time() * 1000)
+        sent = producer.send(topic, "v", b"k", partition=1, timestamp_ms=now, headers=[("h", b"x")])
+        assert sent.result(WAIT_S) == (topic, 1, 0, now, 1, 1)
         assert sent.done()
         assert sent.exception() is None
     with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
