@@ -97,6 +97,7 @@ def _add_overview(router: APIRouter, pages: Pages) -> None:
                 [f"{row.topic}-{row.partition}" for row in rows if row.leader is None],
                 [one for one, node in sorted(image.nodes.items()) if node.fenced],
                 opened.late_count,
+                opened.old_two_phase_count,
                 under_replicated_count,
                 len(opened.failures) + len(group_failures),
                 opened.total,

@@ -31,7 +31,7 @@ from oncelog_gateway.core.interlock import (
     plan_abort,
 )
 from oncelog_gateway.core.paging import PageRequest
-from oncelog_gateway.core.prepared import prepared_text, why_not_completed
+from oncelog_gateway.core.prepared import OLD_MS, prepared_text, why_not_completed
 from oncelog_gateway.held_partitions import held_by
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.resources import (
@@ -63,6 +63,7 @@ class TransactionsFound(NamedTuple):
     total: int
     """Of all that match."""
     late_count: int
+    old_two_phase_count: int
     failures: tuple[KafkaError, ...]
     """Of coordinators that did not answer."""
 
@@ -141,6 +142,7 @@ class Transactions:
             [_shown(Transaction, one, now) for one in shown],
             len(found),
             sum(_is_late(one, now) for one in found),
+            sum(is_two_phase(one) and _is_older(one, OLD_MS, now) for one in found),
             listing.failures,
         )
 
@@ -389,8 +391,12 @@ def _open_first(
 
 
 def _is_late(one: coordinator_pb2.TransactionDescription, now: Millis) -> bool:
+    return not is_two_phase(one) and _is_older(one, one.transaction_timeout_ms, now)
+
+
+def _is_older(one: coordinator_pb2.TransactionDescription, age_ms: int, now: Millis) -> bool:
     since = _open_since(one)
-    return since is not None and not is_two_phase(one) and now - since > one.transaction_timeout_ms
+    return since is not None and now - since > age_ms
 
 
 def _open_since(one: coordinator_pb2.TransactionDescription) -> int | None:

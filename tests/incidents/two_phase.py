@@ -1,12 +1,11 @@
 """Producers of two-phase transactions that die between `prepare()` and their decision (KIP-939)."""
 
-import asyncio
 from contextlib import contextmanager
 
 import pytest
 from tests.targets import open_target
 
-from oncelog.client import Admin, Producer
+from oncelog.client.blocking import Admin, Producer
 
 
 @contextmanager
@@ -15,13 +14,9 @@ def two_phase_target(folder):
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ONCELOG_COORDINATOR_TWO_PHASE_COMMIT_ENABLED", "true")
         with open_target(folder) as running:
-            asyncio.run(_enable(running.bootstrap))
+            with Admin(running.bootstrap) as admin:
+                admin.update_features({"two.phase.commit.version": 1}, allows_data_loss=True)
             yield running
-
-
-async def _enable(bootstrap):
-    async with Admin(bootstrap) as admin:
-        await admin.update_features({"two.phase.commit.version": 1}, allows_data_loss=True)
 
 
 def two_phase_producer(bootstrap, name):
@@ -30,22 +25,14 @@ def two_phase_producer(bootstrap, name):
 
 def leave_prepared(bootstrap, name, topic, *values):
     """The text that its application would store."""
-
-    async def prepare():
-        async with two_phase_producer(bootstrap, name) as producer:
-            producer.begin_transaction()
-            for value in values:
-                producer.send(topic, value, partition=0)
-            return str(await producer.prepare_transaction())
-
-    return asyncio.run(prepare())
+    with two_phase_producer(bootstrap, name) as producer:
+        producer.begin_transaction()
+        for value in values:
+            producer.send(topic, value, partition=0)
+        return str(producer.prepare_transaction())
 
 
 def keep_and_die(bootstrap, name):
     """The next producer finds it, and ends as well before it decides: the text that it found."""
-
-    async def keep():
-        async with two_phase_producer(bootstrap, name) as producer:
-            return str(producer.prepared)
-
-    return asyncio.run(keep())
+    with two_phase_producer(bootstrap, name) as producer:
+        return str(producer.prepared)

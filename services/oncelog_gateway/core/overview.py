@@ -19,6 +19,8 @@ class OverviewFacts:
     """Node ids that do not answer the controller."""
     late_count: int = 0
     """Transactions open for longer than their timeout."""
+    old_two_phase_count: int = 0
+    """Transactions that no time-out ends, open for longer than 15 minutes."""
     under_replicated_count: int = 0
     silent_count: int = 0
     """Coordinators that did not answer this page."""
@@ -42,6 +44,8 @@ def verdict_of(facts: OverviewFacts) -> Verdict:
         facts.late_count
         and f"{counted(facts.late_count, 'transaction')} open for longer than "
         f"{'its' if facts.late_count == 1 else 'their'} timeout",
+        facts.old_two_phase_count
+        and f"{counted(facts.old_two_phase_count, 'two-phase transaction')} open for longer than 15 minutes",
         facts.under_replicated_count
         and f"{counted(facts.under_replicated_count, 'partition')} with a replica out of sync",
         facts.silent_count and f"{counted(facts.silent_count, 'coordinator')} without an answer",

@@ -5,10 +5,15 @@ then committed. So the operator compares, and gives that text back. The coordina
 decides (KIP-939, ADR 0043).
 """
 
+from typing import Final
+
 from oncelog.errors import ErrorCode
 from oncelog_gateway.core.endings import terminate_command
 from oncelog_gateway.core.hanging import CoordinatedTransaction
 from oncelog_gateway.core.interlock import Refusal
+
+OLD_MS: Final = 15 * 60_000
+"""An application that lives decides in seconds: the console and the alarm tell of older ones."""
 
 
 def prepared_text(producer_id: int, producer_epoch: int) -> str:

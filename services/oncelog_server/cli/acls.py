@@ -2,29 +2,32 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from oncelog.errors import OncelogError
+from oncelog.client.errors import ClientError
+from oncelog.errors import ErrorCode, OncelogError
 from oncelog.security.acl import (
     CLUSTER_NAME,
     WILDCARD,
     Acl,
+    AclFilter,
     Operation,
     PatternType,
     Permission,
     ResourceType,
 )
 from oncelog.wording import counted
-from oncelog_server.cli.kafka_clients import admin, answer_of
+from oncelog_server.cli.kafka_clients import own_admin
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import AsOutput, Bootstrap, Yes, confirmed
 from oncelog_server.cli.tables import printed_as_json, say, show_table
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AclBinding, AclBindingFilter, AdminClient
+    from oncelog.client.blocking import Admin
 
 app = command_group("List, add and delete access control entries (ACLs).")
 
@@ -32,7 +35,7 @@ _CONFIGS: Final = ("DescribeConfigs", "AlterConfigs")
 OPERATIONS: Final[Mapping[ResourceType, tuple[str, ...]]] = {
     ResourceType.TOPIC: ("Read", "Write", "Create", "Describe", "Delete", "Alter", *_CONFIGS),
     ResourceType.GROUP: ("Read", "Describe", "Delete", *_CONFIGS),
-    ResourceType.TRANSACTIONAL_ID: ("Describe", "Write"),
+    ResourceType.TRANSACTIONAL_ID: ("Describe", "Write", "TwoPhaseCommit"),
     ResourceType.CLUSTER: (
         "Create",
         "ClusterAction",
@@ -135,13 +138,11 @@ def list_acls(
     resources = _resources(topic, group, transactional_id, cluster, pattern)
     permission = Permission.DENY if deny else Permission.ANY
     filters = _filters(principal, operation, resources, host, permission)
-    found = _described(admin(bootstrap), filters)
+    with own_admin(bootstrap) as client:
+        found = _described(client, filters)
     if printed_as_json([_fields(one) for one in found], output):
         return
     _show(found, "No ACL matches")
-    if not found:
-        # librdkafka passes over the error of DescribeAcls.
-        say("a listener without an authorizer, or one that refuses you, shows none either")
 
 
 @app.command("add")
@@ -175,9 +176,8 @@ def add_acls(
             principal, resources, operations, host or [WILDCARD]
         )
     ]
-    client = admin(bootstrap)
-    for binding, future in client.create_acls([_to_kafka(one) for one in wanted]).items():
-        answer_of(future, f"not added: {_of_kafka(binding)}")
+    with own_admin(bootstrap) as client, _told("not added"):
+        client.create_acls(wanted).check()
     _show(wanted, "")
 
 
@@ -217,17 +217,14 @@ def delete_acls(
         )
     permission = Permission.DENY if deny else Permission.ALLOW
     filters = _filters(principal, operation, resources, host, permission)
-    client = admin(bootstrap)
-    if found := _described(client, filters):
-        if not yes:
-            _show(found, "")
-        confirmed(f"Delete {counted(len(found), 'ACL')}?", yes=yes)
-    # Where nothing was found Kafka is asked all the same: its answer tells of a listener without an authorizer.
-    deleted = {
-        _of_kafka(one)
-        for future in client.delete_acls(filters).values()
-        for one in answer_of(future, "the ACLs were not all deleted", SEE_ALL)
-    }
+    with own_admin(bootstrap) as client:
+        if found := _described(client, filters):
+            if not yes:
+                _show(found, "")
+            confirmed(f"Delete {counted(len(found), 'ACL')}?", yes=yes)
+        with _told("the ACLs were not all deleted", SEE_ALL):
+            answers = client.delete_acls(filters).check()
+        deleted = {acl for gone in answers.values() for acl in gone}
     if not deleted:
         raise OncelogError(f"no ACL matches, so nothing was deleted; {SEE_ALL}")
     say(f"{counted(len(deleted), 'ACL')} deleted")
@@ -239,10 +236,8 @@ def _filters(
     resources: Sequence[Resource],
     hosts: Sequence[str] | None,
     permission: Permission,
-) -> "list[AclBindingFilter]":
+) -> list[AclFilter]:
     """One for each combination; what is not given is ANY."""
-    from confluent_kafka import admin
-
     anything: list[tuple[ResourceType, str | None, PatternType]] = [
         (ResourceType.ANY, None, PatternType.ANY)
     ]
@@ -250,55 +245,30 @@ def _filters(
     anywhere: list[str | None] = [None]
     wanted = [_operation_of(word) for word in operations or ()] or [Operation.ANY]
     return [
-        # Its stub takes no None; the class does.
-        cast("Any", admin.AclBindingFilter)(
-            admin.ResourceType(kind.value),
-            name,
-            admin.ResourcePatternType(pattern.value),
-            who,
-            where,
-            admin.AclOperation(operation.value),
-            admin.AclPermissionType(permission.value),
-        )
-        for (kind, name, pattern), who, where, operation in itertools.product(
-            resources or anything, principals or anybody, hosts or anywhere, wanted
+        AclFilter(*resource, who, where, one, permission)
+        for resource, who, one, where in itertools.product(
+            resources or anything, principals or anybody, wanted, hosts or anywhere
         )
     ]
 
 
-def _to_kafka(acl: Acl) -> "AclBinding":
-    from confluent_kafka import admin
-
-    return admin.AclBinding(
-        admin.ResourceType(acl.resource_type.value),
-        acl.resource_name,
-        admin.ResourcePatternType(acl.pattern_type.value),
-        acl.principal,
-        acl.host,
-        admin.AclOperation(acl.operation.value),
-        admin.AclPermissionType(acl.permission.value),
-    )
-
-
-def _of_kafka(binding: Any) -> Acl:
-    return Acl(
-        ResourceType(binding.restype.value),
-        binding.name,
-        PatternType(binding.resource_pattern_type.value),
-        binding.principal,
-        binding.host,
-        Operation(binding.operation.value),
-        Permission(binding.permission_type.value),
-    )
-
-
-def _described(client: "AdminClient", filters: "Iterable[AclBindingFilter]") -> list[Acl]:
+def _described(client: "Admin", filters: Iterable[AclFilter]) -> list[Acl]:
     """Those that match one of the filters, by principal."""
-    futures = [client.describe_acls(one) for one in filters]
-    found = {
-        _of_kafka(acl) for one in futures for acl in answer_of(one, "the ACLs were not listed")
-    }
+    with _told("the ACLs were not listed"):
+        found = {acl for one in filters for acl in client.describe_acls(one)}
     return sorted(found, key=lambda acl: (acl.principal, acl))
+
+
+@contextmanager
+def _told(failed: str, hint: str = "") -> Iterator[None]:
+    """Raises OncelogError with `failed`, Kafka's words and the way out."""
+    try:
+        yield
+    except ClientError as error:
+        if error.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            hint = "use an address of --bootstrap where you are a super user"
+        name = f" [{error.error_code.name}]" if error.error_code else ""
+        raise OncelogError(f"{failed}: {error}{name}{hint and f'; {hint}'}") from None
 
 
 def _operation_of(word: str) -> Operation:

@@ -8,13 +8,13 @@ import logging
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, TopicMetadata
 
 from oncelog.client.core.addresses import Address
-from oncelog.client.core.login import ClientLogin
+from oncelog.client.core.login import ClientLogin, properties_of
 from oncelog.client.login import confluent_settings
 from oncelog.errors import KafkaError as RefusedByKafka
 from oncelog.errors import OncelogError
@@ -29,6 +29,9 @@ CALL_TIMEOUT_S: Final = 10.0
 _HELLO: Final = b"\0\0\0\x0a" + b"\0\x12" + b"\0\0" + b"\0\0\0\1" + b"\xff\xff"
 """ApiVersions 0, which every Kafka listener answers before a login."""
 
+if TYPE_CHECKING:
+    from oncelog.client.blocking import Admin
+
 _silent = logging.getLogger("oncelog.librdkafka")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
@@ -37,6 +40,26 @@ _silent.propagate = False
 def admin(bootstrap: str) -> AdminClient:
     """Raises OncelogError when nobody answers at the address."""
     return AdminClient(_configuration(bootstrap), logger=_silent)
+
+
+@contextmanager
+def own_admin(bootstrap: str) -> "Iterator[Admin]":
+    """oncelog's own client: librdkafka knows no operation of an ACL that is newer than itself.
+
+    Raises OncelogError when nobody answers at the address, and for an error of the block.
+    """
+    # Imported late: most commands do without.
+    from oncelog.client.blocking import Admin
+
+    login = login_of_address(bootstrap)
+    _try_addresses(bootstrap, login)
+    with Admin(
+        str(bootstrap),
+        {} if login is None else properties_of(login),
+        client_id=CLIENT_ID,
+        default_api_timeout_ms=int(CALL_TIMEOUT_S * 1000),
+    ) as client:
+        yield client
 
 
 def producer(bootstrap: str, configuration: Mapping[str, Any]) -> Producer:

@@ -2,7 +2,13 @@
 
 import pytest
 
-from oncelog.client.core.login import NAMES, ClientLogin, librdkafka_settings, login_of
+from oncelog.client.core.login import (
+    NAMES,
+    ClientLogin,
+    librdkafka_settings,
+    login_of,
+    properties_of,
+)
 from oncelog.client.core.properties import parse_properties
 from oncelog.errors import OncelogError
 
@@ -18,8 +24,25 @@ def jaas(module, user="alice", password=SECRET):
 
 TOKEN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+CREDENTIALS = "sasl.oauthbearer.client.credentials.client"
 HTTPS = {ENDPOINT: "https://id.example/token"}
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        SCRAM
+        | USER
+        | {"ssl.ca.location": "/ca.pem", "ssl.key.location": "/key.pem"}
+        | {"ssl.certificate.location": "/own.pem", "ssl.key.password": SECRET},
+        SCRAM | USER | {"ssl.endpoint.identification.algorithm": "none"},
+        TOKEN | HTTPS | {f"{CREDENTIALS}.id": "app", f"{CREDENTIALS}.secret": SECRET},
+    ],
+)
+def test_a_login_is_said_again_in_kafkas_names(given):
+    assert login_of(properties_of(login_of(given))) == login_of(given)
 
 
 def test_nothing_given_is_plain_text_and_nobody():

@@ -15,6 +15,11 @@ ROWS = [
     ),
     (OverviewFacts(leaderless=["orders-1"]), "bad", "orders-1 is without a leader."),
     (OverviewFacts(fenced=[12]), "warn", "node 12 is fenced."),
+    (
+        OverviewFacts(old_two_phase_count=1, open_count=1),
+        "warn",
+        "1 two-phase transaction open for longer than 15 minutes.",
+    ),
     (OverviewFacts(under_replicated_count=2), "warn", "2 partitions with a replica out of sync."),
     (OverviewFacts(silent_count=1), "warn", "1 coordinator without an answer."),
 ]

@@ -201,6 +201,26 @@ def _of_jaas(given: Mapping[str, str], prefix: str) -> dict[str, str]:
     return jaas_options
 
 
+def properties_of(login: ClientLogin) -> dict[str, str]:
+    """What `login_of` reads as this login. Secrets are in it."""
+    said = {
+        _PROTOCOL: login.protocol,
+        "sasl.mechanism": login.mechanism,
+        "sasl.username": login.user,
+        "sasl.password": login.password,
+        "ssl.ca.location": login.ca,
+        "ssl.certificate.location": login.certificate,
+        "ssl.key.location": login.key,
+        "ssl.key.password": login.key_password,
+        _HOST_NAME: "" if login.checks_host_name else "none",
+        _ENDPOINT: login.token_endpoint,
+        _CLIENT_ID: login.client_id,
+        _CLIENT_SECRET: login.client_secret,
+        _SCOPE: login.scope,
+    }
+    return {name: value for name, value in said.items() if value}
+
+
 def _checks_host_name(properties: Mapping[str, str], prefix: str) -> bool:
     """Kafka's way to switch the check off is an empty value, librdkafka's is `none`."""
     value = properties.get(_HOST_NAME, "https").strip().lower()
