@@ -106,7 +106,9 @@ def _child(files, arguments, environment):
 def main():
     for name in IMPORTED:
         import_module(f"oncelog_server.cli.{name}")
-    for module in ("confluent_kafka.admin", "rich.table", "oncelog_server.cli.kafka_clients"):
+    own = ("oncelog.client.blocking.admin", "oncelog.client.network.admin_cluster")
+    others = ("confluent_kafka.admin", "rich.table", "oncelog_server.cli.kafka_clients")
+    for module in (*own, *others):
         import_module(module)
     # A child has pipes of its own in their place.
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
