@@ -206,7 +206,7 @@ damage: setup ## some hundred bits, cuts and removals in every kind of file; the
 # Clients wait more than they work.
 .PHONY: conformance
 conformance: setup jdk ## confluent-kafka, aiokafka, kafka-python, Kafka's Java clients and tools against `oncelog up`
-	$(PYTEST) -q -n 6 --dist loadfile tests/conformance -m "not slow"
+	$(PYTEST) -q -n 6 --dist loadfile tests/conformance -m "not slow" --junitxml=artifacts/conformance-oncelog.xml
 
 .PHONY: conformance-java
 conformance-java: setup jdk ## Kafka Streams and Kafka Connect through many kills; ROUNDS=10 of each

@@ -24,6 +24,8 @@ transaction.state.log.min.isr={in_sync}
 controlled.shutdown.enable=false
 log.cleaner.backoff.ms=200
 log.retention.check.interval.ms=300000
+group.consumer.min.heartbeat.interval.ms=100
+group.consumer.min.session.timeout.ms=1000
 """
 NAME_OF_SETTING = {
     f"ONCELOG_{one.setting.replace('.', '_').upper()}": name
