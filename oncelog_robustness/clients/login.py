@@ -6,7 +6,7 @@ from typing import Any
 from aiokafka.abc import AbstractTokenProvider
 
 from oncelog.client.access_token import fetch_token
-from oncelog.client.core.login import OAUTHBEARER, ClientLogin
+from oncelog.client.core.login import OAUTHBEARER, ClientLogin, librdkafka_settings
 from oncelog.client.login import confluent_settings, tls_context
 
 _chosen: list[ClientLogin] = []
@@ -23,6 +23,22 @@ def chosen_login() -> ClientLogin | None:
 def confluent_login() -> dict[str, Any]:
     """Settings of confluent-kafka."""
     return confluent_settings(chosen_login())
+
+
+def own_login() -> dict[str, str]:
+    """Settings of `oncelog.client`."""
+    login = chosen_login()
+    if login is None:
+        return {}
+    found = librdkafka_settings(login)
+    if login.mechanism == OAUTHBEARER:
+        found |= {
+            "sasl.oauthbearer.token.endpoint.url": login.token_endpoint,
+            "sasl.oauthbearer.client.credentials.client.id": login.client_id,
+            "sasl.oauthbearer.client.credentials.client.secret": login.client_secret,
+            "sasl.oauthbearer.scope": login.scope,
+        }
+    return found
 
 
 class _Tokens(AbstractTokenProvider):  # type: ignore[misc]

@@ -18,7 +18,7 @@ from oncelog.ids import Partition as TopicPartition
 from oncelog_robustness.clients.admin import WireAdmin
 from oncelog_robustness.clients.aiokafka import AiokafkaClients, AiokafkaConsumer
 from oncelog_robustness.clients.contract import Consumer, EndedByOthers, Fenced, Refused, Unanswered
-from oncelog_robustness.clients.login import chosen_login
+from oncelog_robustness.clients.login import own_login
 from oncelog_robustness.clients.membership import Member
 from oncelog_robustness.history import Isolation, Partition
 
@@ -43,7 +43,7 @@ class OncelogClients:
     ) -> "OncelogProducer":
         producer = Producer(
             self.bootstrap,
-            login=chosen_login(),
+            own_login(),
             client_id=client,
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
@@ -62,7 +62,7 @@ class OncelogClients:
         return OncelogProducer(
             Producer(
                 self.bootstrap,
-                login=chosen_login(),
+                own_login(),
                 client_id=client,
                 transactional_id=transactional_id,
                 transaction_two_phase_commit_enable=True,

@@ -37,7 +37,7 @@ TWO_PHASE_BUGS: Final = (
     ),
     Bug(
         name="second-owner-is-told-the-first-identity",
-        promise="Whoever a transaction is kept for gets an identity of its own, which fences the one before.",
+        promise="The producer that a transaction is kept for gets an identity of its own, which fences the one before.",
         source="ADR 0043; KIP-939",
         edits=(
             Edit(

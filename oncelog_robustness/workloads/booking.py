@@ -110,7 +110,7 @@ class Blow:
 
 @dataclass(slots=True)
 class Orders:
-    """Between an incarnation and whoever started it."""
+    """Between an incarnation and its starter."""
 
     blow: Blow | None
     is_struck: asyncio.Event = field(default_factory=asyncio.Event)

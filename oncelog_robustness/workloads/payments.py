@@ -1,7 +1,7 @@
 """The other side of a two-phase commit: a small transactional database, for the workload `prepared`.
 
 It has a row for each payment, and one for each application. An application's row holds the text of the transaction that
-was booked last, and a generation. Whoever takes over raises the generation before it reads. A commit needs the
+was booked last, and a generation. A next incarnation raises the generation before it reads. A commit needs the
 generation that its writer was given, so what a predecessor still has under way is refused (ADR 0043).
 
 A call is one instant of the database. Before it the request travels, and after it the answer does. Either may be

@@ -168,6 +168,7 @@ async def test_a_controller_that_tells_a_wrong_address_is_followed():
         second.servicer.active = True
         await first.stop()
         await cluster.until(lambda: any(node_id == 2 for node_id, _ in cluster.beats))
+        assert living(cluster)
 
 
 async def test_a_node_that_is_not_known_any_more_registers_again():

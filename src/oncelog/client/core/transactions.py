@@ -37,12 +37,11 @@ from oncelog.client.core.transaction_calls import (
     InitProducerId,
     OffsetToCommit,
 )
+from oncelog.client.core.transaction_refusals import ABORTABLE, NOT_ALLOWED, refusal
 from oncelog.client.errors import (
     AbortableError,
-    AuthorizationError,
     ClientError,
     FatalError,
-    FencedError,
     IllegalStateError,
     UnsupportedError,
 )
@@ -64,49 +63,8 @@ class State(Enum):
 
 
 _NOT_ANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
-_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-_NOT_ALLOWED: Final = frozenset(
-    {
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    }
-)
-_ABORTABLE: Final = frozenset(
-    {
-        ErrorCode.TRANSACTION_ABORTABLE,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
-_ABORTABLE_OF_OFFSETS: Final = frozenset(
-    {
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.STALE_MEMBER_EPOCH,
-        ErrorCode.OFFSET_METADATA_TOO_LARGE,
-        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    }
-)
-_FENCED_TEXT: Final = (
-    "a newer producer has the same transactional.id, or the coordinator ended this one's transaction: close this "
-    "producer, and make another if it should go on"
-)
-
-
 _DELIVERS: Final = frozenset({State.IN_TRANSACTION, State.PREPARING, State.COMMITTING})
 """Records and offsets of the transaction go out."""
-
-
-def _needs(settings: ProducerSettings) -> str:
-    if settings.transaction_two_phase_commit_enable:
-        return (
-            "this user needs WRITE and TWO_PHASE_COMMIT on the transactional.id, and the cluster "
-            "transaction.two.phase.commit.enable=true"
-        )
-    return "this user needs WRITE on the transactional.id"
 
 
 class Transactions:
@@ -422,8 +380,8 @@ class Transactions:
             if operation is not None:
                 operation.succeed()
             return
-        error = self._refusal("InitProducerId", answer)
-        if answer.error in _NOT_ALLOWED:
+        error = refusal(self._settings, "InitProducerId", answer)
+        if answer.error in NOT_ALLOWED:
             # An ACL may be added: the same producer tries again (S2-73).
             self.state, self.error = State.UNINITIALIZED, error
         else:
@@ -441,8 +399,10 @@ class Transactions:
             return
         final = [one for one in answer.refused if one[1] is not ErrorCode.OPERATION_NOT_ATTEMPTED]
         partition, code = final[0] if final else (call.partitions[0], answer.error)
-        error = self._refusal(f"AddPartitionsToTxn of {partition}", Answer(code, answer.message))
-        if code in _ABORTABLE:
+        error = refusal(
+            self._settings, f"AddPartitionsToTxn of {partition}", Answer(code, answer.message)
+        )
+        if code in ABORTABLE:
             self.left_unknown()
         self._new.clear()
         self.failed(error)
@@ -457,8 +417,10 @@ class Transactions:
             operation.succeed()
             return
         what = "AddOffsetsToTxn" if isinstance(call, AddOffsets) else "TxnOffsetCommit"
-        error = self._refusal(
-            f"{what} of group {call.member.group_id!r}", Answer(code, answer.message)
+        error = refusal(
+            self._settings,
+            f"{what} of group {call.member.group_id!r}",
+            Answer(code, answer.message),
         )
         operation.fail(error)
         self.failed(error)
@@ -467,7 +429,7 @@ class Transactions:
         if answer.error is ErrorCode.NONE:
             self._ended(answer.identity)
             return
-        error = self._refusal("EndTxn", answer)
+        error = refusal(self._settings, "EndTxn", answer)
         # TV1 tells nobody apart; INVALID_TXN_STATE says that this epoch's transaction was aborted.
         error.may_be_done = self._is_end_open and answer.error is not ErrorCode.INVALID_TXN_STATE
         end, self._end = self._end, None
@@ -499,25 +461,6 @@ class Transactions:
         self.state = State.READY
         if end is not None:
             end.succeed()
-
-    def _refusal(self, what: str, answer: Answer) -> ClientError:
-        code = answer.error
-        said = (
-            f"{what} was refused with {code.name}{': ' + answer.message if answer.message else ''}"
-        )
-        if code in _FENCED:
-            return FencedError(f"{said}: {_FENCED_TEXT}", code)
-        if code in _NOT_ALLOWED:
-            return AuthorizationError(f"{said}: {_needs(self._settings)}", code)
-        if code is ErrorCode.UNSUPPORTED_VERSION:
-            return UnsupportedError(
-                f"{said}: two-phase commit needs the cluster's features two.phase.commit.version 1 and "
-                "transaction.version 2",
-                code,
-            )
-        if code in _ABORTABLE or code in _ABORTABLE_OF_OFFSETS:
-            return AbortableError(f"{said}: abort the transaction, and do its work again", code)
-        return FatalError(f"{said}: close this producer, and make another", code)
 
     # ---------------------------------------------------------------------------------------------- refusals
 
