@@ -176,7 +176,9 @@ def test_an_open_transaction_is_seen_protected_and_ended(oncelog, topic, server)
     of_one = oncelog("transactions", "list", "--coordinator", node, "--state", "Ongoing")
     assert {"transactional", "coordinator", "stuck/one"} <= set(of_one.split())
     described = json.loads(oncelog("transactions", "describe", "stuck/one", "-o", "json"))
-    assert described["partitions"] == [{"topic": topic, "partition": 0, "start_offset": 0}]
+    assert described["partitions"] == [
+        {"topic": topic, "partition": 0, "start_offset": 0, "held_back": 1}
+    ]
     holder = json.loads(oncelog("partitions", topic, "-o", "json"))[0]["lso_holder"]
     assert (holder["transactional_id"], holder["hanging"]) == ("stuck/one", False)
     assert "stuck/one, Ongoing" in " ".join(oncelog("partitions", topic).split())

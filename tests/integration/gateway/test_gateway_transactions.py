@@ -69,8 +69,8 @@ async def test_description_has_start_offsets(cluster):
     cluster.storage.open_transaction("orders", 1, producer_id=4, start_offset=42)
     detail = (await cluster.get("/v1/transactions/pay")).json
     assert detail["partitions"] == [
-        {"topic": "orders", "partition": 0, "start_offset": None},
-        {"topic": "orders", "partition": 1, "start_offset": 42},
+        {"topic": "orders", "partition": 0, "start_offset": None, "held_back": 0},
+        {"topic": "orders", "partition": 1, "start_offset": 42, "held_back": 58},
     ]
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from oncelog.process.sources import Sources
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog.runtime import SystemClock
 from oncelog.telemetry.history import History
 from oncelog_server import composition
 from oncelog_server.data_folder import DataFolder
@@ -33,7 +34,7 @@ async def embedded(data):
         await composition._follow(stack, metadata)
         history.follow(metadata)
         stack.callback(history.close)
-        _, roles = await composition._start_log(
-            stack, data, sources, metadata, controller, History()
+        *_, roles = await composition._start_log(
+            stack, data, sources, metadata, controller, History(), SystemClock()
         )
         yield Embedded(controller, roles[0], metadata)
