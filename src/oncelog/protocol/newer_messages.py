@@ -1,4 +1,4 @@
-"""Versions of messages that kio does not have yet: its classes of the version before, and what differs.
+"""Messages that kio does not have yet, or has wrong: its classes, and what differs.
 
 A field is replaced by any number of others, in its place. `AT_THE_END` adds fields behind all. When kio has a version,
 its entry goes (`tests/unit/protocol/test_version_table.py` says when).
@@ -12,12 +12,13 @@ from typing import Any, Final, NamedTuple, get_origin
 from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
-from kio.static.primitive import i16, i32
+from kio.static.primitive import TZAware, i16, i32
 
 from oncelog.protocol.shape import structure_of
 from oncelog.protocol.versions import (
     API_VERSIONS,
     DELETE_GROUPS,
+    DESCRIBE_TRANSACTIONS,
     TXN_OFFSET_COMMIT,
 )
 
@@ -76,6 +77,23 @@ NEWER: Final[Mapping[tuple[int, int], Newer]] = {
 }
 
 
+CORRECTED: Final[Mapping[int, Mapping[str, Changes]]] = {
+    # A transactional id without a transaction has the start -1: kio's class reads no time before 1970.
+    DESCRIBE_TRANSACTIONS: {
+        "TransactionState": {
+            "transaction_start_time": [
+                (
+                    "transaction_start_time",
+                    TZAware | None,
+                    field(metadata={"kafka_type": "datetime_i64"}),
+                )
+            ]
+        }
+    }
+}
+"""Responses in every version, where kio's class does not take what brokers send."""
+
+
 @cache
 def request_class(api_key: int, version: int) -> Any:
     """kio's class, or ours where kio has none. Raises kio's UnknownAPIKey or UnknownEntity."""
@@ -90,7 +108,8 @@ def response_class(api_key: int, version: int) -> Any:
     """As `request_class`."""
     newer = NEWER.get((api_key, version))
     if newer is None:
-        return load_response_schema(api_key, version)
+        corrected = CORRECTED.get(api_key, {})
+        return _changed(load_response_schema(api_key, version), version, corrected)
     return _changed(load_response_schema(api_key, version - 1), version, newer.response)
 
 

@@ -141,6 +141,13 @@ async def test_a_classic_group_is_described_too(admin, bootstrap):
     assert [one.assignment for one in found.members] == [frozenset({Partition(topic, 0)})]
 
 
+async def test_an_id_without_a_transaction_has_no_start(admin, bootstrap):
+    name = fresh("idle")
+    async with Producer(bootstrap, transactional_id=name):
+        described = (await admin.describe_transactions([name]))[name]
+    assert (described.state, described.started_ms) == ("Empty", -1)
+
+
 async def test_an_open_transaction_is_seen_and_terminated(admin, bootstrap):
     topic, name = new_topic(bootstrap), fresh("t")
     at = Partition(topic, 0)
