@@ -171,7 +171,9 @@ class ActiveControllerStub:
         """
         while True:
             await asyncio.sleep(ACQUAINTED_EVERY_S)
-            await asyncio.gather(*(self._describe(address) for address in self._addresses))
+            asked = (self._describe(address) for address in self._addresses)
+            # A failure here is nobody's: who needs the controller finds out. It must not end the process.
+            await asyncio.gather(*asked, return_exceptions=True)
 
     # ------------------------------------------------------------------------------------------------ streams
 
