@@ -31,6 +31,8 @@ pytestmark = [
     pytest.mark.skipif(is_login_asked(), reason="it logs in elsewhere"),
 ]
 WAIT_S = 60
+ENVIRONMENT = {"ONCELOG_LISTENER_AUTO_CREATE_TOPICS": "false"}
+"""As the other broker is set."""
 TARGETS = ("oncelog", "kafka") if os.environ.get("ONCELOG_TEST_KAFKA") else ("oncelog",)
 
 
