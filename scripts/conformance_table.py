@@ -63,9 +63,11 @@ def table(ours: Outcomes, theirs: Outcomes, reasons: Mapping[str, str]) -> str:
     lines = ["| tests | oncelog | Apache Kafka 4.4 |", "| --- | --- | --- |"]
     for file in files:
         cells = [_counted(one, file) for one in (ours, theirs)]
-        lines.append(f"| `{file}` | {cells[0]} | {cells[1]} |")
+        lines.append(f"| {file.removeprefix('test_')} | {cells[0]} | {cells[1]} |")
     lines += ["", "| differs | why |", "| --- | --- |"]
-    lines += [f"| `{pattern}` | {reason} |" for pattern, reason in reasons.items()]
+    for pattern, reason in reasons.items():
+        shown = pattern.replace("|", "\\|").replace("test_", "")
+        lines.append(f"| `{shown}` | {reason} |")
     return "\n".join(lines)
 
 
