@@ -47,13 +47,13 @@ class Features:
             features_epoch=image.features_epoch,
             features=[
                 FeatureLevel(feature=name, level=level)
-                for name, level in sorted(image.feature_levels.items())
+                for name, level in sorted(image.known_levels.items())
             ],
         )
 
     async def change(self, operator: Operator, feature: str, body: FeatureChange) -> FeatureList:
         """Raises KafkaError. Returns once this gateway's image shows the change."""
-        known = self._roles.image.feature_levels.get(feature)
+        known = self._roles.image.known_levels.get(feature)
         if known is None:
             raise KafkaError(
                 ErrorCode.RESOURCE_NOT_FOUND,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.broker_config import BROKER_CONFIGS, topic_defaults
@@ -17,6 +17,7 @@ from oncelog.ids import Partition, shard_name_of, shard_of
 from oncelog.rpc.security_image import SecurityImage
 from oncelog.topic_config import TopicConfig
 
+TWO_PHASE_COMMIT: Final = "two.phase.commit.version"
 TRANSACTION = pb.SHARD_KIND_TRANSACTION
 GROUP = pb.SHARD_KIND_GROUP
 ALL_BROKERS = ""
@@ -59,9 +60,14 @@ class MetadataImage:
         return self.feature_levels.get("transaction.version", 0)
 
     @property
+    def known_levels(self) -> dict[str, int]:
+        """Of each feature that may be set: one that no cluster begins with is at 0 until somebody sets it."""
+        return {TWO_PHASE_COMMIT: 0, **self.feature_levels}
+
+    @property
     def has_two_phase_commit(self) -> bool:
         """Producers may keep transactions that are decided from outside (KIP-939, ADR 0043). Needs TV2."""
-        has_level = self.feature_levels.get("two.phase.commit.version", 0) >= 1
+        has_level = self.feature_levels.get(TWO_PHASE_COMMIT, 0) >= 1
         return has_level and self.transaction_version >= 2
 
     def partition(self, partition: Partition) -> pb.Partition | None:

@@ -27,7 +27,10 @@ def test_a_level_is_listed_lowered_with_consent_and_raised(tmp_path, capfd):
             assert code == 0
             return {one["feature"]: one["level"] for one in json.loads(out)["features"]}
 
-        assert levels() == {"group.version": 1, "transaction.version": 2}
+        begun = {"group.version": 1, "transaction.version": 2, "two.phase.commit.version": 0}
+        assert levels() == begun
+        assert features("set", "two.phase.commit.version", "1")[0] == 0
+        assert levels()["two.phase.commit.version"] == 1
         code, _, error = features("set", "transaction.version", "1")
         assert (code, "allow_downgrade" in error) == (1, True)
         code, _, error = features("set", "metadata.version", "7")
