@@ -58,7 +58,7 @@ class OncelogClients:
         return made
 
     def two_phase_producer(self, client: str, transactional_id: str) -> "OncelogProducer":
-        """Of transactions that are decided from outside, and have no time-out (KIP-939)."""
+        """Makes a producer whose transactions are decided from outside and have no time-out (KIP-939)."""
         return OncelogProducer(
             Producer(
                 self.bootstrap,

@@ -43,7 +43,7 @@ class SimClient:
         self._ended.set()
 
     def freeze(self) -> None:
-        """As by SIGSTOP."""
+        """It stands still, as by SIGSTOP."""
         self._lab.world.trace("client-freeze", self.name)
         self._process.pause()
 

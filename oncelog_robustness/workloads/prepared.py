@@ -63,7 +63,7 @@ class Hands(Protocol):
 
 class FreezableProcess(ClientProcess, Protocol):
     def freeze(self) -> None:
-        """As by SIGSTOP."""
+        """It stands still, as by SIGSTOP."""
         ...
 
     def thaw(self) -> None: ...

@@ -5,6 +5,7 @@ when that is safe: it was never sent, it was refused with NOT_CONTROLLER, or a r
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +24,8 @@ from oncelog.rpc.sessions import PeerUnavailable
 
 DEFAULT_TIMEOUT_S = 15.0
 """For callers that give none: the search for a controller must end."""
+
+logger = logging.getLogger(__name__)
 
 ATTEMPT_TIMEOUT_S = 3.0
 """For one attempt of a call that may be repeated: a frozen controller must not use up the caller's time."""
@@ -172,8 +175,10 @@ class ActiveControllerStub:
         while True:
             await asyncio.sleep(ACQUAINTED_EVERY_S)
             asked = (self._describe(address) for address in self._addresses)
-            # A failure here is nobody's: who needs the controller finds out. It must not end the process.
-            await asyncio.gather(*asked, return_exceptions=True)
+            for answer in await asyncio.gather(*asked, return_exceptions=True):
+                if isinstance(answer, Exception):
+                    # It must not end the process: a call that needs the controller finds out by itself.
+                    logger.warning("a controller was not asked: %r", answer)
 
     # ------------------------------------------------------------------------------------------------ streams
 

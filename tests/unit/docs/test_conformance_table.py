@@ -1,0 +1,24 @@
+"""What `make conformance-kafka` excuses, and what it does not."""
+
+from scripts.conformance_table import FAILED, PASSED, unexplained
+
+REASONS = {"admin::.*": "Kafka says it otherwise"}
+
+
+def test_a_reason_excuses_a_failure_on_kafka():
+    assert unexplained({"admin::one": PASSED}, {"admin::one": FAILED}, REASONS) == []
+
+
+def test_a_failure_on_kafka_needs_a_reason():
+    found = unexplained({"groups::one": PASSED}, {"groups::one": FAILED}, {})
+    assert found == ["groups::one: passed on oncelog, failed on Kafka"]
+
+
+def test_nothing_excuses_a_failure_on_oncelog():
+    (found,) = unexplained({"admin::one": FAILED}, {"admin::one": PASSED}, REASONS)
+    assert found == "admin::one: failed on oncelog, passed on Kafka"
+
+
+def test_a_reason_without_a_test_is_told():
+    (found,) = unexplained({"admin::one": PASSED}, {"admin::one": PASSED}, REASONS)
+    assert found == "admin::.*: no test differs by this name"
