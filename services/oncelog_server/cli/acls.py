@@ -2,14 +2,12 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from oncelog.client.errors import ClientError
-from oncelog.errors import ErrorCode, OncelogError
+from oncelog.errors import OncelogError
 from oncelog.security.acl import (
     CLUSTER_NAME,
     WILDCARD,
@@ -21,7 +19,7 @@ from oncelog.security.acl import (
     ResourceType,
 )
 from oncelog.wording import counted
-from oncelog_server.cli.kafka_clients import own_admin
+from oncelog_server.cli.kafka_clients import admin, told
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import AsOutput, Bootstrap, Yes, confirmed
 from oncelog_server.cli.tables import printed_as_json, say, show_table
@@ -138,7 +136,7 @@ def list_acls(
     resources = _resources(topic, group, transactional_id, cluster, pattern)
     permission = Permission.DENY if deny else Permission.ANY
     filters = _filters(principal, operation, resources, host, permission)
-    with own_admin(bootstrap) as client:
+    with admin(bootstrap) as client:
         found = _described(client, filters)
     if printed_as_json([_fields(one) for one in found], output):
         return
@@ -176,7 +174,7 @@ def add_acls(
             principal, resources, operations, host or [WILDCARD]
         )
     ]
-    with own_admin(bootstrap) as client, _told("not added"):
+    with admin(bootstrap) as client, told("not added"):
         client.create_acls(wanted).check()
     _show(wanted, "")
 
@@ -217,12 +215,12 @@ def delete_acls(
         )
     permission = Permission.DENY if deny else Permission.ALLOW
     filters = _filters(principal, operation, resources, host, permission)
-    with own_admin(bootstrap) as client:
+    with admin(bootstrap) as client:
         if found := _described(client, filters):
             if not yes:
                 _show(found, "")
             confirmed(f"Delete {counted(len(found), 'ACL')}?", yes=yes)
-        with _told("the ACLs were not all deleted", SEE_ALL):
+        with told("the ACLs were not all deleted", SEE_ALL):
             answers = client.delete_acls(filters).check()
         deleted = {acl for gone in answers.values() for acl in gone}
     if not deleted:
@@ -254,21 +252,9 @@ def _filters(
 
 def _described(client: "Admin", filters: Iterable[AclFilter]) -> list[Acl]:
     """Those that match one of the filters, by principal."""
-    with _told("the ACLs were not listed"):
+    with told("the ACLs were not listed"):
         found = {acl for one in filters for acl in client.describe_acls(one)}
     return sorted(found, key=lambda acl: (acl.principal, acl))
-
-
-@contextmanager
-def _told(failed: str, hint: str = "") -> Iterator[None]:
-    """Raises OncelogError with `failed`, Kafka's words and the way out."""
-    try:
-        yield
-    except ClientError as error:
-        if error.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            hint = "use an address of --bootstrap where you are a super user"
-        name = f" [{error.error_code.name}]" if error.error_code else ""
-        raise OncelogError(f"{failed}: {error}{name}{hint and f'; {hint}'}") from None
 
 
 def _operation_of(word: str) -> Operation:

@@ -19,8 +19,8 @@ from confluent_kafka import (
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
-from oncelog_server.cli import kafka_clients
-from oncelog_server.cli.kafka_clients import CONNECT_TIMEOUT_S, offsets_of_time, words
+from oncelog_server.cli import librdkafka_clients as kafka_clients
+from oncelog_server.cli.librdkafka_clients import CONNECT_TIMEOUT_S, offsets_of_time, words
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
 from oncelog_server.cli.record_form import LINES, VALUES, Form, form_of, json_line
 from oncelog_server.cli.tables import warn

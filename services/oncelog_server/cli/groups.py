@@ -202,7 +202,7 @@ def reset_offsets(
 ) -> None:
     """Reset the offsets of a group without members. An offset outside the log becomes its nearer end."""
     # Imported late: the other commands talk REST.
-    from oncelog_server.cli import kafka_clients
+    from oncelog_server.cli import librdkafka_clients as kafka_clients
 
     target = _target(to, to_datetime)
     client = kafka_clients.consumer(bootstrap, {"group.id": group_id, "enable.auto.commit": False})
@@ -255,7 +255,7 @@ def _moves(
 ) -> list[dict[str, Any]]:
     from confluent_kafka import TopicPartition
 
-    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, offsets_of_time
+    from oncelog_server.cli.librdkafka_clients import CALL_TIMEOUT_S, offsets_of_time
 
     of_time = (
         {} if target.from_ms is None else offsets_of_time(client, topic, partitions, target.from_ms)
@@ -282,7 +282,7 @@ def _moves(
 def _commit(bootstrap: str, group_id: str, topic: str, moves: list[dict[str, Any]]) -> None:
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-    from oncelog_server.cli import kafka_clients
+    from oncelog_server.cli import librdkafka_clients as kafka_clients
 
     wanted = ConsumerGroupTopicPartitions(
         group_id, [TopicPartition(topic, one["partition"], one["to"]) for one in moves]

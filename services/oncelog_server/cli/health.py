@@ -9,7 +9,7 @@ import typer
 from oncelog.errors import OncelogError
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.wording import counted
-from oncelog_server.cli.kafka_clients import admin, topics
+from oncelog_server.cli.librdkafka_clients import admin, topics
 from oncelog_server.cli.offline import is_offline, way_out
 from oncelog_server.cli.options import AsOutput, Bootstrap, Gateway
 from oncelog_server.cli.rest import Rest

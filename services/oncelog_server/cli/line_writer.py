@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
 from oncelog_server.cli.input_lines import Line, ranges
-from oncelog_server.cli.kafka_clients import words
+from oncelog_server.cli.librdkafka_clients import words
 from oncelog_server.cli.tables import warn
 
 if TYPE_CHECKING:

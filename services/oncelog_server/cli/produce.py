@@ -11,7 +11,7 @@ import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
-from oncelog_server.cli import kafka_clients
+from oncelog_server.cli import librdkafka_clients as kafka_clients
 from oncelog_server.cli.input_lines import LineForm, unescaped
 from oncelog_server.cli.line_writer import TRANSACTION_TIMEOUT_S, LineWriter
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from oncelog.errors import OncelogError
-from oncelog_server.cli.kafka_clients import admin, consumer, kafka_errors, producer, words
+from oncelog_server.cli.librdkafka_clients import admin, consumer, kafka_errors, producer, words
 from oncelog_server.cli.options import Bootstrap
 
 COMMITTED: Final = (b"committed-1", b"committed-2")

@@ -17,8 +17,14 @@ from confluent_kafka.admin import (
 from oncelog.errors import OncelogError
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.wording import counted
-from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, admin, existing_topic, topics, words
 from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.librdkafka_clients import (
+    CALL_TIMEOUT_S,
+    admin,
+    existing_topic,
+    topics,
+    words,
+)
 from oncelog_server.cli.options import AsOutput, Bootstrap, Yes, confirmed
 from oncelog_server.cli.tables import printed_as_json, say, show_rows
 

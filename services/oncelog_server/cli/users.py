@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
 from oncelog.errors import OncelogError
 from oncelog.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from oncelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
-from oncelog_server.cli.kafka_clients import admin, answer_of
 from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.librdkafka_clients import admin, answer_of
 from oncelog_server.cli.options import AsOutput, Bootstrap, Yes, confirmed, not_empty
 from oncelog_server.cli.passwords import PasswordFile, read_password
 from oncelog_server.cli.tables import printed_as_json, say, show_rows
