@@ -8,6 +8,7 @@ from tests.integration.client import (
     test_blocking,
     test_consumer,
     test_consumer_groups,
+    test_fetch_sessions,
     test_topic_made_again,
 )
 
@@ -33,6 +34,7 @@ def bootstrap(kafka):
 
 
 admin = test_admin.admin
+fetches = test_fetch_sessions.fetches
 
 globals().update(
     {
@@ -42,6 +44,7 @@ globals().update(
             test_blocking,
             test_consumer,
             test_consumer_groups,
+            test_fetch_sessions,
             test_topic_made_again,
         )
         for name, found in vars(module).items()

@@ -146,7 +146,7 @@ def of_consumer(run: "ConsumerLoop") -> Iterator[Value]:
         lag = max(0, state.high_watermark - state.position)
         text = "Offsets from the position to the high watermark."
         yield Value("consumer_lag", text, lag, (*who, *place))
-    for node_id, count in list(run.times.count.items()):
-        took = (count, run.times.sum_s[node_id])
+    for node_id, count in list(run.fetches.times.count.items()):
+        took = (count, run.fetches.times.sum_s[node_id])
         labels = (*who, ("node", str(node_id)))
         yield Value("consumer_fetch_seconds", "From a Fetch to its answer.", took, labels)

@@ -362,3 +362,13 @@ def test_a_position_ends_with_its_topic(policy):
     one.seek(T0, 1)
     (fetch,) = step(one, 1_000.0).fetches
     assert [(part.topic_id, part.offset) for part in fetch.parts] == [(b"new", 1)]
+
+
+def test_nothing_new_of_a_partition_means_that_it_is_asked_again():
+    """In a fetch session an answer leaves out what has no news (KIP-227)."""
+    one = core(T0, T1)
+    (fetch,) = step(one).fetches
+    one.fetch_ended(fetch)
+    assert [one.fetched(part, None, 0.0) for part in fetch.parts] == [False, False]
+    (again,) = step(one).fetches
+    assert again.parts == fetch.parts

@@ -265,8 +265,12 @@ class FetchCore:
     # ---------------------------------------------------------------------------------------------- what was answered
 
     def fetch_ended(self, fetch: Fetch) -> None:
-        """It was answered, or never will be. The node may be asked again."""
+        """It was answered, or never will be. The node may be asked again, for each of its partitions."""
         self._nodes_asked.discard(fetch.node_id)
+        for part in fetch.parts:
+            state = self._current(part.partition, part.version)
+            if state is not None:
+                state.is_asked = False
 
     def fetch_lost(self, fetch: Fetch, now_ms: float) -> None:
         """No answer came."""
@@ -274,19 +278,19 @@ class FetchCore:
         for part in fetch.parts:
             state = self._current(part.partition, part.version)
             if state is not None:
-                state.is_asked = False
                 state.preferred_replica = NO_NODE
                 self._wait(state, now_ms)
 
-    def fetched(self, part: FetchPart, answer: FetchAnswer, now_ms: float) -> bool:
-        """True: the metadata is old."""
+    def fetched(self, part: FetchPart, answer: FetchAnswer | None, now_ms: float) -> bool:
+        """True: the metadata is old. No answer: the node has nothing new to tell of it (KIP-227)."""
         state = self._current(part.partition, part.version)
         if state is None:
             return False
-        state.is_asked = False
-        if answer.error is not ErrorCode.NONE:
+        if answer is not None and answer.error is not ErrorCode.NONE:
             return self._fetch_failed(state, answer.error, now_ms)
         state.attempts, state.topic_id, state.is_id_refused = 0, part.topic_id, False
+        if answer is None:
+            return False
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         state.log_start_offset = answer.log_start_offset

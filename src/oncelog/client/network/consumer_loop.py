@@ -1,6 +1,6 @@
 """The consumer's turns on the event loop: what its cores want asked leaves, and what comes is told to them.
 
-Fetches have a callback each. Questions that are rare (positions, heartbeats, commits) are tasks. What a program must be
+Questions that are rare (positions, heartbeats, commits) are tasks. What a program must be
 told waits for its next call: `needs_attention` says so, and a call that waits for records is woken.
 """
 
@@ -13,13 +13,11 @@ from uuid import uuid4
 
 from oncelog.client.core.consumer_record import Deserializers, reader_class
 from oncelog.client.core.consumer_settings import ConsumerSettings
-from oncelog.client.core.counts import NodeTimes
 from oncelog.client.core.fetching import FetchCore
 from oncelog.client.core.membership import Heartbeat, Membership
 from oncelog.client.core.partition_state import (
     NEVER,
     RESET_BY_DURATION,
-    Fetch,
     Lookup,
     Validation,
 )
@@ -37,10 +35,6 @@ from oncelog.client.network.consumer_messages import (
     commit_codes,
     epoch_answers,
     epochs_request,
-    fetch_answers,
-    fetch_leaders,
-    fetch_request,
-    fetch_version_max,
     fetched_offsets,
     heartbeat_answer,
     heartbeat_request,
@@ -49,6 +43,7 @@ from oncelog.client.network.consumer_messages import (
     offset_commit_request,
     offset_fetch_request,
 )
+from oncelog.client.network.fetches import Fetches
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.protocol import versions
@@ -84,7 +79,7 @@ class ConsumerLoop:
         self.membership = Membership(settings, str(uuid4()))
         self.brokers = Brokers(network, self.wake)
         self.loop = asyncio.get_running_loop()
-        self.times = NodeTimes()
+        self.fetches = Fetches(self.core, self.brokers, self._fetched, self.wake)
         self.needs_attention = False
         """The program must be told something, or offsets are due to be committed."""
         self.was_polled = True
@@ -126,6 +121,7 @@ class ConsumerLoop:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.tell()
+        self.fetches.close()
         await self.brokers.close()
 
     # ---------------------------------------------------------------------------------------------- waiting
@@ -174,7 +170,7 @@ class ConsumerLoop:
         self.core.view = self.brokers.view
         step = self.core.step(now_ms, self._may_reach)
         for fetch in step.fetches:
-            self._fetch(fetch)
+            self.fetches.send(fetch)
         if step.finds:
             self.spawn(self._find(step.finds))
         for node_id, lookups in step.lookups.items():
@@ -239,42 +235,8 @@ class ConsumerLoop:
     def _may_reach(self, node_id: int) -> bool:
         return self.brokers.ready(node_id) is not None
 
-    # ---------------------------------------------------------------------------------------------- fetches
-
-    def _fetch(self, fetch: Fetch) -> None:
-        connection = self.brokers.ready(fetch.node_id)
-        if connection is None:
-            self.core.fetch_lost(fetch, self.now_ms())
-            return
-        schema = connection.schema(versions.FETCH, fetch_version_max(fetch))
-        request = fetch_request(schema, self.settings, fetch)
-
-        began = self.loop.time()
-
-        def answered(response: Any, error: ClientError | None) -> None:
-            self.times.add(fetch.node_id, self.loop.time() - began)
-            if error is not None:
-                logger.debug("a fetch was not answered: %s", error)
-                self.core.fetch_lost(fetch, self.now_ms())
-                self.wake()
-            else:
-                if response.throttle_time:
-                    self.brokers.throttle(connection, response.throttle_time.total_seconds())
-                self._fetched(fetch, response)
-
-        connection.send(schema, request, self.settings.request_timeout_ms / 1000, answered)
-
-    def _fetched(self, fetch: Fetch, response: Any) -> None:
+    def _fetched(self) -> None:
         """The next fetch leaves first; only then is a call that waits for records woken."""
-        for told in fetch_leaders(response, fetch):
-            self.brokers.told_of_leader(*told)
-        self.core.fetch_ended(fetch)
-        now_ms = self.now_ms()
-        is_old = False
-        for part, answer in fetch_answers(response, fetch):
-            is_old |= self.core.fetched(part, answer, now_ms)
-        if is_old:
-            self.brokers.update_soon()
         self.take_turn()
         self.tell()
 

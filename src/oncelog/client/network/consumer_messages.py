@@ -11,6 +11,7 @@ from uuid import UUID
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.cluster_view import Leader, Node
 from oncelog.client.core.consumer_settings import ConsumerSettings
+from oncelog.client.core.fetch_session import Asked
 from oncelog.client.core.membership import Heartbeat, HeartbeatAnswer, Target
 from oncelog.client.core.partition_state import (
     Fetch,
@@ -25,7 +26,6 @@ from oncelog.client.core.visibility import AbortedTransaction
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import Partition
 from oncelog.protocol import versions
-from oncelog.protocol.messages import Schema
 
 CONSUMER_REPLICA = -1
 _LEFT_OUT = FetchAnswer(ErrorCode.NETWORK_EXCEPTION)
@@ -47,11 +47,9 @@ def fetch_version_max(fetch: Fetch) -> int | None:
     return None if has_ids else BY_NAME_MAX[versions.FETCH]
 
 
-def fetch_request(schema: Schema, settings: ConsumerSettings, fetch: Fetch) -> Any:
-    types = schema.request_types
-    is_by_name = schema.version <= BY_NAME_MAX[versions.FETCH]
+def fetch_request(types: Any, settings: ConsumerSettings, max_bytes: int, asked: Asked) -> Any:
     topics: dict[tuple[str, bytes], list[Any]] = {}
-    for part in fetch.parts:
+    for part in asked.parts:
         one = types.FetchPartition(
             partition=part.partition.partition,
             current_leader_epoch=part.leader_epoch,
@@ -59,33 +57,54 @@ def fetch_request(schema: Schema, settings: ConsumerSettings, fetch: Fetch) -> A
             partition_max_bytes=part.max_bytes,
         )
         topics.setdefault((part.partition.topic, part.topic_id), []).append(one)
+    forgotten: dict[tuple[str, bytes], list[int]] = {}
+    for part in asked.forgotten:
+        key = (part.partition.topic, part.topic_id)
+        forgotten.setdefault(key, []).append(part.partition.partition)
     return types.FetchRequest(
         max_wait=timedelta(milliseconds=settings.fetch_max_wait_ms),
         min_bytes=settings.fetch_min_bytes,
-        max_bytes=fetch.max_bytes,
+        max_bytes=max_bytes,
         isolation_level=settings.isolation,
+        session_id=asked.session_id,
+        session_epoch=asked.epoch,
         topics=tuple(
-            types.FetchTopic(
-                **({"topic": name} if is_by_name else {"topic_id": UUID(bytes=topic_id)}),
-                partitions=tuple(parts),
-            )
+            types.FetchTopic(topic=name, topic_id=_uuid(topic_id), partitions=tuple(parts))
             for (name, topic_id), parts in topics.items()
         ),
-        forgotten_topics_data=(),
+        forgotten_topics_data=tuple(
+            types.ForgottenTopic(topic=name, topic_id=_uuid(topic_id), partitions=tuple(numbers))
+            for (name, topic_id), numbers in forgotten.items()
+        ),
         rack_id=settings.client_rack,
     )
 
 
-def fetch_answers(response: Any, fetch: Fetch) -> list[tuple[FetchPart, FetchAnswer]]:
-    """A partition that the answer leaves out is asked for again."""
-    whole = error_code_of(response.error_code.value)
-    found: dict[Partition, FetchAnswer] = {}
+def _uuid(topic_id: bytes) -> UUID | None:
+    return UUID(bytes=topic_id) if topic_id else None
+
+
+def fetched_partitions(response: Any, fetch: Fetch) -> dict[Partition, Any]:
+    """What the answer tells of each partition that it has."""
     names = _names(fetch)
-    for topic in response.responses:
-        for one in topic.partitions:
-            found[Partition(_name(topic, names), one.partition_index)] = _fetch_answer(one)
-    otherwise = _LEFT_OUT if whole is ErrorCode.NONE else FetchAnswer(whole)
-    return [(part, found.get(part.partition, otherwise)) for part in fetch.parts]
+    return {
+        Partition(_name(topic, names), one.partition_index): one
+        for topic in response.responses
+        for one in topic.partitions
+    }
+
+
+def fetch_answers(
+    error: ErrorCode, told: Mapping[Partition, Any], fetch: Fetch, asked: Asked
+) -> list[tuple[FetchPart, FetchAnswer | None]]:
+    """None: nothing is new. A whole answer has all partitions; one that is not there is asked for again."""
+    otherwise = _LEFT_OUT if asked.is_whole else None
+    if error is not ErrorCode.NONE:
+        otherwise = FetchAnswer(error)
+    return [
+        (part, otherwise if (one := told.get(part.partition)) is None else _fetch_answer(one))
+        for part in fetch.parts
+    ]
 
 
 def _fetch_answer(one: Any) -> FetchAnswer:
@@ -116,21 +135,21 @@ def _name(topic: Any, names: Mapping[bytes, str]) -> str:
     return names.get(topic.topic_id.bytes, "") if topic.topic_id is not None else ""
 
 
-def fetch_leaders(response: Any, fetch: Fetch) -> list[tuple[Partition, Leader, Node | None]]:
+def fetch_leaders(
+    response: Any, told: Mapping[Partition, Any]
+) -> list[tuple[Partition, Leader, Node | None]]:
     """What the answer tells of leaders (KIP-951)."""
-    names = _names(fetch)
     nodes = {
         one.node_id: Node(one.node_id, Address(one.host, one.port), one.rack)
         for one in getattr(response, "node_endpoints", ())
     }
     return [
         (
-            Partition(_name(topic, names), one.partition_index),
+            partition,
             Leader(one.current_leader.leader_id, one.current_leader.leader_epoch),
             nodes.get(one.current_leader.leader_id),
         )
-        for topic in response.responses
-        for one in topic.partitions
+        for partition, one in told.items()
         if one.current_leader.leader_id >= 0
     ]
 

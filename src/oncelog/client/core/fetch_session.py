@@ -1,0 +1,112 @@
+"""What one node knows of what it is asked for: a Fetch names what changed, and is told what is new (KIP-227).
+
+```
+ all partitions, epoch 0 ──▶ the node gives an id ──▶ changes, epochs 1, 2, … ──▶ closed, epoch -1
+   ▲                              │ none                │ lost, unknown there, or refused
+   └──────────────────────────────┴─────────────────────┘
+```
+
+After each `ask` the session holds the partitions of that Fetch and no others. A session speaks of topics by their ids
+or by their names, not both.
+"""
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from oncelog.client.core.partition_state import Fetch, FetchPart
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
+
+NO_SESSION: Final = 0
+FIRST_EPOCH: Final = 0
+"""All partitions are named. With an id it also closes the session of that id."""
+LAST_EPOCH: Final = -1
+EPOCH_MAX: Final = 2**31 - 1
+_IS_OVER: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""These say something of the session alone, and nothing of what is read."""
+
+
+class Asked(NamedTuple):
+    """What a request says of its session."""
+
+    session_id: int
+    epoch: int
+    parts: tuple[FetchPart, ...] = ()
+    """The new ones and the changed ones."""
+    forgotten: tuple[FetchPart, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """The answer tells of all partitions, too."""
+        return self.epoch == FIRST_EPOCH
+
+
+class FetchSession:
+    def __init__(self) -> None:
+        self._id, self._epoch = NO_SESSION, FIRST_EPOCH
+        """Of the next request."""
+        self._known: dict[Partition, FetchPart] = {}
+        self._has_ids = True
+
+    def ask(self, fetch: Fetch, *, has_ids: bool) -> Asked:
+        """The request of this Fetch. The next one is asked for when it was `answered`, or `lost`."""
+        if has_ids != self._has_ids:
+            self._begin_anew()
+        wanted = {part.partition: part for part in fetch.parts}
+        parts, forgotten = fetch.parts, list[FetchPart]()
+        if self._epoch != FIRST_EPOCH:
+            known = self._known
+            parts = tuple(part for part in fetch.parts if _differ(part, known.get(part.partition)))
+            for partition, old in known.items():
+                new = wanted.get(partition)
+                # By its name a topic that was made again is the same one, and is not to be forgotten.
+                if new is None or (has_ids and new.topic_id != old.topic_id):
+                    forgotten.append(old)
+        self._known, self._has_ids = wanted, has_ids
+        return Asked(self._id, self._epoch, parts, tuple(forgotten))
+
+    def answered(self, error: ErrorCode, session_id: int, told: Collection[Partition]) -> bool:
+        """`told`: the partitions that the answer tells of. False: it is not to be read, and all is asked again."""
+        is_whole = self._epoch == FIRST_EPOCH
+        if error is not ErrorCode.NONE:
+            if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._id = NO_SESSION
+            self._begin_anew()
+            return is_whole or error not in _IS_OVER
+        if is_whole:
+            self._id = session_id
+            is_held = session_id != NO_SESSION and self._known.keys() <= set(told)
+            self._epoch = FIRST_EPOCH + 1 if is_held else FIRST_EPOCH
+            return True
+        if not self._known.keys() >= set(told):
+            self._begin_anew()
+            return False
+        if session_id == NO_SESSION:
+            self._id, self._epoch = NO_SESSION, FIRST_EPOCH
+        else:
+            self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
+        return True
+
+    def lost(self) -> None:
+        """No answer came: whether the node took the request is not known."""
+        self._begin_anew()
+
+    def close(self) -> Asked | None:
+        """The last request; None: the node holds no session."""
+        session_id, self._id = self._id, NO_SESSION
+        self._begin_anew()
+        return None if session_id == NO_SESSION else Asked(session_id, LAST_EPOCH)
+
+    def _begin_anew(self) -> None:
+        self._epoch = FIRST_EPOCH
+
+
+def _differ(part: FetchPart, old: FetchPart | None) -> bool:
+    """What a request says of them; `version` is ours alone."""
+    return old is None or part._replace(version=old.version) != old
