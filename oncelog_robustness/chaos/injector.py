@@ -144,8 +144,7 @@ class ProcessInjector:
 
     async def look_for_dead(self) -> None:
         """Report each process that ended although no fault was upon it, and start it again."""
-        struck = {role_of(fault.target) for fault in self._under_way.values()}
-        await self._call(self._report_dead, struck)
+        await self._call(self._report_dead)
 
     def close(self) -> None:
         """Nothing is started after this, also when a run is given up in the middle of a storm."""
@@ -259,13 +258,18 @@ class ProcessInjector:
                 resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)
             )
 
-    def _report_dead(self, struck: set[str]) -> None:
+    def _report_dead(self) -> None:
         for name in [*(one.name for one in self._cluster.members), POSTGRES, REDIS]:
-            if role_of(name) in struck or self._cluster.process(name) is None:
+            if self._is_struck(name) or self._cluster.process(name) is None:
                 continue
-            if self._cluster.state_of(name) == "dead":
+            # Before and after: a fault may begin while the state is read.
+            if self._cluster.state_of(name) == "dead" and not self._is_struck(name):
                 self.findings.append(f"{name} ended by itself; see {self._cluster.log_of(name)}")
                 self._start(name)
+
+    def _is_struck(self, name: str) -> bool:
+        """By a fault on its role."""
+        return role_of(name) in {role_of(fault.target) for fault in list(self._under_way.values())}
 
     def _revive(self) -> None:
         everybody = [POSTGRES, REDIS, *(one.name for one in self._cluster.members)]
