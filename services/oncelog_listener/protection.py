@@ -15,8 +15,7 @@ from oncelog.security.plain import parse_users
 from oncelog.security.sasl import (
     OAUTHBEARER,
     PLAIN,
-    SCRAM_SHA_256,
-    SCRAM_SHA_512,
+    SCRAM_NAMES,
     PasswordVerifier,
     SaslServer,
     ScramCredential,
@@ -39,8 +38,6 @@ from oncelog_listener.security_settings import SecuritySettings
 
 log = logging.getLogger("oncelog.listener")
 
-SCRAM_NAMES: Final = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
-"""By Kafka's number of the mechanism."""
 _SCRAM_NUMBERS: Final = {name: number for number, name in SCRAM_NAMES.items()}
 
 

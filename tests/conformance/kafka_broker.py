@@ -43,15 +43,25 @@ authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:admin;User:ANONYMOUS
 """
 
+SCRAM_PROPERTIES = """\
+listeners=PLAINTEXT://127.0.0.1:{broker},SCRAM://127.0.0.1:{scram},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker},SCRAM://127.0.0.1:{scram}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SCRAM:SASL_PLAINTEXT
+listener.name.scram.sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.scram.scram-sha-256.sasl.jaas.config={module} required;
+listener.name.scram.scram-sha-512.sasl.jaas.config={module} required;
+"""
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
 
 class KafkaBroker:
     """A broker and controller in one process. A context manager; skips without Java.
 
     With `users` they log in by SASL PLAIN, and its StandardAuthorizer judges them; without, everybody may all.
-    `broker` and `controller`: its ports.
+    `broker` and `controller`: its ports; `scram`: that of a second listener, where a login by SCRAM is asked for.
     """
 
-    def __init__(self, folder, users=(), password="", *, broker, controller):
+    def __init__(self, folder, users=(), password="", *, broker, controller, scram=None):
         self.folder = folder
         for tool in ("mvn", "java"):
             if shutil.which(tool) is None:
@@ -64,7 +74,10 @@ class KafkaBroker:
         protocol = "SASL_PLAINTEXT" if users else "PLAINTEXT"
         words = {"controller": controller, "broker": broker, "folder": folder}
         text = PROPERTIES.format(protocol=protocol, **words)
-        self._properties.write_text(text + (LOGIN_PROPERTIES if users else ""))
+        text += LOGIN_PROPERTIES if users else ""
+        # The last of two lines with one name counts.
+        text += SCRAM_PROPERTIES.format(scram=scram, module=SCRAM_MODULE, **words) if scram else ""
+        self._properties.write_text(text)
         self._jaas = folder / "jaas"
         words = " ".join(f'user_{one}="{password}"' for one in users)
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"

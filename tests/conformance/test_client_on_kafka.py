@@ -9,6 +9,7 @@ from tests.integration.client import (
     test_consumer,
     test_consumer_groups,
     test_fetch_sessions,
+    test_scram_users,
     test_topic_made_again,
 )
 
@@ -22,15 +23,20 @@ OURS_ALONE = {
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory):
-    broker, controller = free_block(2)
+    broker, controller, scram = free_block(3)
     folder = tmp_path_factory.mktemp("beside") / "kafka"
-    with KafkaBroker(folder, broker=broker, controller=controller) as found:
-        yield found
+    with KafkaBroker(folder, broker=broker, controller=controller, scram=scram) as found:
+        yield found, f"127.0.0.1:{scram}"
 
 
 @pytest.fixture
 def bootstrap(kafka):
-    return kafka.bootstrap
+    return kafka[0].bootstrap
+
+
+@pytest.fixture
+def listeners(kafka):
+    return kafka[0].bootstrap, kafka[1]
 
 
 admin = test_admin.admin
@@ -45,6 +51,7 @@ globals().update(
             test_consumer,
             test_consumer_groups,
             test_fetch_sessions,
+            test_scram_users,
             test_topic_made_again,
         )
         for name, found in vars(module).items()

@@ -6,10 +6,10 @@ from typing import Any
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation
+from oncelog.security.sasl import SCRAM_NAMES
 from oncelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of_salted_password
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import Unanswered
-from oncelog_listener.protection import SCRAM_NAMES
 from oncelog_listener.topic_access import cluster_refusal
 
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
         Results,
     )
     from oncelog.client.core.consumer_record import ConsumerRecord
+    from oncelog.client.core.scram_users import (
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
+    )
     from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
     from oncelog.client.delivery import Delivery, RecordMetadata
     from oncelog.client.errors import (
@@ -102,6 +106,8 @@ __all__ = [
     "TimedOutError",
     "Transaction",
     "UnsupportedError",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]
 
 _PLACES: Final = {
@@ -112,6 +118,8 @@ _PLACES: Final = {
     "NewTopic": "core.admin_results",
     "ProducerDescription": "core.admin_results",
     "Results": "core.admin_results",
+    "UserScramCredentialDeletion": "core.scram_users",
+    "UserScramCredentialUpsertion": "core.scram_users",
     "Consumer": "consumer",
     "ConsumerRecord": "core.consumer_record",
     "OffsetAtTime": "network.log_offsets",

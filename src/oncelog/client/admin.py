@@ -1,4 +1,4 @@
-"""An administrator on asyncio: topics, configs, groups, ACLs, transactions, features.
+"""An administrator on asyncio: topics, configs, groups, users, ACLs, transactions, features.
 
     async with Admin("localhost:9092") as admin:
         await admin.create_topic(NewTopic("payments", partitions=3))
@@ -31,10 +31,17 @@ from oncelog.client.core.admin_results import (
 )
 from oncelog.client.core.consumer_settings import READ_COMMITTED, READ_UNCOMMITTED
 from oncelog.client.core.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from oncelog.client.core.scram_users import Alteration, ScramCredentialInfo
 from oncelog.client.core.setting_names import settings_of
 from oncelog.client.core.transaction_calls import OffsetToCommit
 from oncelog.client.errors import IllegalStateError
-from oncelog.client.network import admin_cluster, admin_groups, admin_topics, admin_transactions
+from oncelog.client.network import (
+    admin_cluster,
+    admin_groups,
+    admin_topics,
+    admin_transactions,
+    admin_users,
+)
 from oncelog.client.network.admin_calls import AdminCalls
 from oncelog.client.network.brokers import Brokers
 from oncelog.client.network.log_offsets import OffsetAtTime, offsets_at
@@ -288,7 +295,19 @@ class Admin:
         """The identity that the next producer follows."""
         return await admin_transactions.fence_producers(self._started(), transactional_ids)
 
-    # ---------------------------------------------------------------------------------------------- the cluster
+    # ---------------------------------------------------------------------------------------------- users and ACLs
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
+        """User → how the user can log in; without users of all."""
+        return await admin_users.describe_users(self._started(), users)
+
+    async def alter_user_scram_credentials(
+        self, alterations: Iterable[Alteration]
+    ) -> Results[Alteration, None]:
+        """In their order. Several of one user are several requests: a crash may come between."""
+        return await admin_users.alter_users(self._started(), alterations)
 
     async def describe_acls(self, wanted: AclFilter | None = None) -> list[Acl]:
         """Those that the filter matches; without one all."""
@@ -302,6 +321,8 @@ class Admin:
     ) -> Results[AclFilter, tuple[Acl, ...]]:
         """The entries that are gone, by filter."""
         return await admin_cluster.delete_acls(self._started(), filters)
+
+    # ---------------------------------------------------------------------------------------------- the cluster
 
     async def describe_cluster(self) -> ClusterDescription:
         return await admin_cluster.describe_cluster(self._started())

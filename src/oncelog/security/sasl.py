@@ -23,6 +23,8 @@ SCRAM_SHA_256 = "SCRAM-SHA-256"
 SCRAM_SHA_512 = "SCRAM-SHA-512"
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
+SCRAM_NAMES = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
+"""By the number that KIP-554 gives the mechanism."""
 
 
 class SaslAuthenticationError(Exception):

@@ -70,14 +70,19 @@ def make_credential(
 ) -> ScramCredential:
     """What a server stores of a password."""
     salt = new_salt() if salt is None else salt
-    _check_iterations(iterations)
-    salted = _salted_password(mechanism, password, salt, iterations)
+    salted = salted_password(mechanism, password, salt, iterations)
     return credential_of_salted_password(mechanism, salted, salt, iterations)
 
 
 def new_salt() -> bytes:
     """It looks as the salt of a user who does not exist: a salt of another form shows that its user does."""
     return salt_of(secrets.randbits(SALT_BITS))
+
+
+def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """What an administrator sends in the password's place. Raises ValueError for what no server stores."""
+    _check_iterations(iterations)
+    return _salted_password(mechanism, password, salt, iterations)
 
 
 def credential_of_salted_password(

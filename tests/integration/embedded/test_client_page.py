@@ -20,7 +20,7 @@ WAIT_S = 60
 
 
 def test_the_page_has_examples():
-    assert len(EXAMPLES) == 12
+    assert len(EXAMPLES) == 13
 
 
 @pytest.fixture(scope="module")

@@ -61,6 +61,8 @@ class Admin(Shell[admin.Admin]):
     abort_transaction = waits(_Inner.abort_transaction)
     force_terminate_transaction = waits(_Inner.force_terminate_transaction)
     fence_producers = waits(_Inner.fence_producers)
+    describe_user_scram_credentials = waits(_Inner.describe_user_scram_credentials)
+    alter_user_scram_credentials = waits(_Inner.alter_user_scram_credentials)
     describe_acls = waits(_Inner.describe_acls)
     create_acls = waits(_Inner.create_acls)
     delete_acls = waits(_Inner.delete_acls)

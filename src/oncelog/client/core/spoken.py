@@ -47,6 +47,8 @@ SPOKEN: Final[Mapping[int, Range]] = {
     versions.LIST_GROUPS: Range(4, 5),
     versions.DELETE_GROUPS: Range(2, 2),
     versions.OFFSET_DELETE: Range(0, 0),
+    versions.DESCRIBE_USER_SCRAM_CREDENTIALS: Range(0, 0),
+    versions.ALTER_USER_SCRAM_CREDENTIALS: Range(0, 0),
     versions.UPDATE_FEATURES: Range(1, 2),
     versions.DESCRIBE_CLUSTER: Range(0, 2),
     versions.WRITE_TXN_MARKERS: Range(1, 2),

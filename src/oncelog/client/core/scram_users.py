@@ -1,0 +1,82 @@
+"""Users of SCRAM, as an administrator sets them (KIP-554). A password does not leave the client, which salts it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.client.core.admin_results import item_error
+from oncelog.errors import ErrorCode
+from oncelog.security.sasl import SCRAM_NAMES
+from oncelog.security.scram import ITERATIONS_MIN, new_salt, salted_password
+
+_NUMBERS: Final = {name: number for number, name in SCRAM_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialInfo:
+    mechanism: str
+    """SCRAM-SHA-256 or SCRAM-SHA-512; of one that is neither, its number."""
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserScramCredentialUpsertion:
+    """The user can log in with this password from then on."""
+
+    user: str
+    mechanism: str
+    password: str = field(repr=False)
+    iterations: int = ITERATIONS_MIN
+    salt: bytes = field(default_factory=new_salt, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UserScramCredentialDeletion:
+    user: str
+    mechanism: str
+
+
+Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
+
+
+def mechanism_name(number: int) -> str:
+    return SCRAM_NAMES.get(number, str(number))
+
+
+def mechanism_number(name: str) -> int:
+    return _NUMBERS[name]
+
+
+def what_of(alteration: Alteration) -> str:
+    return f"{alteration.mechanism} of user {alteration.user!r}"
+
+
+def salted(alteration: Alteration) -> bytes:
+    """What is sent in the place of the password; a deletion has none. Raises ClientError for what cannot be sent."""
+    what = what_of(alteration)
+    if alteration.mechanism not in _NUMBERS:
+        known = " and ".join(_NUMBERS)
+        raise item_error(ErrorCode.UNSUPPORTED_SASL_MECHANISM, what, f"there are {known}")
+    if not alteration.user:
+        raise item_error(ErrorCode.UNACCEPTABLE_CREDENTIAL, what, "the name is empty")
+    if isinstance(alteration, UserScramCredentialDeletion):
+        return b""
+    if not alteration.password:
+        raise item_error(ErrorCode.UNACCEPTABLE_CREDENTIAL, what, "the password is empty")
+    try:
+        return salted_password(
+            alteration.mechanism, alteration.password, alteration.salt, alteration.iterations
+        )
+    except ValueError as error:
+        raise item_error(ErrorCode.UNACCEPTABLE_CREDENTIAL, what, str(error)) from None
+
+
+def rounds(alterations: Iterable[Alteration]) -> list[dict[str, Alteration]]:
+    """By user, for one request after the other: a request may alter a user once."""
+    found: list[dict[str, Alteration]] = []
+    for one in alterations:
+        free = next((each for each in found if one.user not in each), None)
+        if free is None:
+            found.append(free := {})
+        free[one.user] = one
+    return found
