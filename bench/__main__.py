@@ -13,6 +13,7 @@ from bench.client_workloads import ShowStep, commit_latency, throughput, transac
 from bench.cluster_workloads import cluster
 from bench.console_workload import console
 from bench.coordinator_workloads import coordinator_memory, coordinator_recovery
+from bench.dead_broker import dead_broker
 from bench.hanging_workload import find_hanging
 from bench.own_client_workloads import own_client
 from bench.process_workloads import recovery, start
@@ -26,6 +27,7 @@ WORKLOADS: dict[str, Callable[[bool, ShowStep], list[Measurement]]] = {
     "transaction-rate": transaction_rate,
     "throughput": throughput,
     "own-client": own_client,
+    "dead-broker": dead_broker,
     "recovery": recovery,
     "coordinator-recovery": coordinator_recovery,
     "coordinator-memory": coordinator_memory,
