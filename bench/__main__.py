@@ -9,7 +9,7 @@ from rich.status import Status
 from rich.table import Table
 
 from bench import results
-from bench.client_workloads import ShowStep, commit_latency, throughput, transaction_rate
+from bench.client_workloads import ShowStep, commit_latency, reading, throughput, transaction_rate
 from bench.cluster_workloads import cluster
 from bench.console_workload import console
 from bench.coordinator_workloads import coordinator_memory, coordinator_recovery
@@ -26,6 +26,7 @@ WORKLOADS: dict[str, Callable[[bool, ShowStep], list[Measurement]]] = {
     "commit-latency": commit_latency,
     "transaction-rate": transaction_rate,
     "throughput": throughput,
+    "reading": reading,
     "own-client": own_client,
     "dead-broker": dead_broker,
     "recovery": recovery,
@@ -78,17 +79,21 @@ def _arguments() -> argparse.Namespace:
 
 def _table(measurements: list[Measurement]) -> Table:
     table = Table()
-    for column in ("workload", "what", "oncelog", "mock", "ratio", "bar", "met"):
-        table.add_column(
-            column, justify="right" if column in ("oncelog", "mock", "ratio") else "left"
-        )
+    table.add_column("workload")
+    table.add_column("what")
+    for column in ("oncelog", "Kafka", "mock", "to Kafka", "to mock"):
+        table.add_column(column, justify="right")
+    table.add_column("bar")
+    table.add_column("met")
     for one in measurements:
         met = {None: "", True: "[green]yes[/green]", False: "[red]no[/red]"}[one.meets_bar]
         table.add_row(
             one.workload,
             one.what,
-            f"{results.number(one.oncelog)} {one.unit}",
+            f"{results.number(one.oncelog)} {one.unit}{one.spread_text()}",
+            results.number(one.kafka),
             results.number(one.mock) + one.peer_text(),
+            results.number(one.kafka_ratio),
             results.number(one.ratio),
             one.bar_text(),
             met,

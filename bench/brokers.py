@@ -1,4 +1,4 @@
-"""What is measured: `oncelog up`, and as a yardstick librdkafka's mock cluster, each in a process of its own.
+"""What is measured: `oncelog up`, beside it Apache Kafka, and librdkafka's mock cluster, each in its own process.
 
 The mock is C code that keeps a little in memory, writes no disk and decides no transaction. It shows what the client
 and the machine allow at best. So a ratio to it says more than a number that depends on the machine.
@@ -11,10 +11,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+import psutil
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bench.apache_kafka import apache_kafka
 from oncelog_server.demo.processes import OncelogServer
 
 ADMIN_TIMEOUT_S = 30
@@ -58,11 +61,31 @@ def oncelog() -> Iterator[OncelogServer]:
         yield server
 
 
+class Broker(NamedTuple):
+    """One that runs."""
+
+    bootstrap: str
+    pid: int | None
+    """None: its processor time is not worth a row."""
+
+    def cpu_s(self) -> float:
+        """Processor time that it has taken until now."""
+        times = psutil.Process(self.pid).cpu_times()
+        return times.user + times.system
+
+
 @contextmanager
-def both() -> Iterator[dict[str, str]]:
-    """Bootstrap addresses by name, oncelog's and the mock's, running side by side."""
-    with oncelog() as server, mock_cluster() as mock:
-        yield {"oncelog": server.bootstrap, "mock": mock}
+def side_by_side() -> Iterator[dict[str, Broker]]:
+    """Those that run, by name: oncelog, the mock, and kafka where Java and Maven are there."""
+    with (
+        oncelog() as server,
+        mock_cluster() as mock,
+        apache_kafka(free_port(), free_port()) as kafka,
+    ):
+        found = {"oncelog": Broker(server.bootstrap, server.pid), "mock": Broker(mock, None)}
+        if kafka is not None:
+            found["kafka"] = Broker(kafka.bootstrap, kafka.pid)
+        yield found
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
@@ -72,16 +95,18 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
         future.result(ADMIN_TIMEOUT_S)
 
 
-def create_topics(brokers: Mapping[str, str], *topics: str) -> None:
-    """Create each topic with MOCK_PARTITIONS partitions on both brokers.
+def create_topics(brokers: Mapping[str, Broker], *topics: str) -> None:
+    """Create each topic with MOCK_PARTITIONS partitions on each broker.
 
     The mock has no CreateTopics; it makes a topic, always of that size, when somebody asks for its metadata.
     """
-    for topic in topics:
-        create_topic(brokers["oncelog"], topic, MOCK_PARTITIONS)
-        AdminClient({"bootstrap.servers": brokers["mock"], "log_level": 0}).list_topics(
-            topic, ADMIN_TIMEOUT_S
-        )
+    for name, broker in brokers.items():
+        for topic in topics:
+            if name == "mock":
+                admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+                admin.list_topics(topic, ADMIN_TIMEOUT_S)
+            else:
+                create_topic(broker.bootstrap, topic, MOCK_PARTITIONS)
 
 
 def free_port() -> int:

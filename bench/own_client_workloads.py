@@ -1,11 +1,9 @@
 """`oncelog.client` beside other Python clients, on the same broker, in turns.
 
-The second number of a row is the other client's. With ONCELOG_BENCH_KAFKA=HOST:PORT commits are measured on that Apache
-Kafka as well.
+The second number of a row is the other client's. Commits are measured on Apache Kafka as well.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable
 from statistics import median
@@ -14,7 +12,8 @@ from typing import Final
 import aiokafka
 from confluent_kafka import Producer as ConfluentProducer
 
-from bench.brokers import create_topic, oncelog
+from bench.apache_kafka import apache_kafka
+from bench.brokers import create_topic, free_port, oncelog
 from bench.client_workloads import (
     CALL_TIMEOUT_S,
     RECORD_BYTES_SMALL,
@@ -25,7 +24,6 @@ from bench.results import Measurement, percentile
 from oncelog.client import Consumer, Partition, Producer
 
 ROUNDS: Final = 5
-KAFKA_VARIABLE: Final = "ONCELOG_BENCH_KAFKA"
 COMMIT_BAR: Final = 0.9
 RATE_BAR: Final = 1.5
 LINGER_MS: Final = 5
@@ -41,10 +39,10 @@ def own_client(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     with oncelog() as server:
         create_topic(server.bootstrap, TOPIC, PARTITIONS)
         measurements = _commits("oncelog", server.bootstrap, is_quick, show_step)
-        if KAFKA_VARIABLE in os.environ:
-            kafka = os.environ[KAFKA_VARIABLE]
-            create_topic(kafka, TOPIC, PARTITIONS)
-            measurements += _commits("Apache Kafka", kafka, is_quick, show_step)
+        with apache_kafka(free_port(), free_port()) as kafka:
+            if kafka is not None:
+                create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
+                measurements += _commits("Apache Kafka", kafka.bootstrap, is_quick, show_step)
         measurements += asyncio.run(_rates(server.bootstrap, is_quick, show_step))
     return measurements
 

@@ -1,6 +1,5 @@
 """Java programs that tests run: the jars of `java/pom.xml` and the classes of `java/*.java`."""
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from scripts import maven_jars
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "java"
@@ -22,7 +22,6 @@ JVM = (
     # A program's warnings are shown when a test fails.
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
-MAVEN_TIMEOUT_S = 300
 JAVAC_TIMEOUT_S = 100
 
 
@@ -31,25 +30,10 @@ CACHE = Path(os.environ.get("ONCELOG_TEST_CACHE", HERE.parents[1] / ".cache")) /
 
 def fetched_jars(cache: Path, pom: Path = SOURCES / "pom.xml") -> Path:
     """The folder of the jars that the pom names, fetched once for each pom. Skips, with the reason, without Maven."""
-    jars = cache / f"jars-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
-    if jars.exists():
-        return jars
-    fresh = cache / f"{jars.name}-{os.getpid()}"
-    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-    result = subprocess.run(
-        [*command, f"-DoutputDirectory={fresh}"],
-        capture_output=True,
-        text=True,
-        timeout=MAVEN_TIMEOUT_S,
-        check=False,
-    )
-    if result.returncode != 0:
-        pytest.skip(f"Maven cannot fetch Kafka's jars: {result.stdout.strip()[-300:]}")
     try:
-        fresh.rename(jars)
-    except OSError:
-        shutil.rmtree(fresh)
-    return jars
+        return maven_jars.fetched_jars(cache, pom)
+    except maven_jars.NoJarsError as error:
+        pytest.skip(str(error))
 
 
 @contextmanager
