@@ -74,12 +74,19 @@ async def idle_bytes(consumer, fetches):
     return max(map(len, (*fetches.asked[asked:], *fetches.answered[answered:])))
 
 
+async def read_all(consumer, fetches, partitions):
+    """They are assigned, and read from."""
+    consumer.assign(partitions)
+    for partition in partitions:
+        await consumer.position(partition)
+    await fetches.more(2)
+
+
 async def test_an_idle_fetch_of_200_partitions_is_small(bootstrap, fetches):
     topic = new_topic(bootstrap, PARTITIONS)
     async with reader(bootstrap) as consumer:
-        consumer.assign([Partition(topic, number) for number in range(PARTITIONS)])
-        await fetches.more(1)
-        assert len(fetches.asked[0]) > 20 * PARTITIONS, "the first one names them all"
+        await read_all(consumer, fetches, [Partition(topic, n) for n in range(PARTITIONS)])
+        assert sum(map(len, fetches.asked)) > 20 * PARTITIONS, "each was named once"
         assert await idle_bytes(consumer, fetches) < IDLE_BYTES_MAX
         write(bootstrap, topic, [b"new"], partition=17)
         count = len(fetches.asked)
@@ -94,8 +101,7 @@ async def test_partitions_come_and_go_within_a_session(bootstrap, fetches):
     topic = new_topic(bootstrap, PARTITIONS)
     some, more = ([Partition(topic, n) for n in range(count)] for count in (150, PARTITIONS))
     async with reader(bootstrap) as consumer:
-        consumer.assign(more)
-        await fetches.more(2)
+        await read_all(consumer, fetches, more)
         count = len(fetches.asked)
         consumer.assign(some)
         consumer.pause(*some[:10])
@@ -128,8 +134,7 @@ async def test_a_session_goes_on_behind_a_new_connection(bootstrap, fetches, end
     """At Kafka a session outlives its connection; the client then ends it, or goes on with it."""
     topic = new_topic(bootstrap, PARTITIONS)
     async with reader(bootstrap) as consumer:
-        consumer.assign([Partition(topic, number) for number in range(PARTITIONS)])
-        await fetches.more(2)
+        await read_all(consumer, fetches, [Partition(topic, n) for n in range(PARTITIONS)])
         connections = list(consumer._run.brokers._connections.values())
         for connection in connections:
             end(connection)
