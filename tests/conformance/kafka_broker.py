@@ -59,9 +59,10 @@ class KafkaBroker:
 
     With `users` they log in by SASL PLAIN, and its StandardAuthorizer judges them; without, everybody may all.
     `broker` and `controller`: its ports; `scram`: that of a second listener, where a login by SCRAM is asked for.
+    `more`: lines of its properties.
     """
 
-    def __init__(self, folder, users=(), password="", *, broker, controller, scram=None):
+    def __init__(self, folder, users=(), password="", *, broker, controller, scram=None, more=""):
         self.folder = folder
         for tool in ("mvn", "java"):
             if shutil.which(tool) is None:
@@ -77,7 +78,7 @@ class KafkaBroker:
         text += LOGIN_PROPERTIES if users else ""
         # The last of two lines with one name counts.
         text += SCRAM_PROPERTIES.format(scram=scram, module=SCRAM_MODULE, **words) if scram else ""
-        self._properties.write_text(text)
+        self._properties.write_text(text + more)
         self._jaas = folder / "jaas"
         words = " ".join(f'user_{one}="{password}"' for one in users)
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -12,6 +12,9 @@ from tests.integration.client import (
     test_scram_users,
     test_topic_made_again,
 )
+from tests.integration.client.writers import new_topic
+
+from oncelog.client import Partition
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
@@ -21,11 +24,17 @@ OURS_ALONE = {
 }
 
 
+SESSIONS_MAX = 8
+"""Kafka has eight caches of fetch sessions: of one each."""
+
+
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory):
     broker, controller, scram = free_block(3)
     folder = tmp_path_factory.mktemp("beside") / "kafka"
-    with KafkaBroker(folder, broker=broker, controller=controller, scram=scram) as found:
+    more = f"max.incremental.fetch.session.cache.slots={SESSIONS_MAX}\n"
+    ports = {"broker": broker, "controller": controller, "scram": scram}
+    with KafkaBroker(folder, **ports, more=more) as found:
         yield found, f"127.0.0.1:{scram}"
 
 
@@ -41,6 +50,17 @@ def listeners(kafka):
 
 admin = test_admin.admin
 fetches = test_fetch_sessions.fetches
+
+
+async def test_a_consumer_that_closes_frees_its_session(bootstrap, fetches):
+    """Kafka keeps a session for two minutes, unless its client closes it."""
+    topic = new_topic(bootstrap, 20)
+    for _ in range(2 * SESSIONS_MAX):
+        async with test_fetch_sessions.reader(bootstrap) as consumer:
+            partitions = [Partition(topic, number) for number in range(20)]
+            await test_fetch_sessions.read_all(consumer, fetches, partitions)
+            assert await test_fetch_sessions.idle_bytes(consumer, fetches) < 100
+
 
 globals().update(
     {
