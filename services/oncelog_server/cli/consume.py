@@ -1,37 +1,41 @@
 """`oncelog consume`: read partitions by offset, or as a member of a consumer group."""
 
+import contextlib
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
 
-from oncelog.errors import OncelogError
+from oncelog.client.core.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from oncelog.client.errors import ClientError, NoOffsetError
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog.ids import Partition
 from oncelog.wording import counted
-from oncelog_server.cli import librdkafka_clients as kafka_clients
-from oncelog_server.cli.librdkafka_clients import CONNECT_TIMEOUT_S, offsets_of_time, words
+from oncelog_server.cli import kafka_clients
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
 from oncelog_server.cli.record_form import LINES, VALUES, Form, form_of, json_line
 from oncelog_server.cli.tables import warn
 from oncelog_server.cli.times import milliseconds_of
 
+if TYPE_CHECKING:
+    from oncelog.client.blocking import Admin, Consumer
+    from oncelog.client.core.consumer_record import ConsumerRecord
+    from oncelog.client.options import ConsumerOptions
+
 app = typer.Typer(add_completion=False)
-POLL_S: Final = 0.5
+POLL_S: Final = 0.1
+POLL_RECORDS: Final = 2_000
+FETCH_WAIT_MS: Final = 100
+COMMIT_EVERY_S: Final = 5.0
 LOOK_AFTER_S: Final = 3.0
-"""Of silence: the client library asks an offline partition again and again, and says nothing of it."""
-LOOKED_AT_MAX: Final = 100
+"""Of silence: the client asks an offline partition again and again, and says nothing of it."""
+TOLD_MAX: Final = 100
 SILENCE_MAX_S: Final = 30.0
+BEGINNING, END = EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 
 class Isolation(StrEnum):
@@ -56,7 +60,9 @@ Offset = Annotated[
         "@MILLISECONDS: at the first record from then on",
     ),
 ]
-Partition = Annotated[list[int] | None, typer.Option(min=0, help="only this partition; repeatable")]
+PartitionOption = Annotated[
+    list[int] | None, typer.Option(min=0, help="only this partition; repeatable")
+]
 Group = Annotated[
     str | None,
     typer.Option(
@@ -92,7 +98,7 @@ def consume(
     isolation: IsolationOption = Isolation.READ_COMMITTED,
     from_beginning: FromBeginning = False,
     offset: Offset = None,
-    partition: Partition = None,
+    partition: PartitionOption = None,
     group: Group = None,
     max_messages: MaxMessages = None,
     follow: Follow = False,
@@ -112,21 +118,24 @@ def consume(
     printer = _printer(
         output, values_only=values_only, record_format=record_format, null_marker=null_marker
     )
-    client = kafka_clients.consumer(bootstrap, _reading(group, isolation))
-    try:
-        chosen = kafka_clients.existing_partitions(client, topic, partition)
-        with kafka_clients.kafka_errors():
-            reader = Reader(client, max_messages, follow=follow, is_member=group is not None)
+    with (
+        kafka_clients.admin(bootstrap) as cluster,
+        kafka_clients.consumer(bootstrap, **_reading(group, isolation)) as client,
+    ):
+        chosen = kafka_clients.existing_partitions(cluster, topic, partition)
+        reader = Reader(client, printer, max_messages, follows=follow)
+        try:
             if group is None:
-                reader.assigned(len(chosen))
-                client.assign(_places(client, topic, chosen, begin))
+                _go_to(client, [Partition(topic, one) for one in chosen], begin)
             else:
-                client.subscribe([topic], on_assign=lambda _, got: reader.assigned(len(got)))
-            reader.print_all(printer)
+                reader.join(topic)
+            reader.print_all()
+        except NoOffsetError as error:
+            raise _no_such_offset(cluster, error) from None
         if isolation is Isolation.READ_COMMITTED and not follow:
-            _warn_of_waiting(client, topic, reader.ends)
-    finally:
-        client.close()
+            _warn_of_waiting(
+                cluster, topic, [one for one in sorted(client.assignment) if reader.is_at_end(one)]
+            )
 
 
 def _where_a_group_goes_on(group: str, topic: str) -> str:
@@ -136,97 +145,171 @@ def _where_a_group_goes_on(group: str, topic: str) -> str:
     )
 
 
-def _reading(group: str | None, isolation: Isolation) -> dict[str, Any]:
-    common = {
-        "enable.partition.eof": True,
-        "isolation.level": isolation.value,
-        "fetch.wait.max.ms": 100,
+def _reading(group: str | None, isolation: Isolation) -> "ConsumerOptions":
+    options: ConsumerOptions = {
+        "isolation_level": isolation.value,
+        "fetch_max_wait_ms": FETCH_WAIT_MS,
+        "auto_offset_reset": "none",
     }
     if group is not None:
-        return {
-            **common,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.offset.store": False,
-        }
-    return {
-        **common,
-        # Never joined and never committed to: librdkafka wants a name all the same.
-        "group.id": f"oncelog-consume-{uuid4().hex}",
-        "enable.auto.commit": False,
-        "auto.offset.reset": "error",
-    }
+        options |= {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    return options
+
+
+def _go_to(client: "Consumer", partitions: Sequence[Partition], begin: "Begin") -> None:
+    client.assign(partitions)
+    offset = begin.offset
+    if begin.from_ms is not None:
+        found = client.offsets_for_times(dict.fromkeys(partitions, begin.from_ms))
+        for one, at in found.items():
+            if at is None:
+                client.seek_to_end(one)
+            else:
+                client.seek(one, at.offset)
+    elif offset == BEGINNING:
+        client.seek_to_beginning()
+    elif offset == END:
+        client.seek_to_end()
+    else:
+        for one in partitions:
+            client.seek(one, offset)
+
+
+def _no_such_offset(cluster: "Admin", error: NoOffsetError) -> OncelogError:
+    if error.error_code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        return error
+    at = error.partition
+    first = cluster.list_offsets({at: BEGINNING})[at]
+    end = cluster.list_offsets({at: END})[at]
+    assert first is not None
+    assert end is not None
+    return OncelogError(
+        f"there is no offset {error.offset} in {at}: its log begins at {first.offset} and ends before {end.offset}"
+    )
+
+
+def _warn_of_waiting(cluster: "Admin", topic: str, partitions: Sequence[Partition]) -> None:
+    """An end below the high watermark is a last stable offset: somebody's transaction is undecided.
+
+    The last stable offset is asked for behind the high watermark. So what is written meanwhile is not taken for open.
+    """
+    wanted = dict.fromkeys(partitions, END)
+    high_watermarks = cluster.list_offsets(wanted)
+    stable = cluster.list_offsets(wanted, read_committed=True)
+    held = []
+    for one in partitions:
+        high, end = high_watermarks[one], stable[one]
+        if high is not None and end is not None and high.offset > end.offset:
+            held.append(f"{one} at {end.offset}, {high.offset - end.offset} below its end")
+    if held:
+        warn(
+            f"open transactions hold back read_committed: {'; '.join(held[:5])}; see: oncelog partitions {topic}"
+        )
 
 
 class Reader:
-    """Polls until every partition is at its end, or enough was read."""
+    """Polls until every partition is at its end, or enough was read. A member commits what was printed."""
 
     def __init__(
-        self, client: "Consumer", max_messages: int | None, *, follow: bool, is_member: bool
+        self,
+        client: "Consumer",
+        printer: "Printer",
+        max_messages: int | None,
+        *,
+        follows: bool,
     ) -> None:
         self._client = client
-        self._partitions = 0
+        self._printer = printer
         self._max_messages = max_messages
-        self._follow = follow
-        self._is_member = is_member
-        self.ends: dict[int, int] = {}
-        """By partition: the offset that could not be passed."""
+        self._follows = follows
+        self._is_member = False
+        self._printed: dict[Partition, int] = {}
+        """What a member is to commit: the next offsets."""
 
-    def assigned(self, partitions: int) -> None:
-        """So many partitions are read from now on."""
-        self._partitions = partitions
-        self.ends.clear()
+    def join(self, topic: str) -> None:
+        self._is_member = True
+        self._client.subscribe([topic], on_revoked=self._revoked, on_lost=self._lost)
 
-    def print_all(self, show: "Printer") -> None:
+    def is_at_end(self, partition: Partition) -> bool:
+        return self._client.current_lag(partition) == 0
+
+    def print_all(self) -> None:
         """Raises OncelogError when the log stops answering before the end is reached."""
+        try:
+            self._print_all()
+        except KeyboardInterrupt:
+            self._commit()
+            raise
+        self._commit()
 
+    def _print_all(self) -> None:
         count = 0
-        silent_s = 0.0
         has_looked = False
+        spoke_at = committed_at = time.monotonic()
         while self._max_messages is None or count < self._max_messages:
-            message = self._client.poll(POLL_S)
-            if message is None:
-                show.flush()
-                silent_s += POLL_S
-                if not has_looked and silent_s >= LOOK_AFTER_S:
-                    has_looked = True
-                    self._warn_of_offline()
-                if silent_s >= SILENCE_MAX_S and not self._follow:
-                    raise OncelogError(
-                        f"the log answered nothing for {SILENCE_MAX_S:.0f} s, "
-                        f"with {counted(count, 'record')} read; see: oncelog health"
-                    )
-                continue
-            silent_s = 0.0
-            error = message.error()
-            if error is None:
-                self.ends.pop(_known(message.partition()), None)
-                show.record(message)
-                if self._is_member:
-                    # Printed before it counts as read: what is lost with this process is printed again.
-                    self._client.store_offsets(message)
-                count += 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self.ends[_known(message.partition())] = _known(message.offset())
-                show.flush()
-                if not self._follow and len(self.ends) == self._partitions:
-                    break
-            elif not error.retriable():
-                raise OncelogError(f"reading failed: {words(error)}")
-        show.flush()
+            most = POLL_RECORDS
+            if self._max_messages is not None:
+                most = min(most, self._max_messages - count)
+            records = self._client.poll(POLL_S, most)
+            self._print(records)
+            count += len(records)
+            if not self._follows and len(records) < most and self._has_ended():
+                break
+            now = time.monotonic()
+            if records:
+                spoke_at = now
+            if now - committed_at >= COMMIT_EVERY_S:
+                committed_at = now
+                with contextlib.suppress(ClientError):
+                    self._commit()
+            if not has_looked and now - spoke_at >= LOOK_AFTER_S:
+                has_looked = True
+                self._warn_of_offline()
+            if not self._follows and now - spoke_at >= SILENCE_MAX_S:
+                raise OncelogError(self._silence(count))
+
+    def _has_ended(self) -> bool:
+        assigned = self._client.assignment
+        return bool(assigned) and all(map(self.is_at_end, assigned))
+
+    def _print(self, records: "list[ConsumerRecord]") -> None:
+        for record in records:
+            self._printer.record(record)
+            if self._is_member:
+                # Printed before it counts as read: what is lost with this process is printed again.
+                self._printed[record.topic_partition] = record.offset + 1
+        self._printer.flush()
+
+    def _commit(self) -> None:
+        if self._printed:
+            self._printer.flush()
+            self._client.commit(self._printed)
+            self._printed.clear()
+
+    def _revoked(self, partitions: frozenset[Partition]) -> None:
+        self._commit()
+
+    def _lost(self, partitions: frozenset[Partition]) -> None:
+        """Others go on from what was committed."""
+        for one in partitions:
+            self._printed.pop(one, None)
+
+    def _silence(self, count: int) -> str:
+        if self._is_member and not self._client.assignment:
+            group = self._client.settings.group_id
+            return (
+                f"the group gave this member no partition for {SILENCE_MAX_S:.0f} s: other members have all of them; "
+                f"see: oncelog groups describe {group}"
+            )
+        return (
+            f"the log answered nothing for {SILENCE_MAX_S:.0f} s, "
+            f"with {counted(count, 'record')} read; see: oncelog health"
+        )
 
     def _warn_of_offline(self) -> None:
-        for one in self._client.assignment()[:LOOKED_AT_MAX]:
-            if one.partition in self.ends:
-                continue
-            try:
-                self._client.get_watermark_offsets(one, timeout=CONNECT_TIMEOUT_S)
-            except KafkaException as error:
-                failure = error.args[0]
-                if failure.code() == KafkaError.KAFKA_STORAGE_ERROR:
-                    warn(f"{one.topic}-{one.partition} is offline; see: oncelog health")
-                    continue
-                return
+        for one, why in sorted(self._client.failing.items())[:TOLD_MAX]:
+            if why in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LEADER_NOT_AVAILABLE):
+                warn(f"{one} is offline; see: oncelog health")
 
 
 class Printer:
@@ -235,17 +318,12 @@ class Printer:
     def __init__(self, form: "Form") -> None:
         self._form = form
 
-    def record(self, message: "Message") -> None:
+    def record(self, record: "ConsumerRecord") -> None:
         # Bytes of the format that are no text stay bytes.
-        sys.stdout.buffer.write(self._form(message).encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.write(self._form(record).encode("utf-8", "surrogateescape"))
 
     def flush(self) -> None:
         sys.stdout.buffer.flush()
-
-
-def _known(value: int | None) -> int:
-    assert value is not None, "a record or a partition's end without its place"
-    return value
 
 
 def _printer(
@@ -275,10 +353,10 @@ def _begin(offset: str | None, *, from_beginning: bool, follow: bool) -> Begin:
     if offset is None:
         offset = "end" if follow and not from_beginning else "beginning"
     if offset in ("beginning", "end"):
-        return Begin(int(OFFSET_BEGINNING if offset == "beginning" else OFFSET_END))
+        return Begin(BEGINNING if offset == "beginning" else END)
     if offset.startswith("@"):
         try:
-            return Begin(int(OFFSET_END), milliseconds_of(offset[1:]))
+            return Begin(END, milliseconds_of(offset[1:]))
         except ValueError as error:
             raise typer.BadParameter(f"--offset {offset!r}: {error}") from None
     if not offset.isascii() or not offset.isdigit() or int(offset) >= 2**63:
@@ -286,31 +364,3 @@ def _begin(offset: str | None, *, from_beginning: bool, follow: bool) -> Begin:
             f"--offset {offset!r} is neither beginning, end, a number nor @TIME"
         )
     return Begin(int(offset))
-
-
-def _places(
-    client: "Consumer", topic: str, partitions: list[int], begin: Begin
-) -> list["TopicPartition"]:
-    if begin.from_ms is None:
-        return [_partition(topic, one, begin.offset) for one in partitions]
-    found = offsets_of_time(client, topic, partitions, begin.from_ms)
-    return [_partition(topic, one, found.get(one, begin.offset)) for one in partitions]
-
-
-def _warn_of_waiting(client: "Consumer", topic: str, ends: dict[int, int]) -> None:
-    """An end below the high watermark is a last stable offset: somebody's transaction is undecided."""
-    held = []
-    for one, end in sorted(ends.items()):
-        _, high_watermark = client.get_watermark_offsets(_partition(topic, one), cached=True)
-        if high_watermark > end:
-            held.append(f"{topic}-{one} at {end}, {high_watermark - end} below its end")
-    if held:
-        warn(
-            f"open transactions hold back read_committed: {'; '.join(held[:5])}; see: oncelog partitions {topic}"
-        )
-
-
-def _partition(topic: str, partition: int, offset: int | None = None) -> "TopicPartition":
-    if offset is None:
-        return TopicPartition(topic, partition)
-    return TopicPartition(topic, partition, offset)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from oncelog.errors import OncelogError
 
@@ -11,6 +11,26 @@ _ESCAPE: Final = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 SHOWN_MAX: Final = 60
 """Bytes of a wrong line in its error."""
+_PIECE_BYTES: Final = 64 * 1024
+
+
+class Source(Protocol):
+    """A file or a pipe."""
+
+    def read1(self, size: int, /) -> bytes: ...
+
+
+def pieces(source: Source) -> Iterator[list[bytes]]:
+    """The lines that are there, again and again until the end: what has come does not wait for what will come."""
+    parts: list[bytes] = []
+    while more := source.read1(_PIECE_BYTES):
+        whole, newline, rest = more.rpartition(b"\n")
+        if newline:
+            yield b"".join([*parts, whole]).split(b"\n")
+            parts = []
+        parts.append(rest)
+    if last := b"".join(parts):
+        yield [last]
 
 
 def unescaped(text: str) -> bytes:
@@ -32,14 +52,21 @@ def unescaped(text: str) -> bytes:
     return b"".join([*parts, text[end:].encode()])
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One record to write."""
+class Lines(NamedTuple):
+    """Records to write, of lines that follow on each other."""
 
-    number: int
-    """From 1, as editors count."""
-    key: bytes | None
-    value: bytes | None
+    first: int
+    """The number of the first one; from 1, as editors count."""
+    records: list[tuple[bytes | None, bytes | None]]
+    """The key and the value of each."""
+
+    def parts(self, size: int) -> "Iterator[Lines]":
+        """It is cut behind each line whose number is a multiple of `size`."""
+        at = 0
+        while at < len(self.records):
+            end = at + size - (self.first + at - 1) % size
+            yield Lines(self.first + at, self.records[at:end])
+            at = end
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +76,31 @@ class LineForm:
     key_separator: bytes | None = None
     null_marker: bytes | None = None
 
-    def read(self, lines: Iterable[bytes]) -> Iterator[Line]:
-        """Raises OncelogError, with its number, at a line that has another form."""
-        for number, line in enumerate(lines, 1):
-            yield self._line(number, line.removesuffix(b"\n").removesuffix(b"\r"))
+    def read(self, pieces: Iterable[list[bytes]]) -> Iterator[Lines]:
+        """Raises OncelogError, with its number, at a line that has another form. Those before it have come by then."""
+        separator, marker = self.key_separator, self.null_marker
+        first = 1
+        for piece in pieces:
+            lines = Lines(first, [])
+            first += len(piece)
+            for line in piece:
+                key: bytes | None = None
+                value = line.removesuffix(b"\r")
+                if separator is not None:
+                    key, found, value = value.partition(separator)
+                    if not found:
+                        if lines.records:
+                            yield lines
+                        raise self._wrong(lines.first + len(lines.records), line)
+                lines.records.append(
+                    (None if key == marker else key, None if value == marker else value)
+                )
+            yield lines
 
-    def _line(self, number: int, line: bytes) -> Line:
-        if self.key_separator is None:
-            return Line(number, None, self._content(line))
-        key, separator, value = line.partition(self.key_separator)
-        if not separator:
-            shown = line[:SHOWN_MAX].decode("utf-8", "backslashreplace")
-            raise OncelogError(
-                f"line {number} has no key separator {self.key_separator.decode('utf-8', 'backslashreplace')!r}: "
-                f"{shown!r}"
-            )
-        return Line(number, self._content(key), self._content(value))
-
-    def _content(self, text: bytes) -> bytes | None:
-        return None if self.null_marker is not None and text == self.null_marker else text
+    def _wrong(self, number: int, line: bytes) -> OncelogError:
+        shown = line[:SHOWN_MAX].decode("utf-8", "backslashreplace")
+        separator = (self.key_separator or b"").decode("utf-8", "backslashreplace")
+        return OncelogError(f"line {number} has no key separator {separator!r}: {shown!r}")
 
 
 def ranges(numbers: Iterable[int], most: int = 5) -> str:

@@ -5,19 +5,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Final, cast
 
 import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
-from oncelog_server.cli import librdkafka_clients as kafka_clients
-from oncelog_server.cli.input_lines import LineForm, unescaped
-from oncelog_server.cli.line_writer import TRANSACTION_TIMEOUT_S, LineWriter
+from oncelog_server.cli import kafka_clients
+from oncelog_server.cli.input_lines import LineForm, Source, pieces, unescaped
+from oncelog_server.cli.line_writer import Headers, LineWriter
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
 from oncelog_server.cli.tables import printed_as_json, say
 
 app = typer.Typer(add_completion=False)
+DELIVERY_TIMEOUT_MS: Final = 30_000
+"""Of a record, and of a call of a transaction."""
+REQUEST_TIMEOUT_MS: Final = 10_000
+BATCH_BYTES: Final = 128 * 1024
+LINGER_MS: Final = 50
+"""Lines come in great numbers: larger batches than Kafka's defaults make are less work for each."""
 
 
 class Acks(StrEnum):
@@ -105,28 +111,50 @@ def produce(
         raise typer.BadParameter(f"--acks {acks} loses records: a transaction needs --acks all")
     form = _form(key_separator, null_marker)
     headers = _headers(header or [])
-    if file is not None:
+    if file is not None and form.key_separator is not None:
         _look_at(file, form)
 
-    client = kafka_clients.producer(bootstrap, _configuration(transactional_id, acks, compression))
-    known = kafka_clients.existing_topic(client, topic)
+    with kafka_clients.admin(bootstrap) as cluster:
+        known = kafka_clients.existing_topic(cluster, topic)
     if partition >= len(known.partitions):
         raise OncelogError(
             f"there is no partition {partition} of topic {topic!r}; its partitions are 0 to {len(known.partitions) - 1}"
         )
-    writer = LineWriter(client, topic, partition, headers)
-    try:
-        with _opened(file) as lines, kafka_clients.kafka_errors():
-            if transactional_id is None:
-                writer.write(form.read(lines))
-            else:
-                writer.write_in_transactions(form.read(lines), batch)
-    except OncelogError as error:
-        raise (
-            OncelogError(f"{error}; see: oncelog health") if writer.is_unanswered else error
-        ) from None
+    with kafka_clients.producer(
+        bootstrap,
+        acks=acks.value,
+        compression_type=compression.value,
+        transactional_id=transactional_id,
+        batch_size=BATCH_BYTES,
+        linger_ms=LINGER_MS,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        max_block_ms=DELIVERY_TIMEOUT_MS,
+    ) as client:
+        writer = LineWriter(client, topic, None if partition < 0 else partition, headers)
+        _write(writer, file, form, is_transactional=transactional_id is not None, batch=batch)
     committed = writer.transactions_committed if transactional_id is not None else None
     _show(topic, writer.written, committed, output)
+
+
+def _write(
+    writer: LineWriter,
+    file: Path | None,
+    form: LineForm,
+    *,
+    is_transactional: bool,
+    batch: int | None,
+) -> None:
+    try:
+        with _opened(file) as source, kafka_clients.told():
+            lines = form.read(pieces(source))
+            if is_transactional:
+                writer.write_in_transactions(lines, batch)
+            else:
+                writer.write(lines)
+    except OncelogError as error:
+        hint = "; see: oncelog health" if writer.is_unanswered else ""
+        raise OncelogError(f"{error}{hint}") from None
 
 
 def _show(topic: str, written: int, committed: int | None, output: Output | None) -> None:
@@ -136,22 +164,6 @@ def _show(topic: str, written: int, committed: int | None, output: Output | None
         return
     in_transactions = "" if committed is None else f" in {counted(committed, 'transaction')}"
     say(f"{counted(written, 'record')} written to {topic}{in_transactions}")
-
-
-def _configuration(
-    transactional_id: str | None, acks: Acks, compression: Compression
-) -> dict[str, Any]:
-    configuration: dict[str, Any] = {
-        "acks": acks.value,
-        "compression.type": compression.value,
-        # Without every replica's answer there is nothing that a repeat could be compared with.
-        "enable.idempotence": acks is Acks.ALL,
-        "linger.ms": 5,
-        "message.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
-    }
-    if transactional_id is not None:
-        configuration["transactional.id"] = transactional_id
-    return configuration
 
 
 def _form(key_separator: str | None, null_marker: str | None) -> "LineForm":
@@ -166,32 +178,28 @@ def _look_at(file: Path, form: "LineForm") -> None:
     """Raises OncelogError for a line that has another form, while nothing is written yet."""
     if not file.is_file():
         return  # A pipe: reading it would empty it.
-    with _opened(file) as lines:
+    with _opened(file) as source:
         try:
-            for _ in form.read(lines):
+            for _ in form.read(pieces(source)):
                 pass
         except OncelogError as error:
             raise OncelogError(f"{error}; nothing was written") from None
 
 
 @contextmanager
-def _opened(file: Path | None) -> Iterator[Iterator[bytes]]:
+def _opened(file: Path | None) -> Iterator[Source]:
     if file is None:
-        yield iter(_stdin())
+        yield cast("Source", sys.stdin.buffer)
         return
     try:
-        with file.open("rb") as lines:
-            yield iter(lines)
+        with file.open("rb") as source:
+            yield source
     except OSError as error:
         raise OncelogError(f"cannot read {file}: {error.strerror}") from error
 
 
-def _stdin() -> BinaryIO:
-    return sys.stdin.buffer
-
-
-def _headers(given: list[str]) -> list[tuple[str, str | bytes | None]]:
-    headers: list[tuple[str, str | bytes | None]] = []
+def _headers(given: list[str]) -> Headers:
+    headers: Headers = []
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name:

@@ -14,36 +14,33 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog_server.cli.input_lines import unescaped
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
+    from oncelog.client.core.consumer_record import ConsumerRecord
 
 LINES: Final = r"%t-%p@%o\t%k\t%s\n"
 VALUES: Final = r"%s\n"
 
-Form = Callable[["Message"], str]
+Form = Callable[["ConsumerRecord"], str]
 
 
 def form_of(text: str, null_marker: str) -> Form:
     """Raises ValueError for a place or an escape that there is not."""
 
-    def shown(content: str | bytes | None) -> str:
-        found = _bytes(content)
-        return null_marker if found is None else text_of(found)
+    def shown(content: bytes | None) -> str:
+        return null_marker if content is None else text_of(content)
 
-    places: dict[str, Callable[[Message], str]] = {
-        "t": lambda message: str(message.topic()),
-        "p": lambda message: str(message.partition()),
-        "o": lambda message: str(message.offset()),
-        "k": lambda message: shown(message.key()),
-        "s": lambda message: shown(message.value()),
-        "T": lambda message: str(message.timestamp()[1]),
-        "K": lambda message: _length(message.key()),
-        "S": lambda message: _length(message.value()),
-        "h": lambda message: ",".join(
-            f"{header[0]}={shown(header[1])}" for header in message.headers() or ()
-        ),
-        "%": lambda message: "%",
+    places: dict[str, Form] = {
+        "t": lambda record: record.topic,
+        "p": lambda record: str(record.partition),
+        "o": lambda record: str(record.offset),
+        "k": lambda record: shown(record.key),
+        "s": lambda record: shown(record.value),
+        "T": lambda record: str(record.timestamp_ms),
+        "K": lambda record: _length(record.key),
+        "S": lambda record: _length(record.value),
+        "h": lambda record: ",".join(f"{name}={shown(value)}" for name, value in record.headers),
+        "%": lambda record: "%",
     }
-    parts: list[str | Callable[[Message], str]] = []
+    parts: list[str | Form] = []
     for piece in re.split(r"(%.?)", text, flags=re.DOTALL):
         if not piece.startswith("%"):
             parts.append(unescaped(piece).decode("utf-8", "surrogateescape"))
@@ -53,13 +50,11 @@ def form_of(text: str, null_marker: str) -> Form:
             raise ValueError(
                 f"{piece} stands for nothing; there are {', '.join(f'%{one}' for one in places)}"
             )
-    return lambda message: "".join(
-        part if isinstance(part, str) else part(message) for part in parts
-    )
+    return lambda record: "".join(part if isinstance(part, str) else part(record) for part in parts)
 
 
-def json_line(message: "Message") -> str:
-    return json.dumps(as_json(message), ensure_ascii=False) + "\n"
+def json_line(record: "ConsumerRecord") -> str:
+    return json.dumps(as_json(record), ensure_ascii=False) + "\n"
 
 
 def text_of(content: bytes) -> str:
@@ -67,29 +62,21 @@ def text_of(content: bytes) -> str:
     return content.decode("utf-8", "backslashreplace")
 
 
-def as_json(message: "Message") -> dict[str, Any]:
+def as_json(record: "ConsumerRecord") -> dict[str, Any]:
     """A record; a key or value that is not UTF-8 is under `key_base64` or `value_base64` instead."""
     return {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp_ms": message.timestamp()[1],
-        **_named("key", _bytes(message.key())),
-        **_named("value", _bytes(message.value())),
-        "headers": [
-            {"name": header[0], **_named("value", _bytes(header[1]))}
-            for header in message.headers() or ()
-        ],
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        **_named("key", record.key),
+        **_named("value", record.value),
+        "headers": [{"name": name, **_named("value", value)} for name, value in record.headers],
     }
 
 
-def _length(content: str | bytes | None) -> str:
-    found = _bytes(content)
-    return "-1" if found is None else str(len(found))
-
-
-def _bytes(content: str | bytes | None) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content
+def _length(content: bytes | None) -> str:
+    return "-1" if content is None else str(len(content))
 
 
 def _named(name: str, content: bytes | None) -> dict[str, str | None]:

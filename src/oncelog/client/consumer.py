@@ -31,11 +31,7 @@ from oncelog.client.core.partition_state import (
     PartitionState,
 )
 from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
-from oncelog.client.errors import (
-    ClientError,
-    IllegalStateError,
-    TimedOutError,
-)
+from oncelog.client.errors import ClientError, IllegalStateError, TimedOutError
 from oncelog.client.group_offsets import GroupOffsets
 from oncelog.client.metrics import hide, of_consumer, show
 from oncelog.client.network.consumer_loop import ConsumerLoop
@@ -43,6 +39,7 @@ from oncelog.client.network.log_offsets import OffsetAtTime, offsets_at
 from oncelog.client.options import ConsumerOptions
 from oncelog.client.reaching import split_settings
 from oncelog.client.rebalances import Rebalances, Told
+from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 
 if TYPE_CHECKING:
@@ -285,7 +282,8 @@ class Consumer:
                 if kept:
                     yield kept
             elif deadline is not None and run.loop.time() >= deadline:
-                raise _undecided(run, left, timeout_s)
+                one, end = next(iter(left.items()))
+                raise self._state(one).undecided(end, timeout_s)
 
     def _lies_before(self, partition: Partition, end: int) -> bool:
         state = self._started().core.state(partition)
@@ -402,6 +400,20 @@ class Consumer:
             await run.changed(min(0.05, deadline - run.loop.time()))
         return offset
 
+    def current_lag(self, partition: Partition) -> int | None:
+        """How far the position lies before the end, as the last answer told it; None: there was no answer yet.
+
+        The end is where reading ends now: at read_committed the last stable offset.
+        """
+        state = self._state(partition)
+        return state.lag(self._hand.position(state), self.settings.reads_committed)
+
+    @property
+    def failing(self) -> dict[Partition, ErrorCode]:
+        """Partitions of which nothing can be read now, and why. They are asked again and again."""
+        states = map(self._state, self._started().core.partitions)
+        return {one.partition: one.failing for one in states if one.failing}
+
     # ---------------------------------------------------------------------------------------------- offsets
 
     async def commit(self, offsets: Mapping[Partition, int | OffsetToCommit] | None = None) -> None:
@@ -486,15 +498,3 @@ class Consumer:
 
 def _partition(given: Partition) -> Partition:
     return given if isinstance(given, Partition) else Partition(*given)
-
-
-def _undecided(
-    run: ConsumerLoop, left: Mapping[Partition, int], timeout_s: float | None
-) -> TimedOutError:
-    partition, end = next(iter(left.items()))
-    state = run.core.state(partition)
-    stable = -1 if state is None else state.last_stable_offset
-    return TimedOutError(
-        f"{partition} is not decided up to offset {end} after {timeout_s:g} s: a transaction is open at offset "
-        f"{stable}; Admin.describe_producers() says whose"
-    )

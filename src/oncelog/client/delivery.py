@@ -72,13 +72,11 @@ class Delivery:
 
     def result(self) -> RecordMetadata:
         """Raises the record's error, and IllegalStateError before `done()`."""
-        if self._error is not None:
-            raise self._error
-        if self._batch is None or not self.done():
-            raise IllegalStateError("the record is not delivered yet: await it")
+        error = self.exception()
+        if error is not None:
+            raise error
+        assert self._batch is not None
         batch, index = self._batch.leaf(self._index)
-        if batch.error is not None:
-            raise (batch.record_errors or {}).get(index, batch.error)
         has_offset, has_time = batch.base_offset != NO_OFFSET, batch.log_append_ms != NO_TIMESTAMP
         return RecordMetadata(
             batch.partition.topic,
@@ -91,13 +89,13 @@ class Delivery:
 
     def exception(self) -> ClientError | None:
         """The record's error; None where it was delivered. Raises IllegalStateError before `done()`."""
-        try:
-            self.result()
-        except IllegalStateError:
-            raise
-        except ClientError as error:
-            return error
-        return None
+        if self._error is not None:
+            return self._error
+        if self._batch is not None:
+            batch, index = self._batch.leaf(self._index)
+        if self._batch is None or not batch.is_done:
+            raise IllegalStateError("the record is not delivered yet: await it")
+        return batch.error and (batch.record_errors or {}).get(index, batch.error)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Called once, when it is done; at once where it is."""

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PRODUCER_NAMES: Final = tuple(one.name for one in fields(ProducerSettings))
+SENDS_OF_A_TURN: Final = 500
+"""Of `send_all`, before the network has its turn."""
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -114,10 +116,10 @@ class Producer:
         given, self._network = split_settings(bootstrap_servers, config, options, PRODUCER_NAMES)
         self.settings = producer_settings(given)
         self.outgoing = Outgoing(key_serializer, value_serializer, tuple(interceptors), tracing)
-        self._is_plain = value_serializer is None and not interceptors and tracing is None
+        serializers = (key_serializer, value_serializer)
+        self._is_plain = serializers == (None, None) and not interceptors and tracing is None
         self._metrics = metrics
         self._partitioner = partitioner
-        self._ignores_keys = self.settings.partitioner_ignore_keys and partitioner is None
         self._run: ProducerLoop | None = None
         self._is_closing = False
         self._is_in_callback = False
@@ -205,13 +207,17 @@ class Producer:
         run = self._started()
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        is_bare = key is None and partition is None and on_delivery is None
-        if is_bare and self._is_plain and value.__class__ is bytes:
+        if (
+            self._is_plain
+            and on_delivery is None
+            and value.__class__ is bytes
+            and (key is None or key.__class__ is bytes)
+        ):
             # The short way of most records: an object less for each.
             pairs = list(headers) if headers else []
-            batch = run.core.append_to_open(topic, timestamp_ms, None, value, pairs)
+            batch = run.core.append_to_open(topic, partition, timestamp_ms, key, value, pairs)
             if batch is not None:
-                return Delivery(batch, timestamp_ms, -1, len(value))
+                return Delivery(batch, timestamp_ms, -1 if key is None else len(key), len(value))
         record, on_delivery = self.outgoing.record(
             topic, value, key, partition, timestamp_ms, headers, on_delivery
         )
@@ -219,16 +225,34 @@ class Producer:
         self.accept(record, delivery, on_delivery)
         return delivery
 
+    async def send_all(
+        self,
+        topic: str,
+        records: Iterable[tuple[object, object]],
+        *,
+        partition: int | None = None,
+        headers: HeaderPairs = (),
+    ) -> list[Delivery]:
+        """Take many records, each a key and a value. It waits for room, and lets the network have its turn.
+
+        Raises as `send` does; then the records before are on their way.
+        """
+        line = self.line
+        deliveries: list[Delivery] = []
+        for key, value in records:
+            deliveries.append(self.send(topic, value, key, partition=partition, headers=headers))
+            if line:
+                await self.ready()
+            elif len(deliveries) % SENDS_OF_A_TURN == 0:
+                await asyncio.sleep(0)
+        return deliveries
+
     def accept(
         self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None = None
     ) -> None:
         """The rest of `send`, which belongs to the event loop. Raises as `send` does."""
         run = self._started()
-        batch = None
-        if record.partition is None and (record.key is None or self._ignores_keys):
-            batch = run.core.append_to_open(
-                record.topic, record.timestamp_ms, record.key, record.value, record.headers
-            )
+        batch = run.core.append_to_open(*record)
         if batch is not None:
             delivery.placed(batch)
         else:

@@ -36,7 +36,7 @@ def test_what_the_log_refuses_is_told_by_its_line(oncelog, topic):
     oncelog("topics", "configs", topic, "--set", "max.message.bytes=1000")
     said = oncelog("produce", topic, "--partition", "0", stdin="x" * 5000, code=1)
     assert "line 1 was refused" in said
-    assert "MSG_SIZE_TOO_LARGE" in said
+    assert "MESSAGE_TOO_LARGE" in said
     assert "nothing was written" in said
     assert values(oncelog, topic) == []
 

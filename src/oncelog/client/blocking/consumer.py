@@ -12,6 +12,7 @@ from oncelog.client.blocking.shell import Shell, does, waits
 from oncelog.client.core.consumer_record import ConsumerRecord, Deserializer
 from oncelog.client.core.consumer_settings import ConsumerSettings
 from oncelog.client.options import ConsumerOptions
+from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 
 if TYPE_CHECKING:
@@ -94,6 +95,11 @@ class Consumer(Shell[consumer.Consumer]):
     def paused(self) -> frozenset[Partition]:
         return self._io.do(lambda: self._inner.paused)
 
+    @property
+    def failing(self) -> dict[Partition, ErrorCode]:
+        """Partitions of which nothing can be read now, and why. They are asked again and again."""
+        return self._io.do(lambda: self._inner.failing)
+
     def __iter__(self) -> Self:
         return self
 
@@ -134,6 +140,7 @@ class Consumer(Shell[consumer.Consumer]):
     seek_to_beginning = does(_Inner.seek_to_beginning)
     seek_to_end = does(_Inner.seek_to_end)
     position = waits(_Inner.position)
+    current_lag = does(_Inner.current_lag)
     commit = waits(_Inner.commit)
     committed = waits(_Inner.committed)
     offsets_for_times = waits(_Inner.offsets_for_times)

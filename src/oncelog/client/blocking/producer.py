@@ -139,6 +139,24 @@ class Producer(Shell[producer.Producer]):
             self._intake.put(record, delivery, on_delivery)
         return Delivery(delivery, io)
 
+    def send_all(
+        self,
+        topic: str,
+        records: Iterable[tuple[object, object]],
+        *,
+        partition: int | None = None,
+        headers: HeaderPairs = (),
+    ) -> list[Delivery]:
+        """Take many records, each a key and a value: a third of the work of `send` for each. It waits for room.
+
+        Serializers run on the I/O thread. Raises as `send` does; then the records before are on their way.
+        """
+        given = list(records)
+        sent = self._io.wait(
+            lambda: self._inner.send_all(topic, given, partition=partition, headers=headers)
+        )
+        return [Delivery(one, self._io) for one in sent]
+
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Commit at the end of the block, with everything that was sent in it; an exception aborts, and goes on."""

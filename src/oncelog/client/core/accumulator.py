@@ -99,6 +99,11 @@ class Accumulator:
             self.sticky_batches[topic] = batch
         return batch
 
+    def newest(self, topic: str, partition: int) -> ProducerBatch | None:
+        """The newest batch of a partition among those that wait."""
+        queue = self._queues.get((topic, partition))  # type: ignore[call-overload]
+        return queue[-1] if queue else None
+
     def append(self, partition: Partition, record: Record, now_ms: float) -> ProducerBatch | None:
         """The batch that the record is the last of now; None: there is no memory for another batch."""
         _, _, timestamp_ms, key, value, headers = record

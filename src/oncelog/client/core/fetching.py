@@ -27,6 +27,12 @@ from oncelog.client.core.consumer_record import (
     sighted,
 )
 from oncelog.client.core.consumer_settings import ConsumerSettings
+from oncelog.client.core.no_offset import (
+    made_again,
+    nothing_committed,
+    out_of_range,
+    truncated,
+)
 from oncelog.client.core.partition_state import (
     EARLIEST_TIMESTAMP,
     FETCH_BYTES_MAX,
@@ -43,7 +49,7 @@ from oncelog.client.core.partition_state import (
     Step,
     Validation,
 )
-from oncelog.client.errors import AuthorizationError, ClientError, NoOffsetError, RefusedError
+from oncelog.client.errors import AuthorizationError, ClientError, RefusedError
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 
@@ -148,7 +154,7 @@ class FetchCore:
             leader = self.view.leader(state.partition)
             if leader is None or leader.node_id == NO_NODE:
                 wants_metadata = True
-                self._wait(state, now_ms)
+                self._wait(state, now_ms, ErrorCode.LEADER_NOT_AVAILABLE)
                 next_ms = min(next_ms, state.retry_at_ms)
                 continue
             if self._is_of_another_topic(state) and not self._made_again(state):
@@ -202,16 +208,10 @@ class FetchCore:
         if self.settings.auto_offset_reset != "none":
             self._reset(state)
             return True
-        text = (
-            f"topic {state.partition.topic!r} was deleted and made again: offset {state.position} of {state.partition} "
-            "means nothing in the new one; seek to where reading should go on"
-        )
         self._forget(state)
         position = state.position
         state.move_to(position, -1, Stage.FETCH)
-        self._fail(
-            state, NoOffsetError(text, state.partition, position, ErrorCode.UNKNOWN_TOPIC_ID)
-        )
+        self._fail(state, made_again(state.partition, position))
         return False
 
     def _new_leader(self, state: PartitionState, leader_epoch: int) -> None:
@@ -255,8 +255,9 @@ class FetchCore:
         )
         return Fetch(node_id, room, parts)
 
-    def _wait(self, state: PartitionState, now_ms: float) -> None:
+    def _wait(self, state: PartitionState, now_ms: float, failing: ErrorCode) -> None:
         """Before it is asked for again; the pause grows."""
+        state.failing = failing
         settings = self.settings
         pause = settings.retry_backoff_ms * 2.0 ** min(state.attempts, 10)
         state.retry_at_ms = now_ms + min(pause, settings.retry_backoff_max_ms)
@@ -279,7 +280,7 @@ class FetchCore:
             state = self._current(part.partition, part.version)
             if state is not None:
                 state.preferred_replica = NO_NODE
-                self._wait(state, now_ms)
+                self._wait(state, now_ms, ErrorCode.NETWORK_EXCEPTION)
 
     def fetched(self, part: FetchPart, answer: FetchAnswer | None, now_ms: float) -> bool:
         """True: the metadata is old. No answer: the node has nothing new to tell of it (KIP-227)."""
@@ -289,6 +290,7 @@ class FetchCore:
         if answer is not None and answer.error is not ErrorCode.NONE:
             return self._fetch_failed(state, answer.error, now_ms)
         state.attempts, state.topic_id, state.is_id_refused = 0, part.topic_id, False
+        state.failing = ErrorCode.NONE
         if answer is None:
             return False
         state.high_watermark = answer.high_watermark
@@ -327,9 +329,9 @@ class FetchCore:
             if state.preferred_replica != NO_NODE:
                 state.preferred_replica = NO_NODE  # A follower may be behind: ask the leader.
             elif state.chunks:
-                self._wait(state, now_ms)  # What was fetched is handed out before.
+                self._wait(state, now_ms, error)  # What was fetched is handed out before.
             else:
-                self._out_of_range(state, error)
+                self._out_of_range(state)
             return False
         if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             text = f"{state.partition} may not be read: the user needs READ on the topic"
@@ -339,30 +341,21 @@ class FetchCore:
             self._fail(state, RefusedError(f"{state.partition}: {error.name}", error))
             return False
         state.preferred_replica = NO_NODE
-        self._wait(state, now_ms)
+        self._wait(state, now_ms, error)
         return error is not ErrorCode.OFFSET_NOT_AVAILABLE
 
-    def _out_of_range(self, state: PartitionState, error: ErrorCode) -> None:
-        offset = state.position
+    def _out_of_range(self, state: PartitionState) -> None:
         if self.settings.auto_offset_reset != "none":
             self._reset(state)
-            return
-        text = (
-            f"offset {offset} is not in the log of {state.partition} any more, or not yet: seek to another one, or set "
-            "auto.offset.reset to earliest or latest"
-        )
-        self._fail(state, NoOffsetError(text, state.partition, offset, error))
+        else:
+            self._fail(state, out_of_range(state.partition, state.position))
 
     def _reset(self, state: PartitionState) -> None:
         """By `auto.offset.reset`; with none the program must decide."""
         policy = self.settings.auto_offset_reset
         self._forget(state)
         if policy == "none":
-            text = (
-                f"there is no committed offset of {state.partition} and auto.offset.reset is none: seek to one, or set "
-                "it to earliest or latest"
-            )
-            self._fail(state, NoOffsetError(text, state.partition))
+            self._fail(state, nothing_committed(state.partition))
             return
         state.move_to(-1, -1, Stage.RESET)
         state.reset_to = self._reset_time
@@ -400,12 +393,8 @@ class FetchCore:
             return
         position = state.fetch_position
         if self.settings.auto_offset_reset == "none":
-            text = (
-                f"the log of {state.partition} was truncated to offset {end_offset}, below the position {position}: "
-                "records that were read are gone; seek to where reading should go on"
-            )
             self._forget(state)
-            self._fail(state, NoOffsetError(text, state.partition, position))
+            self._fail(state, truncated(state.partition, position, end_offset))
         elif end_epoch < 0 or end_offset < 0:
             self._reset(state)
         else:
@@ -414,12 +403,14 @@ class FetchCore:
             state.move_to(kept, end_epoch, Stage.FETCH)
             state.validated_epoch = check.leader_epoch
 
-    def ask_again(self, partition: Partition, version: int, now_ms: float) -> None:
+    def ask_again(
+        self, partition: Partition, version: int, now_ms: float, failing: ErrorCode
+    ) -> None:
         """What its stage asked for failed in a way that may pass."""
         state = self._current(partition, version)
         if state is not None:
             state.is_asked = False
-            self._wait(state, now_ms)
+            self._wait(state, now_ms, failing)
 
     def fail(self, partition: Partition, version: int, error: ClientError) -> None:
         state = self._current(partition, version)

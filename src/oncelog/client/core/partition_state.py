@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from oncelog.client.core.cluster_view import NO_NODE
 from oncelog.client.core.consumer_record import Chunk
 from oncelog.client.core.visibility import AbortedTransaction
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import ClientError, TimedOutError
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 
@@ -96,6 +96,7 @@ class PartitionState:
         "attempts",
         "chunks",
         "error",
+        "failing",
         "fetch_position",
         "high_watermark",
         "is_asked",
@@ -147,6 +148,8 @@ class PartitionState:
         self.reset_to = LATEST_TIMESTAMP
         self.max_bytes = max_bytes
         self.error: ClientError | None = None
+        self.failing = ErrorCode.NONE
+        """Why it is asked again and again."""
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
@@ -161,8 +164,20 @@ class PartitionState:
         self.validated_epoch, self.topic_id, self.is_id_refused = -1, b"", False
         self.chunks.clear()
         self.stage, self.is_asked, self.error = stage, False, None
+        self.failing = ErrorCode.NONE
         self.retry_at_ms, self.attempts = 0.0, 0
 
     @property
     def has_room(self) -> bool:
         return len(self.chunks) < CHUNKS_MAX
+
+    def lag(self, position: int, reads_committed: bool) -> int | None:
+        """From there to where reading ends now, as the last answer told it; None: there was no answer yet."""
+        end = self.last_stable_offset if reads_committed else self.high_watermark
+        return None if min(end, position) < 0 else max(0, end - position)
+
+    def undecided(self, end: int, timeout_s: float | None) -> TimedOutError:
+        return TimedOutError(
+            f"{self.partition} is not decided up to offset {end} after {timeout_s:g} s: a transaction is open at offset "
+            f"{self.last_stable_offset}; Admin.describe_producers() says whose"
+        )

@@ -75,6 +75,7 @@ class ProducerCore:
         self._is_transactional = settings.is_transactional
         self._draw = draw
         self._partitioner = partitioner
+        self._hashes_keys = partitioner is None and not settings.partitioner_ignore_keys
         self.line = Line(settings, self._line_failed)
         self.counts = ProducerCounts()
         self._under_way: dict[int, int] = {}
@@ -89,20 +90,27 @@ class ProducerCore:
     def append_to_open(
         self,
         topic: str,
+        partition: int | None,
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
         headers: Headers,
     ) -> ProducerBatch | None:
-        """The short way of most records: into the open batch of the topic's sticky partition. None: take the long one.
-
-        The record has no partition of its own, and its key does not choose one.
-        """
-        batch = self.accumulator.sticky_batches.get(topic)
+        """The short way of most records: into the open batch of its partition. None: take the long one."""
+        if self._is_transactional and self.transactions.state is not State.IN_TRANSACTION:
+            return None
+        if partition is None and key is not None and self._hashes_keys:
+            view = self.view.topics.get(topic)
+            if view is None or not view.leaders:
+                return None
+            partition = positive_murmur2(key) % len(view.leaders)
+        if partition is None:
+            batch = self.accumulator.sticky_batches.get(topic)
+        else:
+            batch = self.accumulator.newest(topic, partition)
         if (
             batch is None
-            or self.line.is_for_memory
-            or (self._is_transactional and self.transactions.state is not State.IN_TRANSACTION)
+            or self.line.holds_back(topic)
             or not batch.append(timestamp_ms, key, value, headers)
         ):
             return None
@@ -167,7 +175,7 @@ class ProducerCore:
                     f"the partitioner chose {chosen!r} of topic {record.topic!r}, which has partitions 0 to {count - 1}"
                 )
             return chosen
-        if record.key is not None and not self.settings.partitioner_ignore_keys:
+        if record.key is not None and self._hashes_keys:
             return positive_murmur2(record.key) % count
         return None
 

@@ -257,7 +257,7 @@ class ConsumerLoop:
             text = f"the user may not READ the group {self.settings.group_id!r}"
             self._fail(wanted.items(), AuthorizationError(text, worst))
         elif worst.is_retriable or worst in _PASSING or worst in _MOVED:
-            self._ask_again(wanted.items())
+            self._ask_again(wanted.items(), worst)
         elif worst is not ErrorCode.NONE:
             self._fail(wanted.items(), _refused("committed offsets", worst))
         else:
@@ -325,13 +325,17 @@ class ConsumerLoop:
             text = f"the user may not read {key[0]}"
             self._fail((key,), AuthorizationError(text, code))
         elif code.is_retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
-            self._ask_again((key,))
+            self._ask_again((key,), code)
         else:
             self._fail((key,), _refused(str(key[0]), code))
 
-    def _ask_again(self, keys: Iterable[tuple[Partition, int]]) -> None:
+    def _ask_again(
+        self,
+        keys: Iterable[tuple[Partition, int]],
+        failing: ErrorCode = ErrorCode.NETWORK_EXCEPTION,
+    ) -> None:
         for partition, version in keys:
-            self.core.ask_again(partition, version, self.now_ms())
+            self.core.ask_again(partition, version, self.now_ms(), failing)
         self.brokers.update_soon()
         self.wake()
 
