@@ -284,6 +284,20 @@ def test_s2_36_and_38_many_threads_share_a_small_buffer(bootstrap):
         assert mine == [b"%d %03d" % (thread, one) for one in range(100)]
 
 
+def test_a_list_is_sent_behind_what_the_thread_sent_before(bootstrap):
+    topic = new_topic(bootstrap)
+    records = [(b"key %d" % (number % 7), b"%d" % number) for number in range(3_000)]
+    with Producer(bootstrap, buffer_memory=65_536, batch_size=1_024) as producer:
+        producer.send(topic, b"first", partition=0)
+        sent = producer.send_all(topic, records, partition=0, headers=[("h", b"x")])
+        assert [one.result(WAIT_S).offset for one in sent] == list(range(1, 3_001))
+        (large,) = producer.send_all(topic, [(None, b"x" * 2_000_000)])
+        with pytest.raises(RecordTooLargeError):
+            large.result(WAIT_S)
+    found = read(bootstrap, topic, 3_001)
+    assert found == [b"first", *(value for _, value in records)]
+
+
 def test_threads_that_wait_for_room_are_told_of_a_close(bootstrap):
     producer = Producer(bootstrap, buffer_memory=40_000, batch_size=1_000).start()
     producer.send("nowhere", b"x" * 9_000)

@@ -1,39 +1,22 @@
 """Lines as records, and records as lines: separators, null, escapes, formats, times."""
 
+import io
+
 import pytest
 
+from oncelog.client.core.consumer_record import ConsumerRecord
 from oncelog.errors import OncelogError
-from oncelog_server.cli.input_lines import Line, LineForm, ranges, unescaped
+from oncelog_server.cli.input_lines import LineForm, Lines, pieces, ranges, unescaped
 from oncelog_server.cli.record_form import LINES, form_of
 from oncelog_server.cli.times import milliseconds_of
 
 
-class Record:
-    """A record as the client gives it."""
+def record(key, value, headers=()):
+    return ConsumerRecord("orders", 2, 7, 1500, 0, key, value, headers, -1)
 
-    def __init__(self, key, value, headers=None):
-        self._key, self._value, self._headers = key, value, headers
 
-    def topic(self):
-        return "orders"
-
-    def partition(self):
-        return 2
-
-    def offset(self):
-        return 7
-
-    def timestamp(self):
-        return (1, 1500)
-
-    def key(self):
-        return self._key
-
-    def value(self):
-        return self._value
-
-    def headers(self):
-        return self._headers
+def read(form, *pieces):
+    return list(form.read([list(one) for one in pieces]))
 
 
 @pytest.mark.parametrize(
@@ -58,25 +41,46 @@ def test_what_is_no_escape_is_refused(text):
 
 def test_null_and_empty_keys_and_values_are_different():
     form = LineForm(b"\t", b"NULL")
-    assert list(form.read([b"NULL\tNULL\n", b"\t\r\n", b"a\tNULLS\n"])) == [
-        Line(1, None, None),
-        Line(2, b"", b""),
-        Line(3, b"a", b"NULLS"),
+    assert read(form, [b"NULL\tNULL", b"\t\r"], [b"a\tNULLS"]) == [
+        Lines(1, [(None, None), (b"", b"")]),
+        Lines(3, [(b"a", b"NULLS")]),
     ]
     shown = form_of(LINES, "<null>")
-    assert shown(Record(None, b"v")) == "orders-2@7\t<null>\tv\n"
-    assert shown(Record(b"", None)) == "orders-2@7\t\t<null>\n"
+    assert shown(record(None, b"v")) == "orders-2@7\t<null>\tv\n"
+    assert shown(record(b"", None)) == "orders-2@7\t\t<null>\n"
 
 
 def test_a_line_without_a_separator_is_named_by_its_number():
-    with pytest.raises(OncelogError, match="line 2 has no key separator '=': 'bad'"):
-        list(LineForm(b"=").read([b"a=1\n", b"bad\n"]))
+    lines = LineForm(b"=").read([[b"z=0"], [b"a=1", b"bad", b"b=2"]])
+    assert [next(lines), next(lines)] == [Lines(1, [(b"z", b"0")]), Lines(2, [(b"a", b"1")])]
+    with pytest.raises(OncelogError, match="line 3 has no key separator '=': 'bad'"):
+        next(lines)
+
+
+class Pipe:
+    def __init__(self, *written):
+        self._written = iter(written)
+
+    def read1(self, size):
+        return next(self._written, b"")
+
+
+def test_lines_come_as_soon_as_they_are_written():
+    source = Pipe(b"a\nb", b"c", b"\n\n", b"d\n", b"last")
+    assert list(pieces(source)) == [[b"a"], [b"bc", b""], [b"d"], [b"last"]]
+    assert list(pieces(io.BytesIO(b""))) == []
+
+
+def test_lines_are_cut_where_a_batch_is_full():
+    lines = Lines(3, [(None, b"3"), (None, b"4"), (None, b"5"), (None, b"6"), (None, b"7")])
+    assert [(one.first, len(one.records)) for one in lines.parts(4)] == [(3, 2), (5, 3)]
+    assert [one.first for one in Lines(1, [(None, b"")] * 3).parts(1)] == [1, 2, 3]
 
 
 def test_a_format_has_a_place_for_each_part_of_a_record():
     shown = form_of(r"%T|%t/%p/%o|%K:%k|%S:%s|%h|%%\x41\n", "-")
-    record = Record(b"k\xff", None, [("trace", b"1"), ("none", None)])
-    assert shown(record) == "1500|orders/2/7|2:k\\xff|-1:-|trace=1,none=-|%A\n"
+    given = record(b"k\xff", None, (("trace", b"1"), ("none", None)))
+    assert shown(given) == "1500|orders/2/7|2:k\\xff|-1:-|trace=1,none=-|%A\n"
 
 
 @pytest.mark.parametrize("text", ["%x", "100%"])

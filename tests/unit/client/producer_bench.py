@@ -100,11 +100,7 @@ class Bench:
     def send(self, value=b"v", key=None, partition=None, topic=TOPIC, headers=()):
         record = Record(topic, partition, int(self.now_ms), key, value, list(headers))
         delivery = Delivery(None, int(self.now_ms), -1, len(value or b""))
-        batch = None
-        if partition is None and (key is None or self.settings.partitioner_ignore_keys):
-            batch = self.core.append_to_open(
-                topic, None, record.timestamp_ms, key, value, list(headers)
-            )
+        batch = self.core.append_to_open(*record)
         batch = batch or self.core.append(record, self.now_ms)
         if batch is None:
             self.core.stand_in_line(record, self.now_ms, delivery.settled)

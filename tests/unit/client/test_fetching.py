@@ -372,3 +372,33 @@ def test_nothing_new_of_a_partition_means_that_it_is_asked_again():
     assert [one.fetched(part, None, 0.0) for part in fetch.parts] == [False, False]
     (again,) = step(one).fetches
     assert again.parts == fetch.parts
+
+
+@pytest.mark.parametrize(
+    ("isolation", "left"), [("read_committed", [2, 0]), ("read_uncommitted", [5, 3])]
+)
+def test_the_lag_goes_to_where_reading_ends_now(isolation, left):
+    one = core(isolation_level=isolation)
+    state = one.state(T0)
+    reads_committed = one.settings.reads_committed
+    assert state.lag(state.position, reads_committed) is None
+    (fetch,) = step(one).fetches
+    answered(one, fetch, batch(0, 3), high_watermark=6, last_stable_offset=3)
+    one.take(1)
+    assert state.lag(state.position, reads_committed) == left[0]
+    one.take(10)
+    assert state.lag(state.position, reads_committed) == left[1]
+
+
+def test_a_partition_tells_why_it_is_asked_again():
+    one = core()
+    state = one.state(T0)
+    (fetch,) = step(one).fetches
+    answered(one, fetch, error=ErrorCode.KAFKA_STORAGE_ERROR)
+    assert state.failing is ErrorCode.KAFKA_STORAGE_ERROR
+    (fetch,) = step(one, now_ms=5_000.0).fetches
+    answered(one, fetch, batch(0))
+    assert state.failing is ErrorCode.NONE
+    one.view = view(-1)
+    step(one, now_ms=10_000.0)
+    assert state.failing is ErrorCode.LEADER_NOT_AVAILABLE

@@ -23,8 +23,8 @@ def out_of_range(partition: Partition, offset: int) -> NoOffsetError:
 
 def nothing_committed(partition: Partition) -> NoOffsetError:
     return NoOffsetError(
-        f"there is no committed offset of {partition} and auto.offset.reset is none: seek to one, or set it to earliest "
-        "or latest",
+        f"there is no committed offset of {partition} and auto.offset.reset is none: seek to one, or set it to "
+        "earliest or latest",
         partition,
     )
 

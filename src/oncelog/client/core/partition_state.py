@@ -178,6 +178,6 @@ class PartitionState:
 
     def undecided(self, end: int, timeout_s: float | None) -> TimedOutError:
         return TimedOutError(
-            f"{self.partition} is not decided up to offset {end} after {timeout_s:g} s: a transaction is open at offset "
-            f"{self.last_stable_offset}; Admin.describe_producers() says whose"
+            f"{self.partition} is not decided up to offset {end} after {timeout_s:g} s: a transaction is open at "
+            f"offset {self.last_stable_offset}; Admin.describe_producers() says whose"
         )
