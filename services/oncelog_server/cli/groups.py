@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 import typer
 
 from oncelog.errors import OncelogError
+from oncelog.ids import Partition
 from oncelog.wording import counted
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import (
@@ -32,7 +33,7 @@ from oncelog_server.cli.tables import (
 from oncelog_server.cli.times import milliseconds_of
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from oncelog.client.blocking import Admin
 
 
 app = command_group("Show consumer groups, their lag and offsets; reset or delete them.")
@@ -202,18 +203,17 @@ def reset_offsets(
 ) -> None:
     """Reset the offsets of a group without members. An offset outside the log becomes its nearer end."""
     # Imported late: the other commands talk REST.
-    from oncelog_server.cli import librdkafka_clients as kafka_clients
+    from oncelog_server.cli.kafka_clients import admin, existing_partitions, told
 
     target = _target(to, to_datetime)
-    client = kafka_clients.consumer(bootstrap, {"group.id": group_id, "enable.auto.commit": False})
-    try:
-        chosen = kafka_clients.existing_partitions(client, topic, partition)
-        with kafka_clients.kafka_errors():
-            moves = _moves(client, topic, chosen, target)
-    finally:
-        client.close()
-    if execute:
-        _commit(bootstrap, group_id, topic, moves)
+    with admin(bootstrap) as client:
+        chosen = [Partition(topic, one) for one in existing_partitions(client, topic, partition)]
+        moves = _moves(client, group_id, chosen, target)
+        if execute:
+            with told(f"group {group_id} was not moved"):
+                client.alter_group_offsets(
+                    group_id, {Partition(topic, one["partition"]): one["to"] for one in moves}
+                ).check()
     if printed_as_json({"group_id": group_id, "executed": execute, "offsets": moves}, output):
         return
     show_table(
@@ -251,50 +251,29 @@ def _target(to: str | None, to_datetime: str | None) -> Target:
 
 
 def _moves(
-    client: "Consumer", topic: str, partitions: list[int], target: Target
+    client: "Admin", group_id: str, partitions: list[Partition], target: Target
 ) -> list[dict[str, Any]]:
-    from confluent_kafka import TopicPartition
+    from oncelog.client.admin import EARLIEST, LATEST
 
-    from oncelog_server.cli.librdkafka_clients import CALL_TIMEOUT_S, offsets_of_time
+    def offsets(at: int) -> dict[Partition, int]:
+        found = client.list_offsets(dict.fromkeys(partitions, at))
+        return {one: place.offset for one, place in found.items() if place is not None}
 
-    of_time = (
-        {} if target.from_ms is None else offsets_of_time(client, topic, partitions, target.from_ms)
-    )
-    moves = []
-    for partition in partitions:
-        place = TopicPartition(topic, partition)
-        first, end = client.get_watermark_offsets(place, timeout=CALL_TIMEOUT_S)
-        (committed,) = client.committed([place], timeout=CALL_TIMEOUT_S)
-        if target.from_ms is not None:
-            wanted = of_time.get(partition, end)
-        else:
-            wanted = {"beginning": first, "end": end}.get(target.end or "", target.offset)
-        moves.append(
-            {
-                "partition": partition,
-                "from": committed.offset if committed.offset >= 0 else None,
-                "to": min(max(wanted, first), end),
-            }
-        )
-    return moves
-
-
-def _commit(bootstrap: str, group_id: str, topic: str, moves: list[dict[str, Any]]) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-    from oncelog_server.cli import librdkafka_clients as kafka_clients
-
-    wanted = ConsumerGroupTopicPartitions(
-        group_id, [TopicPartition(topic, one["partition"], one["to"]) for one in moves]
-    )
-    admin = kafka_clients.admin(bootstrap)
-    with kafka_clients.kafka_errors():
-        answer = admin.alter_consumer_group_offsets([wanted])[group_id]
-        for one in answer.result(kafka_clients.CALL_TIMEOUT_S).topic_partitions or ():
-            if one.error is not None:
-                raise OncelogError(
-                    f"group {group_id} was not moved in {topic}-{one.partition}: {kafka_clients.words(one.error)}"
-                )
+    first, end = offsets(EARLIEST), offsets(LATEST)
+    if target.from_ms is not None:
+        wanted = {**end, **offsets(target.from_ms)}
+    else:
+        ends = {"beginning": first, "end": end}
+        wanted = ends.get(target.end or "", dict.fromkeys(partitions, target.offset))
+    committed = client.list_group_offsets(group_id, partitions)
+    return [
+        {
+            "partition": one.partition,
+            "from": committed[one].offset if one in committed else None,
+            "to": min(max(wanted[one], first[one]), end[one]),
+        }
+        for one in partitions
+    ]
 
 
 def _assigned(assignments: list[dict[str, Any]] | None) -> str:

@@ -7,9 +7,8 @@ from typing import Any
 import typer
 
 from oncelog.errors import OncelogError
-from oncelog.ids import INTERNAL_TOPICS
 from oncelog.wording import counted
-from oncelog_server.cli.librdkafka_clients import admin, topics
+from oncelog_server.cli.kafka_clients import admin
 from oncelog_server.cli.offline import is_offline, way_out
 from oncelog_server.cli.options import AsOutput, Bootstrap, Gateway
 from oncelog_server.cli.rest import Rest
@@ -57,7 +56,8 @@ def _checked(name: str, ask: Callable[[], tuple[bool, str]]) -> Check:
 
 
 def _clients(bootstrap: str) -> tuple[bool, str]:
-    found = [name for name in topics(admin(bootstrap)) if name not in INTERNAL_TOPICS]
+    with admin(bootstrap) as client:
+        found = client.list_topics()
     return True, f"{counted(len(found), 'topic')} at {bootstrap}"
 
 

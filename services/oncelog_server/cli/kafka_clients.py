@@ -7,11 +7,11 @@ deadline.
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, BinaryIO, Final, Unpack
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.login import ClientLogin, properties_of
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import AuthorizationError, ClientError, TimedOutError
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog_server.cli.addresses import checked_bootstrap
 from oncelog_server.cli.client_config import login_of_address
@@ -29,6 +29,14 @@ _CALL_TIMEOUT_MS: Final = int(CALL_TIMEOUT_S * 1000)
 
 _HELLO: Final = b"\0\0\0\x0a" + b"\0\x12" + b"\0\0" + b"\0\0\0\1" + b"\xff\xff"
 """ApiVersions 0, which every Kafka listener answers before a login."""
+_QUESTION: Final = b"\0\0\0\x0d" + b"\0\x3c" + b"\0\0" + b"\0\0\0\2" + b"\xff\xff\0" + b"\0\0"
+"""DescribeCluster 0, which is answered after the login alone."""
+
+_TLS_ALERT: Final = b"\x15"
+_NO_SUCH_TOPIC: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+)
 
 
 # The clients are imported late: most commands do without.
@@ -75,7 +83,7 @@ def existing_topic(client: "Admin", name: str) -> "TopicDescription":
     """Raises OncelogError for a topic that does not exist."""
     found = client.describe_topics([name])
     error = found.errors.get(name)
-    if error is not None and error.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    if error is not None and error.error_code in _NO_SUCH_TOPIC:
         raise OncelogError(
             f"there is no topic {name!r}; `oncelog topics list` lists all, `oncelog topics create {name}` makes it"
         )
@@ -94,15 +102,27 @@ def existing_partitions(client: "Admin", topic: str, wanted: Sequence[int] | Non
 
 
 @contextmanager
-def told(failed: str = "", hint: str = "") -> Iterator[None]:
-    """ClientError becomes OncelogError with `failed`, Kafka's words and the way out."""
+def told(failed: str = "", hint: str = "", *, item: str = "") -> Iterator[None]:
+    """ClientError becomes OncelogError with what `failed`, of the item that its text names, and the way out."""
     try:
         yield
     except ClientError as error:
-        if error.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            hint = "use an address of --bootstrap where you are a super user"
-        before = f"{failed}: " if failed else ""
-        raise OncelogError(f"{before}{words(error)}{hint and f'; {hint}'}") from None
+        said = words(error).removeprefix(f"{item}: ") if item else words(error)
+        before = " ".join(filter(None, [item, failed]))
+        after = _way_out(error) or hint
+        raise OncelogError(
+            ": ".join(filter(None, [before, said])) + (after and f"; {after}")
+        ) from None
+
+
+def _way_out(error: ClientError) -> str:
+    if error.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return "use an address of --bootstrap where you are a super user"
+    if isinstance(error, AuthorizationError):
+        return "a super user allows it with: oncelog acls add"
+    if isinstance(error, TimedOutError):
+        return "`oncelog health` shows what is wrong; a change may be made all the same"
+    return ""
 
 
 def words(error: ClientError) -> str:
@@ -129,19 +149,53 @@ def _reached(bootstrap: str) -> dict[str, str]:
 
 
 def _try_address(server: Address, login: ClientLogin | None) -> None:
-    """Raises OSError when nobody is there, and OncelogError when a TLS listener meets a client without TLS: a client
-    of Kafka would try for ever."""
-    with socket.create_connection(server, CONNECT_TIMEOUT_S) as stream:
-        if login is not None and login.has_tls:
-            return
-        stream.sendall(_HELLO)
+    """Raises OSError when nobody is there, and OncelogError for a listener that wants another login: a client of Kafka
+    would try for ever."""
+    has_tls = login is not None and login.has_tls
+    has_sasl = login is not None and login.has_sasl
+    with _connected(server, login) as stream:
         try:
-            answer = stream.recv(1)
+            stream.sendall(_HELLO if has_sasl else _HELLO + _QUESTION)
+            with stream.makefile("rb") as answers:
+                is_greeted = _is_answered(server, answers)
+                is_served = is_greeted and (has_sasl or _is_answered(server, answers))
         except TimeoutError:
             return  # Perhaps it is frozen for a moment; the command has a deadline of its own.
-        except ConnectionResetError:
-            answer = b""
-    if answer != _HELLO[:1]:
-        raise OncelogError(
-            f"{server} hangs up on a client without TLS; --config client.properties says how to log in"
+    if not is_served:
+        missing = "a login" if is_greeted or has_tls else "TLS"
+        way_out = (
+            f"security.protocol is {login.protocol}"
+            if login is not None
+            else "--config client.properties says how to log in"
         )
+        raise OncelogError(f"{server} hangs up on a client without {missing}; {way_out}")
+
+
+def _connected(server: Address, login: ClientLogin | None) -> socket.socket:
+    stream = socket.create_connection(server, CONNECT_TIMEOUT_S)
+    if login is None or not login.has_tls:
+        return stream
+    # Imported late: most commands do without.
+    import ssl
+
+    from oncelog.client.login import with_tls
+
+    try:
+        return with_tls(stream, server.host, login)
+    except (ssl.SSLEOFError, ConnectionResetError):
+        raise OncelogError(
+            f"{server} hangs up on a client with TLS; if it has none, security.protocol is without SSL"
+        ) from None
+
+
+def _is_answered(server: Address, answers: BinaryIO) -> bool:
+    """False: it hung up."""
+    try:
+        size = answers.read(4)
+        if size[:1] in (b"", _TLS_ALERT):
+            return False
+        if size[0] == 0 and answers.read(int.from_bytes(size)):
+            return True
+    except ConnectionResetError:
+        return False
+    raise OncelogError(f"{server} is no Kafka listener; give --bootstrap the address of one")

@@ -1,32 +1,22 @@
 """`oncelog topics`: through Kafka's own admin protocol."""
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-)
 
-from oncelog.errors import OncelogError
+from oncelog.client.core.admin_results import ConfigResource, NewTopic
+from oncelog.client.errors import RefusedError
+from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.wording import counted
+from oncelog_server.cli.kafka_clients import admin, existing_topic, told
 from oncelog_server.cli.lazy import command_group
-from oncelog_server.cli.librdkafka_clients import (
-    CALL_TIMEOUT_S,
-    admin,
-    existing_topic,
-    topics,
-    words,
-)
 from oncelog_server.cli.options import AsOutput, Bootstrap, Yes, confirmed
 from oncelog_server.cli.tables import printed_as_json, say, show_rows
+
+if TYPE_CHECKING:
+    from oncelog.client.blocking import Admin
 
 app = command_group("List, create, change and delete topics.")
 Name = Annotated[str, typer.Argument(help="the topic")]
@@ -39,7 +29,8 @@ def list_topics(
     output: AsOutput = None,
 ) -> None:
     """List topics and their partition counts. `oncelog partitions TOPIC` shows leaders and replicas."""
-    found = topics(admin(bootstrap))
+    with admin(bootstrap) as client:
+        found = client.describe_topics()
     rows = [
         {
             "name": name,
@@ -77,23 +68,16 @@ def create_topic(
 ) -> None:
     """Create a topic."""
     wanted = NewTopic(
-        name,
-        num_partitions=partitions,
-        replication_factor=replication_factor,
-        config=_pairs(config or (), "--config"),
+        name, partitions, replication_factor, configs=_pairs(config or (), "--config")
     )
-    # The client must live until the answer is here, hence a name of its own.
-    client = admin(bootstrap)
-    futures = client.create_topics([wanted], operation_timeout=CALL_TIMEOUT_S)
-    try:
-        futures[name].result(CALL_TIMEOUT_S)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS and if_not_exists:
+    with admin(bootstrap) as client, told("was not made", item=f"topic {name!r}"):
+        try:
+            client.create_topic(wanted)
+        except RefusedError as error:
+            if error.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
+                raise
             say(f"topic {name} is there already")
             return
-        raise OncelogError(f"topic {name!r} was not made: {words(error.args[0])}") from None
-    except TimeoutError:
-        raise OncelogError(_unanswered(f"making topic {name!r}")) from None
     say(f"topic {name} made with {counted(partitions, 'partition')}")
 
 
@@ -103,15 +87,16 @@ def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = Non
 
     On a cluster that is a listener, which passes on to the leader; `oncelog partitions TOPIC` shows who leads.
     """
-    client = admin(bootstrap)
-    topic = existing_topic(client, name)
-    changed = {one["name"]: one["value"] for one in _configs(client, name) if not one["is_default"]}
+    with admin(bootstrap) as client:
+        topic = existing_topic(client, name)
+        found = _configs(client, name)
+    changed = {one["name"]: one["value"] for one in found if not one["is_default"]}
     rows: list[dict[str, Any]] = [
         {
-            "partition": one.id,
+            "partition": one.partition,
             "reached_through": one.leader if one.leader >= 0 else None,
         }
-        for one in sorted(topic.partitions.values(), key=lambda one: one.id)
+        for one in topic.partitions
     ]
     if printed_as_json({"name": name, "configs": changed, "partitions": rows}, output):
         return
@@ -125,11 +110,11 @@ def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = Non
 @app.command("delete")
 def delete_topic(name: Name, yes: Yes = False, bootstrap: Bootstrap = "") -> None:
     """Delete a topic with all its records. This cannot be undone."""
-    client = admin(bootstrap)
-    existing_topic(client, name)
-    confirmed(f"Delete topic {name} with all its records?", yes=yes)
-    futures = client.delete_topics([name], operation_timeout=CALL_TIMEOUT_S)
-    _wait(futures[name].result, f"deleting topic {name!r}")
+    with admin(bootstrap) as client:
+        existing_topic(client, name)
+        confirmed(f"Delete topic {name} with all its records?", yes=yes)
+        with told("was not deleted", item=f"topic {name!r}"):
+            client.delete_topic(name)
     say(f"topic {name} deleted")
 
 
@@ -140,12 +125,10 @@ def add_partitions(
     bootstrap: Bootstrap = "",
 ) -> None:
     """Give a topic more partitions. Keys may go to other partitions from then on."""
-    client = admin(bootstrap)
-    before = len(existing_topic(client, name).partitions)
-    futures = client.create_partitions(
-        [NewPartitions(name, total)], operation_timeout=CALL_TIMEOUT_S
-    )
-    _wait(futures[name].result, f"adding partitions to topic {name!r}")
+    with admin(bootstrap) as client:
+        before = len(existing_topic(client, name).partitions)
+        with told("got no more partitions", item=f"topic {name!r}"):
+            client.create_partitions({name: total}).check()
     say(f"topic {name} has {counted(total, 'partition')}, before {before}")
 
 
@@ -163,11 +146,16 @@ def configs(
     output: AsOutput = None,
 ) -> None:
     """Show a topic's configuration. --set and --unset change it first."""
-    client = admin(bootstrap)
-    existing_topic(client, name)
-    if set_ or unset:
-        _alter(client, name, _pairs(set_ or (), "--set"), unset or ())
-    found = _configs(client, name)
+    changed: dict[str, str | None] = {
+        **_pairs(set_ or (), "--set"),
+        **dict.fromkeys(unset or ()),
+    }
+    with admin(bootstrap) as client:
+        existing_topic(client, name)
+        if changed:
+            with told("were not changed", item=f"configs of topic {name!r}"):
+                client.alter_configs(ConfigResource.TOPIC, name, changed)
+        found = _configs(client, name)
     if printed_as_json(found, output):
         return
     show_rows(
@@ -181,42 +169,12 @@ def configs(
     )
 
 
-def _alter(
-    client: "AdminClient", name: str, changed: dict[str, str], removed: Sequence[str]
-) -> None:
-    entries = [
-        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        for key, value in changed.items()
-    ]
-    entries += [
-        ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in removed
-    ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
-    for answer in client.incremental_alter_configs([resource]).values():
-        _wait(answer.result, f"configuring topic {name!r}")
-
-
-def _configs(client: "AdminClient", name: str) -> list[dict[str, Any]]:
-    answers = client.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)])
-    (answer,) = answers.values()
-    found = _wait(answer.result, f"reading the configuration of topic {name!r}")
+def _configs(client: "Admin", name: str) -> list[dict[str, Any]]:
+    found = client.describe_configs(ConfigResource.TOPIC, name)
     return [
-        {"name": key, "value": found[key].value, "is_default": bool(found[key].is_default)}
+        {"name": key, "value": found[key].value, "is_default": found[key].is_default}
         for key in sorted(found)
     ]
-
-
-def _wait(result: Callable[[float], Any], what: str) -> Any:
-    try:
-        return result(CALL_TIMEOUT_S)
-    except KafkaException as error:
-        raise OncelogError(f"{what} failed: {words(error.args[0])}") from None
-    except TimeoutError:
-        raise OncelogError(_unanswered(what)) from None
-
-
-def _unanswered(what: str) -> str:
-    return f"{what} was not answered in time; whether it happened is not known: look before you repeat it"
 
 
 def _pairs(given: Sequence[str], option: str) -> dict[str, str]:

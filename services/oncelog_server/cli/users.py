@@ -1,23 +1,15 @@
 """`oncelog users`: who may log in with SCRAM, through Kafka's own protocol; lines for a file of PLAIN users."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialAlteration,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
-)
 
 from oncelog.errors import OncelogError
 from oncelog.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from oncelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
+from oncelog_server.cli.kafka_clients import admin, told
 from oncelog_server.cli.lazy import command_group
-from oncelog_server.cli.librdkafka_clients import admin, answer_of
 from oncelog_server.cli.options import AsOutput, Bootstrap, Yes, confirmed, not_empty
 from oncelog_server.cli.passwords import PasswordFile, read_password
 from oncelog_server.cli.tables import printed_as_json, say, show_rows
@@ -33,9 +25,6 @@ class Mechanism(StrEnum):
     SCRAM_SHA_256 = SCRAM_SHA_256
     SCRAM_SHA_512 = SCRAM_SHA_512
 
-    def of_kafka(self) -> "ScramMechanism":
-        return ScramMechanism[self.name]
-
 
 Name = Annotated[str, typer.Argument(callback=not_empty, help="the user, without User:")]
 Mechanisms = Annotated[
@@ -47,16 +36,12 @@ Mechanisms = Annotated[
 @app.command("list")
 def list_users(bootstrap: Bootstrap = "", output: AsOutput = None) -> None:
     """List the users of SCRAM, their mechanisms and the iterations of each."""
-    client = admin(bootstrap)
-    found = answer_of(client.describe_user_scram_credentials(), "the users were not listed")
+    with admin(bootstrap) as client, told("the users were not listed"):
+        found = client.describe_user_scram_credentials()
     rows = [
-        {
-            "user": user,
-            "mechanism": info.mechanism.name.replace("_", "-"),
-            "iterations": info.iterations,
-        }
+        {"user": user, "mechanism": info.mechanism, "iterations": info.iterations}
         for user in sorted(found)
-        for info in sorted(found[user].scram_credential_infos, key=lambda one: one.mechanism.name)
+        for info in found[user]
     ]
     if printed_as_json(rows, output):
         return
@@ -78,15 +63,13 @@ def add_user(
     bootstrap: Bootstrap = "",
 ) -> None:
     """Add a user of SCRAM, or change the password. Sessions that are open go on."""
-    from oncelog.security.scram import new_salt
+    from oncelog.client.core.scram_users import UserScramCredentialUpsertion
 
     chosen = list(dict.fromkeys(mechanism or Mechanism))
     password = read_password(name, password_file)
-    client = admin(bootstrap)
-    for one in chosen:
-        info = ScramCredentialInfo(one.of_kafka(), iterations)
-        change = UserScramCredentialUpsertion(name, info, password.encode(), new_salt())
-        _alter(client, change, f"the {one} of user {name!r} was not set")
+    wanted = [UserScramCredentialUpsertion(name, one, password, iterations) for one in chosen]
+    with admin(bootstrap) as client, told("the password was not set"):
+        client.alter_user_scram_credentials(wanted).check()
     say(f"user {name} can log in with {' and '.join(chosen)}")
 
 
@@ -98,17 +81,20 @@ def delete_user(
     bootstrap: Bootstrap = "",
 ) -> None:
     """Delete a user of SCRAM, or one mechanism of the user. ACLs stay; open sessions go on."""
-    client = admin(bootstrap)
-    failed = f"user {name!r} was not deleted"
-    futures: Any = client.describe_user_scram_credentials([name])
-    found = answer_of(futures[name], failed, SEE_ALL)
-    known = {Mechanism[one.mechanism.name] for one in found.scram_credential_infos}
-    chosen = [one for one in Mechanism if one in (mechanism or known)]
-    if missing := [one for one in chosen if one not in known]:
-        raise OncelogError(f"user {name!r} has no credential of {missing[0]}; {SEE_ALL}")
-    confirmed(f"Delete {' and '.join(chosen)} of user {name}?", yes=yes)
-    for one in chosen:
-        _alter(client, UserScramCredentialDeletion(name, one.of_kafka()), failed)
+    from oncelog.client.core.scram_users import UserScramCredentialDeletion
+
+    with admin(bootstrap) as client:
+        with told("was not deleted", SEE_ALL, item=f"user {name!r}"):
+            found = client.describe_user_scram_credentials([name])[name]
+        known = {one.mechanism for one in found}
+        chosen = [one for one in Mechanism if one in (mechanism or known)]
+        if missing := [one for one in chosen if one not in known]:
+            raise OncelogError(f"user {name!r} has no credential of {missing[0]}; {SEE_ALL}")
+        confirmed(f"Delete {' and '.join(chosen)} of user {name}?", yes=yes)
+        with told("not deleted"):
+            client.alter_user_scram_credentials(
+                UserScramCredentialDeletion(name, one) for one in chosen
+            ).check()
     say(f"user {name} can log in no more with {' or '.join(chosen)}")
 
 
@@ -126,8 +112,3 @@ def plain_line(name: Name, password_file: PasswordFile = None) -> None:
     if "\0" in password:
         raise OncelogError(f"the password of {name} holds a NUL, which PLAIN cannot carry")
     typer.echo(f"{name}:{hash_password(password)}")
-
-
-def _alter(client: "AdminClient", change: "UserScramCredentialAlteration", failed: str) -> None:
-    """Kafka takes one change of a user in a request."""
-    answer_of(client.alter_user_scram_credentials([change])[change.user], failed)

@@ -155,7 +155,10 @@ class Admin:
             if name in found.errors or with_internal or not found[name].is_internal
         )
 
-    async def describe_topics(self, names: Iterable[str]) -> Results[str, TopicDescription]:
+    async def describe_topics(
+        self, names: Iterable[str] | None = None
+    ) -> Results[str, TopicDescription]:
+        """Without names, all that the user may see."""
         return await admin_topics.describe_topics(self._started(), names)
 
     async def create_partitions(

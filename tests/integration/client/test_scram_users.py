@@ -105,6 +105,7 @@ async def test_the_alterations_of_one_user_are_done_in_their_order(admin, listen
         (("a", SHA_256, "p", 10**12), ErrorCode.UNACCEPTABLE_CREDENTIAL, "4096 to 16384"),
         (("a", SHA_256, ""), ErrorCode.UNACCEPTABLE_CREDENTIAL, "the password is empty"),
         (("a", SHA_256, "\ud800"), ErrorCode.UNACCEPTABLE_CREDENTIAL, "no UTF-8 form"),
+        (("ü", SHA_256, "p"), ErrorCode.UNACCEPTABLE_CREDENTIAL, "a name that is not ASCII"),
         (("", SHA_256, "p"), ErrorCode.UNACCEPTABLE_CREDENTIAL, "the name is empty"),
         (("a", "SCRAM-SHA-1", "p"), ErrorCode.UNSUPPORTED_SASL_MECHANISM, "there are SCRAM"),
     ],

@@ -61,6 +61,10 @@ def salted(alteration: Alteration) -> bytes:
         raise item_error(ErrorCode.UNACCEPTABLE_CREDENTIAL, what, "the name is empty")
     if isinstance(alteration, UserScramCredentialDeletion):
         return b""
+    if not alteration.user.isascii() or "\0" in alteration.user:
+        raise item_error(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL, what, "nobody logs in with a name that is not ASCII"
+        )
     if not alteration.password:
         raise item_error(ErrorCode.UNACCEPTABLE_CREDENTIAL, what, "the password is empty")
     try:
