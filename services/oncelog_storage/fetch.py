@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import KafkaError
+from oncelog_storage import direct_answers
 from oncelog_storage.core.fetching import (
     AdmitLoader,
     Fetching,
@@ -35,6 +36,7 @@ _TURN_PARTITIONS: Final = 200
 
 
 _Reading = Fetching[HostedPartition]
+ResponseT = TypeVar("ResponseT", pb.FetchResponse, direct_answers.FetchResponse)
 
 
 class _Waiter:
@@ -66,26 +68,30 @@ class FetchHandler:
         for waiter in tuple(self._waiters):
             waiter.notify(2**62)
 
-    async def fetch(self, request: pb.FetchRequest) -> pb.FetchResponse:
+    async def fetch(self, request: pb.FetchRequest, response_type: type[ResponseT]) -> ResponseT:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(request.max_wait_ms, _WAIT_MS_MAX) / 1000
         if len(request.partitions) > _TURN_PARTITIONS:
-            return await self._fetch_in_turns(request, deadline)
+            return await self._fetch_in_turns(request, deadline, response_type)
         try:
-            response, reading = self._read_all(request)
+            response, reading = self._read_all(request, response_type)
         except NotInMemory:
-            return await self._fetch_in_turns(request, deadline)
+            return await self._fetch_in_turns(request, deadline, response_type)
         if reading.is_enough or request.max_wait_ms <= 0 or not request.partitions:
             return response
         if self._is_stopping or len(self._waiters) >= self._settings.fetch_waiters_max:
             return response
         # What is too little is read again later, and must not be held until then.
         del response
-        return await self._wait(request, reading, deadline)
+        return await self._wait(request, reading, deadline, response_type)
 
     async def _wait(
-        self, request: pb.FetchRequest, reading: _Reading, deadline: float
-    ) -> pb.FetchResponse:
+        self,
+        request: pb.FetchRequest,
+        reading: _Reading,
+        deadline: float,
+        response_type: type[ResponseT],
+    ) -> ResponseT:
         loop = asyncio.get_running_loop()
         leaders = self._leaders(request)
         while True:
@@ -102,14 +108,16 @@ class FetchHandler:
                 for leader in leaders:
                     leader.unwatch(waiter.notify)
             try:
-                response, reading = self._read_all(request)
+                response, reading = self._read_all(request, response_type)
             except NotInMemory:
-                return await self._fetch_in_turns(request, deadline)
+                return await self._fetch_in_turns(request, deadline, response_type)
             if reading.is_enough or loop.time() >= deadline or self._is_stopping:
                 return response
             del response
 
-    async def _fetch_in_turns(self, request: pb.FetchRequest, deadline: float) -> pb.FetchResponse:
+    async def _fetch_in_turns(
+        self, request: pb.FetchRequest, deadline: float, response_type: type[ResponseT]
+    ) -> ResponseT:
         """As `fetch`, for many partitions, and where the disk is waited for.
 
         Partitions grow while others are read, so they are watched before they are read."""
@@ -118,7 +126,7 @@ class FetchHandler:
         while True:
             waiter = _Waiter(missing_bytes)
             leaders: list[HostedPartition] = []
-            response, reading = pb.FetchResponse(), self._reading(request)
+            response, reading = response_type(), self._reading(request)
             try:
                 for start in range(0, len(request.partitions), _TURN_PARTITIONS):
                     turn = request.partitions[start : start + _TURN_PARTITIONS]
@@ -160,9 +168,11 @@ class FetchHandler:
             is_committed_only=request.isolation_level == types_pb2.READ_COMMITTED,
         )
 
-    def _read_all(self, request: pb.FetchRequest) -> tuple[pb.FetchResponse, _Reading]:
+    def _read_all(
+        self, request: pb.FetchRequest, response_type: type[ResponseT]
+    ) -> tuple[ResponseT, _Reading]:
         """In one step. Raises NotInMemory."""
-        response, reading = pb.FetchResponse(), self._reading(request)
+        response, reading = response_type(), self._reading(request)
 
         def read() -> None:
             for part in request.partitions:
@@ -172,18 +182,21 @@ class FetchHandler:
         return response, reading
 
     def _read_one(
-        self, part: pb.FetchPartition, reading: _Reading, response: pb.FetchResponse
+        self,
+        part: pb.FetchPartition,
+        reading: _Reading,
+        response: pb.FetchResponse | direct_answers.FetchResponse,
     ) -> None:
         """Raises NotInMemory: nothing is answered yet."""
         if reading.is_known(part):
             return
         answer = response.partitions.add(topic=part.topic, partition=part.partition)
         try:
-            answered(reading.read(part, answer), self._found, (KafkaError,))
+            size_bytes = answered(reading.read(part, answer), self._found, (KafkaError,))
         except NotInMemory:
             del response.partitions[-1]
             raise
-        if not reading.is_news(part, answer):
+        if not reading.is_news(part, answer, size_bytes):
             del response.partitions[-1]
 
     def _found(self, need: Need[HostedPartition]) -> Found:

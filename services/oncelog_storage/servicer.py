@@ -12,7 +12,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.record.batch import BatchHeader, read_single_batch
 from oncelog.runtime import Clock
-from oncelog_storage import offsets
+from oncelog_storage import direct_answers, offsets
 from oncelog_storage.core.offset_queries import end_offset_for
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.hosted_partition import HostedPartition
@@ -46,6 +46,7 @@ class StorageServicer:
         self._markers = markers
         self._deletion = RecordDeletion(hosted, replica_sessions)
         self._clock = clock
+        self.direct_methods = {"Fetch": self._fetch_directly}
 
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
         return await self._produce.produce(request)
@@ -77,7 +78,12 @@ class StorageServicer:
         return response
 
     async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
-        return await self._fetch.fetch(request)
+        return await self._fetch.fetch(request, pb.FetchResponse)
+
+    async def _fetch_directly(
+        self, request: pb.FetchRequest, context: Any
+    ) -> direct_answers.FetchResponse:
+        return await self._fetch.fetch(request, direct_answers.FetchResponse)
 
     async def ReplicaFetch(
         self, request: pb.ReplicaFetchRequest, context: Any

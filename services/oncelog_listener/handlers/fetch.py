@@ -53,7 +53,19 @@ _OTHER_TOPIC: Final = Unanswered(
     ErrorCode.INCONSISTENT_TOPIC_ID, "the topic was deleted, and made again under its name"
 )
 
-Answers = dict[Key, pb.FetchedPartition | Unanswered]
+
+class _Fetched(NamedTuple):
+    """What a leader answers of one partition. Each look at the bytes of a message would copy them."""
+
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: bytes
+    aborted_transactions: Iterable[pb.AbortedTransaction]
+
+
+Answers = dict[Key, _Fetched | Unanswered]
 
 
 @dataclass(slots=True)
@@ -338,7 +350,14 @@ async def _fetch_from(
         answers.update(dict.fromkeys(share.keys.values(), lost))
         return
     for found in response.partitions:
-        answers[share.keys[found.topic, found.partition]] = found
+        answers[share.keys[found.topic, found.partition]] = _Fetched(
+            found.error_code,
+            found.high_watermark,
+            found.last_stable_offset,
+            found.log_start_offset,
+            found.records,
+            found.aborted_transactions,
+        )
     if reading.session is not None:
         return
     for key in share.keys.values():
@@ -433,7 +452,7 @@ async def _response(call: Call, reading: _Reading, answers: Answers) -> Any:
     )
 
 
-def _is_news(wanted: WantedPartition, answer: pb.FetchedPartition | Unanswered) -> bool:
+def _is_news(wanted: WantedPartition, answer: _Fetched | Unanswered) -> bool:
     if isinstance(answer, Unanswered):
         return wanted.is_news(answer.error_code, -1, -1, has_records=False)
     return wanted.is_news(
@@ -466,7 +485,7 @@ def _without_leader(reading: _Reading, answers: Answers) -> Iterator[TopicPartit
 def _partition_data(
     call: Call,
     wanted: WantedPartition,
-    answer: pb.FetchedPartition | Unanswered,
+    answer: _Fetched | Unanswered,
     hints: dict[TopicPartition, LeaderHint],
 ) -> Any:
     types = call.types

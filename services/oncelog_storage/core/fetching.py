@@ -61,7 +61,8 @@ class FindAborted(NamedTuple, Generic[HostedT]):
 
 Need = AdmitLoader[HostedT] | ReadBatches[HostedT] | FindAborted[HostedT]
 Found = LogSlice | Sequence[AbortedTransactionEntry] | None
-Walk = Generator[Need[HostedT], Found, None]
+ResultT = TypeVar("ResultT")
+Walk = Generator[Need[HostedT], Found, ResultT]
 
 
 class Fetching(Generic[HostedT]):
@@ -124,28 +125,30 @@ class Fetching(Generic[HostedT]):
             and part.topic_id in (b"", log.topic_id)
         )
 
-    def is_news(self, part: FetchPartition, answer: FetchedPartition) -> bool:
-        """Whether the asker is told of this answer (KIP-227)."""
+    def is_news(self, part: FetchPartition, answer: FetchedPartition, size_bytes: int) -> bool:
+        """Whether the asker is told of this answer, which has records of so many bytes (KIP-227)."""
         return (
             not self._request.changes_only
-            or bool(answer.records)
+            or size_bytes > 0
             or answer.error_code != ErrorCode.NONE
             or answer.high_watermark != part.known_high_watermark
             or answer.log_start_offset != part.known_log_start_offset
         )
 
-    def read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT]:
+    def read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT, int]:
+        """Returns how many bytes of records the answer has: to look at them is to copy them."""
+        size_bytes = 0
         try:
-            yield from self._read(part, answer)
+            size_bytes = yield from self._read(part, answer)
         except KafkaError as error:
             self.is_final = True
             answer.records = b""
             self._refuse(answer, error)
-        size_bytes = len(answer.records)
         self.total_bytes += size_bytes
         self._left_bytes -= size_bytes
+        return size_bytes
 
-    def _read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT]:
+    def _read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT, int]:
         """Raises KafkaError."""
         leader = self._leaders.get(part.topic, part.partition)
         leader.require_topic(part.topic_id, ErrorCode.INCONSISTENT_TOPIC_ID)
@@ -167,17 +170,17 @@ class Fetching(Generic[HostedT]):
         bytes_max = min(part.max_bytes or _ANY_BYTES, self._left_bytes)
         is_first = self.total_bytes == 0
         if offset >= upper:
-            return
+            return 0
         if bytes_max <= 0 and not is_first:
             self.is_full = True
-            return
+            return 0
         records, next_offset = yield from _read_past_empty(leader, offset, upper, max(bytes_max, 1))
         self.is_full = self.is_full or next_offset < upper
         if not records:
-            return
+            return 0
         if len(records) > bytes_max and not is_first:
             self.is_full = True
-            return
+            return 0
         answer.records = records
         if self._is_committed_only:
             aborted = yield FindAborted(leader, offset, next_offset)
@@ -187,6 +190,7 @@ class Fetching(Generic[HostedT]):
                 answer.aborted_transactions.add(
                     producer_id=entry.producer_id, first_offset=entry.first_offset
                 )
+        return len(records)
 
     def _refuse(self, answer: FetchedPartition, error: KafkaError) -> None:
         answer.error_code = error.error_code

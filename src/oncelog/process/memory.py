@@ -1,8 +1,9 @@
-"""Memory that is free goes back to the system.
+"""Memory that is free is used again, and goes back to the system after some seconds.
 
-glibc keeps what was freed for the next request. After a burst of large answers that is as much as they were, for as
-long as the process lives: 60 MB in a storage node whose readers had asked for 8 MB each. So where much has become free,
-it is told to let go. Other C libraries do that by themselves, or cannot be told.
+By itself glibc takes buffers of a megabyte from the system and gives them back with each request. The system fills each
+page anew: reading a megabyte took ten times as long as its copies. So it is told to keep what is free. After a burst of
+large answers that is as much as they were, for as long as the process lives: 60 MB in a storage node whose readers had
+asked for 8 MB each. So where much has become free, it is told to let go. Other C libraries cannot be told.
 """
 
 import asyncio
@@ -15,6 +16,14 @@ from typing import Final
 LOOK_EVERY_S: Final = 5.0
 WORTH_BYTES: Final = 16 * 2**20
 """Less is not worth the page faults of those who need it again."""
+
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+KEPT_BYTES: Final = 64 * 2**20
+"""Free memory at the end of the heap, until `look` gives it back."""
+_LARGE_BYTES: Final = 32 * 2**20
+"""A larger buffer is the system's own, as glibc's limit has it."""
 
 
 class _Mallinfo(ctypes.Structure):
@@ -56,6 +65,8 @@ def _of_glibc() -> FreeMemory | None:
         mallinfo, trim = library.mallinfo2, library.malloc_trim
     except AttributeError:
         return None
+    library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+    library.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
     mallinfo.restype = _Mallinfo
     trim.argtypes = [ctypes.c_size_t]
     return FreeMemory(lambda: int(mallinfo().fordblks), lambda: trim(0))

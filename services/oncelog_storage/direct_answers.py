@@ -1,0 +1,55 @@
+"""Answers for roles of the same process: the fields of `proto/`, and bytes that nobody copies."""
+
+from typing import Any, NamedTuple
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+
+
+class AbortedTransactions(list[AbortedTransaction]):
+    def add(self, **fields: Any) -> AbortedTransaction:
+        self.append(AbortedTransaction(**fields))
+        return self[-1]
+
+
+class FetchedPartition:
+    """As `storage_pb2.FetchedPartition`."""
+
+    __slots__ = (
+        "aborted_transactions",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "leader",
+        "leader_epoch",
+        "log_start_offset",
+        "partition",
+        "records",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.error_code = 0
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = 0
+        self.leader = self.leader_epoch = 0
+        self.records = b""
+        self.aborted_transactions = AbortedTransactions()
+
+
+class FetchedPartitions(list[FetchedPartition]):
+    def add(self, **fields: Any) -> FetchedPartition:
+        self.append(FetchedPartition(**fields))
+        return self[-1]
+
+
+class FetchResponse:
+    """As `storage_pb2.FetchResponse`."""
+
+    __slots__ = ("partitions",)
+
+    def __init__(self) -> None:
+        self.partitions = FetchedPartitions()
