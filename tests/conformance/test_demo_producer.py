@@ -22,7 +22,7 @@ def committed_rows(server, scenario):
     with CommittedReader(server.bootstrap) as reader:
         assert not any(reader.wait_until_decided([scenario.input_topic], 20).values())
         return sorted(
-            scenario.row_number(record.value()) for record in reader.read(scenario.input_topic)
+            scenario.row_number(record.value) for record in reader.read(scenario.input_topic)
         )
 
 

@@ -64,11 +64,12 @@ def login_of_address(bootstrap: str) -> ClientLogin | None:
     return bootstrap.login if isinstance(bootstrap, KafkaAddress) else None
 
 
-def login_settings(bootstrap: str) -> dict[str, Any]:
-    """For confluent-kafka; nothing where the address has no login."""
-    from oncelog.client.login import confluent_settings
+def login_properties(bootstrap: str) -> dict[str, str]:
+    """For a client; nothing where the address has no login."""
+    from oncelog.client.core.login import properties_of
 
-    return confluent_settings(login_of_address(bootstrap))
+    login = login_of_address(bootstrap)
+    return {} if login is None else properties_of(login)
 
 
 def spark_options(file: str) -> dict[str, str]:

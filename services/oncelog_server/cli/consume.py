@@ -68,8 +68,8 @@ Group = Annotated[
     typer.Option(
         metavar="ID",
         callback=not_empty,
-        help="read as a member of this group and commit what was printed: goes on where the group stands, "
-        "from the beginning where it has committed nothing yet",
+        help="read as a member of this group (KIP-848) and commit what was printed: goes on where the group stands, "
+        "from the beginning where it has committed nothing yet. Members of the classic protocol go on beside it",
     ),
 ]
 MaxMessages = Annotated[

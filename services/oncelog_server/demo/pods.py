@@ -6,7 +6,7 @@
     python -m oncelog_server.demo.pods prove --rows N    wait until all is booked, and prove that it is, once
 
 Each may be killed at any time and run again: `send` asks the log how far it was, `pipeline` its checkpoint.
-Only `pipeline` needs PySpark, and only the others confluent-kafka: they run in different images.
+Only `pipeline` needs PySpark: it runs in an image of its own.
 """
 
 import argparse
@@ -16,14 +16,12 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from oncelog.errors import OncelogError
-from oncelog_server.cli.client_config import KafkaAddress, login_settings, read_client_config
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog_server.cli.client_config import KafkaAddress, read_client_config
 from oncelog_server.demo.pipeline import PipelineSettings, run_until_stopped
 from oncelog_server.demo.proof import Check
 from oncelog_server.demo.scenario import PaymentsScenario, transaction_rows
 
-PARTITIONS: Final = 4
-ADMIN_TIMEOUT_S: Final = 20.0
 LOOK_AGAIN_S: Final = 3.0
 DECIDED_TIMEOUT_S: Final = 30.0
 
@@ -83,22 +81,14 @@ def _positive(text: str) -> int:
 
 
 def _make_topics(options: argparse.Namespace) -> None:
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from oncelog_server.demo.topics import make_topics
 
-    bootstrap = options.bootstrap
-    admin = AdminClient(
-        {**login_settings(bootstrap), "bootstrap.servers": str(bootstrap), "log_level": 0}
-    )
-    names = (PaymentsScenario.input_topic, *PaymentsScenario.output_topics)
-    wanted = [NewTopic(name, num_partitions=PARTITIONS) for name in names]
-    for name, done in admin.create_topics(wanted, operation_timeout=ADMIN_TIMEOUT_S).items():
-        try:
-            done.result(ADMIN_TIMEOUT_S)
+    scenario = PaymentsScenario(rows=0, seed=0)
+    for name, error in make_topics(options.bootstrap, scenario).items():
+        if error is None:
             print(f"topic {name} is made", flush=True)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise OncelogError(f"cannot make topic {name}: {error}") from error
+        elif error.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise OncelogError(f"cannot make topic {name}: {error}") from error
 
 
 def _send(options: argparse.Namespace) -> None:
@@ -155,8 +145,8 @@ def _checks(bootstrap: str, scenario: PaymentsScenario) -> list[Check]:
     with CommittedReader(bootstrap) as reader:
         reader.wait_until_decided(topics, DECIDED_TIMEOUT_S)
         for topic in topics:
-            for message in reader.read(topic):
-                proof.add(topic, message.key(), message.value())
+            for record in reader.read(topic):
+                proof.add(topic, record.key, record.value)
     return proof.checks()
 
 

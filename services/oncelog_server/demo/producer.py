@@ -6,27 +6,22 @@ sent in order, a transaction at a time, so the largest committed row number says
 the end of each partition at read_committed. An unknown commit is not guessed at: it is looked up.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaException, Producer
-
+from oncelog.client.blocking import Producer
+from oncelog.client.errors import AbortableError, ClientError, TimedOutError
 from oncelog.errors import OncelogError
-from oncelog_server.cli.client_config import login_settings
+from oncelog_server.cli.client_config import login_properties
 from oncelog_server.demo.reader import CommittedReader, ReadFailed
 from oncelog_server.demo.scenario import Scenario
 
 TRANSACTION_TIMEOUT_MS = 120_000
-CALL_TIMEOUT_S = 20.0
+CALL_TIMEOUT_MS = 20_000
 DELIVERY_TIMEOUT_MS = 60_000
 INSTANCES_MAX = 20
 RETRY_PAUSE_S = 0.5
-
-# librdkafka writes a fatal error to the terminal at any log level; being fenced is part of the plan here.
-_SILENT = logging.Logger("oncelog.demo.producer")
-_SILENT.addHandler(logging.NullHandler())
 
 
 class ProducerGaveUp(OncelogError):
@@ -64,44 +59,43 @@ class DemoProducer:
             self.instances += 1
             producer = self._new_producer()
             try:
-                producer.init_transactions(CALL_TIMEOUT_S)
+                producer.start()
                 row = self._next_row()
                 if zombie is not None:
                     self.is_zombie_fenced = _is_fenced(zombie)
+                    zombie.close(0)
                     zombie = None
                 self._send_from(producer, row, on_halfway)
                 return
             except ProducerCrashed:
                 zombie = producer
-            except (KafkaException, ReadFailed) as error:
+            except (ClientError, ReadFailed) as error:
                 # Whatever it was, a new instance finds out what is committed and goes on from there.
                 last_error = error
                 self.stopped.wait(RETRY_PAUSE_S)
+            finally:
+                if producer is not zombie:
+                    producer.close(0)
         if not self.stopped.is_set():
             raise ProducerGaveUp(f"the producer gave up after {self.instances} tries: {last_error}")
 
     def _new_producer(self) -> Producer:
         return Producer(
-            {
-                **login_settings(self._bootstrap),
-                "bootstrap.servers": str(self._bootstrap),
-                "transactional.id": self._transactional_id,
-                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
-                "linger.ms": 5,
-                "compression.type": "lz4",
-                "queue.buffering.max.messages": 200_000,
-                "reconnect.backoff.max.ms": 500,
-                "log_level": 0,
-            },
-            logger=_SILENT,
+            str(self._bootstrap),
+            login_properties(self._bootstrap),
+            transactional_id=self._transactional_id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            max_block_ms=CALL_TIMEOUT_MS,
+            compression_type="lz4",
+            reconnect_backoff_max_ms=500,
         )
 
     def _next_row(self) -> int:
         with CommittedReader(self._bootstrap) as reader:
             numbers = [
-                self._scenario.row_number(message.value())
-                for message in reader.last_of_each_partition(self._scenario.input_topic)
+                self._scenario.row_number(record.value)
+                for record in reader.last_of_each_partition(self._scenario.input_topic)
             ]
         self.rows_committed = max(numbers, default=-1) + 1
         return self.rows_committed
@@ -122,32 +116,19 @@ class DemoProducer:
         batch: list[tuple[bytes, bytes]],
         on_halfway: Callable[[int], bool],
     ) -> None:
-        half = len(batch) // 2
+        topic, half = self._scenario.input_topic, len(batch) // 2
         while True:
             try:
                 producer.begin_transaction()
-                self._produce(producer, batch[:half])
+                producer.send_all(topic, batch[:half])
                 if on_halfway(first_row):
                     raise ProducerCrashed
-                self._produce(producer, batch[half:])
+                producer.send_all(topic, batch[half:])
                 _commit(producer)
                 return
-            except KafkaException as error:
-                if not error.args[0].txn_requires_abort():
-                    raise
-                # Abortable: the coordinator will not commit this one. The same rows go into the next.
-                producer.abort_transaction(CALL_TIMEOUT_S)
-
-    def _produce(self, producer: Producer, batch: list[tuple[bytes, bytes]]) -> None:
-        topic = self._scenario.input_topic
-        for key, value in batch:
-            while True:
-                try:
-                    producer.produce(topic, value, key)
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-        producer.poll(0)
+            except AbortableError:
+                # The coordinator will not commit this one. The same rows go into the next.
+                producer.abort_transaction()
 
 
 def _commit(producer: Producer) -> None:
@@ -155,17 +136,22 @@ def _commit(producer: Producer) -> None:
     deadline = time.monotonic() + DELIVERY_TIMEOUT_MS / 1000
     while True:
         try:
-            producer.commit_transaction(CALL_TIMEOUT_S)
+            producer.commit_transaction()
             return
-        except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > deadline:
+        except TimedOutError:
+            if time.monotonic() > deadline:
                 raise
 
 
 def _is_fenced(zombie: Producer) -> bool:
-    """Let the old instance try to commit what it left open. True when it is refused, as it must be."""
+    """Let the old instance try to commit what it left open. True when it is refused, as it must be.
+
+    Raises TimedOutError.
+    """
     try:
-        zombie.commit_transaction(CALL_TIMEOUT_S)
-    except KafkaException:
+        zombie.commit_transaction()
+    except TimedOutError:
+        raise  # Nobody has said anything.
+    except ClientError:
         return True
     return False

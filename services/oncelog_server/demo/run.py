@@ -12,12 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
 from oncelog.errors import OncelogError
-from oncelog_server.cli.client_config import login_settings
 from oncelog_server.demo.checkpoint import PipelineProgress, read_progress
 from oncelog_server.demo.given_log import GivenLog
 from oncelog_server.demo.pipeline import PipelineSettings
@@ -28,14 +23,13 @@ from oncelog_server.demo.reader import CommittedReader
 from oncelog_server.demo.scenario import Scenario, offsets_per_trigger, transaction_rows
 from oncelog_server.demo.screen import Screen
 from oncelog_server.demo.spark_driver import SparkDriver
+from oncelog_server.demo.topics import make_topics
 
-PARTITIONS = 4
 TICK_S = 0.05
 IDLE_CHECK_EVERY_S = 0.5
 INTO_THE_BATCH_S = 0.3
 STALL_TIMEOUT_S = 150.0
 DECIDED_TIMEOUT_S = 30.0
-ADMIN_TIMEOUT_S = 20.0
 
 
 class DemoFailed(OncelogError):
@@ -111,23 +105,11 @@ class DemoRun:
             self._spark.kill()
 
     def _create_topics(self) -> None:
-        bootstrap = self._server.bootstrap
-        admin = AdminClient(
-            {**login_settings(bootstrap), "bootstrap.servers": str(bootstrap), "log_level": 0}
-        )
-        names = (self._scenario.input_topic, *self._scenario.output_topics)
-        created = admin.create_topics(
-            [NewTopic(name, num_partitions=PARTITIONS) for name in names],
-            operation_timeout=ADMIN_TIMEOUT_S,
-        )
-        for name, future in created.items():
-            try:
-                future.result(ADMIN_TIMEOUT_S)
-            except KafkaException as error:
-                reason = error.args[0]
+        for name, error in make_topics(self._server.bootstrap, self._scenario).items():
+            if error is not None:
                 raise DemoFailed(
-                    f"cannot create topic {name}: {reason.str()} [{reason.name()}]; the demo makes its topics, so "
-                    f"delete what is there: oncelog topics delete {name}"
+                    f"cannot create topic {name}: {error}; the demo makes its topics, so delete what is there: "
+                    f"oncelog topics delete {name}"
                 ) from error
 
     def _pipeline_settings(self, bootstrap: str) -> PipelineSettings:
@@ -237,8 +219,8 @@ class DemoRun:
             undecided = reader.wait_until_decided(topics, DECIDED_TIMEOUT_S)
             self._screen.phase("the reader reads", "independent of Spark, all topics")
             for topic in topics:
-                for message in reader.read(topic):
-                    proof.add(topic, message.key(), message.value())
+                for record in reader.read(topic):
+                    proof.add(topic, record.key, record.value)
         is_fenced = self._producer.is_zombie_fenced
         return [
             *proof.checks(),

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import confluent_kafka
 from rich.console import Console
 
+from oncelog.client.blocking import Producer
 from oncelog.errors import OncelogError
 from oncelog.ids import shard_of
 from oncelog.rpc.metadata import TRANSACTION
@@ -31,7 +31,7 @@ NAME: Final = "payments"
 _TOPICS: Final = ("ledger", "refunds")
 _EXPORT_MS: Final = 200
 _WAIT_S: Final = 60.0
-_CLIENT_S: Final = 30.0
+_CLIENT_MS: Final = 30_000
 
 
 @contextmanager
@@ -50,18 +50,15 @@ def _receiver(file: Path) -> Iterator[str]:
 
 
 def _one_transaction(cluster: Cluster, *, abort: bool, kill: bool) -> None:
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": cluster.bootstrap, "transactional.id": NAME}
-    )
-    producer.init_transactions(_CLIENT_S)
-    producer.begin_transaction()
-    for topic in _TOPICS:
-        producer.produce(topic, b"1,000")
-    producer.flush()
-    senders = [one.name for one in cluster.of_role(MARKER_SENDER)] if kill else []
-    for name in senders:
-        cluster.pause(name)
-    (producer.abort_transaction if abort else producer.commit_transaction)(_CLIENT_S)
+    with Producer(cluster.bootstrap, transactional_id=NAME, max_block_ms=_CLIENT_MS) as producer:
+        producer.begin_transaction()
+        for topic in _TOPICS:
+            producer.send(topic, b"1,000")
+        producer.flush()
+        senders = [one.name for one in cluster.of_role(MARKER_SENDER)] if kill else []
+        for name in senders:
+            cluster.pause(name)
+        (producer.abort_transaction if abort else producer.commit_transaction)()
     if kill:
         cluster.kill(_coordinator(cluster))
     for name in senders:
@@ -117,7 +114,7 @@ def main() -> int:
                 with Cluster(Path(made) / "cluster", environment=environment) as cluster:
                     _one_transaction(cluster, abort=options.abort, kill=options.kill_coordinator)
                     trace = _await_trace(file)
-        except (OncelogError, confluent_kafka.KafkaException) as error:
+        except OncelogError as error:
             print(f"no trace: {error}", file=sys.stderr)
             return 1
     console.print(drawn(trace))

@@ -191,6 +191,15 @@ def test_what_no_repetition_cures_is_the_end(error, kind):
     assert one.step(99_000)[0] is None
 
 
+def test_a_group_of_the_other_protocol_is_named_with_the_way_out():
+    one = member()
+    beat(one)
+    said = "group 'g' speaks the classic protocol, and group.consumer.migration.policy is disabled"
+    one.answered(HeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, said), 0)
+    assert said in str(one.error)
+    assert "stop them, or give another group.id" in str(one.error)
+
+
 @pytest.mark.parametrize(("instance", "epoch"), [(None, LEAVE_EPOCH), ("i", LEAVE_STATIC_EPOCH)])
 def test_who_leaves_says_whether_it_comes_back(instance, epoch):
     one = joined((T, 0), group_instance_id=instance)

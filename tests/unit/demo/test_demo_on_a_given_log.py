@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.errors import OncelogError
-from oncelog_server.cli.client_config import login_settings, spark_options
+from oncelog_server.cli.client_config import login_properties, spark_options
 from oncelog_server.demo.given_log import GivenLog
 
 CONFIG = (
@@ -22,14 +22,14 @@ def config(tmp_path):
 def test_the_file_says_where_the_log_is_and_who_comes(config):
     log = GivenLog(config)
     assert log.bootstrap == "127.0.0.1:1"
-    assert login_settings(log.bootstrap)["sasl.password"] == "hidden"
+    assert login_properties(log.bootstrap)["sasl.password"] == "hidden"
     assert spark_options(log.client_config)["kafka.sasl.username"] == "alice"
     assert not any("bootstrap" in name for name in spark_options(log.client_config))
     assert GivenLog(config).sink_name != log.sink_name
 
 
 def test_an_address_without_a_login_stays_plain():
-    assert login_settings("127.0.0.1:1") == {}
+    assert login_properties("127.0.0.1:1") == {}
     assert spark_options("") == {}
 
 

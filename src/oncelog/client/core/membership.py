@@ -320,6 +320,12 @@ def _fatal(answer: HeartbeatAnswer, settings: ConsumerSettings) -> ClientError:
             )
         case ErrorCode.UNSUPPORTED_ASSIGNOR | ErrorCode.INVALID_REGULAR_EXPRESSION:
             return ConfigError(f"the group {group!r} refuses it{said or ': ' + error.name}", error)
+        case ErrorCode.GROUP_ID_NOT_FOUND:
+            return FatalError(
+                f"the group {group!r} has members of the classic protocol and takes none of KIP-848{said}; stop them, "
+                "or give another group.id",
+                error,
+            )
         case ErrorCode.UNSUPPORTED_VERSION:
             return UnsupportedError(
                 f"the coordinator of the group {group!r} does not speak KIP-848{said}", error
