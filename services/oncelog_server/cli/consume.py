@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from oncelog.client.core.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from oncelog.client.core.log_places import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog.client.errors import ClientError, NoOffsetError
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import Partition

@@ -8,48 +8,53 @@ A call for many items returns `Results`: to read the result of an item that fail
 raises the first one. A call for one thing raises its error.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from types import TracebackType
-from typing import Final, Self, Unpack
+from __future__ import annotations
 
-from oncelog.client.core.admin_results import (
-    ClusterDescription,
-    ConfigEntry,
-    ConfigResource,
-    FeatureDescription,
-    FencedProducer,
-    GroupDescription,
-    GroupListing,
-    NewTopic,
-    ProducerDescription,
-    Results,
-    TopicCreated,
-    TopicDescription,
-    TransactionDescription,
-    TransactionListing,
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final, Self
+
+from oncelog.client import network
+from oncelog.client.core.log_places import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
 )
-from oncelog.client.core.consumer_settings import READ_COMMITTED, READ_UNCOMMITTED
-from oncelog.client.core.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from oncelog.client.core.scram_users import Alteration, ScramCredentialInfo
 from oncelog.client.core.setting_names import settings_of
-from oncelog.client.core.transaction_calls import OffsetToCommit
 from oncelog.client.errors import IllegalStateError
-from oncelog.client.network import (
-    admin_cluster,
-    admin_groups,
-    admin_topics,
-    admin_transactions,
-    admin_users,
-)
 from oncelog.client.network.admin_calls import AdminCalls
 from oncelog.client.network.brokers import Brokers
-from oncelog.client.network.log_offsets import OffsetAtTime, offsets_at
-from oncelog.client.options import AdminOptions
 from oncelog.client.reaching import split_settings
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Partition
-from oncelog.security.acl import Acl, AclFilter
+
+if TYPE_CHECKING:
+    # Not imported when it runs: what a call needs, it imports, and a command makes one call.
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+    from typing import Unpack
+
+    from oncelog.client.core.admin_results import (
+        ClusterDescription,
+        ConfigEntry,
+        ConfigResource,
+        FeatureDescription,
+        FencedProducer,
+        GroupDescription,
+        GroupListing,
+        NewTopic,
+        ProducerDescription,
+        Results,
+        TopicCreated,
+        TopicDescription,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from oncelog.client.core.scram_users import Alteration, ScramCredentialInfo
+    from oncelog.client.core.transaction_calls import OffsetToCommit
+    from oncelog.client.network.log_offsets import OffsetAtTime
+    from oncelog.client.options import AdminOptions
+    from oncelog.ids import Partition
+    from oncelog.security.acl import Acl, AclFilter
 
 EARLIEST, LATEST = EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 """For `list_offsets`: where a log begins, and where it ends."""
@@ -123,7 +128,7 @@ class Admin:
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> Results[str, TopicCreated]:
-        return await admin_topics.create_topics(
+        return await network.admin_topics.create_topics(
             self._started(), topics, validate_only=validate_only
         )
 
@@ -133,7 +138,7 @@ class Admin:
         calls = self._started()
 
         async def attempt() -> None:
-            found = await admin_topics.describe_topics(calls, [topic.name])
+            found = await network.admin_topics.describe_topics(calls, [topic.name])
             if topic.name in found.errors:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name)
 
@@ -141,14 +146,14 @@ class Admin:
         return created
 
     async def delete_topics(self, names: Iterable[str]) -> Results[str, None]:
-        return await admin_topics.delete_topics(self._started(), names)
+        return await network.admin_topics.delete_topics(self._started(), names)
 
     async def delete_topic(self, name: str) -> None:
         (await self.delete_topics([name])).check()
 
     async def list_topics(self, *, with_internal: bool = False) -> list[str]:
         """By name. Internal ones are those of the coordinators."""
-        found = await admin_topics.describe_topics(self._started(), None)
+        found = await network.admin_topics.describe_topics(self._started(), None)
         return sorted(
             name
             for name in found
@@ -159,13 +164,13 @@ class Admin:
         self, names: Iterable[str] | None = None
     ) -> Results[str, TopicDescription]:
         """Without names, all that the user may see."""
-        return await admin_topics.describe_topics(self._started(), names)
+        return await network.admin_topics.describe_topics(self._started(), names)
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool = False
     ) -> Results[str, None]:
         """Topic → how many partitions it has then."""
-        return await admin_topics.create_partitions(
+        return await network.admin_topics.create_partitions(
             self._started(), counts, validate_only=validate_only
         )
 
@@ -173,7 +178,7 @@ class Admin:
 
     async def describe_configs(self, kind: ConfigResource, name: str) -> dict[str, ConfigEntry]:
         """Of a topic, a group or a broker (its id as text; empty for what holds for all brokers)."""
-        return await admin_topics.describe_configs(self._started(), kind, name)
+        return await network.admin_topics.describe_configs(self._started(), kind, name)
 
     async def alter_configs(
         self,
@@ -184,13 +189,13 @@ class Admin:
         validate_only: bool = False,
     ) -> None:
         """Only the given ones change; None sets one back to its default."""
-        await admin_topics.alter_configs(
+        await network.admin_topics.alter_configs(
             self._started(), kind, name, values, validate_only=validate_only
         )
 
     async def delete_records(self, before: Mapping[Partition, int]) -> Results[Partition, int]:
         """Those below the offsets; -1: all. The result is where the log begins then."""
-        return await admin_topics.delete_records(self._started(), before)
+        return await network.admin_topics.delete_records(self._started(), before)
 
     async def list_offsets(
         self, times_ms: Mapping[Partition, int], *, read_committed: bool = False
@@ -198,7 +203,9 @@ class Admin:
         """Partition → EARLIEST, LATEST or a time. None: nothing is that new."""
         calls = self._started()
         isolation = READ_COMMITTED if read_committed else READ_UNCOMMITTED
-        return await offsets_at(calls.brokers, isolation, times_ms, calls.timeout_ms)
+        return await network.log_offsets.offsets_at(
+            calls.brokers, isolation, times_ms, calls.timeout_ms
+        )
 
     # ---------------------------------------------------------------------------------------------- groups
 
@@ -206,15 +213,15 @@ class Admin:
         self, states: Iterable[str] = (), kinds: Iterable[str] = ()
     ) -> list[GroupListing]:
         """By name; of these states and kinds alone, where some are given."""
-        return await admin_groups.list_groups(self._started(), states, kinds)
+        return await network.admin_groups.list_groups(self._started(), states, kinds)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
         """Of KIP-848 or of the classic protocol. Raises RefusedError(GROUP_ID_NOT_FOUND)."""
-        return await admin_groups.describe_group(self._started(), group_id)
+        return await network.admin_groups.describe_group(self._started(), group_id)
 
     async def delete_groups(self, names: Iterable[str]) -> Results[str, None]:
         """With their offsets. A group with members is refused."""
-        return await admin_groups.delete_groups(self._started(), names)
+        return await network.admin_groups.delete_groups(self._started(), names)
 
     async def list_group_offsets(
         self,
@@ -224,7 +231,7 @@ class Admin:
         require_stable: bool = False,
     ) -> dict[Partition, OffsetToCommit]:
         """What the group has committed; without partitions all of it."""
-        return await admin_groups.list_offsets(
+        return await network.admin_groups.list_offsets(
             self._started(), group_id, partitions, stable=require_stable
         )
 
@@ -232,17 +239,13 @@ class Admin:
         self, group_id: str, offsets: Mapping[Partition, int | OffsetToCommit]
     ) -> Results[Partition, None]:
         """Of a group without members."""
-        wanted = {
-            one: at if isinstance(at, OffsetToCommit) else OffsetToCommit(at)
-            for one, at in offsets.items()
-        }
-        return await admin_groups.alter_offsets(self._started(), group_id, wanted)
+        return await network.admin_groups.alter_offsets(self._started(), group_id, offsets)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[Partition]
     ) -> Results[Partition, None]:
         """Of topics that no member reads."""
-        return await admin_groups.delete_offsets(self._started(), group_id, partitions)
+        return await network.admin_groups.delete_offsets(self._started(), group_id, partitions)
 
     # ---------------------------------------------------------------------------------------------- transactions
 
@@ -255,20 +258,22 @@ class Admin:
         pattern: str | None = None,
     ) -> list[TransactionListing]:
         """Of all coordinators, by transactional id."""
-        return await admin_transactions.list_transactions(
+        return await network.admin_transactions.list_transactions(
             self._started(), states, producer_ids, longer_than_ms, pattern
         )
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> Results[str, TransactionDescription]:
-        return await admin_transactions.describe_transactions(self._started(), transactional_ids)
+        return await network.admin_transactions.describe_transactions(
+            self._started(), transactional_ids
+        )
 
     async def describe_producers(
         self, partitions: Iterable[Partition]
     ) -> Results[Partition, tuple[ProducerDescription, ...]]:
         """Who writes there, and whose transaction is open since which offset."""
-        return await admin_transactions.describe_producers(self._started(), partitions)
+        return await network.admin_transactions.describe_producers(self._started(), partitions)
 
     async def abort_transaction(self, partition: Partition, producer: ProducerDescription) -> None:
         """End a hanging transaction: one that is open in the partition, and that no coordinator knows.
@@ -280,7 +285,7 @@ class Admin:
             raise IllegalStateError(
                 f"producer {producer.producer_id} has no open transaction in {partition}: there is nothing to abort"
             )
-        await admin_transactions.abort_transaction(
+        await network.admin_transactions.abort_transaction(
             self._started(),
             partition,
             producer.producer_id,
@@ -296,7 +301,7 @@ class Admin:
         self, transactional_ids: Iterable[str]
     ) -> Results[str, FencedProducer]:
         """The identity that the next producer follows."""
-        return await admin_transactions.fence_producers(self._started(), transactional_ids)
+        return await network.admin_transactions.fence_producers(self._started(), transactional_ids)
 
     # ---------------------------------------------------------------------------------------------- users and ACLs
 
@@ -304,34 +309,34 @@ class Admin:
         self, users: Iterable[str] | None = None
     ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
         """User → how the user can log in; without users of all."""
-        return await admin_users.describe_users(self._started(), users)
+        return await network.admin_users.describe_users(self._started(), users)
 
     async def alter_user_scram_credentials(
         self, alterations: Iterable[Alteration]
     ) -> Results[Alteration, None]:
         """In their order. Several of one user are several requests: a crash may come between."""
-        return await admin_users.alter_users(self._started(), alterations)
+        return await network.admin_users.alter_users(self._started(), alterations)
 
     async def describe_acls(self, wanted: AclFilter | None = None) -> list[Acl]:
         """Those that the filter matches; without one all."""
-        return await admin_cluster.describe_acls(self._started(), wanted or AclFilter())
+        return await network.admin_cluster.describe_acls(self._started(), wanted)
 
     async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
-        return await admin_cluster.create_acls(self._started(), acls)
+        return await network.admin_cluster.create_acls(self._started(), acls)
 
     async def delete_acls(
         self, filters: Iterable[AclFilter]
     ) -> Results[AclFilter, tuple[Acl, ...]]:
         """The entries that are gone, by filter."""
-        return await admin_cluster.delete_acls(self._started(), filters)
+        return await network.admin_cluster.delete_acls(self._started(), filters)
 
     # ---------------------------------------------------------------------------------------------- the cluster
 
     async def describe_cluster(self) -> ClusterDescription:
-        return await admin_cluster.describe_cluster(self._started())
+        return await network.admin_cluster.describe_cluster(self._started())
 
     async def describe_features(self) -> dict[str, FeatureDescription]:
-        return await admin_cluster.describe_features(self._started())
+        return await network.admin_cluster.describe_features(self._started())
 
     async def update_features(
         self,
@@ -341,6 +346,6 @@ class Admin:
         validate_only: bool = False,
     ) -> None:
         """Feature → its level from now on; 0 turns it off. A lower level may lose data, so it must be allowed."""
-        await admin_cluster.update_features(
+        await network.admin_cluster.update_features(
             self._started(), levels, allows_data_loss=allows_data_loss, validate_only=validate_only
         )

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from oncelog.client.connection import Connection, Deadline
 from oncelog.client.core.addresses import Address
+from oncelog.client.core.log_places import READ_COMMITTED
 from oncelog.client.core.login import ClientLogin
 from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import NodeId, Partition
@@ -35,10 +36,6 @@ SPOKEN: Final[Mapping[int, int]] = {
 """api key → the version this client speaks. Produce 12 lets the leader add a partition to the transaction (KIP-890)."""
 
 API_VERSIONS_VERSION: Final = 3
-READ_COMMITTED: Final = 1
-
-EARLIEST_TIMESTAMP: Final = -2
-LATEST_TIMESTAMP: Final = -1
 
 _TOPIC_APPEARS_MS: Final = 2_000
 """How long a topic may be unknown: metadata of a topic just created reaches every broker within this."""

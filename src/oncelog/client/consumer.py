@@ -19,17 +19,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from oncelog.client.core.consumer_record import ConsumerRecord, Deserializer, Deserializers
-from oncelog.client.core.consumer_settings import (
-    READ_UNCOMMITTED,
-    ConsumerSettings,
-    consumer_settings,
-)
+from oncelog.client.core.consumer_settings import ConsumerSettings, consumer_settings
 from oncelog.client.core.hand import Hand
-from oncelog.client.core.partition_state import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    PartitionState,
-)
+from oncelog.client.core.log_places import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, READ_UNCOMMITTED
+from oncelog.client.core.partition_state import PartitionState
 from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
 from oncelog.client.errors import ClientError, IllegalStateError, TimedOutError
 from oncelog.client.group_offsets import GroupOffsets

@@ -13,15 +13,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from oncelog.client.cluster import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    READ_COMMITTED,
-    SPOKEN,
-    Cluster,
-)
+from oncelog.client.cluster import SPOKEN, Cluster
 from oncelog.client.connection import Connection, Deadline
 from oncelog.client.core.decode import Columns, decode_batches
+from oncelog.client.core.log_places import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, READ_COMMITTED
 from oncelog.client.core.visibility import AbortedTransaction, sight_batches
 from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import Partition

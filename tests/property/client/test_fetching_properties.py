@@ -10,7 +10,8 @@ from oncelog.client.core.cluster_view import ClusterView, Leader, Node, TopicVie
 from oncelog.client.core.consumer_record import reader_class
 from oncelog.client.core.consumer_settings import ConsumerSettings
 from oncelog.client.core.fetching import FetchCore
-from oncelog.client.core.partition_state import EARLIEST_TIMESTAMP, FetchAnswer
+from oncelog.client.core.log_places import EARLIEST_TIMESTAMP
+from oncelog.client.core.partition_state import FetchAnswer
 from oncelog.client.core.visibility import AbortedTransaction
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition

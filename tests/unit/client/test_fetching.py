@@ -7,12 +7,8 @@ from oncelog.client.core.cluster_view import ClusterView, Leader, Node, TopicVie
 from oncelog.client.core.consumer_record import Deserializers, reader_class
 from oncelog.client.core.consumer_settings import ConsumerSettings
 from oncelog.client.core.fetching import FetchCore
-from oncelog.client.core.partition_state import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    FetchAnswer,
-    Stage,
-)
+from oncelog.client.core.log_places import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from oncelog.client.core.partition_state import FetchAnswer, Stage
 from oncelog.client.errors import (
     AuthorizationError,
     NoOffsetError,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from oncelog.client.errors import AuthorizationError, ClientError, RefusedError, RetriableError
 from oncelog.errors import ErrorCode
@@ -88,16 +88,14 @@ class NewTopic:
     assignment: Mapping[int, tuple[int, ...]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCreated:
+class TopicCreated(NamedTuple):
     name: str
     topic_id: str
     partitions: int
     replication_factor: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionDescription:
+class PartitionDescription(NamedTuple):
     partition: int
     leader: int
     """-1: there is none now."""
@@ -106,16 +104,14 @@ class PartitionDescription:
     isr: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
+class TopicDescription(NamedTuple):
     name: str
     topic_id: str
     is_internal: bool
     partitions: tuple[PartitionDescription, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     name: str
     value: str | None
     """None: it is a secret, or has no value."""
@@ -128,8 +124,7 @@ class ConfigEntry:
         return self.source is ConfigSource.DEFAULT
 
 
-@dataclass(frozen=True, slots=True)
-class GroupListing:
+class GroupListing(NamedTuple):
     group_id: str
     kind: str
     """consumer (KIP-848), classic, share or streams."""
@@ -137,8 +132,7 @@ class GroupListing:
     protocol: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMemberDescription:
+class GroupMemberDescription(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -148,8 +142,7 @@ class GroupMemberDescription:
     assignment: frozenset[Partition]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(NamedTuple):
     group_id: str
     kind: str
     state: str
@@ -158,15 +151,13 @@ class GroupDescription:
     members: tuple[GroupMemberDescription, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionListing:
+class TransactionListing(NamedTuple):
     transactional_id: str
     producer_id: int
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionDescription:
+class TransactionDescription(NamedTuple):
     transactional_id: str
     state: str
     producer_id: int
@@ -177,8 +168,7 @@ class TransactionDescription:
     partitions: frozenset[Partition]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerDescription:
+class ProducerDescription(NamedTuple):
     """What a partition's leader remembers of a producer."""
 
     producer_id: int
@@ -190,22 +180,19 @@ class ProducerDescription:
     """The first offset of its open transaction there; -1: none is open."""
 
 
-@dataclass(frozen=True, slots=True)
-class FencedProducer:
+class FencedProducer(NamedTuple):
     producer_id: int
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureDescription:
+class FeatureDescription(NamedTuple):
     """`finalized` None: the cluster has not turned it on."""
 
     supported: tuple[int, int] | None
     finalized: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerDescription:
+class BrokerDescription(NamedTuple):
     node_id: int
     host: str
     port: int
@@ -213,8 +200,7 @@ class BrokerDescription:
     is_fenced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
+class ClusterDescription(NamedTuple):
     cluster_id: str
     controller: int
     brokers: tuple[BrokerDescription, ...]

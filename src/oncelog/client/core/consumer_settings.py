@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog.client.core.log_places import READ_COMMITTED, READ_UNCOMMITTED
 from oncelog.client.core.setting_names import kafka_name, settings_of
 from oncelog.client.errors import ConfigError
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _LEVELS: Final = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 _RESETS: Final = ("earliest", "latest", "none")
 _BY_DURATION: Final = "by_duration:"

@@ -27,6 +27,7 @@ from oncelog.client.core.consumer_record import (
     sighted,
 )
 from oncelog.client.core.consumer_settings import ConsumerSettings
+from oncelog.client.core.log_places import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog.client.core.no_offset import (
     made_again,
     nothing_committed,
@@ -34,9 +35,7 @@ from oncelog.client.core.no_offset import (
     truncated,
 )
 from oncelog.client.core.partition_state import (
-    EARLIEST_TIMESTAMP,
     FETCH_BYTES_MAX,
-    LATEST_TIMESTAMP,
     NEVER,
     PREFERRED_MS,
     RESET_BY_DURATION,

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 from oncelog.client.core.cluster_view import NO_NODE
 from oncelog.client.core.consumer_record import Chunk
+from oncelog.client.core.log_places import LATEST_TIMESTAMP
 from oncelog.client.core.visibility import AbortedTransaction
 from oncelog.client.errors import ClientError, TimedOutError
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 
 NEVER: Final = float("inf")
-EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
 CHUNKS_MAX: Final = 2
 """Of one partition: one that is handed out, and the next one."""
 FETCH_BYTES_MAX: Final = 2**31 - 1

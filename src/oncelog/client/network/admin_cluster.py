@@ -125,7 +125,8 @@ def _acl(resource: Any, one: Any) -> Acl:
     )
 
 
-async def describe_acls(calls: AdminCalls, wanted: AclFilter) -> list[Acl]:
+async def describe_acls(calls: AdminCalls, given: AclFilter | None) -> list[Acl]:
+    wanted = given or AclFilter()
     response = await calls.any(
         versions.DESCRIBE_ACLS,
         lambda types: types.DescribeAclsRequest(**_filter(wanted)),

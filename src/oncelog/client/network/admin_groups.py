@@ -184,12 +184,16 @@ async def list_offsets(
 
 
 async def alter_offsets(
-    calls: AdminCalls, group_id: str, offsets: Mapping[Partition, OffsetToCommit]
+    calls: AdminCalls, group_id: str, offsets: Mapping[Partition, int | OffsetToCommit]
 ) -> Results[Partition, None]:
+    wanted = {
+        one: at if isinstance(at, OffsetToCommit) else OffsetToCommit(at)
+        for one, at in offsets.items()
+    }
     response = await calls.coordinator(
         group_id,
         versions.OFFSET_COMMIT,
-        lambda types: offset_commit_request(types, GroupMember(group_id), offsets),
+        lambda types: offset_commit_request(types, GroupMember(group_id), wanted),
         f"offsets of group {group_id!r}",
         lambda response: commit_codes(response).values(),
     )

@@ -25,7 +25,6 @@ from oncelog.client.errors import (
     TimedOutError,
     UnsupportedError,
 )
-from oncelog.client.login import login_exchange, tls_context
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.protocol import versions
 from oncelog.protocol.frames import (
@@ -90,7 +89,11 @@ class Connection(asyncio.Protocol):
         """Raises DisconnectedError or TimedOutError where nobody accepts, AuthenticationError for a login that is
         refused, and UnsupportedError for what is no broker of today."""
         loop = asyncio.get_running_loop()
-        context = tls_context(login) if login is not None and login.has_tls else None
+        context = None
+        if login is not None and login.has_tls:
+            from oncelog.client.login import tls_context  # Imported late: many do without a login.
+
+            context = tls_context(login)
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(
@@ -123,6 +126,8 @@ class Connection(asyncio.Protocol):
         await self._ask_versions(timeout_s)
         if login is None or not login.has_sasl:
             return
+        from oncelog.client.login import login_exchange  # Imported late, too.
+
         exchange, answer = login_exchange(str(self.address), login), None
         while True:
             try:
