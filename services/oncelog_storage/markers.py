@@ -7,7 +7,7 @@ commits waited for.
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -55,16 +55,27 @@ class MarkerHandler:
         self._events = events
 
     async def write(self, request: pb.WriteTxnMarkersRequest) -> pb.WriteTxnMarkersResponse:
-        """Markers of one partition are written together, whatever their order in the request."""
+        """Markers of one partition are written together, whatever their order in the request. All partitions have
+        theirs before the first commit is waited for: a request takes one round of replication."""
         response = pb.WriteTxnMarkersResponse()
         is_on = self._changed.verifies_transactions
         groups = by_partition(request.markers, response.results, is_verification_on=is_on)
         await self._learn_starts(StartQuestions(groups, self._manager))
         markers = MarkerSpans()
+        waiting: list[_Written] = []
         for partition, group in groups.items():
             start_ns = time.time_ns()
-            await self._write_to(partition, group)
+            written = self._write_to(partition, group)
+            if written is not None and written.awaited_offset is not None:
+                waiting.append(written._replace(start_ns=start_ns))
+                continue
+            if written is not None:
+                self._tell(written, ErrorCode.NONE)
             markers.wrote(*partition, start_ns, time.time_ns())
+        if len(waiting) == 1:
+            await self._commit(waiting[0], markers)
+        elif waiting:
+            await asyncio.gather(*(self._commit(one, markers) for one in waiting))
         if spans.recorder is not None:
             for marker in request.markers:
                 self._traces.ended(marker)
@@ -77,27 +88,52 @@ class MarkerHandler:
         starts = await asyncio.gather(*(self._starts.ask(*key) for key in questions))
         questions.learn(starts, self._clock.now())
 
-    async def _write_to(self, partition: Partition, group: list[Asked]) -> None:
+    def _write_to(self, partition: Partition, group: list[Asked]) -> "_Written | None":
+        """None: all of it is refused, and its answers say why."""
         try:
             require_own_marker(partition)
             hosted = self._manager.get(*partition)
             hosted.require_enough_replicas()
             codes = write_markers(hosted, [wanted for wanted, _ in group], self._clock.now())
-            last_offset = hosted.log.log_end_offset - 1
-            awaited = awaited_offset(hosted, codes)
-            if awaited is not None:
-                code = await hosted.wait_committed(awaited, _COMMIT_TIMEOUT_S)
-                codes = [each or code for each in codes]
         except KafkaError as error:
             for _, answer in group:
                 refuse(answer, error)
-            return
-        for (wanted, answer), code in zip(group, codes, strict=True):
-            answer.error_code = code
+            return None
+        last_offset = hosted.log.log_end_offset - 1
+        return _Written(partition, hosted, group, codes, last_offset, awaited_offset(hosted, codes))
+
+    async def _commit(self, written: "_Written", markers: MarkerSpans) -> None:
+        assert written.awaited_offset is not None
+        code = await written.hosted.wait_committed(written.awaited_offset, _COMMIT_TIMEOUT_S)
+        self._tell(written, code)
+        markers.wrote(*written.partition, written.start_ns, time.time_ns())
+
+    def _tell(self, written: "_Written", code: ErrorCode) -> None:
+        """Of markers that were written: whether they are committed."""
+        for (wanted, answer), refused in zip(written.group, written.codes, strict=True):
+            answer.error_code = refused or code
             if self._events is not None:
                 self._events.marker(
-                    partition, wanted, int(code), last_offset, hosted.last_stable_offset
+                    written.partition,
+                    wanted,
+                    int(refused or code),
+                    written.last_offset,
+                    written.hosted.last_stable_offset,
                 )
+
+
+class _Written(NamedTuple):
+    """Markers of one partition that stand in its log."""
+
+    partition: Partition
+    hosted: HostedPartition
+    group: list[Asked]
+    codes: list[ErrorCode]
+    """Of each: NONE, or why it was not written."""
+    last_offset: int
+    awaited_offset: int | None
+    """To be committed; None where nothing is waited for."""
+    start_ns: int = 0
 
 
 def write_markers(
