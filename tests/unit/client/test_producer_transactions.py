@@ -136,6 +136,15 @@ def test_s2_73_a_user_who_was_refused_may_try_again():
     assert again.error is None
 
 
+def test_who_may_not_even_write_idempotently_is_told_what_is_missing():
+    bench = Bench()
+    delivery = bench.send()
+    bench.step()
+    bench.answer_call(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    with pytest.raises(AuthorizationError, match="needs WRITE on a topic, or IDEMPOTENT_WRITE"):
+        delivery.result()
+
+
 def test_s2_34_a_commit_lets_everything_go():
     bench = in_transaction(linger_ms=1_000)
     bench.send(partition=0)

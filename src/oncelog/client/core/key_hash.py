@@ -1,13 +1,15 @@
 """murmur2 of one key, as every Kafka client computes it (facts 7). `partitioner` does it over Arrow columns."""
 
+import struct
 from functools import lru_cache
 from typing import Final
 
-KEYS_REMEMBERED_MAX: Final = 4_096
-"""Keys repeat: a program has far fewer accounts than payments."""
+KEYS_REMEMBERED_MAX: Final = 16_384
+"""Keys repeat: a program has far fewer accounts than payments. To remember one takes some 200 bytes."""
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
+_BLOCKS: Final = struct.Struct("<I").iter_unpack
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED_MAX)
@@ -16,14 +18,10 @@ def positive_murmur2(key: bytes) -> int:
     length = len(key)
     hashed = _SEED ^ length
     whole = length & ~3
-    for at in range(0, whole, 4):
-        block = int.from_bytes(key[at : at + 4], "little") * _M & _MASK
-        block ^= block >> 24
-        hashed = (hashed * _M & _MASK) ^ (block * _M & _MASK)
+    for (word,) in _BLOCKS(key[:whole]):
+        block = word * _M & _MASK
+        hashed = (hashed * _M ^ (block ^ block >> 24) * _M) & _MASK
     if whole < length:
-        hashed ^= int.from_bytes(key[whole:], "little")
-        hashed = hashed * _M & _MASK
-    hashed ^= hashed >> 13
-    hashed = hashed * _M & _MASK
-    hashed ^= hashed >> 15
-    return hashed & 0x7FFFFFFF
+        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _M & _MASK
+    hashed = (hashed ^ hashed >> 13) * _M & _MASK
+    return (hashed ^ hashed >> 15) & 0x7FFFFFFF

@@ -66,6 +66,8 @@ def refusal(settings: ProducerSettings, what: str, answer: Answer) -> ClientErro
 
 
 def _needs(settings: ProducerSettings) -> str:
+    if not settings.is_transactional:
+        return "this user needs WRITE on a topic, or IDEMPOTENT_WRITE on the cluster"
     if settings.transaction_two_phase_commit_enable:
         return (
             "this user needs WRITE and TWO_PHASE_COMMIT on the transactional.id, and the cluster "
