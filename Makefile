@@ -292,7 +292,7 @@ COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate
 	--custom-compile-command "make lock"
 
 # A process of one role imports none of these: its image is 30 MB smaller without them.
-ONLY_OF_THE_COMMAND := confluent-kafka markdown-it-py mdurl pygments rich shellingham typer
+ONLY_OF_THE_COMMAND := markdown-it-py mdurl pygments rich shellingham typer
 # Nor do the commands that look at a cluster any of these, or the client of chaos: 50 MB of oncelog/tools.
 ONLY_OF_SERVERS := alembic fastapi mako opentelemetry-api opentelemetry-exporter-otlp-common opentelemetry-exporter-otlp-proto-common \
 	opentelemetry-exporter-otlp-proto-grpc opentelemetry-proto opentelemetry-sdk opentelemetry-semantic-conventions psycopg psycopg-binary redis sqlalchemy starlette uvicorn

@@ -83,7 +83,8 @@ def _ratio(what: str, value: float, bar: float) -> Measurement:
 def _settings(cluster: Cluster, *, has_login: bool) -> dict[str, str | int]:
     settings: dict[str, str | int] = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
     if has_login and cluster.security is not None:
-        from oncelog.client.core.login import librdkafka_settings
+        from oncelog_robustness.clients.login import librdkafka_settings
+
         from oncelog_server.cli.client_config import read_client_config
 
         login = read_client_config(str(cluster.security.client_properties)).login

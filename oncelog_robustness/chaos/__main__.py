@@ -26,7 +26,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from oncelog.errors import OncelogError
-from oncelog_robustness.chaos.address import AddressTarget
 from oncelog_robustness.chaos.contract import Target
 from oncelog_robustness.chaos.options import (
     KEEP_MOST,
@@ -306,12 +305,25 @@ def _refuse_login(config: str, secure: bool, *, is_there: bool, is_own: bool) ->
         raise OncelogError("--secure is for a cluster of processes that chaos starts itself")
 
 
+def _refuse_without_clients() -> None:
+    """Raises OncelogError where the client is missing whose workloads and whose measuring judge every run."""
+    try:
+        import confluent_kafka  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise OncelogError(
+            f"chaos needs {error.name}, which is not installed: pip install 'oncelog[chaos]'"
+        ) from error
+
+
 def _target(
     folder: Path, bootstrap: str, config: str, scenario: Scenario, *, is_secure: bool
 ) -> tuple[Target, str]:
     """And the arguments that choose it again. Raises OncelogError when what a cluster of processes needs is not
     installed."""
+    _refuse_without_clients()
     if bootstrap:
+        from oncelog_robustness.chaos.address import AddressTarget
+
         with_config = f" --config {config}" if config else ""
         return AddressTarget(bootstrap, config), f" --bootstrap {bootstrap}{with_config}"
     try:

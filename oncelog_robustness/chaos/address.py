@@ -7,12 +7,12 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from oncelog.client.login import confluent_settings
 from oncelog.errors import OncelogError
 from oncelog_robustness.chaos.contract import OnProgress
 from oncelog_robustness.chaos.links import CLIENTS
 from oncelog_robustness.chaos.plan import DECKS, REPLICAS, name_of
 from oncelog_robustness.checkers.verdict import Verdict
+from oncelog_robustness.clients.login import confluent_settings
 from oncelog_robustness.fault_plan import FaultKind, PlannedFault
 from oncelog_robustness.observations import Observations
 from oncelog_server.cli.client_config import read_client_config

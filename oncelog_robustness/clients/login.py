@@ -6,8 +6,8 @@ from typing import Any
 from aiokafka.abc import AbstractTokenProvider
 
 from oncelog.client.access_token import fetch_token
-from oncelog.client.core.login import OAUTHBEARER, ClientLogin, librdkafka_settings
-from oncelog.client.login import confluent_settings, tls_context
+from oncelog.client.core.login import OAUTHBEARER, ClientLogin, properties_of
+from oncelog.client.login import tls_context
 
 _chosen: list[ClientLogin] = []
 
@@ -20,6 +20,36 @@ def chosen_login() -> ClientLogin | None:
     return _chosen[0] if _chosen else None
 
 
+def librdkafka_settings(login: ClientLogin) -> dict[str, str]:
+    """All but a token, which it asks for by a callback."""
+    settings = {"security.protocol": login.protocol}
+    if login.has_sasl:
+        settings["sasl.mechanism"] = login.mechanism
+        if login.mechanism != OAUTHBEARER:
+            settings |= {"sasl.username": login.user, "sasl.password": login.password}
+    if login.has_tls:
+        files = {
+            "ssl.ca.location": login.ca,
+            "ssl.certificate.location": login.certificate,
+            "ssl.key.location": login.key or login.certificate,
+            "ssl.key.password": login.key_password,
+        }
+        settings |= {name: value for name, value in files.items() if value}
+        settings["ssl.endpoint.identification.algorithm"] = (
+            "https" if login.checks_host_name else "none"
+        )
+    return settings
+
+
+def confluent_settings(login: ClientLogin | None) -> dict[str, Any]:
+    if login is None:
+        return {}
+    settings: dict[str, Any] = dict(librdkafka_settings(login))
+    if login.has_sasl and login.mechanism == OAUTHBEARER:
+        settings["oauth_cb"] = lambda _: tuple(fetch_token(login))
+    return settings
+
+
 def confluent_login() -> dict[str, Any]:
     """Settings of confluent-kafka."""
     return confluent_settings(chosen_login())
@@ -28,17 +58,7 @@ def confluent_login() -> dict[str, Any]:
 def own_login() -> dict[str, str]:
     """Settings of `oncelog.client`."""
     login = chosen_login()
-    if login is None:
-        return {}
-    found = librdkafka_settings(login)
-    if login.mechanism == OAUTHBEARER:
-        found |= {
-            "sasl.oauthbearer.token.endpoint.url": login.token_endpoint,
-            "sasl.oauthbearer.client.credentials.client.id": login.client_id,
-            "sasl.oauthbearer.client.credentials.client.secret": login.client_secret,
-            "sasl.oauthbearer.scope": login.scope,
-        }
-    return found
+    return {} if login is None else properties_of(login)
 
 
 class _Tokens(AbstractTokenProvider):  # type: ignore[misc]

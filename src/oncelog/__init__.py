@@ -3,7 +3,7 @@
     import oncelog
 
     with oncelog.running() as log:
-        producer = confluent_kafka.Producer({"bootstrap.servers": log.bootstrap_servers})
+        producer = oncelog.client.blocking.Producer(log.bootstrap_servers)
 
 `running` starts a log of its own in a child process and removes it at the end. The `oncelog` command does everything
 else.

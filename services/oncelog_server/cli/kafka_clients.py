@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Final, Unpack
 
 from oncelog.client.core.addresses import Address
-from oncelog.client.core.login import ClientLogin, properties_of
+from oncelog.client.core.login import ClientLogin
 from oncelog.client.errors import AuthorizationError, ClientError, TimedOutError
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog_server.cli.addresses import checked_bootstrap
-from oncelog_server.cli.client_config import login_of_address
+from oncelog_server.cli.client_config import login_of_address, login_properties
 from oncelog_server.cli.options import named
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _reached(bootstrap: str) -> dict[str, str]:
         except OSError as error:
             reasons.append((error.strerror or str(error) or "no answer").lower())
         else:
-            return {} if login is None else properties_of(login)
+            return login_properties(bootstrap)
     raise OncelogError(
         f"cannot reach oncelog at {named(bootstrap)} ({reasons[0]}); is `oncelog up` running? give --bootstrap"
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog.client.access_token import fetch_token
-from oncelog.client.core.login import OAUTHBEARER, PLAIN, ClientLogin, librdkafka_settings
+from oncelog.client.core.login import OAUTHBEARER, PLAIN, ClientLogin
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.protocol import versions
 from oncelog.protocol.messages import Schema, schema_of
@@ -63,16 +63,6 @@ def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> socket.soc
     except ssl.SSLError as error:
         said = str(error.reason or error).replace("_", " ").lower()
         raise OncelogError(f"{host} and this client find no common TLS: {said}") from error
-
-
-def confluent_settings(login: ClientLogin | None) -> dict[str, Any]:
-    """For confluent-kafka, which asks for a token by a callback. Nothing where there is no login."""
-    if login is None:
-        return {}
-    settings: dict[str, Any] = dict(librdkafka_settings(login))
-    if login.has_sasl and login.mechanism == OAUTHBEARER:
-        settings["oauth_cb"] = lambda _: tuple(fetch_token(login))
-    return settings
 
 
 def login_exchange(where: str, login: ClientLogin) -> Exchange:

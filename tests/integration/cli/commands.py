@@ -106,8 +106,9 @@ def _child(files, arguments, environment):
 def main():
     for name in IMPORTED:
         import_module(f"oncelog_server.cli.{name}")
-    own = ("oncelog.client.blocking.admin", "oncelog.client.network.admin_cluster")
-    others = ("confluent_kafka.admin", "rich.table", "oncelog_server.cli.kafka_clients")
+    own = tuple(f"oncelog.client.blocking.{one}" for one in ("admin", "consumer", "producer"))
+    own += tuple(f"oncelog.client.network.{one}" for one in ("admin_topics", "admin_cluster"))
+    others = ("rich.table", "oncelog_server.cli.kafka_clients")
     for module in (*own, *others):
         import_module(module)
     # A child has pipes of its own in their place.

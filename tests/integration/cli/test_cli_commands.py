@@ -1,8 +1,10 @@
 """The commands against a running `oncelog up`."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -49,6 +51,26 @@ def topic(oncelog, request):
 def records(oncelog, topic, *options):
     lines = oncelog("consume", topic, "--output", "json", *options).splitlines()
     return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    "command", [["topics", "list"], ["users", "list"], ["health"], ["smoke-test"]]
+)
+def test_a_command_runs_where_no_other_client_is_installed(server, command):
+    script = (
+        "import sys; sys.modules['confluent_kafka'] = None; from oncelog_server.cli import run; "
+        f"sys.exit(run({[*command, '--bootstrap', server['bootstrap']]!r}))"
+    )
+    environment = {**os.environ, "ONCELOG_GATEWAY": server["gateway"]}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_topics_live_through_every_command(oncelog):

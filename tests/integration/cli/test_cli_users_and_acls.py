@@ -243,6 +243,42 @@ def test_a_wrong_use_names_the_way_out(oncelog, arguments, said):
     assert said in refused
 
 
+@pytest.fixture
+def as_nobody(oncelog, ports, tmp_path):
+    """A call by a user whom no ACL allows anything."""
+    oncelog("users", "add", "nobody", "--password-file", "-", stdin="secret")
+    file = tmp_path / "nobody.properties"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+        "sasl.username=nobody\nsasl.password=secret\n"
+    )
+    with caller(f"127.0.0.1:{ports[1]}") as call:
+        yield lambda *words: call(*words, "--config", str(file), code=1)
+
+
+@pytest.mark.parametrize(
+    ("command", "way_out"),
+    [
+        (("users", "list"), "where you are a super user"),
+        (("users", "delete", "nobody", "--yes"), "where you are a super user"),
+        (("acls", "list"), "where you are a super user"),
+        (("topics", "describe", "orders"), "oncelog acls add"),
+        (("topics", "delete", "orders", "--yes"), "oncelog acls add"),
+        (("groups", "reset-offsets", "g", "--topic", "orders", "--to", "end"), "oncelog acls add"),
+    ],
+)
+def test_what_is_not_allowed_names_who_allows_it(as_nobody, command, way_out):
+    refused = as_nobody(*command)
+    assert "AUTHORIZATION_FAILED" in refused
+    assert way_out in refused
+
+
+def test_a_listener_that_wants_a_login_is_told_at_once(ports):
+    with caller(f"127.0.0.1:{ports[1]}") as nobody:
+        refused = nobody("topics", "list", code=1)
+    assert "hangs up on a client without a login; --config client.properties" in refused
+
+
 def test_a_network_that_is_none_is_told(oncelog):
     add = ("acls", "add", "--principal", "User:a", "--topic", "t", "--host", "10.0.0.0/99")
     refused = oncelog(*add, code=1)

@@ -1,11 +1,11 @@
 """How a client logs in, said in Kafka's names: what is understood, and what is refused with which words."""
 
 import pytest
+from oncelog_robustness.clients.login import librdkafka_settings
 
 from oncelog.client.core.login import (
     NAMES,
     ClientLogin,
-    librdkafka_settings,
     login_of,
     properties_of,
 )

@@ -118,7 +118,7 @@ def test_a_role_imports_nothing_that_only_the_command_needs(role):
     makefile = (ROOT / "Makefile").read_text()
     absent = re.search(r"^ONLY_OF_THE_COMMAND := (.+)$", makefile, re.MULTILINE).group(1).split()
     assert not set(absent) & pins("roles").keys()
-    names = {"confluent-kafka": "confluent_kafka", "markdown-it-py": "markdown_it"}
+    names = {"markdown-it-py": "markdown_it"}
     modules = [names.get(one, one) for one in absent]
     script = (
         f"import sys; sys.modules.update(dict.fromkeys({modules!r}))\n"

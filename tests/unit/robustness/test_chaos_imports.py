@@ -40,7 +40,16 @@ def test_the_runner_and_injectors_import_no_servers_nor_tests():
     ("arguments", "extra"), [(["--kubernetes"], "oncelog[chaos]"), ([], "oncelog[server]")]
 )
 def test_what_is_not_installed_is_named_with_the_way_to_get_it(arguments, extra):
-    done = python(f"import oncelog_server.cli as cli; sys.exit(cli.run(['chaos', *{arguments!r}]))")
+    check_named(arguments, extra)
+
+
+def test_a_chaos_without_another_client_is_told():
+    check_named([], "oncelog[chaos]", "sys.modules['confluent_kafka'] = None; ")
+
+
+def check_named(arguments, extra, before=""):
+    script = f"import oncelog_server.cli as cli; sys.exit(cli.run(['chaos', *{arguments!r}]))"
+    done = python(before + script)
     assert done.returncode == 2, done.stderr
     output = " ".join(done.stderr.split())
     assert f"pip install '{extra}'" in output

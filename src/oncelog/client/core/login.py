@@ -149,25 +149,6 @@ def login_of(properties: Mapping[str, str], prefix: str = "") -> ClientLogin:
     return login
 
 
-def librdkafka_settings(login: ClientLogin) -> dict[str, str]:
-    """The same for confluent-kafka, but for tokens: `oncelog.client.login.confluent_settings`."""
-    settings = {"security.protocol": login.protocol}
-    if login.has_sasl:
-        settings["sasl.mechanism"] = login.mechanism
-        if login.mechanism != OAUTHBEARER:
-            settings |= {"sasl.username": login.user, "sasl.password": login.password}
-    if login.has_tls:
-        files = {
-            "ssl.ca.location": login.ca,
-            "ssl.certificate.location": login.certificate,
-            "ssl.key.location": login.key or login.certificate,
-            "ssl.key.password": login.key_password,
-        }
-        settings |= {name: value for name, value in files.items() if value}
-        settings[_HOST_NAME] = "https" if login.checks_host_name else "none"
-    return settings
-
-
 def _check_name(name: str, prefix: str) -> None:
     if name in NAMES:
         return
