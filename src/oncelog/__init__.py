@@ -1,9 +1,10 @@
 """A Kafka-compatible exactly-once log.
 
     import oncelog
+    from oncelog.client.blocking import Producer
 
-    with oncelog.running() as log:
-        producer = oncelog.client.blocking.Producer(log.bootstrap_servers)
+    with oncelog.running() as log, Producer(log.bootstrap_servers) as producer:
+        producer.send("payments", "42", key="alice").result()
 
 `running` starts a log of its own in a child process and removes it at the end. The `oncelog` command does everything
 else.
