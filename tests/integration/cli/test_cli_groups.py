@@ -1,6 +1,7 @@
 """`oncelog groups` and `oncelog consume --group` against a running `oncelog up`."""
 
 import json
+import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.conformance.group_members import Member, eventually
@@ -90,3 +91,21 @@ def test_records_behind_are_told_from_markers_and_aborted_ones(oncelog, server):
     found = json.loads(oncelog("groups", "offsets", "counters", "-o", "json"))["offsets"][0]
     assert found["behind"] == {"records": 2, "aborted": 2, "markers": 3, "is_whole": True}
     assert found["unstable_by"] == []
+
+
+def test_a_reset_to_a_time_sees_an_open_transaction(oncelog, server):
+    """Behind it the group would never read what is committed a moment later."""
+    oncelog("topics", "create", "timed")
+    oncelog("produce", "timed", stdin="a\n")
+    producer = Producer(
+        {"bootstrap.servers": server.bootstrap, "transactional.id": "timed", "log_level": 0}
+    )
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    now_ms = int(time.time() * 1000)
+    producer.produce("timed", "b", timestamp=now_ms + 120_000)
+    producer.flush(20)
+    when = ("--topic", "timed", "--to-datetime", str(now_ms + 60_000))
+    found = json.loads(oncelog("groups", "reset-offsets", "timed", *when, "-o", "json"))
+    producer.abort_transaction(20)
+    assert [one["to"] for one in found["offsets"]] == [1]
