@@ -93,7 +93,15 @@ class ConfluentConsumer:
         return frozenset(one.partition for one in self._consumer.assignment())
 
     def commit(self):
-        self._consumer.commit(asynchronous=False)
+        """Who has read nothing since it got its partitions has nothing to commit. The other clients say nothing then.
+
+        So it is behind a restart of Kafka: its coordinator is loaded, and counts sessions, before its listener is open.
+        """
+        try:
+            self._consumer.commit(asynchronous=False)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() != confluent_kafka.KafkaError._NO_OFFSET:
+                raise
 
     def close(self):
         self._consumer.close()

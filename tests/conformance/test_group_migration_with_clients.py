@@ -163,6 +163,8 @@ def test_a_rolling_upgrade_member_by_member_and_back(join, read_with, group_row,
     eventually(lambda: group_row().type is ConsumerGroupType.CLASSIC)
 
 
+# Ten processes of Java begin in it, after the server and the tools.
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", one_in_the_gate(STRATEGIES, "as it comes"))
 def test_a_rolling_upgrade_of_the_java_client_and_back(join_java, read_with, group_row, name):
     classic = (*JAVA_CLASSIC, f"partition.assignment.strategy={STRATEGIES[name]}")
