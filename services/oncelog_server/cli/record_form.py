@@ -40,17 +40,18 @@ def form_of(text: str, null_marker: str) -> Form:
         "h": lambda record: ",".join(f"{name}={shown(value)}" for name, value in record.headers),
         "%": lambda record: "%",
     }
-    parts: list[str | Form] = []
+    template, shows = "", []
     for piece in re.split(r"(%.?)", text, flags=re.DOTALL):
         if not piece.startswith("%"):
-            parts.append(unescaped(piece).decode("utf-8", "surrogateescape"))
+            template += unescaped(piece).decode("utf-8", "surrogateescape").replace("%", "%%")
         elif piece[1:] in places:
-            parts.append(places[piece[1:]])
+            template += "%s"
+            shows.append(places[piece[1:]])
         else:
             raise ValueError(
                 f"{piece} stands for nothing; there are {', '.join(f'%{one}' for one in places)}"
             )
-    return lambda record: "".join(part if isinstance(part, str) else part(record) for part in parts)
+    return lambda record: template % tuple([show(record) for show in shows])
 
 
 def json_line(record: "ConsumerRecord") -> str:

@@ -1,10 +1,13 @@
 """`oncelog groups` and `oncelog consume --group` against a running `oncelog up`."""
 
 import json
+import signal
+import subprocess
 import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.conformance.group_members import Member, eventually
+from tests.integration.cli.commands import ONCELOG
 
 
 def offsets(oncelog, group):
@@ -50,6 +53,22 @@ def test_a_group_lives_through_every_command(oncelog, server):
     oncelog("groups", "delete", "billing", "--yes")
     for command in ("describe", "offsets"):
         assert "there is no group 'billing'" in oncelog("groups", command, "billing", code=1)
+
+
+def test_ctrl_c_commits_what_was_printed(oncelog):
+    oncelog("topics", "create", "stopped")
+    oncelog("produce", "stopped", stdin="a\nb\n")
+    read = ("consume", "stopped", "--group", "stoppers", "--values-only")
+    command = [*ONCELOG, *read, "--follow"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=oncelog.environment
+    ) as process:
+        assert [process.stdout.readline() for _ in "ab"] == ["a\n", "b\n"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == ""
+    assert offsets(oncelog, "stoppers") == {0: (2, 0)}
+    assert oncelog(*read) == ""
 
 
 def test_a_member_is_not_told_where_to_begin(oncelog):

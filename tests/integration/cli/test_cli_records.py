@@ -90,6 +90,12 @@ def test_reading_begins_at_a_time_and_a_group_goes_there(oncelog, topic):
     assert [one["to"] for one in output["offsets"]] == [3, 0]
 
 
+def test_an_offset_that_is_not_there_is_told_with_those_that_are(oncelog, topic):
+    oncelog("produce", topic, "--partition", "0", stdin="a\nb\n")
+    said = oncelog("consume", topic, "--partition", "0", "--offset", "9", code=1)
+    assert f"there is no offset 9 in {topic}-0: its log begins at 0 and ends before 2" in said
+
+
 def test_a_topic_named_like_a_command_can_be_reached(oncelog):
     for name in ("show", "reassign"):
         oncelog("topics", "create", name)
