@@ -34,8 +34,6 @@ class LineWriter:
         self._partition = partition
         self._headers = headers
         self._line_number = 0
-        self._given: range = range(0)
-        """Lines that the client is just being given."""
         self._sent: list[list[tuple[int, Delivery]]] = []
         """Lines that were not known to be answered at the last look."""
         self._failed: dict[int, ClientError] = {}
@@ -90,13 +88,23 @@ class LineWriter:
             raise
 
     def _send(self, lines: Lines) -> None:
-        self._line_number = lines.first + len(lines.records) - 1
-        self._given = range(lines.first, self._line_number + 1)
-        deliveries = self._producer.send_all(
-            self._topic, lines.records, partition=self._partition, headers=self._headers
-        )
-        self._sent.append(list(zip(self._given, deliveries, strict=True)))
-        self._given = range(0)
+        taken: list[Delivery] = []
+        try:
+            self._producer.send_all(
+                self._topic,
+                lines.records,
+                partition=self._partition,
+                headers=self._headers,
+                into=taken,
+            )
+        except KeyboardInterrupt:
+            # The client stops taking lines before it has flushed. Then it is known which ones it took.
+            self._producer.flush()
+            raise
+        finally:
+            sent = list(enumerate(taken, lines.first))
+            self._sent.append(sent)
+            self._line_number = lines.first + len(sent) - 1
         self._look()
         self._raise_failure()
 
@@ -104,7 +112,7 @@ class LineWriter:
         """Which lines were answered, and how. Those that were sent together are looked at once the last one was."""
         left = []
         for together in self._sent:
-            if together[-1][1].done():
+            if together and together[-1][1].done():
                 left.append([one for one in together if not self._is_answered(*one)])
             else:
                 left.append(together)
@@ -127,7 +135,7 @@ class LineWriter:
         """Lines that may be in the log, or not."""
         doubted = {number for number, error in self._failed.items() if error.may_be_done}
         sent = {number for together in self._sent for number, _ in together}
-        return doubted.union(self._given, sent)
+        return doubted | sent
 
     def _raise_failure(self) -> None:
         if self._failed:

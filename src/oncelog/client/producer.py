@@ -10,7 +10,7 @@ What is sent to a partition stands there in the order of the calls of `send`, wh
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from types import TracebackType
@@ -232,20 +232,32 @@ class Producer:
         *,
         partition: int | None = None,
         headers: HeaderPairs = (),
+        into: list[Delivery] | None = None,
     ) -> list[Delivery]:
         """Take many records, each a key and a value. It waits for room, and lets the network have its turn.
 
-        Raises as `send` does; then the records before are on their way.
+        `into` takes the deliveries as they come. So it has them after a cancellation, too, or after an error, which is
+        raised as by `send`.
         """
+        found = [] if into is None else into
+        await self.send_each(topic, records, partition, headers, found.append)
+        return found
+
+    async def send_each(
+        self,
+        topic: str,
+        records: Iterable[tuple[object, object]],
+        partition: int | None,
+        headers: HeaderPairs,
+        took: Callable[[Delivery], None],
+    ) -> None:
         line = self.line
-        deliveries: list[Delivery] = []
-        for key, value in records:
-            deliveries.append(self.send(topic, value, key, partition=partition, headers=headers))
+        for number, (key, value) in enumerate(records, 1):
+            took(self.send(topic, value, key, partition=partition, headers=headers))
             if line:
                 await self.ready()
-            elif len(deliveries) % SENDS_OF_A_TURN == 0:
+            elif number % SENDS_OF_A_TURN == 0:
                 await asyncio.sleep(0)
-        return deliveries
 
     def accept(
         self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None = None

@@ -1,7 +1,11 @@
 """`oncelog produce` and `oncelog consume` against a running `oncelog up`: what is written, and how it looks."""
 
 import json
+import re
+import signal
+import subprocess
 
+from tests.integration.cli.commands import ONCELOG
 from tests.integration.cli.test_cli_commands import oncelog, records, server, topic
 
 __all__ = ["oncelog", "server", "topic"]
@@ -19,6 +23,34 @@ def test_lines_of_stdin_before_a_bad_one_are_told_as_written(oncelog, topic):
     assert "the same input again would write lines twice; go on from line 3" in said
     assert "--transactional-id" in said
     assert values(oncelog, topic) == ["1", "2"]
+
+
+def test_ctrl_c_tells_which_lines_were_written(oncelog, topic):
+    command = [*ONCELOG, "produce", topic, "--partition", "0"]
+    with (
+        subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless,
+        subprocess.Popen(
+            command,
+            stdin=endless.stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=oncelog.environment,
+        ) as process,
+    ):
+        while not oncelog("consume", topic, "-n", "1"):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        said = process.stderr.read()
+        endless.kill()
+    (last,) = re.findall(r"stopped; written: line 1 to (\d+); the same input again", said)
+    assert f"go on from line {int(last) + 1}" in said
+    (end,) = json.loads(
+        oncelog("consume", topic, "--offset", str(int(last) - 1), "-o", "json", "--partition", "0")
+        .strip()
+        .join("[]")
+    )
+    assert end["offset"] == int(last) - 1
 
 
 def test_a_file_is_looked_at_before_anything_is_written(oncelog, topic, tmp_path):

@@ -30,7 +30,7 @@ from oncelog.client.blocking import Admin, Consumer, Producer
 WAIT_S = 30
 BY_ITSELF = ("Delivery", "Transaction")
 """A delivery is waited for with a time-out; a transaction takes `send` from its producer."""
-OF_THE_SHELL = {"accept", "take", "check_may_send", "line", "next_in_hand"}
+OF_THE_SHELL = {"accept", "take", "send_each", "check_may_send", "line", "next_in_hand"}
 """What the blocking client itself uses of the other one."""
 
 
@@ -294,8 +294,12 @@ def test_a_list_is_sent_behind_what_the_thread_sent_before(bootstrap):
         (large,) = producer.send_all(topic, [(None, b"x" * 2_000_000)])
         with pytest.raises(RecordTooLargeError):
             large.result(WAIT_S)
-    found = read(bootstrap, topic, 3_001)
-    assert found == [b"first", *(value for _, value in records)]
+        taken = []
+        with pytest.raises(SerializationError):
+            producer.send_all(topic, [(None, b"last"), (None, 7)], partition=0, into=taken)
+        assert [one.result(WAIT_S).offset for one in taken] == [3_001]
+    found = read(bootstrap, topic, 3_002)
+    assert found == [b"first", *(value for _, value in records), b"last"]
 
 
 def test_threads_that_wait_for_room_are_told_of_a_close(bootstrap):

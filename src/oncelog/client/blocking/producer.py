@@ -146,16 +146,21 @@ class Producer(Shell[producer.Producer]):
         *,
         partition: int | None = None,
         headers: HeaderPairs = (),
+        into: list[Delivery] | None = None,
     ) -> list[Delivery]:
         """Take many records, each a key and a value: a third of the work of `send` for each. It waits for room.
 
-        Serializers run on the I/O thread. Raises as `send` does; then the records before are on their way.
+        Serializers run on the I/O thread. `into` takes the deliveries as they come. So it has them after a Ctrl-C, too,
+        or after an error, which is raised as by `send`.
         """
-        given = list(records)
-        sent = self._io.wait(
-            lambda: self._inner.send_all(topic, given, partition=partition, headers=headers)
-        )
-        return [Delivery(one, self._io) for one in sent]
+        io, given = self._io, list(records)
+        found = [] if into is None else into
+
+        def took(one: AsyncDelivery) -> None:
+            found.append(Delivery(one, io))
+
+        io.wait(lambda: self._inner.send_each(topic, given, partition, headers, took))
+        return found
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
