@@ -5,9 +5,8 @@ that the request names. With a session it is answered only what it does not know
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
@@ -28,21 +27,23 @@ from oncelog_listener.core.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
-    FetchSession,
     Key,
     WantedPartition,
 )
 from oncelog_listener.core.repeating import Repeatable, is_repeated
-from oncelog_listener.leader_hints import LeaderHint, hinted, leader_hints, node_endpoints
+from oncelog_listener.handlers.fetch_response import (
+    TOPIC_IDS_FROM,
+    Answers,
+    Fetched,
+    Reading,
+    response_of,
+)
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_in_turns
 from oncelog_listener.topic_ids import id_of, name_of
 
 _SESSION_FROM: Final = 7
 _LEADER_EPOCH_FROM: Final = 9
-_TOPIC_IDS_FROM: Final = 13
 _REPLICA_STATE_FROM: Final = 15
-_LEADER_HINTS_FROM: Final = 16
-_HINTED_CODES: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _NEWS_WAIT_S: Final = 0.1
 _READ_TIMEOUT_S: Final = 20.0
 """For reading what is there, after waiting for it."""
@@ -52,31 +53,6 @@ _NO_SUCH_ID: Final = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this i
 _OTHER_TOPIC: Final = Unanswered(
     ErrorCode.INCONSISTENT_TOPIC_ID, "the topic was deleted, and made again under its name"
 )
-
-
-class _Fetched(NamedTuple):
-    """What a leader answers of one partition. Each look at the bytes of a message would copy them."""
-
-    error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    records: bytes
-    aborted_transactions: Iterable[pb.AbortedTransaction]
-
-
-Answers = dict[Key, _Fetched | Unanswered]
-
-
-@dataclass(slots=True)
-class _Reading:
-    """What one request reads."""
-
-    partitions: dict[Key, WantedPartition]
-    session: FetchSession | None
-    """With one, only news are answered."""
-    is_kept: bool
-    """The session goes on, or a new one may be opened."""
 
 
 class _Made(NamedTuple):
@@ -111,28 +87,28 @@ async def fetch(call: Call) -> Any:
         session.fetched_bytes = sum(
             len(one.records) for one in answers.values() if not isinstance(one, Unanswered)
         )
-        return await _response(call, reading, answers)
+        return await response_of(call, reading, answers, _now_ms())
 
 
 # ---------------------------------------------------------------------------------------------- what is wanted
 
 
-async def _reading(call: Call) -> _Reading | ErrorCode:
+async def _reading(call: Call) -> Reading | ErrorCode:
     """What the client wants. A code: it has no session that the request could go on with."""
     request, sessions, connection = call.request, call.cluster.fetch_sessions, call.session
     if call.version < _SESSION_FROM:
-        return _Reading(await _wanted(call, {}), None, is_kept=False)
+        return Reading(await _wanted(call, {}), None, is_kept=False)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.close(connection.connection)
         is_kept = request.session_epoch == INITIAL_EPOCH
-        return _Reading(await _wanted(call, {}), None, is_kept)
+        return Reading(await _wanted(call, {}), None, is_kept)
     session = sessions.find(
         connection.connection,
         request.session_id,
         request.session_epoch,
         _now_ms(),
-        uses_topic_ids=call.version >= _TOPIC_IDS_FROM,
+        uses_topic_ids=call.version >= TOPIC_IDS_FROM,
     )
     if isinstance(session, ErrorCode):
         return session
@@ -141,13 +117,13 @@ async def _reading(call: Call) -> _Reading | ErrorCode:
         await _wanted(call, session.partitions)
         await _forget(call, session.partitions)
     is_kept = not is_changed or sessions.is_kept(connection.connection, session, _now_ms())
-    return _Reading(session.partitions, session, is_kept)
+    return Reading(session.partitions, session, is_kept)
 
 
 async def _wanted(call: Call, partitions: dict[Key, WantedPartition]) -> dict[Key, WantedPartition]:
     """`partitions`, with what the request says of them: of one that it names twice the last, as in Kafka."""
     image = call.cluster.image
-    has_ids, has_epoch = call.version >= _TOPIC_IDS_FROM, call.version >= _LEADER_EPOCH_FROM
+    has_ids, has_epoch = call.version >= TOPIC_IDS_FROM, call.version >= _LEADER_EPOCH_FROM
     for topic in call.request.topics:
         topic_id = topic.topic_id if has_ids else None
         name = name_of(image, topic_id) if has_ids else topic.topic
@@ -167,7 +143,7 @@ async def _wanted(call: Call, partitions: dict[Key, WantedPartition]) -> dict[Ke
 
 
 async def _forget(call: Call, partitions: dict[Key, WantedPartition]) -> None:
-    has_ids = call.version >= _TOPIC_IDS_FROM
+    has_ids = call.version >= TOPIC_IDS_FROM
     for topic in call.request.forgotten_topics_data:
         of_topic = topic.topic_id if has_ids else topic.topic
         for index in topic.partitions:
@@ -183,7 +159,7 @@ def _now_ms() -> float:
 # ------------------------------------------------------------------------------------------------- the long poll
 
 
-async def _answers(call: Call, reading: _Reading, room: int) -> Answers:
+async def _answers(call: Call, reading: Reading, room: int) -> Answers:
     """Up to so many bytes, or what was there when the wait was over."""
     request = call.request
     loop = asyncio.get_running_loop()
@@ -244,13 +220,13 @@ async def _refused_topics(call: Call, names: Iterable[str]) -> frozenset[str]:
     return frozenset() if is_broker else frozenset(names)
 
 
-async def _by_leader(call: Call, reading: _Reading) -> tuple[dict[int, _Share], Answers]:
+async def _by_leader(call: Call, reading: Reading) -> tuple[dict[int, _Share], Answers]:
     """What is asked of each leader, and what is answered without one."""
     image = call.cluster.image
     by_leader: dict[int, _Share] = {}
     answers: Answers = {}
     wanted_partitions = reading.partitions.values()
-    if call.version >= _TOPIC_IDS_FROM:
+    if call.version >= TOPIC_IDS_FROM:
         for wanted in wanted_partitions:
             if wanted.topic is None:
                 wanted.topic = name_of(image, wanted.topic_id)
@@ -316,7 +292,7 @@ def _leader_of(
 
 async def _fetch_from(
     call: Call,
-    reading: _Reading,
+    reading: Reading,
     leader: int,
     share: _Share,
     answers: Answers,
@@ -350,7 +326,7 @@ async def _fetch_from(
         answers.update(dict.fromkeys(share.keys.values(), lost))
         return
     for found in response.partitions:
-        answers[share.keys[found.topic, found.partition]] = _Fetched(
+        answers[share.keys[found.topic, found.partition]] = Fetched(
             found.error_code,
             found.high_watermark,
             found.last_stable_offset,
@@ -369,7 +345,7 @@ async def _fetch_from(
 
 async def _fetch_from_many(
     call: Call,
-    reading: _Reading,
+    reading: Reading,
     by_leader: dict[int, _Share],
     answers: Answers,
     room: int,
@@ -407,112 +383,3 @@ def _is_enough(min_bytes: int, answers: Answers) -> bool:
             return True
         total += len(answer.records)
     return total >= min_bytes
-
-
-# ------------------------------------------------------------------------------------------------- the response
-
-
-async def _response(call: Call, reading: _Reading, answers: Answers) -> Any:
-    """All that was asked, in its order; with a session only the news."""
-    session = reading.session
-    told: list[Key] = []
-    for key in list(reading.partitions) if session is None else list(answers):
-        if call.is_turn_over():
-            await call.next_turn()
-        answer = answers[key]
-        if _is_news(reading.partitions[key], answer) or session is None:
-            told.append(key)
-            if session and not isinstance(answer, Unanswered) and answer.records:
-                session.to_the_end(key)
-    session_id = NO_SESSION
-    if reading.is_kept:
-        session_id = _session_id(call, reading)
-    hints: dict[TopicPartition, LeaderHint] = {}
-    if call.version >= _LEADER_HINTS_FROM:
-        hints = leader_hints(call, _without_leader(reading, answers))
-    types = call.types
-    topics: list[Any] = []
-    for _, keys in groupby(told, key=lambda key: key[0]):
-        partitions: list[Any] = []
-        for key in keys:
-            wanted = reading.partitions[key]
-            partitions.append(_partition_data(call, wanted, answers.pop(key), hints))
-            if call.is_turn_over():
-                await call.next_turn()
-        topics.append(
-            types.FetchableTopicResponse(
-                topic=wanted.topic, topic_id=wanted.topic_id, partitions=tuple(partitions)
-            )
-        )
-    return types.FetchResponse(
-        error_code=0,
-        session_id=session_id,
-        responses=tuple(topics),
-        node_endpoints=node_endpoints(call, hints) if hints else (),
-    )
-
-
-def _is_news(wanted: WantedPartition, answer: _Fetched | Unanswered) -> bool:
-    if isinstance(answer, Unanswered):
-        return wanted.is_news(answer.error_code, -1, -1, has_records=False)
-    return wanted.is_news(
-        answer.error_code,
-        answer.high_watermark,
-        answer.log_start_offset,
-        has_records=bool(answer.records),
-    )
-
-
-def _session_id(call: Call, reading: _Reading) -> int:
-    if reading.session is not None:
-        return reading.session.id
-    return call.cluster.fetch_sessions.open(
-        call.session.connection,
-        reading.partitions,
-        _now_ms(),
-        uses_topic_ids=call.version >= _TOPIC_IDS_FROM,
-    )
-
-
-def _without_leader(reading: _Reading, answers: Answers) -> Iterator[TopicPartition]:
-    for key, answer in answers.items():
-        if answer.error_code in _HINTED_CODES:
-            wanted = reading.partitions[key]
-            if wanted.topic is not None:
-                yield wanted.topic, wanted.partition
-
-
-def _partition_data(
-    call: Call,
-    wanted: WantedPartition,
-    answer: _Fetched | Unanswered,
-    hints: dict[TopicPartition, LeaderHint],
-) -> Any:
-    types = call.types
-    hint = hints.get((wanted.topic, wanted.partition)) if hints and wanted.topic else None
-    if isinstance(answer, Unanswered):
-        return types.PartitionData(
-            partition_index=wanted.partition,
-            error_code=answer.error_code,
-            high_watermark=-1,
-            aborted_transactions=None,
-            records=b"",
-            **hinted(call, hint),
-        )
-    aborted = None
-    if call.request.isolation_level == types_pb2.READ_COMMITTED:
-        # An array even when empty: null means that the reader did not ask (facts 3).
-        aborted = tuple(
-            types.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-            for one in answer.aborted_transactions
-        )
-    return types.PartitionData(
-        partition_index=wanted.partition,
-        error_code=answer.error_code,
-        high_watermark=answer.high_watermark,
-        last_stable_offset=answer.last_stable_offset,
-        log_start_offset=answer.log_start_offset,
-        aborted_transactions=aborted,
-        records=answer.records,
-        **hinted(call, hint),
-    )

@@ -136,7 +136,7 @@ def test_s2_73_a_user_who_was_refused_may_try_again():
     assert again.error is None
 
 
-def test_who_may_not_even_write_idempotently_is_told_what_is_missing():
+def test_who_may_not_write_idempotently_is_told_what_is_missing():
     bench = Bench()
     delivery = bench.send()
     bench.step()
