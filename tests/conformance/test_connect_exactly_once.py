@@ -12,6 +12,9 @@ from tests.conformance.logins import of_java
 from tests.conformance.test_streams_exactly_once import CALL_TIMEOUT_S, KILLS_MAX, read
 from tests.free_ports import free_block
 
+# The starts of a JVM, and of Apache Kafka, are in it.
+pytestmark = pytest.mark.timeout(300)
+
 LINES = 10_000
 """So many lines come for each kill: more than a transaction holds."""
 ROUNDS = int(os.environ.get("ONCELOG_TEST_JAVA_ROUNDS", "1"))

@@ -14,6 +14,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.conformance.java_programs import Program
 
+# The starts of a JVM, and of Apache Kafka, are in it.
+pytestmark = pytest.mark.timeout(300)
+
 ACCOUNTS = 7
 PARTITIONS = 2
 CALL_TIMEOUT_S = 30
