@@ -140,7 +140,8 @@ class Consumer:
                 answer = FetchAnswer(error) if error else log.answer(part.offset, batches)
                 self.core.fetched(part, answer, self.now)
         elif error:
-            self.core.ask_again(one.partition, one.version, self.now)
+            failing = ErrorCode.NETWORK_EXCEPTION if error == "lost" else error
+            self.core.ask_again(one.partition, one.version, self.now, failing)
         elif hasattr(one, "timestamp_ms"):
             assert one.timestamp_ms == EARLIEST_TIMESTAMP
             self.core.looked_up(one, 0, 0)

@@ -138,8 +138,8 @@ def test_who_asks_for_changes_is_told_only_those():
         )
         part.topic, part.partition = ORDERS
         answer = pb.FetchedPartition(topic=part.topic, partition=part.partition)
-        answered(reading.read(part, answer), host.found, (KafkaError,))
-        is_told = reading.is_news(part, answer)
+        size_bytes = answered(reading.read(part, answer), host.found, (KafkaError,))
+        is_told = reading.is_news(part, answer, size_bytes)
         assert reading.is_known(part) != is_told
         return is_told
 
@@ -152,7 +152,7 @@ def test_who_asks_for_changes_is_told_only_those():
     assert is_news(3, topic_id=b"x" * 16), "an error"
     everything = host.fetching()
     assert not everything.is_known(pb.FetchPartition(topic=ORDERS.topic))
-    assert everything.is_news(pb.FetchPartition(), pb.FetchedPartition())
+    assert everything.is_news(pb.FetchPartition(), pb.FetchedPartition(), 0)
 
 
 def test_what_may_not_be_answered_is_not_waited_for():
