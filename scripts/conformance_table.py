@@ -4,8 +4,8 @@
 
 It reads two reports in JUnit's form, and rewrites the table between its marks in docs/compatibility.md. A test that
 passes on oncelog and fails on Kafka needs a line in `tests/conformance/differences.toml`. Without one this ends with 1,
-and names it. A reason that begins with "open:" is of a test that differs now and then, and was not understood yet. No line
-excuses a failure of oncelog.
+and names it. A reason that begins with "open:" is of a test that differs now and then, and was not understood
+yet. No line excuses a failure of oncelog.
 """
 
 import re
