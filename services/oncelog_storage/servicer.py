@@ -4,7 +4,7 @@ Expected errors are codes in the answers; nothing is raised that a client should
 """
 
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -28,6 +28,8 @@ _APPEND_TIMEOUT_MS: Final = 30_000
 
 
 class StorageServicer:
+    direct_methods: ClassVar = {"Fetch": "fetch_directly"}
+
     def __init__(
         self,
         hosted: ReplicaManager,
@@ -46,7 +48,6 @@ class StorageServicer:
         self._markers = markers
         self._deletion = RecordDeletion(hosted, replica_sessions)
         self._clock = clock
-        self.direct_methods = {"Fetch": self._fetch_directly}
 
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
         return await self._produce.produce(request)
@@ -80,7 +81,7 @@ class StorageServicer:
     async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
         return await self._fetch.fetch(request, pb.FetchResponse)
 
-    async def _fetch_directly(
+    async def fetch_directly(
         self, request: pb.FetchRequest, context: Any
     ) -> direct_answers.FetchResponse:
         return await self._fetch.fetch(request, direct_answers.FetchResponse)

@@ -2,8 +2,8 @@
 
 A `DirectStub` looks like a gRPC stub (`await stub.Produce(request, timeout=1.0)`) and calls the servicer's method
 with no context. Request and response objects are passed by reference: neither side may change one it did not make.
-A servicer may have `direct_methods`, which answer with plain objects of the same fields: a protobuf message copies its
-bytes when they are put in, and again each time they are looked at.
+A servicer's class may name `direct_methods`, which answer with plain objects of the same fields: a protobuf message
+copies its bytes when they are put in, and again each time they are looked at.
 No span shows such a call: it is part of the request's own.
 """
 
@@ -30,8 +30,8 @@ class DirectStub:
         """A method that was not called before; from then on it is an attribute."""
         if name.startswith("_"):
             raise AttributeError(name)
-        methods = getattr(self._servicer, "direct_methods", {})
-        method = methods.get(name) or getattr(self._servicer, name)
+        names = getattr(type(self._servicer), "direct_methods", {})
+        method = getattr(self._servicer, names.get(name, name))
         call = self.__dict__[name] = _direct_call(method)
         return call
 

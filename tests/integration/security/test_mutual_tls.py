@@ -114,6 +114,9 @@ async def over_session(session, method):
     try:
         await session.call(method.path, lambda: b"", DEADLINE_S)
     except PeerUnavailable as error:
+        if "Internal error from Core" in str(error):
+            # gRPC's own: the stream was refused in the moment in which it was written to.
+            return await over_session(session, method)
         if f"PERMISSION_DENIED: {SESSION.path}" in str(error):
             return False
         if error.was_sent or f"PERMISSION_DENIED: {method.path}" not in str(error):
