@@ -1,12 +1,13 @@
 """`oncelog consume`: read partitions by offset, or as a member of a consumer group."""
 
 import contextlib
+import io
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
@@ -317,13 +318,17 @@ class Printer:
 
     def __init__(self, form: "Form") -> None:
         self._form = form
+        self._out: BinaryIO = sys.stdout.buffer
+        if isinstance(self._out, io.FileIO):
+            # PYTHONUNBUFFERED: a record would be seen before it counts, and a Ctrl-C may come in between.
+            self._out = open(self._out.fileno(), "wb", closefd=False)  # noqa: SIM115
 
     def record(self, record: "ConsumerRecord") -> None:
         # Bytes of the format that are no text stay bytes.
-        sys.stdout.buffer.write(self._form(record).encode("utf-8", "surrogateescape"))
+        self._out.write(self._form(record).encode("utf-8", "surrogateescape"))
 
     def flush(self) -> None:
-        sys.stdout.buffer.flush()
+        self._out.flush()
 
 
 def _printer(
