@@ -268,7 +268,7 @@ class ProcessInjector:
                 self._start(name)
 
     def _is_struck(self, name: str) -> bool:
-        """By a fault on its role."""
+        """A fault is under way on its role."""
         return role_of(name) in {role_of(fault.target) for fault in list(self._under_way.values())}
 
     def _revive(self) -> None:

@@ -38,7 +38,7 @@ class Reading:
 
     partitions: dict[Key, WantedPartition]
     session: FetchSession | None
-    """With one, only news are answered."""
+    """Where there is one, only news are answered."""
     is_kept: bool
     """The session goes on, or a new one may be opened."""
 

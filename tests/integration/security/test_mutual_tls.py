@@ -109,14 +109,14 @@ async def session_to(address, tls_limits):
         await session.close()
 
 
-async def over_session(session, method):
+async def over_session(session, method, tries=3):
     """Whether the call was answered. Raises what is no refusal for the role."""
     try:
         await session.call(method.path, lambda: b"", DEADLINE_S)
     except PeerUnavailable as error:
-        if "Internal error from Core" in str(error):
+        if tries > 1 and "Internal error from Core" in str(error):
             # gRPC's own: the stream was refused in the moment in which it was written to.
-            return await over_session(session, method)
+            return await over_session(session, method, tries - 1)
         if f"PERMISSION_DENIED: {SESSION.path}" in str(error):
             return False
         if error.was_sent or f"PERMISSION_DENIED: {method.path}" not in str(error):
