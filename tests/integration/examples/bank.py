@@ -209,7 +209,7 @@ class Disturber:
         pids = {"program": (0,), "log": (bank.log_pid,), "database": bank.database.pids}[whom]
         app = bank.app(event, "SIGKILL", pids)
         # What was killed comes back while the program still runs, and perhaps goes on.
-        while app.poll() is None and all(map(_is_alive, pids if whom != "program" else ())):
+        while app.poll() is None and (whom == "program" or _is_alive(pids[0])):
             time.sleep(0.02)
         if whom == "log" and not _is_alive(bank.log_pid):
             bank.stop_log()

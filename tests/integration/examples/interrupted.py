@@ -6,6 +6,7 @@ An instruction is one of the interpreter: a line has several, so a signal comes 
 process ids with commas, 0 for the program itself. EVENT 0: none is sent, and the count is written to stderr at the end.
 """
 
+import contextlib
 import os
 import runpy
 import signal
@@ -29,7 +30,9 @@ class Interruption:
             self.count += 1
             if self.count == self._event:
                 for pid in self._pids:
-                    os.kill(pid or os.getpid(), self._number)
+                    # A database's worker may have ended of itself.
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid or os.getpid(), self._number)
         return self.stepped
 
 
