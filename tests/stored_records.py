@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import get_args
 
-from tests.unit.coordinator.test_group_record_bytes import GROUP, OFFSET
+from tests.unit.coordinator.test_group_record_bytes import GROUP, OFFSET, OFFSET_OF_TOPIC
 from tests.unit.coordinator.test_txn_record_bytes import EMPTY, ONGOING
 from tests.unit.sink.test_sink_record_bytes import GOLDEN as SINK_RECORDS
 
@@ -74,6 +74,7 @@ TRANSACTIONS = (
 )
 GROUPS = (
     OFFSET,
+    OFFSET_OF_TOPIC,
     group_records.OffsetTombstone("g", Partition("t", 7)),
     group_records.GroupChanged(GROUP),
     group_records.GroupTombstone("g"),

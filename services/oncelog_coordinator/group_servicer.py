@@ -340,6 +340,7 @@ class GroupCoordinatorServicer:
             group.member_id,
             group.member_epoch,
             request.with_pending,
+            dict(group.topic_ids),
         )
         if answer.error_code is not ErrorCode.NONE:
             return pb.OffsetFetchResponse.Group(

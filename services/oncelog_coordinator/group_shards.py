@@ -1,6 +1,6 @@
 """The group shards of this node: a group machine over its partition of `__consumer_offsets`, found by group id."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -184,21 +184,22 @@ class GroupShards(ShardTerms[ShardTerm]):
     def _on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
         super()._on_metadata(old, new)
         if old.topics is not new.topics:
-            gone = tuple(
-                name
+            gone = {
+                name: topic.topic_id
                 for name, topic in old.topics.items()
                 if name not in new.topics or new.topics[name].topic_id != topic.topic_id
-            )
+            }
             if gone:
                 self._forget_topics(gone)
 
-    def _forget_topics(self, topics: tuple[str, ...]) -> None:
+    def _forget_topics(self, topics: Mapping[str, bytes]) -> None:
         for term in self._terms.values():
             if term.driver is not None and not self._is_empty(term.driver):
                 try:
                     term.driver.submit(TopicsDeleted(topics))
                 except DriverStopped:
-                    # Its offsets stay until they expire: a topic that goes while a shard loads is not noticed.
+                    # A topic that goes while a shard loads is not noticed. Its offsets stay until they expire. They do
+                    # not count for a namesake where they say which topic they are of.
                     continue
 
     # ------------------------------------------------------------------------------------------------ terms

@@ -27,7 +27,11 @@ def offsets_to_commit(
 ) -> tuple[OffsetToCommit, ...]:
     return tuple(
         OffsetToCommit(
-            Partition(each.topic, each.partition), each.offset, each.leader_epoch, each.metadata
+            Partition(each.topic, each.partition),
+            each.offset,
+            each.leader_epoch,
+            each.metadata,
+            each.topic_id,
         )
         for each in request.offsets
     )

@@ -7,6 +7,7 @@ from oncelog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Millis,
 from oncelog.machine import Decision, Effect, Reply, SetTimer, answered
 from oncelog_coordinator.core.consumer_group import (
     ConsumerGroup,
+    Topics,
     commit_error,
     epoch_error,
     tombstones,
@@ -52,12 +53,12 @@ _TV2 = 2
 
 
 def commit(
-    group: AnyGroup | None, event: CommitOffsets, config: GroupConfig, now: Millis
+    group: AnyGroup | None, event: CommitOffsets, topics: Topics, config: GroupConfig, now: Millis
 ) -> Decision[GroupRecord]:
     error_code = _commit_error(group, event, is_transactional=False)
     if error_code is not ErrorCode.NONE:
         return answered(event, CommitAnswer(error_code), "commit_refused")
-    records, answer = _commit_records(event, config, now)
+    records, answer = _commit_records(event, topics, config, now)
     extended: tuple[GroupRecord, ...] = ()
     # Only its heartbeats extend the session of a member of a consumer group.
     member = group.members.get(event.member_id) if isinstance(group, Group) else None
@@ -71,6 +72,7 @@ def commit_in_transaction(
     group: AnyGroup | None,
     offsets: GroupOffsets,
     event: CommitTxnOffsets,
+    topics: Topics,
     config: GroupConfig,
     now: Millis,
 ) -> Decision[GroupRecord]:
@@ -89,7 +91,7 @@ def commit_in_transaction(
         error_code = _commit_error(group, event, is_transactional=True)
     if error_code is not ErrorCode.NONE:
         return answered(event, CommitAnswer(error_code), "transactional_commit_refused")
-    records, answer = _commit_records(event, config, now)
+    records, answer = _commit_records(event, topics, config, now)
     started: tuple[GroupRecord, ...] = ()
     if records and (event.transaction_start_ms > 0 or producer is None or not producer.is_open):
         started = (
@@ -125,14 +127,18 @@ def _commit_error(
 
 
 def _commit_records(
-    event: CommitOffsets | CommitTxnOffsets, config: GroupConfig, now: Millis
+    event: CommitOffsets | CommitTxnOffsets, topics: Topics, config: GroupConfig, now: Millis
 ) -> tuple[tuple[GroupRecord, ...], CommitAnswer]:
     producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
     if isinstance(event, CommitTxnOffsets):
         producer_id, producer_epoch = event.producer_id, event.producer_epoch
     records: list[GroupRecord] = []
     results: list[tuple[Partition, ErrorCode]] = []
-    for partition, offset, leader_epoch, metadata in event.offsets:
+    for partition, offset, leader_epoch, metadata, topic_id in event.offsets:
+        if not _is_of(topics, partition.topic, topic_id):
+            # Its topic was deleted and made again, which this node or the asking one has yet to hear.
+            results.append((partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            continue
         if len(metadata.encode()) > config.offset_metadata_bytes_max:
             results.append((partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
             continue
@@ -148,9 +154,16 @@ def _commit_records(
                 NO_TIMESTAMP,
                 producer_id,
                 producer_epoch,
+                topic_id,
             )
         )
     return tuple(records), CommitAnswer(ErrorCode.NONE, tuple(results))
+
+
+def _is_of(topics: Topics, name: str, topic_id: bytes) -> bool:
+    """Whether the topic of this name has this id. Nothing speaks against an unknown id, or a name that is new here."""
+    known = topics.get(name)
+    return known is None or not topic_id or known.topic_id == topic_id
 
 
 def end_transaction(
@@ -209,7 +222,7 @@ def _is_open(offsets: GroupOffsets, event: EndTransaction) -> bool:
 
 
 def fetch(
-    group: AnyGroup | None, offsets: GroupOffsets, event: FetchOffsets
+    group: AnyGroup | None, offsets: GroupOffsets, event: FetchOffsets, topics: Topics
 ) -> Decision[GroupRecord]:
     """Of a group that nobody knows, too: it has committed nothing."""
     if isinstance(group, ConsumerGroup) and event.member_id:
@@ -226,10 +239,11 @@ def fetch(
         if event.require_stable and offsets.is_pending(event.group_id, partition):
             found.append(FetchedOffset(partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT))
             continue
-        entry = committed.get(partition)
+        entry, name = committed.get(partition), partition.topic
+        meant = event.topic_ids.get(name) or (topics[name].topic_id if name in topics else b"")
         one = (
             FetchedOffset(partition)
-            if entry is None
+            if entry is None or not entry.is_of(meant)
             else FetchedOffset(partition, entry.offset, entry.leader_epoch, entry.metadata)
         )
         if event.with_pending:
@@ -304,14 +318,14 @@ def topics_deleted(
     groups: Iterable[str], offsets: GroupOffsets, event: TopicsDeleted
 ) -> Decision[GroupRecord]:
     """Pending ones too: their transaction's marker finds nothing left to decide."""
-    topics = frozenset(event.topics)
     gone = tuple(
         OffsetTombstone(group_id, partition)
         for group_id in groups
         for partition in dict.fromkeys(
             (*offsets.of(group_id), *offsets.pending_partitions(group_id))
         )
-        if partition.topic in topics
+        if partition.topic in event.topics
+        and offsets.any_is_of(group_id, partition, event.topics[partition.topic])
     )
     return Decision(gone, (), "offsets_of_topics_deleted" if gone else "")
 

@@ -1,6 +1,7 @@
 """What a group shard is asked and what it answers. Times are milliseconds; request ids belong to the driver."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -170,6 +171,8 @@ class OffsetToCommit(NamedTuple):
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+    topic_id: bytes = b""
+    """Empty: any topic of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,8 @@ class FetchOffsets:
     member_epoch: int = -1
     with_pending: bool = False
     """Of all that the group has, also what only open transactions commit; and whose they are."""
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    """Which topic of a name the asker means. Without an entry it is the one that exists."""
 
 
 class FetchedOffset(NamedTuple):
@@ -272,9 +277,10 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """Offsets of a topic that is gone would count for its namesake."""
+    """Offsets of a topic that is gone would count for its namesake, where they do not say which topic they are of."""
 
-    topics: tuple[str, ...]
+    topics: Mapping[str, bytes]
+    """The id of each, by name."""
 
 
 # ------------------------------------------------------------------------------------------------ views

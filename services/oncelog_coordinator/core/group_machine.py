@@ -116,15 +116,19 @@ class GroupMachine:
             case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup():
                 return self._membership(event, now)
             case CommitOffsets():
-                return group_commits.commit(self.group(event.group_id), event, config, now)
+                return group_commits.commit(
+                    self.group(event.group_id), event, self._topics(), config, now
+                )
             case CommitTxnOffsets():
-                group = self.group(event.group_id)
-                return group_commits.commit_in_transaction(group, self._offsets, event, config, now)
+                return group_commits.commit_in_transaction(
+                    self.group(event.group_id), self._offsets, event, self._topics(), config, now
+                )
             case EndTransaction():
                 started = self._starts.get(event.producer_id)
                 return group_commits.end_transaction(self._offsets, started, event, now)
             case FetchOffsets():
-                return group_commits.fetch(self.group(event.group_id), self._offsets, event)
+                group = self.group(event.group_id)
+                return group_commits.fetch(group, self._offsets, event, self._topics())
             case ConsumerHeartbeat():
                 consumers = self._consumers.get(event.group_id)
                 classic = self._groups.get(event.group_id)

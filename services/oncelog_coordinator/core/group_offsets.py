@@ -41,6 +41,11 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp: Millis
     expire_timestamp: Millis = NO_TIMESTAMP
+    topic_id: bytes = b""
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Whether it is of this topic and not of a namesake; empty: of whichever."""
+        return not self.topic_id or not topic_id or self.topic_id == topic_id
 
 
 @dataclass(slots=True)
@@ -82,6 +87,15 @@ class GroupOffsets:
 
     def pending_producers(self, group_id: str, partition: Partition) -> tuple[ProducerId, ...]:
         return tuple(self._open.get(group_id, {}).get(partition, ()))
+
+    def any_is_of(self, group_id: str, partition: Partition, topic_id: bytes) -> bool:
+        """Whether an offset, committed or pending, is of this topic and not of a namesake."""
+        found = [self.of(group_id).get(partition)]
+        found += (
+            self._pending[producer_id][group_id].get(partition)
+            for producer_id in self.pending_producers(group_id, partition)
+        )
+        return any(entry is not None and entry.is_of(topic_id) for entry in found)
 
     def has_any(self, group_id: str) -> bool:
         return group_id in self._committed or group_id in self._open
@@ -136,6 +150,7 @@ class GroupOffsets:
             record.metadata,
             record.commit_timestamp,
             record.expire_timestamp,
+            record.topic_id,
         )
         if record.producer_id < 0:
             self._committed.setdefault(record.group_id, {})[record.partition] = entry

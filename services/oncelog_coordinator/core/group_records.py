@@ -3,17 +3,18 @@
 ```
 key    0, 1  group string · topic string · partition i32     an offset
        2     group string                                    a group's members and their assignment
-value  of an offset, version 3   offset i64 · leaderEpoch i32 · metadata string · commitTimestamp i64
+value  of an offset, version 4   offset i64 · leaderEpoch i32 · metadata compact string · commitTimestamp i64
+                                 · tag 0: topicId uuid; version 3 where the id is not known
        of a group, version 3     protocolType · generation i32 · protocol? · leader? · currentStateTimestamp i64
                                  · members: id · instanceId? · clientId · clientHost · rebalanceTimeout i32
                                    · sessionTimeout i32 · subscription bytes · assignment bytes
 ```
 
-Strings have an i16 length (-1: null), bytes and arrays an i32 one. We write version 3, which every Kafka since 2.3
-reads; of older versions missing fields are their defaults. The records of the consumer protocol are in
-`consumer_records`. Keys of another type belong to protocols we do not speak and are skipped, and so are values of a
-later version. An offset in a transactional batch counts when its transaction's marker says so; the marker is a record
-here too.
+Strings have an i16 length (-1: null), bytes and arrays an i32 one. Of an offset we write version 4, as Kafka 4.4 does,
+and of a group version 3, which every Kafka since 2.3 reads; of older versions missing fields are their defaults. The
+records of the consumer protocol are in `consumer_records`. Keys of another type belong to protocols we do not speak and
+are skipped, and so are values of a later version. An offset in a transactional batch counts when its transaction's
+marker says so; the marker is a record here too.
 """
 
 import struct
@@ -39,8 +40,10 @@ from oncelog.record.schema import (
     INT64,
     NULLABLE_STRING,
     STRING,
+    UUID,
     Codec,
     RecordType,
+    Tag,
     absent,
     array,
     converted,
@@ -56,7 +59,9 @@ OFFSET_KEY_TYPE: Final = 1
 GROUP_KEY_TYPE: Final = 2
 WRITTEN_VERSION: Final = 3
 FLEXIBLE_OFFSET_VERSION: Final = 4
-"""The newest that is read of an offset; of a group that is the version that is written."""
+"""The newest of an offset; of a group that is the version that is written."""
+_TOPIC_ID_TAG: Final = bytes((1, 0, 16))
+"""One tagged field, its number, its length."""
 
 
 class MalformedGroupRecord(ValueError):
@@ -76,6 +81,8 @@ class OffsetCommitted:
     expire_timestamp: Millis = NO_TIMESTAMP
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    topic_id: bytes = b""
+    """Of the topic that was read; empty where the committer did not know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +205,10 @@ def _offset_key(group_id: str, partition: Partition) -> bytes:
 
 
 def _offset_value(record: OffsetCommitted) -> bytes:
+    if record.topic_id:
+        head = struct.pack(">hqi", FLEXIBLE_OFFSET_VERSION, record.offset, record.leader_epoch)
+        tail = struct.pack(">q", record.commit_timestamp) + _TOPIC_ID_TAG + record.topic_id
+        return head + COMPACT_STRING.encode(record.metadata) + tail
     head = struct.pack(">hqi", WRITTEN_VERSION, record.offset, record.leader_epoch)
     return head + STRING.encode(record.metadata) + struct.pack(">q", record.commit_timestamp)
 
@@ -250,7 +261,7 @@ def decode_group_record(
 def _offset_schema(version: int) -> Codec:
     return structure(
         OffsetCommitted,
-        {} if version == FLEXIBLE_OFFSET_VERSION else None,
+        {"topic_id": Tag(0, UUID, b"")} if version == FLEXIBLE_OFFSET_VERSION else None,
         offset=INT64,
         leader_epoch=INT32 if version >= 3 else absent(-1),
         metadata=COMPACT_STRING if version == FLEXIBLE_OFFSET_VERSION else STRING,

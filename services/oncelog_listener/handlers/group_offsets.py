@@ -1,8 +1,7 @@
 """What groups have read: OffsetCommit, OffsetDelete, and the commits that belong to a transaction.
 
-Which topics exist is known here and not at the coordinator. So partitions that do not exist are refused here, as
-Kafka's brokers do before they ask their coordinator; the others go on without them. What a group committed for a topic
-that was deleted since can still be read until the coordinator drops it.
+Partitions that do not exist are refused here, as Kafka's brokers do before they ask their coordinator; the others go on
+without them. The coordinator hears which topic a name meant here, and refuses it if that is another one by now.
 """
 
 from collections.abc import Iterable, Mapping
@@ -164,6 +163,7 @@ async def _checked(
                 offset=one.committed_offset,
                 leader_epoch=one.committed_leader_epoch if has_leader_epoch else -1,
                 metadata=one.committed_metadata or "",
+                topic_id=known[name].topic_id,
             )
     return codes, list(offsets.values())
 

@@ -45,7 +45,7 @@ async def offset_fetch(call: Call) -> Any:
         coordinator: GroupCoordinatorStub, positions: list[int]
     ) -> Sequence[pb.OffsetFetchResponse.Group]:
         forwarded = pb.OffsetFetchRequest(
-            groups=[_group_request(allowed[position]) for position in positions],
+            groups=[_group_request(call, allowed[position]) for position in positions],
             require_stable=call.version >= _STABLE_FROM and request.require_stable,
         )
         answer = await call.cluster.ask(coordinator.OffsetFetch(forwarded))
@@ -80,9 +80,9 @@ def _read(call: Call, group: Any) -> _Group:
     return _Group(group, of_group, tuple(topics))
 
 
-def _group_request(group: _Group) -> pb.OffsetFetchRequest.Group:
+def _group_request(call: Call, group: _Group) -> pb.OffsetFetchRequest.Group:
     """No topics are all topics."""
-    request = group.request
+    request, known = group.request, call.cluster.image.topics
     return pb.OffsetFetchRequest.Group(
         group_id=request.group_id,
         member_id=getattr(request, "member_id", None) or "",
@@ -93,6 +93,11 @@ def _group_request(group: _Group) -> pb.OffsetFetchRequest.Group:
             for topic in group.topics
             if not topic.refusal
         ],
+        topic_ids={
+            topic.name: known[topic.name].topic_id
+            for topic in group.topics
+            if not topic.refusal and topic.name is not None and topic.name in known
+        },
     )
 
 

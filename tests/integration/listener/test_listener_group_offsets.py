@@ -73,9 +73,12 @@ def test_an_offset_is_committed_and_read_in_every_version(version):
         (1, 41, ""),
     ]
     assert {one.leader_epoch for one in request.offsets} == {2 if version >= 6 else -1}
+    assert {one.topic_id for one in request.offsets} == {topic_uuid("orders").bytes}
     seen = fetched(fetch(world, version, 0, 1, 2), version)
     assert seen == [(0, 40, "note", 0), (1, 41, "", 0), (2, -1, "", 0)]
-    assert world.groups.received("OffsetFetch")[0].require_stable == (version >= 7)
+    (asked,) = world.groups.received("OffsetFetch")
+    assert asked.require_stable == (version >= 7)
+    assert dict(asked.groups[0].topic_ids) == {"orders": topic_uuid("orders").bytes}
 
 
 @pytest.mark.parametrize("version", range(2, 11))

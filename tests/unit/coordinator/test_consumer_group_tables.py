@@ -286,7 +286,7 @@ def test_offsets_without_their_group_are_still_a_groups(world):
     world.join()
     world.machine = world.compacted()
     assert world.fetch() == 7
-    world.submit(TopicsDeleted(("orders",)))
+    world.submit(TopicsDeleted({"orders": world.shapes["orders"].topic_id}))
     assert world.fetch() == -1
     assert world.machine.is_empty
 

@@ -5,12 +5,16 @@ from tests.unit.coordinator.group_world import ORDERS, GroupWorld
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition, SeenTransaction
+from oncelog_coordinator.core.consumer_group import TopicShape
 from oncelog_coordinator.core.group_events import (
+    CommitOffsets,
+    CommitTxnOffsets,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
     FetchOffsets,
     ListGroups,
+    OffsetToCommit,
     TopicsDeleted,
 )
 from oncelog_coordinator.core.group_records import OffsetTombstone
@@ -20,6 +24,8 @@ NONE = ErrorCode.NONE
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 DAY_MS = 86_400_000
 WEEK_MS = 7 * DAY_MS
+OLD, NEW = b"o" * 16, b"n" * 16
+"""The topic that was deleted, and the one of its name."""
 
 
 @pytest.fixture
@@ -302,13 +308,60 @@ def test_a_group_is_deleted_with_all_it_has_when_nobody_is_in_it(world):
 def test_offsets_of_a_deleted_topic_do_not_wait_for_its_namesake(world):
     world.commit(5)
     world.commit_in_transaction(6)
-    world.submit(TopicsDeleted(("refunds",)))
+    world.submit(TopicsDeleted({"refunds": b"r" * 16}))
     assert world.fetch() == 5
-    world.submit(TopicsDeleted(("orders", "refunds")))
+    world.submit(TopicsDeleted({"orders": OLD, "refunds": b"r" * 16}))
     assert world.fetch(require_stable=True) == -1
     world.end()
     assert world.fetch() == -1
     assert world.replayed().offsets == world.machine.offsets
+
+
+def commit_of(world, offset, topic_id):
+    offsets = (OffsetToCommit(ORDERS, offset, topic_id=topic_id),)
+    return world.answer(CommitOffsets, "g", -1, "", None, offsets).partitions[0][1]
+
+
+def fetched(world, **fields):
+    answer = world.answer(
+        FetchOffsets, "g", **{"partitions": (ORDERS,), "require_stable": False} | fields
+    )
+    return [found.offset for found in answer.offsets]
+
+
+def test_an_offset_does_not_count_for_the_namesake_of_its_topic(world):
+    """Also where its deletion went unheard, as while a shard loads."""
+    assert commit_of(world, 5, OLD) == NONE
+    assert fetched(world, topic_ids={"orders": OLD}) == [5]
+    assert fetched(world, topic_ids={"orders": NEW}) == [-1]
+    assert fetched(world) == [5]
+    world.shapes["orders"] = TopicShape(NEW, 1)
+    assert fetched(world) == fetched(world, partitions=None) == [-1]
+    assert world.replayed().offsets == world.machine.offsets
+
+
+def test_an_offset_of_a_deleted_topic_is_refused(world):
+    world.shapes["orders"] = TopicShape(NEW, 1)
+    assert commit_of(world, 7, NEW) == NONE
+    assert commit_of(world, 5, OLD) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert fetched(world) == [7]
+
+
+def test_a_transaction_brings_no_offset_of_a_deleted_topic(world):
+    world.shapes["orders"] = TopicShape(NEW, 1)
+    offsets = (OffsetToCommit(ORDERS, 5, topic_id=OLD), OffsetToCommit(Partition("refunds", 0), 6))
+    answer = world.answer(CommitTxnOffsets, "g", -1, "", None, offsets, 7, 0, -1, 0, False)
+    assert [code for _, code in answer.partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NONE]
+    world.end()
+    assert fetched(world, partitions=None) == [6]
+
+
+def test_an_offset_of_the_new_topic_outlives_the_old_one(world):
+    """The deletion is told late: the group has already read of the namesake."""
+    world.shapes["orders"] = TopicShape(NEW, 1)
+    assert commit_of(world, 7, NEW) == NONE
+    world.submit(TopicsDeleted({"orders": OLD}))
+    assert fetched(world) == [7]
 
 
 def test_offsets_of_an_empty_group_expire_after_it_became_empty():

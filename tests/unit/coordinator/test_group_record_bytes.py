@@ -1,5 +1,7 @@
 """The bytes of `__consumer_offsets` (facts 5.2; KIP-848), written and read."""
 
+from dataclasses import replace
+
 import pytest
 
 from oncelog.ids import Partition
@@ -30,6 +32,10 @@ from oncelog_coordinator.core.group_state import Group, GroupState, Member
 OFFSET = OffsetCommitted("g", Partition("t", 7), 42, 3, "m", 1_700_000_000_000)
 OFFSET_KEY = "00010001670001740000000" + "7"
 OFFSET_VALUE = "0003000000000000002a00000003" + "00016d" + "0000018bcfe56800"
+OFFSET_OF_TOPIC = replace(OFFSET, topic_id=b"t" * 16)
+OFFSET_OF_TOPIC_VALUE = (
+    "0004000000000000002a00000003" + "026d" + "0000018bcfe56800" + "010010" + "74" * 16
+)
 GROUP = Group(
     "g",
     GroupState.STABLE,
@@ -51,6 +57,7 @@ SLOTS = frozenset({(b"t" * 16, 1), (b"t" * 16, 2)})
 SLOT_BYTES = "02" + "74" * 16 + "03" + "00000001" + "00000002" + "00"
 RECORDS = [
     (OFFSET, OFFSET_KEY, OFFSET_VALUE),
+    (OFFSET_OF_TOPIC, OFFSET_KEY, OFFSET_OF_TOPIC_VALUE),
     (GroupChanged(GROUP), "0002000167", GROUP_VALUE),
     (GroupEpoch("g", 7, 9), "0003000167", "0000" + "00000007" + "0100080000000000000009"),
     (

@@ -163,18 +163,20 @@ class LeaveGroupResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., members: _Optional[_Iterable[_Union[LeaveGroupResponse.Member, _Mapping]]] = ...) -> None: ...
 
 class OffsetToCommit(_message.Message):
-    __slots__ = ("topic", "partition", "offset", "leader_epoch", "metadata")
+    __slots__ = ("topic", "partition", "offset", "leader_epoch", "metadata", "topic_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     offset: int
     leader_epoch: int
     metadata: str
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ...) -> None: ...
+    topic_id: bytes
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
 class OffsetCommitRequest(_message.Message):
     __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "offsets", "origin")
@@ -225,18 +227,27 @@ class OffsetCommitResponse(_message.Message):
 class OffsetFetchRequest(_message.Message):
     __slots__ = ("groups", "require_stable", "with_pending")
     class Group(_message.Message):
-        __slots__ = ("group_id", "member_id", "member_epoch", "all_topics", "topics")
+        __slots__ = ("group_id", "member_id", "member_epoch", "all_topics", "topics", "topic_ids")
+        class TopicIdsEntry(_message.Message):
+            __slots__ = ("key", "value")
+            KEY_FIELD_NUMBER: _ClassVar[int]
+            VALUE_FIELD_NUMBER: _ClassVar[int]
+            key: str
+            value: bytes
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
         GROUP_ID_FIELD_NUMBER: _ClassVar[int]
         MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
         MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
         ALL_TOPICS_FIELD_NUMBER: _ClassVar[int]
         TOPICS_FIELD_NUMBER: _ClassVar[int]
+        TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
         group_id: str
         member_id: str
         member_epoch: int
         all_topics: bool
         topics: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartitions]
-        def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., all_topics: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[_types_pb2.TopicPartitions, _Mapping]]] = ...) -> None: ...
+        topic_ids: _containers.ScalarMap[str, bytes]
+        def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., all_topics: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[_types_pb2.TopicPartitions, _Mapping]]] = ..., topic_ids: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_STABLE_FIELD_NUMBER: _ClassVar[int]
     WITH_PENDING_FIELD_NUMBER: _ClassVar[int]
