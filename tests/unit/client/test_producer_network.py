@@ -5,6 +5,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
+import uvloop
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.backoff import backoff_ms
@@ -51,13 +52,23 @@ def test_s2_14_news_of_a_leader_never_goes_back():
 
 async def test_s2_52_a_throttled_broker_is_left_alone_for_so_long():
     """KIP-219: the client keeps the silence that it was asked for, and then goes on by itself."""
+    await throttled(0.05)
+
+
+def test_a_timer_that_comes_early_ends_a_silence():
+    """Those of uvloop count whole milliseconds. Nobody would look again."""
+    for _ in range(10):
+        uvloop.run(throttled(0.0014))
+
+
+async def throttled(seconds):
     changed = asyncio.Event()
     brokers = Brokers(NetworkSettings((ONE.address,)), changed.set)
     brokers.view = view(Leader(1, 0))
     connection = SimpleNamespace(address=ONE.address, renew_at=math.inf, close=lambda: None)
     brokers._connections[ONE.address] = connection
     assert brokers.ready(1) is connection
-    brokers.throttle(connection, 0.05)
+    brokers.throttle(connection, seconds)
     assert brokers.ready(1) is None
     async with asyncio.timeout(10):
         await changed.wait()

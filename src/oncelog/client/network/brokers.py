@@ -93,8 +93,9 @@ class Brokers:
         self._connections: dict[Address, Connection] = {}
         self._connecting: dict[Address, asyncio.Task[Connection]] = {}
         self._backoffs: dict[Address, Backoff] = {}
-        self._not_before: dict[Address, float] = {}
-        self._muted_until: dict[Address, float] = {}
+        self._resting: dict[Address, float] = {}
+        self._muted: dict[Address, float] = {}
+        """Where no attempt succeeded, and who asked for silence: left alone until then."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._makes_topics = makes_topics
         self._found_once: set[str] = set()
@@ -134,16 +135,27 @@ class Brokers:
         now = self._loop.time()
         if connection is None or now >= connection.renew_at:
             self._connect_soon(node.address)
-        if connection is None or self._muted_until.get(node.address, 0.0) > now:
+        if connection is None or node.address in self._muted:
             return None
         return connection
 
     def throttle(self, connection: Connection, seconds: float) -> None:
         """A broker asked for silence (KIP-219)."""
         if seconds > 0:
-            until = self._loop.time() + seconds
-            self._muted_until[connection.address] = until
-            self._loop.call_at(until, self._on_change)
+            self._leave_alone(self._muted, connection.address, seconds)
+
+    def _leave_alone(self, whom: dict[Address, float], address: Address, seconds: float) -> None:
+        """Until its timer comes. Nobody compares clocks then: uvloop's timers may be a millisecond early, and who
+        finds that it is not yet time looks again at the next event, which may be far."""
+        until = self._loop.time() + seconds
+        if until > whom.get(address, 0.0):
+            whom[address] = until
+            self._loop.call_at(until, self._look_again, whom, address, until)
+
+    def _look_again(self, whom: dict[Address, float], address: Address, until: float) -> None:
+        if whom.get(address) == until:
+            del whom[address]
+            self._on_change()
 
     async def connection(self, address: Address) -> Connection:
         """The open connection to `address`, made where there is none. Raises as `Connection.connect` does."""
@@ -153,10 +165,9 @@ class Brokers:
         return await asyncio.shield(self._connect_task(address))
 
     def _connect_soon(self, address: Address) -> None:
-        now = self._loop.time()
         if address in self._connecting or self.fatal is not None or self.is_closed:
             return
-        if self._not_before.get(address, 0.0) > now:
+        if address in self._resting:
             return
         self._connect_task(address).add_done_callback(_retrieved)
 
@@ -184,7 +195,7 @@ class Brokers:
         if old is not None:
             self._retire(old)
         self._backoffs.pop(address, None)
-        self._not_before.pop(address, None)
+        self._resting.pop(address, None)
         if connection.features.epoch >= self.features.epoch:
             self.features = connection.features
         self._on_change()
@@ -202,9 +213,8 @@ class Brokers:
             ),
         )
         pause_s = backoff.next_ms() / 1000
-        self._not_before[address] = self._loop.time() + pause_s
+        self._leave_alone(self._resting, address, pause_s)
         logger.info("%s; the next attempt is in %.0f ms", error, pause_s * 1000)
-        self._loop.call_later(pause_s, self._on_change)
         self.update_soon()
         self._on_change()
 
