@@ -19,7 +19,8 @@ def keep_to_a_part():
 
 def free_block(count):
     """So many in a row, from a place of its own: another test run may look at the same time, and a broker takes its
-    ports seconds later."""
+    ports seconds later. A port that the system gives (0) may be a client's end of a connection by then: not one of
+    these."""
     starts = plan.FREE_PORTS[::count]
     at = random.SystemRandom().randrange(len(starts))
     for start in (*starts[at:], *starts[:at]):

@@ -45,13 +45,11 @@ def two_phase(bootstrap, name):
 
 
 async def committed(bootstrap, topic):
-    """What a read_committed consumer sees, up to the last stable offset."""
+    """What a read_committed consumer sees once everything is decided: a marker follows the answer to a commit."""
     async with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([Partition(topic, 0)])
-        found = []
-        while records := await consumer.poll(0.5):
-            found += records
-        return [record.value for record in found]
+        lists = consumer.read_until_decided(timeout_s=WAIT_S)
+        return [record.value async for records in lists for record in records]
 
 
 async def prepare(producer, topic, value):

@@ -26,7 +26,8 @@ async def test_the_first_record_makes_its_topic(bootstrap):
 async def test_a_deleted_topic_is_not_brought_back(bootstrap):
     topic = f"payments-{uuid.uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    async with Producer(bootstrap, delivery_timeout_ms=2000, request_timeout_ms=1000) as producer:
+    limits = {"delivery_timeout_ms": 10_000, "request_timeout_ms": 5_000}
+    async with Producer(bootstrap, **limits) as producer:
         await producer.send(topic, b"42")
         await asyncio.to_thread(admin.delete_topics([topic])[topic].result, WAIT_S)
         with pytest.raises(ClientError):

@@ -1,11 +1,9 @@
 """Several controllers on one real Postgres: who is active, takeover, deposed writers, and a database that goes away."""
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
+from tests.free_ports import free_block
 from tests.integration.controller.controller_at import (
     allocate,
     controller_at,
@@ -354,7 +353,7 @@ async def more_than(found, count):
 
 async def test_nodes_keep_their_sessions_over_a_killed_controller(postgres_url):
     """Two real processes over gRPC. A node that has its session with the killed one is never fenced."""
-    ports = free_ports(2)
+    ports = free_block(2)
     processes = [start_process(number, port, postgres_url) for number, port in enumerate(ports)]
     try:
         addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -391,9 +390,3 @@ def start_process(number, port, database_url):
         "ONCELOG_CONTROLLER_DATABASE_URL": database_url,
     }
     return subprocess.Popen([sys.executable, "-m", "oncelog_controller"], env=environment)
-
-
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in taken]

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import psycopg
 from tests.free_ports import free_block
+from tests.integration.examples.interrupted import is_alive
 
 import oncelog
 from oncelog.client import Admin, Consumer, NewTopic, Partition
@@ -86,7 +87,9 @@ class Postgres:
                 return
 
     def stop(self):
-        self._control("-m", "immediate", "stop")
+        # It does not run where it did not come up, or where a test failed behind its kill.
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self._control("-m", "immediate", "stop")
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
@@ -108,6 +111,7 @@ class Bank:
         self._file = folder / "payments.csv"
         (self._port,) = free_block(1)
         self._log = contextlib.ExitStack()
+        self._apps = []
         self.bootstrap = f"{HOST}:{self._port}"
         self.log_pid = 0
 
@@ -129,8 +133,13 @@ class Bank:
         self._log.close()
 
     def stop(self):
-        self.stop_log()
-        self.database.stop()
+        """Also of what came up in part, or was left running by a test that failed."""
+        with contextlib.ExitStack() as left:
+            left.callback(self.database.stop)
+            left.callback(self.stop_log)
+            for app in self._apps:
+                left.enter_context(app)
+                app.kill()
 
     def pays_up_to(self, count):
         lines = (f"{one},account-{one % 3},{one * 10}\n" for one in range(1, count + 1))
@@ -141,7 +150,7 @@ class Bank:
         program = str(EXAMPLES / self.database.program)
         command = [event, name, ",".join(map(str, pids)), program]
         command += [self.database.url, self.bootstrap, self._file]
-        return subprocess.Popen(
+        app = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.examples.interrupted", *map(str, command)],
             cwd=EXAMPLES.parents[1],
             stdin=subprocess.DEVNULL,
@@ -149,6 +158,8 @@ class Bank:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._apps.append(app)
+        return app
 
     def finish(self):
         """The program runs undisturbed, and ends."""
@@ -168,18 +179,25 @@ class Bank:
         assert asyncio.run(self._topic()) == [",".join(map(str, one)).encode() for one in wanted]
 
     async def _topic(self):
+        """The answer to a commit tells that it is decided: its marker and its last state come a moment later."""
         partition = Partition("payments", 0)
-        async with Consumer(self.bootstrap, auto_offset_reset="earliest") as consumer:
+        async with (
+            asyncio.timeout(DEADLINE_S),
+            Consumer(self.bootstrap, auto_offset_reset="earliest") as consumer,
+            Admin(self.bootstrap) as admin,
+        ):
             consumer.assign([partition])
-            end = (await consumer.end_offsets([partition]))[partition]
-            found = []
-            async with asyncio.timeout(30):
-                while await consumer.position(partition) < end:
-                    found += [record.value for record in await consumer.poll(0.2)]
-        async with Admin(self.bootstrap) as admin:
-            (described,) = (await admin.describe_transactions(["payments"])).values()
-        assert described.state in ("CompleteCommit", "CompleteAbort", "Empty"), described
+            lists = consumer.read_until_decided()
+            found = [record.value async for records in lists for record in records]
+            # Nobody tells a client of the last state.
+            while await _state(admin) not in ("CompleteCommit", "CompleteAbort", "Empty"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
         return found
+
+
+async def _state(admin):
+    (described,) = (await admin.describe_transactions(["payments"])).values()
+    return described.state
 
 
 class Disturber:
@@ -209,12 +227,12 @@ class Disturber:
         pids = {"program": (0,), "log": (bank.log_pid,), "database": bank.database.pids}[whom]
         app = bank.app(event, "SIGKILL", pids)
         # What was killed comes back while the program still runs, and perhaps goes on.
-        while app.poll() is None and (whom == "program" or _is_alive(pids[0])):
+        while app.poll() is None and (whom == "program" or is_alive(pids[0])):
             time.sleep(0.02)
-        if whom == "log" and not _is_alive(bank.log_pid):
+        if whom == "log" and not is_alive(bank.log_pid):
             bank.stop_log()
             bank.start_log()
-        if whom == "database" and not _is_alive(pids[0]):
+        if whom == "database" and not is_alive(pids[0]):
             bank.database.start()
         app.communicate(timeout=DEADLINE_S)
 
@@ -236,7 +254,3 @@ class Disturber:
             other.communicate(timeout=DEADLINE_S)
         else:
             frozen.communicate(timeout=DEADLINE_S)
-
-
-def _is_alive(pid):
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

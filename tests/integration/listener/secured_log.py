@@ -3,7 +3,6 @@
 Also what such clients need: certificates, tokens.
 """
 
-import socket
 import time
 from contextlib import contextmanager
 
@@ -20,6 +19,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewTopic
 from tests.access_tokens import AUDIENCE, ISSUER, jwk_of, key_set, make_key, sign
+from tests.free_ports import free_block
 from tests.loops import UvLoopOfATest
 from tests.unit.listener.wire_client import WireClient
 
@@ -77,11 +77,6 @@ class Secured:
             future.result(10)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
-
-
 @contextmanager
 def running_log(data, port=0, flags=None):
     """Its bootstrap servers. It has a thread of its own, so that clients may block."""
@@ -99,7 +94,7 @@ def secured_log(folder, **settings):
     """A `Secured` with these settings of its listener. Its data are beside other files in the folder."""
     data = folder / "data"
     data.mkdir(exist_ok=True)
-    inside, outside = free_port(), free_port()
+    inside, outside = free_block(2)
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{inside},OUTSIDE://127.0.0.1:{outside}",
         "listener_security_protocol_map": "OUTSIDE:SASL_PLAINTEXT",

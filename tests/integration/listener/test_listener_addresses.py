@@ -2,7 +2,7 @@
 
 import pytest
 from pydantic import ValidationError
-from tests.integration.listener.secured_log import free_port
+from tests.free_ports import free_block
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_world import World
 from tests.unit.listener.wire_client import WireClient
@@ -53,7 +53,7 @@ async def test_clients_are_told_an_address_that_works_for_them(settings, connect
 
 
 async def test_a_forwarded_client_is_told_the_port_it_used():
-    inside, outside = free_port(), free_port()
+    inside, outside = free_block(2)
     world = World(
         topic("orders", 1),
         host="0.0.0.0",
@@ -77,7 +77,7 @@ async def test_a_forwarded_client_is_told_the_port_it_used():
 
 @pytest.mark.parametrize("port_name", ["CLIENTS", "EXTERNAL"])
 async def test_a_forwarded_client_is_told_no_named_address(port_name):
-    ports = {"CLIENTS": free_port(), "EXTERNAL": free_port()}
+    ports = dict(zip(("CLIENTS", "EXTERNAL"), free_block(2), strict=True))
     world = World(
         topic("orders", 1),
         listeners=",".join(f"{name}://0.0.0.0:{port}" for name, port in ports.items()),
@@ -115,7 +115,7 @@ def _node(node_id, port, outside=None):
 @pytest.mark.parametrize(("is_shared", "expected"), [(False, 129), (True, 0)])
 async def test_a_client_that_meant_another_live_listener_is_told(is_shared, expected):
     """Behind one address for all, whichever answers is right."""
-    port = free_port()
+    (port,) = free_block(1)
     world = World(topic("orders", 1), port=port)
     world.metadata.image.nodes[1] = _node(1, port)
     world.metadata.image.nodes[2] = _node(2, port if is_shared else port + 1)
@@ -127,7 +127,7 @@ async def test_a_client_that_meant_another_live_listener_is_told(is_shared, expe
 
 
 async def test_the_external_port_tells_external_addresses_only():
-    outside, inside = free_port(), free_port()
+    outside, inside = free_block(2)
     addresses = "1=a.example.org:30094,2=not.what.node.2.says:1"
 
     settings = {"external_port": outside, "external_advertised": addresses, "port": inside}

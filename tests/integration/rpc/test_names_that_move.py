@@ -28,7 +28,8 @@ from oncelog.rpc.server import RpcServer
 from oncelog.rpc.session_pool import SessionPool
 from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
 
-FOUND_WITHIN_S = 2
+FOUND_WITHIN_S = 15
+"""Of a busy machine, and half of what gRPC would wait."""
 TYPE_A = 1
 FIRST_HOST, SECOND_HOST = "127.0.0.1", "127.0.0.2"
 

@@ -8,6 +8,7 @@ from oncelog.api.v1 import storage_pb2
 
 REPLICATED = {"replicas": (1, 2), "isr": (1, 2)}
 PARTITIONS = 3
+DEADLINE_S = 60
 
 
 def request():
@@ -32,7 +33,7 @@ async def test_all_are_written_before_the_first_is_committed(tmp_path):
                 (await node.describe("orders", each)).log_end_offset for each in range(PARTITIONS)
             ]
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             # No condition: nobody tells that a log has grown.
             while await ends() != [2] * PARTITIONS:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
