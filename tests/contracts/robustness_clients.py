@@ -311,7 +311,7 @@ class ClientContract:
         assert (await admin.bounds([partition], UNCOMMITTED))[partition] == (0, 1)
         assert (await admin.bounds([partition], COMMITTED))[partition] == (0, 0)
         await producer.commit()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             # A cluster answers EndTxn before its markers are written, as Kafka does.
             bounds = admin.bounds
             while (await bounds([partition], COMMITTED))[partition] != (0, 2):  # noqa: ASYNC110

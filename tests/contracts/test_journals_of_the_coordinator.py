@@ -194,7 +194,7 @@ async def test_an_answer_that_never_comes_fails_in_time():
     journal, _ = await opened(cluster)
     cluster.storage.gate = asyncio.Event()
     with pytest.raises(AppendFailed) as failed:
-        await asyncio.wait_for(journal.append([transaction(0)]), 5)
+        await asyncio.wait_for(journal.append([transaction(0)]), 30)
     assert failed.value.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -229,7 +229,7 @@ async def test_replay_waits_until_what_it_read_cannot_be_lost():
     done, _ = await asyncio.wait([loading], timeout=0.05)
     assert not done
     log_of(cluster).high_watermark = 1
-    assert (await asyncio.wait_for(loading, 5))[1] == [transaction(0)]
+    assert (await asyncio.wait_for(loading, 30))[1] == [transaction(0)]
 
 
 async def test_a_large_append_is_split_and_stays_in_order():

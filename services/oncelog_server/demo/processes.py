@@ -19,7 +19,7 @@ from typing import Self
 
 from oncelog.errors import OncelogError
 
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 20.0
 POLL_S = 0.005
 LOG_TAIL_LINES = 15

@@ -63,10 +63,13 @@ def test_ctrl_c_commits_what_was_printed(oncelog):
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=oncelog.environment
     ) as process:
-        assert [process.stdout.readline() for _ in "ab"] == ["a\n", "b\n"]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert process.stderr.read() == ""
+        try:
+            assert [process.stdout.readline() for _ in "ab"] == ["a\n", "b\n"]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
     assert offsets(oncelog, "stoppers") == {0: (2, 0)}
     assert oncelog(*read) == ""
 

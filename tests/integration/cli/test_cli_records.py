@@ -37,12 +37,15 @@ def test_ctrl_c_tells_which_lines_were_written(oncelog, topic):
             env=oncelog.environment,
         ) as process,
     ):
-        while not oncelog("consume", topic, "-n", "1"):
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        said = process.stderr.read()
-        endless.kill()
+        try:
+            while not oncelog("consume", topic, "-n", "1"):
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+            said = process.stderr.read()
+        finally:
+            process.kill()
+            endless.kill()
     (last,) = re.findall(r"stopped; written: line 1 to (\d+); the same input again", said)
     assert f"go on from line {int(last) + 1}" in said
     (end,) = json.loads(

@@ -186,6 +186,6 @@ async def loaded_again(shards, number):
     """As after an append of which nobody knows what became of it."""
     term = next(term for term, _ in shards.active() if term.shard == number)
     shards._on_failure(term, AppendFailed(ErrorCode.REQUEST_TIMED_OUT, "no answer"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while term.driver is None:  # noqa: ASYNC110
             await asyncio.sleep(0.002)

@@ -64,7 +64,7 @@ async def test_it_takes_the_end_of_the_next_one_for_no_repetition(tmp_path, comm
         await drain(log)
         await log.follower.wait_for(lambda _: owner_of(log.follower, name) != OTHER)
         log.client.servicer = succeeding
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await log.add(name, identity, ORDERS)).error_code:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         answer = await Client(other).end(identity, commit, name)
@@ -124,7 +124,7 @@ async def settled(log, client, node_id):
     await log.follower.wait_for(
         lambda image: image.shard_for(GROUP, client.group_id).coordinator == node_id
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (await client.describe()).error_code in (14, 15, 16):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

@@ -107,7 +107,7 @@ class Client:
         return described.state or ErrorCode(described.error_code).name
 
     async def until_state(self, state, name="pay"):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while await self.state(name) != state:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 

@@ -64,17 +64,17 @@ class Secured:
                 user, ScramCredentialInfo(mechanism, 4096), password.encode()
             )
             for future in self.admin.alter_user_scram_credentials([change]).values():
-                future.result(10)
+                future.result(30)
 
     def create_topic(self, name):
-        self.admin.create_topics([NewTopic(name, 1)])[name].result(10)
+        self.admin.create_topics([NewTopic(name, 1)])[name].result(30)
 
     def allow(self, user, resource_type, name, operation, pattern=ResourcePatternType.LITERAL):
         acl = AclBinding(
             resource_type, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW
         )
         for future in self.admin.create_acls([acl]).values():
-            future.result(10)
+            future.result(30)
 
 
 @contextmanager

@@ -79,14 +79,14 @@ async def told_interval_ms(bootstrap):
 
 def described(admin, kind, name):
     (future,) = admin.describe_configs([ConfigResource(kind, name)]).values()
-    return future.result(10)
+    return future.result(30)
 
 
 def change(admin, kind, name, key, value, operation=AlterConfigOpType.SET):
     entry = ConfigEntry(key, value, incremental_operation=operation)
     resource = ConfigResource(kind, name, incremental_configs=[entry])
     (future,) = admin.incremental_alter_configs([resource]).values()
-    return future.result(10)
+    return future.result(30)
 
 
 def refusal(admin, *arguments):
@@ -120,7 +120,7 @@ def test_changes_count_in_order_of_precedence(tmp_path):
         assert asyncio.run(set_for_all(bootstrap, for_all)) == for_all
         change(admin, BROKER, "1", "producer.id.expiration.ms", "7200000")
         (future,) = admin.create_topics([NewTopic("orders", 1)]).values()
-        future.result(10)
+        future.result(30)
         assert refusal(admin, BROKER, "1", "log.dirs", "/tmp") == "INVALID_REQUEST"
         assert refusal(admin, BROKER, "1", "nonsense", "1") == "INVALID_CONFIG"
         assert refusal(admin, BROKER, "1", "socket.send.buffer.bytes", "1") == "INVALID_REQUEST"
@@ -154,7 +154,7 @@ def test_alter_configs_replaces_all_that_was_set(admin):
     """API 33, which clients sent before IncrementalAlterConfigs: what is not named goes back to its default."""
     topic = NewTopic("orders", 1, config={"retention.ms": "1000", "segment.ms": "2000"})
     (future,) = admin.create_topics([topic]).values()
-    future.result(10)
+    future.result(30)
     relogin, expiration = "sasl.kerberos.min.time.before.relogin", "producer.id.expiration.ms"
     for key, value in ((relogin, "58000"), (expiration, "7200000")):
         change(admin, BROKER, "1", key, value)
@@ -166,7 +166,7 @@ def test_alter_configs_replaces_all_that_was_set(admin):
             warnings.simplefilter("ignore", DeprecationWarning)
             resource = ConfigResource(kind, name, set_config=config)
             (future,) = admin.alter_configs([resource]).values()
-            future.result(10)
+            future.result(30)
     configs = described(admin, TOPIC, "orders")
     assert (configs["segment.ms"].value, configs["retention.ms"].value) == ("3000", "604800000")
     configs = described(admin, BROKER, "1")
@@ -177,7 +177,7 @@ def test_what_is_set_for_the_topics_of_one_node_counts_there(bootstrap, admin):
     """librdkafka's suite appends to a broker's log.cleanup.policy, and takes it back."""
     policy = "log.cleanup.policy"
     (future,) = admin.create_topics([NewTopic("orders", 1)]).values()
-    future.result(10)
+    future.result(30)
     change(admin, BROKER, "1", policy, "compact", AlterConfigOpType.APPEND)
     assert described(admin, BROKER, "1")[policy].value == "delete,compact"
     entry = described(admin, TOPIC, "orders")["cleanup.policy"]

@@ -91,7 +91,7 @@ async def test_stopping_answers_what_is_under_way_and_cuts_long_polls(world):
         world.storage.gate.set()
         _, answer = await producer.receive(schema)
         assert answer.responses[0].partition_responses[0].error_code == 0
-        await asyncio.wait_for(stopping, 5)
+        await asyncio.wait_for(stopping, 30)
         with pytest.raises(ConnectionRefusedError):
             await WireClient.connect(role.port)
 
@@ -103,7 +103,7 @@ async def test_stopping_does_not_wait_forever():
     async with world.connected() as (role, client):
         client.send(PRODUCE, 7, request=produce_request())
         await eventually(lambda: world.storage.received("Produce"))
-        await asyncio.wait_for(role.stop(), 5)
+        await asyncio.wait_for(role.stop(), 30)
         assert await client.is_closed_by_peer()
         assert asyncio.all_tasks() == before
 

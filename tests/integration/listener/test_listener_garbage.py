@@ -60,7 +60,7 @@ async def answered_and_closed(role, data):
     client.writer.write(data)
     client.writer.write_eof()
     with contextlib.suppress(ConnectionResetError):
-        await asyncio.wait_for(client.reader.read(), 5)
+        await asyncio.wait_for(client.reader.read(), 30)
     client.close()
 
 

@@ -62,7 +62,7 @@ def test_describe_configs_tells_how_a_listener_is_secured(tmp_path):
 
 def described(admin):
     (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
-    return {name: entry.value for name, entry in future.result(10).items()}
+    return {name: entry.value for name, entry in future.result(30).items()}
 
 
 @pytest.mark.parametrize(
@@ -158,19 +158,19 @@ def test_acls_are_listed_and_deleted(secured):
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    found = secured.admin.describe_acls(everything).result(10)
+    found = secured.admin.describe_acls(everything).result(30)
     assert {(acl.name, acl.operation) for acl in found} == {
         ("orders", AclOperation.READ),
         ("pay", AclOperation.WRITE),
     }
-    (deleted,) = [future.result(10) for future in secured.admin.delete_acls([everything]).values()]
+    (deleted,) = [future.result(30) for future in secured.admin.delete_acls([everything]).values()]
     assert len(deleted) == 2
-    assert secured.admin.describe_acls(everything).result(10) == []
+    assert secured.admin.describe_acls(everything).result(30) == []
 
 
 def test_scram_users_are_listed_and_deleted(secured):
     secured.add_user("alice")
-    found = secured.admin.describe_user_scram_credentials().result(10)
+    found = secured.admin.describe_user_scram_credentials().result(30)
     infos = found["alice"].scram_credential_infos
     assert {info.mechanism for info in infos} == {
         ScramMechanism.SCRAM_SHA_256,
@@ -178,10 +178,10 @@ def test_scram_users_are_listed_and_deleted(secured):
     }
     gone = UserScramCredentialDeletion("alice", ScramMechanism.SCRAM_SHA_256)
     for future in secured.admin.alter_user_scram_credentials([gone]).values():
-        future.result(10)
+        future.result(30)
     again = secured.admin.alter_user_scram_credentials([gone])["alice"]
     with pytest.raises(KafkaException, match="no such credential"):
-        again.result(10)
+        again.result(30)
 
 
 TXN = ResourceType.TRANSACTIONAL_ID

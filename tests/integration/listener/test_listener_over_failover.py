@@ -74,7 +74,7 @@ async def during_failover(world, api_key, version, **fields):
         schema = client.send(api_key, version, **fields)
         await eventually(lambda: asked.received(method))
         move(world)
-        _, answer = await asyncio.wait_for(client.receive(schema), 15)
+        _, answer = await asyncio.wait_for(client.receive(schema), 30)
         return answer
 
 
@@ -393,11 +393,11 @@ async def test_a_dead_listener_leads_nothing_before_metadata_knows():
 
             assert await leaders() == {NODE_ID, peer_id}
             port = peer.port
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while await leaders() != {NODE_ID}:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         back = World(topic("orders", 6), port=port)
         async with back.listening():
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(30):
                 while await leaders() != {NODE_ID, peer_id}:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)

@@ -115,7 +115,7 @@ async def test_plain_bytes_on_a_tls_port_end_the_connection(tmp_path, authority)
     with secured_log(tmp_path, **tls(authority)) as secured:
         wire = await secured.wire()
         wire.send(METADATA, 1, topics=())
-        while await asyncio.wait_for(wire.reader.read(100), 5):
+        while await asyncio.wait_for(wire.reader.read(100), 30):
             pass  # a TLS alert, and then the end
         good = trusting(authority.pem)
         again = WireClient(*await opened(secured, good))
@@ -132,12 +132,12 @@ async def test_who_says_nothing_leaves_no_line_and_no_connection(tmp_path, autho
             _, gone = await asyncio.open_connection(host, int(port))
             gone.close()
         waiting, _ = await asyncio.open_connection(host, int(port))
-        assert await asyncio.wait_for(waiting.read(1), 5) == b""
+        assert await asyncio.wait_for(waiting.read(1), 30) == b""
         context = trusting(authority.pem)
         assert (await answered_over(secured, context)).brokers
         half, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"\x16")
-        await asyncio.wait_for(half.read(1), 5)
+        await asyncio.wait_for(half.read(1), 30)
     assert sum("no TLS" in text for text in caplog.messages) == 1
 
 

@@ -235,7 +235,7 @@ async def opened(world, sink):
         request = coordinator_pb2.OpenAttemptRequest(sink=sink, nonce=b"n" * 16)
         head = write_request_head(20_000, 0, 77, "spark", True)
         client.writer.write(framed([head, request.SerializeToString()]))
-        frame = await asyncio.wait_for(client.frame(), 5)
+        frame = await asyncio.wait_for(client.frame(), 30)
         assert frame[:5] == struct.pack(">i", 77) + b"\0"
         return coordinator_pb2.OpenAttemptResponse.FromString(frame[5:])
 

@@ -27,7 +27,7 @@ def add_user(secured, name, iterations):
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, iterations)
     change = UserScramCredentialUpsertion(name, info, PASSWORD.encode())
     for future in secured.admin.alter_user_scram_credentials([change]).values():
-        future.result(10)
+        future.result(30)
 
 
 async def challenge(secured, name):

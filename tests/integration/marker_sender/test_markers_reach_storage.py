@@ -82,4 +82,4 @@ async def test_markers_become_control_batches_and_fence_zombies(
     await sender_role.stop()
     await storage_role.stop()
     await controller.stop()
-    await asyncio.wait_for(following, 10)
+    await asyncio.wait_for(following, 30)

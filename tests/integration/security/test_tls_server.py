@@ -59,7 +59,7 @@ async def echoed(streams, line=b"hello\n"):
     reader, writer = streams
     writer.write(line)
     await writer.drain()
-    return await asyncio.wait_for(reader.readline(), 10)
+    return await asyncio.wait_for(reader.readline(), 30)
 
 
 async def is_served(port, context):

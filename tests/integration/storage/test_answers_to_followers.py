@@ -93,7 +93,7 @@ async def test_a_stop_ends_a_fetcher_just_interrupted():
     fetcher.start()
     await leader.requests.get()
     fetcher.follow(logs[SECOND])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await fetcher.stop()
 
 

@@ -125,7 +125,7 @@ async def test_a_node_that_starts_is_whole_once_it_is_in_sync(cluster):
     await cluster.fill(3, batch())
     assert not whole.done()
     cluster.cut_off.clear()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         await whole
     for index in range(3):
         assert 2 in cluster.controller.partition(index=index).isr
@@ -137,7 +137,7 @@ async def test_a_node_that_cannot_be_in_sync_is_not_held(tmp_path, caplog):
         await cluster.kill(2)
         cluster.cut_off.add(2)
         node = await cluster.start(2)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             await node.role.replication.in_sync()
         assert "orders-0 is not in sync yet" in caplog.text
 
@@ -148,6 +148,6 @@ async def test_without_a_living_leader_a_start_waits_for_nobody(cluster):
     await cluster.kill(1)
     assert cluster.leader() is None
     node = await cluster.start(2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         await node.role.replication.in_sync()
     assert cluster.isr() == [1]

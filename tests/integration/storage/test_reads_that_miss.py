@@ -69,12 +69,12 @@ async def test_an_append_during_a_miss_wakes_the_fetch(node, misses, monkeypatch
     misses.clear()
     monkeypatch.setattr(OpenFiles, "_held", _missed_once(OpenFiles._held))
     fetching = asyncio.create_task(
-        node.fetch("orders", 0, min_bytes=len(first) + 1, max_wait_ms=20_000)
+        node.fetch("orders", 0, min_bytes=len(first) + 1, max_wait_ms=60_000)
     )
     await asyncio.sleep(0)
     await node.produce("orders", batch())
     gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         answer = await fetching
     assert len(answer.records) > len(first)
 

@@ -72,7 +72,7 @@ async def test_a_new_leader_tells_no_end_below_what_was_acknowledged(cluster):
     answer = await leader.list_offset(TOPIC, -1)
     assert answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     cluster.cut_off.clear()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while (answer := await leader.list_offset(TOPIC, -1)).error_code:
             assert answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
             await asyncio.sleep(0.005)

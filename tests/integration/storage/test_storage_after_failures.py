@@ -87,16 +87,16 @@ async def test_a_checkpoint_after_a_failed_flush_does_not_count(
 
     def sync(paths):
         if threading.current_thread().name.startswith("storage-sync"):
-            assert not begins_before_the_failure or has_begun.wait(10)
+            assert not begins_before_the_failure or has_begun.wait(30)
             has_failed.set()
             raise OSError(errno.EIO, "Input/output error")
         has_begun.set()
-        assert has_failed.wait(10)
+        assert has_failed.wait(30)
         log_checkpoint.sync_logs(paths)
 
     async with running(tmp_path, topic("orders"), sync=sync, flush_policy="always") as node:
         worker_is_busy = node.role.maintenance._in_worker(
-            lambda: begins_before_the_failure or has_failed.wait(10)
+            lambda: begins_before_the_failure or has_failed.wait(30)
         )
         producing = asyncio.create_task(node.produce("orders", batch()))
         occupied = asyncio.create_task(worker_is_busy)
