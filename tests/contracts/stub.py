@@ -35,6 +35,7 @@ class ScriptedStorage:
 
     async def Fetch(self, request, context):  # noqa: N802
         self.begun += 1
+        await self._tell()
         records = b"r" * request.max_bytes
         return pb.FetchResponse(partitions=[pb.FetchedPartition(records=records)])
 

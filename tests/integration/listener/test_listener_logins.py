@@ -135,7 +135,7 @@ async def test_connections_that_do_not_log_in_are_closed(tmp_path):
         assert await wires[3].is_closed_by_peer()  # one too many
         began = time.monotonic()
         assert await wires[0].is_closed_by_peer()
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 8
 
 
 async def test_a_frame_before_the_login_is_small(secured):
