@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-DEADLINE_S = 30
+DEADLINE_S = 90
 OPTIONS = [
     ("grpc.max_receive_message_length", 100_000),
     ("grpc.so_reuseport", 0),

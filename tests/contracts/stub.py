@@ -7,7 +7,7 @@ import pytest
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import OncelogError
 
-DEADLINE_S = 30
+DEADLINE_S = 90
 BIG = 40_000_000
 
 

@@ -20,9 +20,9 @@ from tests.unit.listener.wire_client import WireClient
 from oncelog.record.records import Record, encode_batch
 from oncelog_server.cli.rest import Rest
 
-WAIT_S = 30
+WAIT_S = 90
 ANSWER_MAX_S = 2.0
-TRIES = 3
+TRIES = 5
 END_TXN, INIT_PRODUCER_ID, ADD_PARTITIONS, PRODUCE = 26, 22, 24, 0
 
 
@@ -34,20 +34,25 @@ def eventually(found, what="it did not happen", wait_s=WAIT_S):
     return answer
 
 
-def explained(gateway, subject, **more):
-    """What one command tells, and that it tells it soon: at the first try, or on a busy machine at the third."""
+def soon(ask, at_most_s=ANSWER_MAX_S):
+    """Its answer, which comes soon: at the first try, or on a busy machine at one of the next."""
     for _ in range(TRIES):
         before = time.monotonic()
-        found = Rest(gateway).get("/v1/explain", {"subject": subject, **more})
-        took_s = time.monotonic() - before
-        assert found["verdict"], found
-        if took_s <= ANSWER_MAX_S:
+        found = ask()
+        if (took_s := time.monotonic() - before) <= at_most_s:
             return found
     raise AssertionError(f"{took_s:.2f} s: {found}")
 
 
+def explained(gateway, subject, **more):
+    """What one command tells."""
+    found = soon(lambda: Rest(gateway).get("/v1/explain", {"subject": subject, **more}))
+    assert found["verdict"], found
+    return found
+
+
 def answered(gateway, subject, *more):
-    """What the command prints, and how long it takes longer than its own help: the quickest of three. A busy machine
+    """What the command prints, and how long it takes longer than its own help: the quickest of some. A busy machine
     starts any command slowly, and is not what is measured."""
     command = [sys.executable, "-m", "oncelog", "--gateway", gateway, "transactions", "explain"]
     tries = []

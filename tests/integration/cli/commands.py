@@ -20,7 +20,7 @@ IMPORTED = (
     *("acls", "audit", "consume", "features", "groups", "health", "nodes", "partitions"),
     *("produce", "profiles", "records", "sinks", "tokens", "topics", "transactions", "users"),
 )
-LONGEST_S = 60
+LONGEST_S = 120
 
 
 class Done(NamedTuple):

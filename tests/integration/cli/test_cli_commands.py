@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.integration.cli.commands import ONCELOG, calling
 
-DEADLINE_S = 60
+DEADLINE_S = 90
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.targets import open_target
 from oncelog_server.cli import run
 from oncelog_server.cli.rest import Rest
 
-WAIT_S = 30
+WAIT_S = 90
 STREAMS_MAX = 2
 
 

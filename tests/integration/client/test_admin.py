@@ -21,7 +21,7 @@ from oncelog.client import (
 )
 from oncelog.errors import ErrorCode
 
-WAIT_S = 30
+WAIT_S = 90
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from oncelog.client import (
 )
 from oncelog.client.blocking import Admin, Consumer, Producer
 
-WAIT_S = 30
+WAIT_S = 90
 BY_ITSELF = ("Delivery", "Transaction")
 """A delivery is waited for with a time-out; a transaction takes `send` from its producer."""
 OF_THE_SHELL = {"accept", "take", "send_each", "check_may_send", "line", "next_in_hand"}

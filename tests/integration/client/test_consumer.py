@@ -16,7 +16,7 @@ from oncelog.client import (
     TimedOutError,
 )
 
-WAIT_S = 30
+WAIT_S = 90
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from oncelog.client import Consumer, Partition, Producer, RefusedError, Serializ
 from oncelog.client.tracing import Tracing
 from oncelog.trace import read_traceparent
 
-WAIT_S = 30
+WAIT_S = 90
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from oncelog.client import (
     UnsupportedError,
 )
 
-WAIT_S = 30
+WAIT_S = 90
 
 
 @pytest.fixture(scope="module")

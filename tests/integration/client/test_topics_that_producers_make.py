@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from oncelog.client import ClientError, Producer
 
-WAIT_S = 30
+WAIT_S = 90
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import create_engine, text
 from tests.free_ports import free_block
 
-DEADLINE_S = 30
+DEADLINE_S = 90
 HOST = "127.0.0.1"
 
 

@@ -35,7 +35,7 @@ from oncelog_controller.schema import controller_state
 from oncelog_controller.settings import ControllerSettings
 from oncelog_controller.wiring import build_controller
 
-DEADLINE_S = 30
+DEADLINE_S = 90
 
 
 async def until(condition, deadline_s=DEADLINE_S):

@@ -9,7 +9,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import TRANSACTION_STATE_TOPIC
 
-DEADLINE_S = 20
+DEADLINE_S = 90
 STORAGE, COORDINATOR = pb.ROLE_STORAGE, pb.ROLE_COORDINATOR
 SETTINGS = {
     "bootstrap_storage_nodes": 3,

@@ -13,7 +13,7 @@ from oncelog.rpc.direct import DirectStub
 from oncelog_controller.settings import ControllerSettings
 from oncelog_controller.wiring import build_controller
 
-DEADLINE_S = 30
+DEADLINE_S = 90
 
 
 async def failure_of(role):

@@ -15,7 +15,7 @@ from tests.integration.processes.test_restore_under_cluster import (
 from oncelog.embedded import running
 from oncelog.errors import OncelogError
 
-DEADLINE_S = 30
+DEADLINE_S = 90
 
 
 def ended(pid):

@@ -295,7 +295,7 @@ class GatewayCluster:
             headers = {"Content-Type": "application/json", **headers}
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=90) as answer:
                 return Answer(answer.status, dict(answer.headers), answer.read())
         except urllib.error.HTTPError as error:
             with error:

@@ -13,7 +13,7 @@ from oncelog.process.sources import Sources
 from oncelog_server.composition import embedded_roles
 from oncelog_server.settings import EmbeddedSettings
 
-WAIT_S = 30
+WAIT_S = 90
 NAME = "pay<b>/1"
 
 

@@ -45,10 +45,10 @@ class Client:
 
     def _ask(self, method, path, headers, body):
         if self._context is None:
-            connection = http.client.HTTPConnection("localhost", self.cluster.port, timeout=20)
+            connection = http.client.HTTPConnection("localhost", self.cluster.port, timeout=90)
         else:
             connection = http.client.HTTPSConnection(
-                "localhost", self.cluster.port, timeout=20, context=self._context
+                "localhost", self.cluster.port, timeout=90, context=self._context
             )
         if isinstance(body, dict) and headers.get("Content-Type") != FORM:
             body, headers = json.dumps(body), {"Content-Type": "application/json", **headers}

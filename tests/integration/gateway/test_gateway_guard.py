@@ -25,7 +25,7 @@ PATHS = (
 
 
 def _ask(port, method, path, host, headers=()):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
     connection.putrequest(method, path, skip_host=True)
     for name, value in (*([("Host", host)] if host is not None else []), *headers):
         connection.putheader(name, value)

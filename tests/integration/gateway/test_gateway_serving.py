@@ -51,7 +51,7 @@ def test_all_is_imported_after_the_start_and_before_a_request(tmp_path):
     )
 
     command = [sys.executable, "-c", script]
-    assert subprocess.run(command, cwd=tmp_path, check=False, timeout=30).returncode == 0
+    assert subprocess.run(command, cwd=tmp_path, check=False, timeout=120).returncode == 0
 
 
 async def test_stopping_does_not_wait_for_idle_or_hanging_clients(tmp_path):

@@ -19,7 +19,7 @@ from oncelog.protocol.versions import ALTER_CLIENT_QUOTAS, CREATE_TOPICS, METADA
 from oncelog_server.demo.processes import OncelogServer
 
 VALUE = bytes(range(250)) * 40  # 10 kB
-WAIT_S = 30
+WAIT_S = 90
 THROTTLING_QUOTA_EXCEEDED = 89
 
 

@@ -11,7 +11,7 @@ from oncelog_listener.peer_watch import PeerWatch
 from oncelog_listener.settings import ListenerSettings
 
 PEER = 2
-DEADLINE_S = 30
+DEADLINE_S = 90
 
 
 class Suspects(set):

@@ -20,7 +20,7 @@ from oncelog_marker_sender import sender
 from oncelog_marker_sender.settings import MarkerSenderSettings
 from oncelog_marker_sender.wiring import build_marker_sender
 
-DEADLINE_S = 10
+DEADLINE_S = 90
 
 
 class ScriptedLeader:

@@ -2,7 +2,7 @@
 
 import time
 
-WAIT_S = 30
+WAIT_S = 90
 
 
 def eventually(holds, wait_s=WAIT_S):

@@ -114,7 +114,7 @@ def test_a_signal_ends_a_controller_that_waits_for_a_migration(run_program, post
         )
         eventually(lambda: migrating.execute(waiting).scalar_one() > 0)
         process.send_signal(number)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
         assert 'msg="stopped"' in err
     engine.dispose()

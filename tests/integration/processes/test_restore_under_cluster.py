@@ -15,7 +15,7 @@ from oncelog_server.cluster.plan import ClusterShape
 SHAPE = ClusterShape(1, 1, 1, 1, 1, 1)
 FOLLOWERS = ("storage-1", "coordinator-1", "marker-sender-1", "listener-1", "gateway-1")
 VALUES = [f"payment-{number}" for number in range(40)]
-WAIT_S = 30
+WAIT_S = 90
 
 
 def make_topics(bootstrap, *names):

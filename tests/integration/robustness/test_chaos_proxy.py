@@ -16,7 +16,7 @@ from oncelog_server.cluster import plan
 from oncelog_server.cluster.plan import HOST, ClusterShape, FreePorts, plan_members, ports_of
 from oncelog_server.cluster.state_file import ClusterState
 
-DEADLINE_S = 20.0
+DEADLINE_S = 90
 
 
 @pytest.fixture

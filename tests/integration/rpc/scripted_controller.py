@@ -12,7 +12,7 @@ from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.server import RpcServer
 from oncelog.rpc.sessions import SessionLimits
 
-DEADLINE_S = 30
+DEADLINE_S = 90
 
 
 class Cluster:

@@ -33,7 +33,7 @@ from oncelog.rpc.session_pool import SessionPool
 from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
 from oncelog.security.pki import make_client_certificate, make_development_pki
 
-DEADLINE_S = 20
+DEADLINE_S = 90
 HOST = "127.0.0.2"
 """No certificate names it: addresses of processes change, and prove nothing."""
 METHODS = {

@@ -14,7 +14,7 @@ from oncelog_server.cluster.databases import (
     start_redis_server,
 )
 
-READY_S = 30
+READY_S = 90
 
 
 class RedisServer:
