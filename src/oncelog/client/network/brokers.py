@@ -145,8 +145,8 @@ class Brokers:
             self._leave_alone(self._muted, connection.address, seconds)
 
     def _leave_alone(self, whom: dict[Address, float], address: Address, seconds: float) -> None:
-        """Until its timer comes. Nobody compares clocks then: uvloop's timers may be a millisecond early, and who
-        finds that it is not yet time looks again at the next event, which may be far."""
+        """Until its timer comes. Nobody compares clocks then: a timer of uvloop may be a millisecond early. Who finds
+        that it is not yet time looks again at the next event, which may be far."""
         until = self._loop.time() + seconds
         if until > whom.get(address, 0.0):
             whom[address] = until
