@@ -25,7 +25,7 @@ help: ## show this list
 .PHONY: setup
 setup: $(STAMP) ## create .venv with everything pinned
 
-$(STAMP): requirements/$(LOCK).lock pyproject.toml
+$(STAMP): requirements/$(LOCK).lock pyproject.toml hatch_build.py src/oncelog/record/walk.py src/oncelog/record/walk.pxd
 	@bash scripts/setup.sh "$(PYTHON)" "$(VENV)" "$(LOCK)"
 	@touch $@
 

@@ -36,7 +36,10 @@ root = typer.Typer(
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        typer.echo(f"oncelog {version('oncelog')}")
+        from oncelog.record.check import IS_WALK_COMPILED
+
+        how = "records are checked by compiled code" if IS_WALK_COMPILED else "nothing is compiled"
+        typer.echo(f"oncelog {version('oncelog')} ({how})")
         raise typer.Exit
 
 

@@ -3,7 +3,8 @@
 `read_single_batch` has checked the header and the CRC; a broken client can still put anything behind them, and what a
 log has accepted it must be able to serve for ever. Kafka's leader checks the same (facts 3 "Produce", KIP-32, KIP-98).
 
-The records are read by `oncelog.record.bulk`.
+Where `oncelog.record.walk` is compiled it finds sound batches sound, at a tenth of the time. The others, and all where
+it is not compiled, are read by `oncelog.record.bulk`, which finds what is wrong.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
 from oncelog.ids import NO_PRODUCER_EPOCH, NO_TIMESTAMP
+from oncelog.record import walk
 from oncelog.record.batch import (
     CREATE_TIME,
     HEADER_BYTES,
@@ -37,6 +39,7 @@ _RECORDS_LARGE: Final = 20_000
 _RECORDS_AT_ONCE: Final = 500
 _ERRORS_TOLD_MAX: Final = 1_000
 """Records at fault that one answer names."""
+IS_WALK_COMPILED: Final = not walk.__file__.endswith(".py")
 
 
 class CheckRules(NamedTuple):
@@ -89,12 +92,9 @@ def _checked(
     plain = uncompressed(records, rules.decompressed_bytes_max, as_kafka=True)
     if header.record_count * _BYTES_PER_RECORD_MIN > len(plain) - HEADER_BYTES:
         raise _invalid(f"{header.record_count} records do not fit into the batch's bytes")
-    _check_attributes(plain, header.record_count, pause)
-    try:
-        largest = _largest_timestamp(_paused(compiled_records(plain), pause), header, rules)
-    except UnicodeDecodeError:
-        # A header's key may be any bytes, and the compiled reader wants text.
-        largest = _largest_timestamp(_paused(decode_batch(plain), pause), header, rules)
+    largest = _walked(plain, header, rules) if IS_WALK_COMPILED else walk.LOOK_CLOSER
+    if largest == walk.LOOK_CLOSER:
+        largest = _read(plain, header, rules, pause)
     if says_append_time and (rules.is_log_append_time or header.max_timestamp == NO_TIMESTAMP):
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
@@ -103,6 +103,31 @@ def _checked(
     if header.base_timestamp > largest and not rules.is_log_append_time:
         return _with_first_timestamp(plain, header)
     return records if largest == header.max_timestamp else _with_max_timestamp(records, largest)
+
+
+def _walked(plain: Buffer, header: BatchHeader, rules: CheckRules) -> int:
+    return walk.largest_timestamp(
+        bytes(plain),
+        HEADER_BYTES,
+        len(plain),
+        header.record_count,
+        header.base_timestamp,
+        rules.timestamp_min,
+        rules.timestamp_max,
+        rules.is_compacted,
+    )
+
+
+def _read(
+    plain: Buffer, header: BatchHeader, rules: CheckRules, pause: Callable[[], None] | None
+) -> int:
+    """The records' largest timestamp. Raises KafkaError for what is wrong with them."""
+    _check_attributes(plain, header.record_count, pause)
+    try:
+        return _largest_timestamp(_paused(compiled_records(plain), pause), header, rules)
+    except UnicodeDecodeError:
+        # A header's key may be any bytes, and the compiled reader wants text.
+        return _largest_timestamp(_paused(decode_batch(plain), pause), header, rules)
 
 
 def _with_max_timestamp(records: bytes, max_timestamp: int) -> bytes:

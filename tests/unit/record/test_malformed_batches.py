@@ -4,6 +4,7 @@ import struct
 
 import pytest
 from tests.fuzz import batches_target
+from tests.record_walks import FORMS, use
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.batch import HEADER_BYTES, read_header
@@ -23,9 +24,11 @@ def test_a_batch_of_fewer_than_no_records_is_corrupt(read):
     assert refused.value.error_code is ErrorCode.CORRUPT_MESSAGE
 
 
+@pytest.mark.parametrize("walk", FORMS)
 @pytest.mark.parametrize("attributes", [0x80, 0xFF])
-def test_a_record_attribute_is_one_byte(attributes):
+def test_a_record_attribute_is_one_byte(monkeypatch, attributes, walk):
     """The compiled reader takes it for a varint: it read another key and value than every other reader."""
+    use(monkeypatch, walk)
     body = bytes([attributes, 0, 0, 0, 0xFF, 0x75, 0, 0])
     batch = bytearray(encode_batch([Record(b"k", b"v", 1_000)]))[:HEADER_BYTES]
     batch += bytes([len(body) << 1]) + body

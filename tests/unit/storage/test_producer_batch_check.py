@@ -4,6 +4,7 @@ import struct
 
 import pytest
 from crc32c import crc32c
+from tests.record_walks import FORMS, use
 
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
 from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, Codec, read_single_batch
@@ -17,6 +18,11 @@ from oncelog.record.records import (
     encode_batch,
     write_varint,
 )
+
+
+@pytest.fixture(params=FORMS, autouse=True)
+def walk(request, monkeypatch):
+    use(monkeypatch, request.param)
 
 
 def checked(batch, **rules):

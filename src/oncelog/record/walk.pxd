@@ -1,0 +1,17 @@
+"""The C types of `walk.py`."""
+
+cimport cython
+
+cdef long long _SAFE
+
+@cython.locals(at=Py_ssize_t, largest="long long", index=Py_ssize_t, length="long long", delta="long long",
+               record_end=Py_ssize_t, headers="long long")
+cpdef long long largest_timestamp(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count, long long base_timestamp,
+    long long timestamp_min, long long timestamp_max, bint needs_key)
+
+@cython.locals(value="unsigned long long", shift=int, byte="unsigned char")
+cdef (long long, Py_ssize_t) _varint(const unsigned char *data, Py_ssize_t at, Py_ssize_t end)
+
+@cython.locals(length="long long")
+cdef Py_ssize_t _after_bytes(const unsigned char *data, Py_ssize_t at, Py_ssize_t end, bint may_be_null)
