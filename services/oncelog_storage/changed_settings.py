@@ -1,8 +1,19 @@
 """The settings of a storage node that change while it runs, as the metadata says now (`oncelog.broker_config`)."""
 
-from oncelog.broker_config import PRODUCER_ID_EXPIRATION, VERIFICATION
+import asyncio
+from typing import Final
+
+from oncelog.broker_config import (
+    CLEANER_MAP_BYTES,
+    CLEANER_PAUSE,
+    PRODUCER_ID_EXPIRATION,
+    VERIFICATION,
+)
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog_storage.settings import StorageSettings
+
+_CLEANER_PAUSE_MIN_MS: Final = 10
+"""A shorter one may be set, as in Kafka; the cleaner would take the event loop for itself."""
 
 
 class ChangedSettings:
@@ -20,5 +31,24 @@ class ChangedSettings:
 
     @property
     def producer_id_expiration_ms(self) -> int:
-        found = self._metadata.image.changed_setting(self._node_id, PRODUCER_ID_EXPIRATION)
-        return self._settings.producer_id_expiration_ms if found is None else int(found)
+        return self._number(PRODUCER_ID_EXPIRATION, self._settings.producer_id_expiration_ms)
+
+    @property
+    def cleaner_map_bytes(self) -> int:
+        return self._number(CLEANER_MAP_BYTES, self._settings.cleaner_map_bytes)
+
+    async def cleaner_pause(self) -> None:
+        """Return when the cleaner looks again. What is set meanwhile counts from the beginning of the pause."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while (left := begun + self._cleaner_pause_s - loop.time()) > 0:
+            await self._metadata.newer_than(self._metadata.image, left)
+
+    @property
+    def _cleaner_pause_s(self) -> float:
+        pause_ms = self._number(CLEANER_PAUSE, self._settings.cleaner_interval_ms)
+        return max(pause_ms, _CLEANER_PAUSE_MIN_MS) / 1000
+
+    def _number(self, name: str, own: int) -> int:
+        found = self._metadata.image.changed_setting(self._node_id, name)
+        return own if found is None else int(found)

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from oncelog.runtime import Clock
 from oncelog_storage import segment_swap
+from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.cleaner_pass import (
     CleanedSegment,
     CleaningPass,
@@ -75,6 +76,7 @@ class Cleaner:
         hosted: ReplicaManager,
         log_directory: LogDirectory,
         clock: Clock,
+        changed: ChangedSettings,
         *,
         checkpoint: Callable[[list[HostedPartition]], Awaitable[bool]],
         in_worker: Callable[[Callable[[], None]], Awaitable[None]],
@@ -85,6 +87,7 @@ class Cleaner:
         self._hosted = hosted
         self._log_directory = log_directory
         self._clock = clock
+        self._changed = changed
         self._checkpoint = checkpoint
         self._in_worker = in_worker
         self._remove_later = remove_later
@@ -95,7 +98,7 @@ class Cleaner:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.cleaner_interval_ms / 1000)
+            await self._changed.cleaner_pause()
             await self.clean_all()
 
     def stop(self) -> None:
@@ -224,7 +227,7 @@ class Cleaner:
             self._clock.now(),
             log.config.delete_retention_ms,
             log.config.index_interval_bytes,
-            self._settings.cleaner_map_bytes,
+            self._changed.cleaner_map_bytes,
         )
 
         def begin() -> tuple[CleaningPass, int]:

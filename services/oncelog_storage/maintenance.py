@@ -90,6 +90,7 @@ class Maintenance:
             hosted,
             log_directory,
             clock,
+            changed,
             checkpoint=self._checkpoint,
             in_worker=self._in_worker,
             remove_later=self._remove_later,

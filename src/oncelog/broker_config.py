@@ -25,6 +25,8 @@ from oncelog.topic_config import TOPIC_CONFIGS, broker_synonyms, check_together
 PRODUCER_ID_EXPIRATION: Final = "producer.id.expiration.ms"
 VERIFICATION: Final = "transaction.partition.verification.enable"
 MAX_CONNECTIONS: Final = "max.connections"
+CLEANER_PAUSE: Final = "log.cleaner.backoff.ms"
+CLEANER_MAP_BYTES: Final = "log.cleaner.dedupe.buffer.size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,18 +345,22 @@ _STORAGE: Final = (
         "storage.retention_check_interval_ms",
     ),
     _row(
-        "log.cleaner.backoff.ms",
+        CLEANER_PAUSE,
         "long",
         "15000",
         "how often compacted topics are looked at",
         "storage.cleaner_interval_ms",
+        minimum=0,
+        is_dynamic=True,
     ),
     _row(
-        "log.cleaner.dedupe.buffer.size",
+        CLEANER_MAP_BYTES,
         "long",
         "134217728",
         "memory for the keys of one cleaning pass",
         "storage.cleaner_map_bytes",
+        minimum=1024,
+        is_dynamic=True,
     ),
     _row(
         "replica.lag.time.max.ms",

@@ -1,6 +1,14 @@
 """Settings of a storage node that change while it runs (Kafka's dynamic broker configs) count at once."""
 
-from tests.integration.storage.storage_node import NODE, NOW, batch, running, topic, txn_batch
+from tests.integration.storage.storage_node import (
+    NODE,
+    NOW,
+    batch,
+    running,
+    topic,
+    txn_batch,
+    until,
+)
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import ErrorCode
@@ -61,3 +69,24 @@ async def test_defaults_of_topics_count_where_the_topic_sets_nothing(tmp_path):
         set_for(node, "")
         await node.produce("plain", batch())
         assert read_header((await node.fetch("plain", 1)).records).codec == Codec.NONE
+
+
+async def test_the_cleaners_pause_may_end_while_it_lasts(tmp_path):
+    topics = [topic("c", cleanup_policy="compact", segment_bytes=1024)]
+    async with running(tmp_path, *topics, cleaner_interval_ms=3_600_000) as node:
+        for index in range(20):
+            await node.produce("c", batch(key=b"k%d" % (index % 2), value=b"x" * 200))
+        assert node.role.maintenance.cleaner.metrics.passes == 0
+        set_for(node, "", log_cleaner_backoff_ms="0")
+        await until(lambda: node.role.maintenance.cleaner.metrics.passes == 1)
+
+
+async def test_a_cleaning_pass_has_the_memory_that_is_set(tmp_path):
+    topics = [topic("c", cleanup_policy="compact", segment_bytes=1024)]
+    async with running(tmp_path, *topics, cleaner_interval_ms=3_600_000) as node:
+        for index in range(100):
+            await node.produce("c", batch(key=b"k%d" % (index % 20), value=b"x" * 200))
+        set_for(node, str(NODE), log_cleaner_dedupe_buffer_size="1024")
+        cleaner = node.role.maintenance.cleaner
+        await cleaner.clean_all()
+        assert cleaner.metrics.passes > 1, "one pass knows four keys of 20"

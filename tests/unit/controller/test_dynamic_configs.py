@@ -41,6 +41,9 @@ def alter(bench, kind, name, to_set=(), remove=(), validate_only=False):
         ("broker", "9" * 5000, {"max.connections": "5"}, ErrorCode.INVALID_REQUEST),
         ("broker", "1", {"max.connections": "1_000"}, ErrorCode.INVALID_CONFIG),
         ("broker", "1", {"max.connections": "\u0661"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "2", {"log.cleaner.backoff.ms": "0"}, ErrorCode.NONE),
+        ("broker", "1", {"log.cleaner.backoff.ms": "0"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "", {"log.cleaner.dedupe.buffer.size": "1000"}, ErrorCode.INVALID_CONFIG),
         # Keys of parts that oncelog does not have: kept where nobody relies on them.
         ("broker", "1", {"sasl.kerberos.min.time.before.relogin": "58000"}, ErrorCode.NONE),
         ("broker", "2", {"sasl.kerberos.min.time.before.relogin": "58000"}, ErrorCode.NONE),
