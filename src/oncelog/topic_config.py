@@ -94,6 +94,15 @@ _UNSUPPORTED: Final = (
         "let share groups write what they cannot deliver to this topic",
         unsupported="oncelog has no share groups",
     ),
+    ConfigKey(
+        "max.decompressed.message.bytes",
+        "int",
+        "2147483639",
+        "largest size of one record, decompressed",
+        minimum=1,
+        maximum=2147483639,
+        unsupported="oncelog bounds what a whole batch decompresses to, by max.message.bytes",
+    ),
 )
 """Taken because their default is what oncelog does, so that a tool can copy a topic with all its configs."""
 
@@ -259,6 +268,7 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     "max.message.bytes": ("message.max.bytes",),
+    "max.decompressed.message.bytes": ("max.decompressed.message.bytes",),
     "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
     "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
     "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),

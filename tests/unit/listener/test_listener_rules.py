@@ -364,3 +364,12 @@ def test_requests_and_their_latency_are_shown_by_name():
 def test_the_cleaners_throttle_names_the_setting_that_is_one():
     with pytest.raises(KafkaError, match="CLEANER_IO_BYTES_PER_S"):
         checked_broker_configs({"log.cleaner.io.max.bytes.per.second": "1000"}, for_all=True)
+
+
+def test_kafkas_bound_of_a_record_is_taken_at_its_default():
+    """Kafka 4.4.0 tells it for each topic, and a tool that copies topics sends it."""
+    default = {"max.decompressed.message.bytes": "2147483639"}
+    assert checked_overrides(default) == default
+    assert checked_broker_configs(default, for_all=True) == default
+    with pytest.raises(KafkaError, match="bounds what a whole batch"):
+        checked_overrides({"max.decompressed.message.bytes": "1000"})
