@@ -47,7 +47,7 @@ async def _schemathesis(url, folder):
     (folder / "schemathesis.toml").write_text(CONFIG)
     program = "from schemathesis.cli import schemathesis; schemathesis()"
     command = [sys.executable, "-c", program, "run", f"{url}/openapi.json", "--no-color"]
-    command += ["--max-examples", str(EXAMPLES_MAX), "--seed", "7"]
+    command += ["--max-examples", str(EXAMPLES_MAX), "--seed", "7", "--request-timeout", "60"]
     return await asyncio.to_thread(
         subprocess.run, command, cwd=folder, capture_output=True, text=True, check=False
     )
@@ -63,6 +63,8 @@ async def test_every_answer_is_as_documented(cluster, tmp_path, capfd):
     cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
     cluster.storage.open_transaction("orders", 1, producer_id=77, start_offset=0)
     cluster.coordinator.sinks["totals"] = coordinator_pb2.DescribeSinkResponse(sink="totals")
+    # It is made at the first request, and Schemathesis waits ten seconds for it.
+    assert (await cluster.get("/openapi.json")).status == 200
     done = await _schemathesis(cluster.url, tmp_path)
     assert done.returncode == 0, done.stdout[-6000:]
     assert "Traceback" not in capfd.readouterr().err

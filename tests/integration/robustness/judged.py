@@ -20,12 +20,21 @@ from oncelog_robustness.workloads.catalog import make_workload
 from oncelog_robustness.workloads.run_lab import RunLab, run
 
 SECONDS = 5
+UNHURRIED = ("think", "pause", "poll_pause", "write_pause")
+"""How much of the time nothing is done: the rest is for work."""
 
 
-def history_of(target, kind: str, parameters: dict[str, object], seed: int = 1) -> History:
-    workload = make_workload(kind, f"{kind}-{seed}", parameters)
+def history_of(
+    target, kind: str, parameters: dict[str, object], seed: int = 1, pace: int = 1
+) -> History:
+    """With a `pace` of two, everything that is to last takes twice as long."""
+    given = {
+        name: value * pace if name.endswith("_ms") and not name.startswith(UNHURRIED) else value
+        for name, value in parameters.items()
+    }
+    workload = make_workload(kind, f"{kind}-{seed}", given)
     clients = [LIBRARIES[one]([target.bootstrap]) for one in SIMULATED]
-    lab = RunLab(clients, seed=seed, duration_ms=SECONDS * 1000)
+    lab = RunLab(clients, seed=seed, duration_ms=SECONDS * 1000 * pace)
     run(lab, [workload])
     return lab.history
 
