@@ -100,6 +100,7 @@ def test_it_ends_when_its_caller_is_killed():
     Path(data).parent.rmdir()
 
 
+@pytest.mark.timeout(300)
 def test_the_fixture_gives_each_worker_a_log(tmp_path):
     (tmp_path / "test_orders.py").write_text(
         "import pytest\n"
@@ -110,8 +111,9 @@ def test_the_fixture_gives_each_worker_a_log(tmp_path):
         "    producer.produce(f'orders-{number}', b'x')\n"
         "    assert producer.flush(30) == 0\n"
     )
-    # By its module, and not as the entry point: an older editable install of this clone does not have that.
-    plugin = ["-p", "no:oncelog", "-p", "oncelog.pytest_plugin", "-p", "no:cacheprovider"]
+    # By its module, and not as the entry point: an older editable install of this clone does not have that. And no
+    # other one than is needed: three processes load them.
+    plugin = ["-p", "xdist", "-p", "oncelog.pytest_plugin", "-p", "no:cacheprovider"]
     # Its own: a session takes back the rights of the shared one, which a Postgres that starts meanwhile needs.
     folder = f"--basetemp={tmp_path / 'base'}"
     done = subprocess.run(
@@ -119,8 +121,9 @@ def test_the_fixture_gives_each_worker_a_log(tmp_path):
         capture_output=True,
         text=True,
         cwd=tmp_path,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         check=False,
-        timeout=WAIT_S * 2,
+        timeout=WAIT_S * 4,
     )
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout

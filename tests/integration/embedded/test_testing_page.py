@@ -5,7 +5,7 @@ from tests.testing_page import EXAMPLES, PAGE, run_example
 
 from oncelog.faults import Faults
 
-WAIT_S = 110
+WAIT_S = 280
 SPARK = "Spark"
 
 
@@ -13,6 +13,7 @@ def test_the_page_has_an_example_for_each_client():
     assert list(EXAMPLES) == ["confluent-kafka", "aiokafka", "FastStream", SPARK, "oncelog.client"]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("library", [library for library in EXAMPLES if library != SPARK])
 def test_an_example_passes(library, tmp_path):
     assert "1 passed" in run_example(library, tmp_path, WAIT_S)

@@ -7,6 +7,8 @@ import asyncio
 import subprocess
 import sys
 
+import pytest
+
 from oncelog.api.v1 import coordinator_pb2
 
 EXAMPLES_MAX = 4
@@ -53,6 +55,8 @@ async def _schemathesis(url, folder):
     )
 
 
+# Thousands of requests; alone on a machine it takes half a minute.
+@pytest.mark.timeout(900)
 async def test_every_answer_is_as_documented(cluster, tmp_path, capfd):
     await cluster.create_topic("orders", 2)
     cluster.coordinator.put("payments", producer_id=4, partitions=[("orders", 0)])
