@@ -237,7 +237,7 @@ class Cluster:
         )
 
 
-async def until(condition, timeout_s=5.0):
+async def until(condition, timeout_s=30.0):
     """Wait for a condition; fails after the deadline."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110

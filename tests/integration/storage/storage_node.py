@@ -262,7 +262,7 @@ def txn_batch(producer_id, sequence, count=1, *, producer_epoch=0, **fields):
     )
 
 
-async def until(condition, timeout_s=5.0):
+async def until(condition, timeout_s=30.0):
     """Wait for a condition with a deadline."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110

@@ -54,7 +54,7 @@ class World:
             yield role, await WireClient.connect(role.port)
 
 
-async def eventually(condition, timeout_s=5.0):
+async def eventually(condition, timeout_s=30.0):
     """Wait until it holds; fails the test when it never does."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 (what it looks at sets no event)
