@@ -3,6 +3,7 @@
 ONCELOG_COMPILED=0 compiles nothing, 1 ends the build where nothing can be compiled.
 """
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -54,6 +55,7 @@ def compiled(root: Path) -> Path:
     from setuptools import Distribution, Extension
 
     folder = tempfile.mkdtemp(prefix="oncelog-build-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the wheel is not packed yet
     # Cython tells a module's package by where it stands, and finds its `.pxd` beside it.
     modules = cythonize(
         [Extension(MODULE, [str(root / SOURCE)], extra_compile_args=["-g0", "-w"])],

@@ -16,11 +16,15 @@ from oncelog.client.blocking import Admin
 
 PAGE = Path(__file__).parents[3] / "docs" / "client.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+TOPICS = re.findall(
+    r"^oncelog topics create (\w+)(?: --partitions (\d+))?$", PAGE.read_text(), re.M
+)
 WAIT_S = 100
 
 
 def test_the_page_has_examples():
     assert len(EXAMPLES) == 13
+    assert len(TOPICS) == 2
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +57,7 @@ def folder(tmp_path_factory):
 def test_an_example_runs(log, folder, number):
     bootstrap = log.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    created = admin.create_topics([NewTopic("payments", 2, 1), NewTopic("orders", 1, 1)])
+    created = admin.create_topics([NewTopic(name, int(count or 1), 1) for name, count in TOPICS])
     for one in created.values():
         if (error := one.exception(WAIT_S)) is not None:
             assert "ALREADY_EXISTS" in str(error)
