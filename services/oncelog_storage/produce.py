@@ -14,6 +14,7 @@ from oncelog.errors import KafkaError
 from oncelog.process.role_metrics import Histogram
 from oncelog.record.batch import BatchHeader
 from oncelog.record.check import is_long_check
+from oncelog.rpc import plain
 from oncelog.runtime import Clock
 from oncelog.telemetry import spans
 from oncelog_storage.arrivals import Arrivals
@@ -38,6 +39,7 @@ def _let_others_run() -> None:
     time.sleep(_SHORT_PAUSE_S)
 
 
+AnyProduceRequest = pb.ProduceRequest | plain.ProduceRequest
 _Batch = ProducedBatch[HostedPartition]
 _Request = Producing[HostedPartition]
 
@@ -77,7 +79,7 @@ class ProduceHandler:
         self._arrivals = Arrivals()
         self._one_large_check = asyncio.Lock()
 
-    async def produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
+    async def produce(self, request: AnyProduceRequest) -> pb.ProduceResponse:
         began = time.monotonic()
         took: list[tuple[Histogram, float]] = []
         response = await self._produce(request, took)
@@ -90,7 +92,7 @@ class ProduceHandler:
         return response
 
     async def _produce(
-        self, request: pb.ProduceRequest, took: list[tuple[Histogram, float]]
+        self, request: AnyProduceRequest, took: list[tuple[Histogram, float]]
     ) -> pb.ProduceResponse:
         """Adds what its stages `took`, in seconds."""
         response = pb.ProduceResponse()
@@ -164,7 +166,7 @@ class ProduceHandler:
             known.links.update(found)
 
     def _report(
-        self, request: pb.ProduceRequest, items: list[_Batch], events: StorageEvents
+        self, request: AnyProduceRequest, items: list[_Batch], events: StorageEvents
     ) -> None:
         client = (request.client_id, request.client_host)
         for item in items:
@@ -223,7 +225,7 @@ class ProduceHandler:
             return
         item.change_to(records)
 
-    async def _verify(self, request: pb.ProduceRequest, work: _Request) -> None:
+    async def _verify(self, request: AnyProduceRequest, work: _Request) -> None:
         """Ask once for all partitions that need it."""
         now = self._clock.now()
         for question in work.questions(now):

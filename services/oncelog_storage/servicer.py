@@ -17,7 +17,7 @@ from oncelog_storage.core.offset_queries import end_offset_for
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.markers import MarkerHandler
-from oncelog_storage.produce import ProduceHandler, refuse
+from oncelog_storage.produce import AnyProduceRequest, ProduceHandler, refuse
 from oncelog_storage.record_deletion import RecordDeletion
 from oncelog_storage.record_fate import describe_producer, describe_record
 from oncelog_storage.replica_manager import ReplicaManager
@@ -28,7 +28,7 @@ _APPEND_TIMEOUT_MS: Final = 30_000
 
 
 class StorageServicer:
-    direct_methods: ClassVar = {"Fetch": "fetch_directly"}
+    direct_methods: ClassVar = {"Fetch": "fetch_directly", "Produce": "Produce"}
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class StorageServicer:
         self._deletion = RecordDeletion(hosted, replica_sessions)
         self._clock = clock
 
-    async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
+    async def Produce(self, request: AnyProduceRequest, context: Any) -> pb.ProduceResponse:
         return await self._produce.produce(request)
 
     async def Append(self, request: pb.AppendRequest, context: Any) -> pb.AppendResponse:

@@ -1,11 +1,13 @@
 """Produce: record batches to their leaders, unread (facts 3 and 9)."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS
+from oncelog.rpc import plain
+from oncelog.rpc.direct import takes_plain
 from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.brokers import is_leaving
@@ -85,9 +87,9 @@ async def produce(call: Call) -> Any:
 
 def _accepted(
     call: Call, topics: _Topics, answers: _Answers
-) -> dict[TopicPartition, pb.PartitionRecords]:
+) -> dict[TopicPartition, plain.PartitionRecords]:
     """What goes to leaders; what is refused here goes into `answers`."""
-    items: dict[TopicPartition, pb.PartitionRecords] = {}
+    items: dict[TopicPartition, plain.PartitionRecords] = {}
     image = call.cluster.image
     names = (name for name, _ in topics if name is not None)
     refused_names = refused_topics(call, Operation.WRITE, names)
@@ -112,34 +114,35 @@ def _accepted(
             elif refused := refused_records(call.version, data.records):
                 answers[key] = Unanswered(*refused)
             else:
-                items[key] = pb.PartitionRecords(
-                    topic=name, partition=data.index, records=data.records, topic_id=topic_id
-                )
+                items[key] = plain.PartitionRecords(name, data.index, data.records, topic_id)
     return items
 
 
 async def _append(
-    call: Call, items: dict[TopicPartition, pb.PartitionRecords], transactional_id: str
+    call: Call, items: dict[TopicPartition, plain.PartitionRecords], transactional_id: str
 ) -> _Answers:
     request = call.request
     timeout_ms = milliseconds(request.timeout)
     mode = verification_mode(call.version)
 
     async def ask(
-        storage: StorageStub, partitions: list[pb.PartitionRecords]
+        storage: StorageStub, partitions: list[plain.PartitionRecords]
     ) -> Sequence[pb.PartitionProduced]:
         # No deadline of our own: the leader keeps `timeout_ms`, and cutting an append short would leave it unknown.
-        answer = await storage.Produce(
-            pb.ProduceRequest(
-                transactional_id=transactional_id,
-                acks=request.acks,
-                timeout_ms=timeout_ms,
-                verification_mode=mode,
-                partitions=partitions,
-                client_id=(call.client_id or "") if transactional_id else "",
-                client_host=call.session.peer if transactional_id else "",
-            )
+        asked = plain.ProduceRequest(
+            transactional_id,
+            request.acks,
+            timeout_ms,
+            mode,
+            partitions,
+            (call.client_id or "") if transactional_id else "",
+            call.session.peer if transactional_id else "",
         )
+        if takes_plain(storage, "Produce"):
+            message = cast(pb.ProduceRequest, asked)
+        else:
+            message = _message(asked)
+        answer = await storage.Produce(message)
         return answer.partitions
 
     is_idempotent = all(has_producer_id(item.records) for item in items.values())
@@ -151,6 +154,22 @@ async def _append(
 
     topic_ids = {item.topic: item.topic_id for item in items.values()}
     return await call.cluster.ask_leaders(items, ask, repeatable, is_wanted, topic_ids)
+
+
+def _message(asked: plain.ProduceRequest) -> pb.ProduceRequest:
+    message = pb.ProduceRequest(
+        transactional_id=asked.transactional_id,
+        acks=asked.acks,
+        timeout_ms=asked.timeout_ms,
+        verification_mode=asked.verification_mode,
+        client_id=asked.client_id,
+        client_host=asked.client_host,
+    )
+    for one in asked.partitions:
+        message.partitions.add(
+            topic=one.topic, partition=one.partition, records=one.records, topic_id=one.topic_id
+        )
+    return message
 
 
 def _close_on_error(topics: _Topics, answers: _Answers) -> None:

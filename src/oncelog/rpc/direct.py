@@ -3,7 +3,8 @@
 A `DirectStub` looks like a gRPC stub (`await stub.Produce(request, timeout=1.0)`) and calls the servicer's method
 with no context. Request and response objects are passed by reference: neither side may change one it did not make.
 A servicer's class may name `direct_methods`, which answer with plain objects of the same fields: a protobuf message
-copies its bytes when they are put in, and again each time they are looked at.
+copies its bytes when they are put in, and again each time they are looked at. Those methods may also be asked with
+such objects (`oncelog.rpc.plain`).
 No span shows such a call: it is part of the request's own.
 """
 
@@ -26,6 +27,10 @@ class DirectStub:
         self.__dict__.clear()
         self._servicer = servicer
 
+    def takes_plain(self, name: str) -> bool:
+        """Whether the method answers plain objects, and takes them for its request."""
+        return name in getattr(type(self._servicer), "direct_methods", {})
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """A method that was not called before; from then on it is an attribute."""
         if name.startswith("_"):
@@ -44,3 +49,7 @@ def _direct_call(method: Callable[..., Any]) -> Callable[..., Any]:
         return answer_within(answer, timeout)
 
     return call
+
+
+def takes_plain(stub: object, name: str) -> bool:
+    return isinstance(stub, DirectStub) and stub.takes_plain(name)

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.direct import DirectStub, takes_plain
 
 
 class Storage:
@@ -32,6 +32,13 @@ async def test_a_direct_method_answers_where_there_is_one():
     stub = DirectStub(Storage())
     assert await stub.Fetch(None) == "an object"
     assert await stub.Produce(None, timeout=1.0) == "a message"
+
+
+def test_only_a_role_of_this_process_takes_plain_requests():
+    assert takes_plain(DirectStub(Storage()), "Fetch")
+    assert not takes_plain(DirectStub(Storage()), "Produce")
+    assert not takes_plain(DirectStub(Everything()), "Fetch")
+    assert not takes_plain(Storage(), "Fetch")
 
 
 async def test_who_answers_everything_has_no_direct_methods():
