@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -189,6 +190,8 @@ def _run(options: argparse.Namespace) -> int:
     broken = 0
     is_interrupted = False
     began = time.monotonic()
+    # Who runs it in the background cannot send Ctrl-C: a shell has its children ignore that.
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with showing_progress(len(jobs), is_wanted=not options.digests) as advance:
             at_a_time = 1 if options.seed is not None else options.jobs
@@ -207,6 +210,8 @@ def _run(options: argparse.Namespace) -> int:
                         break
     except KeyboardInterrupt:
         is_interrupted = True
+    finally:
+        signal.signal(signal.SIGTERM, handler)
     if options.seed is not None:
         for result in results:
             print_one(result, replay_of(result))

@@ -15,11 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from oncelog_robustness.scenario import Scenario
 from oncelog_robustness.simulator.run import RunOptions, RunResult, run_seed
 from oncelog_robustness.simulator.warming import warm_up
+
+_ENDS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: float) -> Iterator[R
 @contextlib.contextmanager
 def _no_interrupt() -> Iterator[None]:
     """A Ctrl-C during a fork comes after it: what its hooks raise is ignored, logging's for one."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     try:
         yield
     finally:
@@ -116,8 +118,9 @@ def _flush() -> None:
 def _be_the_run(job: Job, folder: Path, writing: int) -> None:
     # Kept before the simulation replaces them.
     write, leave = os.write, os._exit
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+    for number in _ENDS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
     options = job.options(folder)
     result = run_seed(job.scenario, job.seed, options)
     if options.trace is not None:

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, and nothing elsewhere."""
+"""A progress bar on a terminal, and elsewhere a line now and then."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,12 +9,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from oncelog_robustness.simulator.run import RunResult
 
+_RUNS_A_LINE = 100
+
 
 @contextmanager
 def showing_progress(total: int, *, is_wanted: bool) -> Iterator[Callable[[RunResult], None]]:
     """Call what it gives with each result."""
-    if not is_wanted or total == 1 or not sys.stderr.isatty():
+    if not is_wanted or total == 1:
         yield lambda result: None
+        return
+    if not sys.stderr.isatty():
+        yield _lines(total)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -33,3 +38,16 @@ def showing_progress(total: int, *, is_wanted: bool) -> Iterator[Callable[[RunRe
             progress.update(task, advance=1, description=text)
 
         yield advance
+
+
+def _lines(total: int) -> Callable[[RunResult], None]:
+    done = broken = 0
+
+    def advance(result: RunResult) -> None:
+        nonlocal done, broken
+        done += 1
+        broken += result.is_broken
+        if done % _RUNS_A_LINE == 0 and done < total:
+            print(f"{done} of {total} runs, {broken} broken", file=sys.stderr, flush=True)
+
+    return advance

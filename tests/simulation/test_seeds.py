@@ -123,11 +123,12 @@ def test_whoever_reads_one_line_only_gets_no_complaint():
     assert running.returncode == 141
 
 
-def test_ctrl_c_tells_what_was_found_so_far():
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_from_outside_tells_what_was_found(ended_by):
     with many_short_runs() as running:
         assert running.stdout is not None
         assert running.stdout.readline()
-        running.send_signal(signal.SIGINT)
+        running.send_signal(ended_by)
         _, output = running.communicate(timeout=60)
     assert running.returncode == 130
     assert output.startswith("stopped after ")

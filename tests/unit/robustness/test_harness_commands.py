@@ -2,11 +2,13 @@
 
 import signal
 import tempfile
+from types import SimpleNamespace
 
 import pytest
 from oncelog_robustness.chaos.__main__ import app
 from oncelog_robustness.planted.__main__ import main as planted
 from oncelog_robustness.simulator.command import main as simulate
+from oncelog_robustness.simulator.screen import showing_progress
 from typer.testing import CliRunner
 
 SCENARIO = 'name = "mine"\nduration_ms = 1_000\n[[workloads]]\nkind = "{kind}"\n{more}\n'
@@ -211,3 +213,10 @@ def test_chaos_refuses_a_scenario_file_that_cannot_be(chaos, text, named, tmp_pa
 )
 def test_an_older_version_that_cannot_be_had_is_refused(arguments, named, capsys):
     assert named in refused(simulate, capsys, *arguments)
+
+
+def test_runs_that_nobody_watches_are_counted_now_and_then(capsys):
+    with showing_progress(250, is_wanted=True) as advance:
+        for number in range(250):
+            advance(SimpleNamespace(is_broken=number == 7))
+    assert capsys.readouterr().err == "100 of 250 runs, 1 broken\n200 of 250 runs, 1 broken\n"
