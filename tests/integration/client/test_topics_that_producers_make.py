@@ -6,7 +6,7 @@ import uuid
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from oncelog.client import ClientError, Producer
+from oncelog.client import ClientError, Partition, Producer, TimedOutError
 
 WAIT_S = 90
 
@@ -33,3 +33,11 @@ async def test_a_deleted_topic_is_not_brought_back(bootstrap):
         with pytest.raises(ClientError):
             await producer.send(topic, b"43")
     assert topic not in admin.list_topics(timeout=WAIT_S).topics
+
+
+async def test_offsets_of_a_topic_that_is_none_are_told(bootstrap):
+    identity = f"pay-{uuid.uuid4().hex}"
+    async with Producer(bootstrap, transactional_id=identity, max_block_ms=5_000) as producer:
+        with pytest.raises(TimedOutError, match="the last answer was UNKNOWN_TOPIC_OR_PARTITION"):
+            async with producer.transaction() as tx:
+                await tx.send_offsets({Partition(f"orders-{uuid.uuid4().hex}", 0): 1}, "payers")

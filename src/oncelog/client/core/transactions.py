@@ -94,6 +94,8 @@ class Transactions:
         self._under_way: tuple[Call, Operation | None] | None = None
         self._attempts = 0
         self._retry_at_ms = 0.0
+        self.refusal: ErrorCode | None = None
+        """Why the call is repeated, where a coordinator said so."""
         self._is_end_open = False
         """A try of EndTxn was not answered: it may have decided."""
         self.prepared: PreparedTransaction | None = None
@@ -338,9 +340,10 @@ class Transactions:
         if isinstance(call, EndTxn) and answer.error in _NOT_ANSWERED:
             self._is_end_open = True
         if answer.error.is_retriable and not answer.refused:
+            self.refusal = None if answer.error in _NOT_ANSWERED else answer.error
             self._again(call, operation, now_ms)
             return
-        self._attempts, self._retry_at_ms = 0, 0.0
+        self._attempts, self._retry_at_ms, self.refusal = 0, 0.0, None
         match call:
             case InitProducerId():
                 self._initialized(answer)

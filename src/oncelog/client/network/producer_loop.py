@@ -103,10 +103,12 @@ class ProducerLoop:
         except TimeoutError as error:
             if self.brokers.fatal is not None:
                 raise self.brokers.fatal from error
-            failure = self.brokers.last_failure
+            refusal, failure = self.core.transactions.refusal, self.brokers.last_failure
             why = f" ({failure})" if failure is not None else ""
+            if refusal is not None:
+                why = f" (the last answer was {refusal.name})"
             raise TimedOutError(
-                f"{what} was not answered within {timeout_ms} ms{why}; nobody knows whether it happened: call it again",
+                f"{what} was not done within {timeout_ms} ms{why}; nobody knows whether it happened: call it again",
                 may_be_done=True,
             ) from error
         if operation.error is not None:
