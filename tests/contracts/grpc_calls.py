@@ -128,13 +128,6 @@ def channel_to(port):
 
 
 class GrpcContract:
-    async def until_heard(self, holds):
-        """gRPC has one poller a process. Where loops of other tests live, an event may wait for the
-        next one, so calls make events until it holds."""
-        async with asyncio.timeout(DEADLINE_S):
-            while not holds(self.scripted):
-                assert await self.channel.unary_unary("/t/twice")(b"x") == b"xx"
-
     def in_world(self, scenario):
         async def inside():
             async with (
@@ -224,7 +217,7 @@ class GrpcContract:
         with pytest.raises(asyncio.CancelledError):
             await reading
         assert call.cancelled()
-        await self.until_heard(lambda it: it.cancelled == 1)
+        await self.scripted.until(lambda it: it.cancelled == 1)
         self.scripted.told.set()
         assert await other == b"told"
 
@@ -243,7 +236,7 @@ class GrpcContract:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await self.until_heard(lambda it, ended=ended: it.cancelled == ended)
+            await self.scripted.until(lambda it, ended=ended: it.cancelled == ended)
 
     async def test_a_dropped_call_goes_on_until_its_channel_closes(self):
         call = self.channel.stream_stream("/t/silent")()
