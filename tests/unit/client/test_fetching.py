@@ -146,6 +146,18 @@ def test_an_answer_from_before_a_seek_is_dropped():
     assert step(one).fetches[0].parts[0].offset == 1
 
 
+def test_an_answer_that_was_dropped_is_known():
+    """A node tells where a partition ends once: not knowing it, a consumer of an idle topic never saw its end."""
+    one = core()
+    (fetch,) = step(one).fetches
+    one.seek(T0, 3)
+    answered(one, fetch, b"", high_watermark=3)
+    assert not one.took_all(fetch)
+    (fetch,) = step(one).fetches
+    answered(one, fetch, b"", high_watermark=3)
+    assert one.took_all(fetch)
+
+
 def test_a_batch_is_handed_out_in_parts():
     one = core()
     answered(one, step(one).fetches[0], batch(0, 5))

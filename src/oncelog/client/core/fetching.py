@@ -302,6 +302,18 @@ class FetchCore:
             self._take_in(state, answer)
         return False
 
+    def took_all(self, fetch: Fetch) -> bool:
+        """Whether its answer counted for each partition, and where each ends is known now. An answer is dropped where
+        the position moved meanwhile. A node tells what is new once in a session, so it is asked for all again then.
+        """
+        for part in fetch.parts:
+            state = self._states.get(part.partition)
+            if state is None or state.failing is not ErrorCode.NONE:
+                continue
+            if state.version != part.version or state.high_watermark < 0:
+                return False
+        return True
+
     def _take_in(self, state: PartitionState, answer: FetchAnswer) -> None:
         aborted = answer.aborted if self.settings.reads_committed else None
         try:

@@ -93,6 +93,8 @@ class Fetches:
                 is_old |= core.fetched(part, answer, now_ms)
             if is_old:
                 self._brokers.update_soon()
+            if not core.took_all(fetch):
+                session.lost()
         else:
             logger.debug("node %d ended a fetch session: %s", fetch.node_id, error.name)
         self._on_answer()
