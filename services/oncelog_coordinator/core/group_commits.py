@@ -161,7 +161,7 @@ def _commit_records(
 
 
 def _is_of(topics: Topics, name: str, topic_id: bytes) -> bool:
-    """Whether the topic of this name has this id. Nothing speaks against an unknown id, or a name that is new here."""
+    """The topic of this name has this id, as far as this node knows: an unknown id or a new name is not refused."""
     known = topics.get(name)
     return known is None or not topic_id or known.topic_id == topic_id
 

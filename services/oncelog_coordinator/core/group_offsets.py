@@ -44,7 +44,7 @@ class CommittedOffset(NamedTuple):
     topic_id: bytes = b""
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Whether it is of this topic and not of a namesake; empty: of whichever."""
+        """The offset counts for this topic. Without an id, here or there, every topic of the name is meant."""
         return not self.topic_id or not topic_id or self.topic_id == topic_id
 
 
@@ -89,7 +89,7 @@ class GroupOffsets:
         return tuple(self._open.get(group_id, {}).get(partition, ()))
 
     def any_is_of(self, group_id: str, partition: Partition, topic_id: bytes) -> bool:
-        """Whether an offset, committed or pending, is of this topic and not of a namesake."""
+        """The group has an offset of this topic, committed or pending; one of a namesake does not count."""
         found = [self.of(group_id).get(partition)]
         found += (
             self._pending[producer_id][group_id].get(partition)

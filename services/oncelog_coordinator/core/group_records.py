@@ -82,7 +82,7 @@ class OffsetCommitted:
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     topic_id: bytes = b""
-    """Of the topic that was read; empty where the committer did not know it."""
+    """The id of the topic that was read; empty where the committer did not know it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class Brokers:
         self._backoffs: dict[Address, Backoff] = {}
         self._resting: dict[Address, float] = {}
         self._muted: dict[Address, float] = {}
-        """Where no attempt succeeded, and who asked for silence: left alone until then."""
+        """Brokers that could not be reached, and brokers that asked for silence, are left alone until then."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._makes_topics = makes_topics
         self._found_once: set[str] = set()
