@@ -7,6 +7,7 @@ python -m oncelog_robustness.planted --all            hunts each of them, and en
 """
 
 import argparse
+import contextlib
 import os
 import sys
 import time
@@ -23,16 +24,17 @@ from oncelog_robustness.arguments import (
     Parser,
     whole_number,
 )
+from oncelog_robustness.ending import EXIT_INTERRUPTED, sigterm_as_ctrl_c
 from oncelog_robustness.planted.catalog import BUGS
-from oncelog_robustness.planted.hunt import Finding, findings, hunted_all
+from oncelog_robustness.planted.hunt import Finding, Hunted, findings, hunted_all
 from oncelog_robustness.planted.importing import CannotPlant, bug_named
-from oncelog_robustness.planted.screen import print_bugs, print_hunts, showing_hunts
+from oncelog_robustness.planted.screen import print_bugs, print_hunts, showing_hunts, told
 
 EXIT_NOT_CAUGHT: Final = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 caught (or listed), 1 not caught within the budget, 2 used wrongly."""
+    """Exit codes: 0 caught (or listed), 1 not caught within the budget, 2 used wrongly, 130 ended from outside."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.all:
@@ -63,7 +65,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="python -m oncelog_robustness.planted",
         description="Planted bugs, and who catches them. Without a NAME: lists them.",
-        epilog="Exit code 0: caught, or listed. 1: not caught within the budget. 2: used wrongly.",
+        epilog="Exit code 0: caught, or listed. 1: not caught within the budget. 2: used wrongly. "
+        "130: ended by Ctrl-C or SIGTERM.",
     )
     parser.add_argument("bug", nargs="?", metavar="NAME", help="hunt this one until it is caught")
     parser.add_argument("--all", action="store_true", help="hunt each of them")
@@ -92,42 +95,58 @@ def _parser() -> Parser:
 
 def _hunt(options: argparse.Namespace) -> int:
     bug = bug_named(options.bug)
-    caught: list[str] = []
-    tried = 0
+    caught: list[int] = []
+    tried = unfinished = 0
+    is_interrupted = True
     began = time.monotonic()
-    for found in findings(
-        bug.name, first_seed=options.first_seed, seeds=options.seeds, jobs=options.jobs
-    ):
-        tried += 1
-        checker = found.catcher(bug)
-        if checker is not None:
-            caught.append(str(found.seed))
-        _show(found, is_catch=checker is not None)
-        if checker is not None and not options.every:
-            break
-    verdict = f"caught by seed {', '.join(caught)}" if caught else "not caught"
-    print(f"{bug.name}: {verdict} ({counted(tried, 'seed')}, {time.monotonic() - began:.1f} s)")
-    return 0 if caught else EXIT_NOT_CAUGHT
+    with contextlib.suppress(KeyboardInterrupt), sigterm_as_ctrl_c():
+        for found in findings(
+            bug.name, first_seed=options.first_seed, seeds=options.seeds, jobs=options.jobs
+        ):
+            tried += 1
+            unfinished += bool(found.unfinished)
+            checker = found.catcher(bug)
+            if checker is not None:
+                caught.append(found.seed)
+            _show(found, is_catch=checker is not None)
+            if checker is not None and not options.every:
+                break
+        is_interrupted = False
+    print(told(bug.name, caught, tried, unfinished, time.monotonic() - began))
+    return _exit_code(is_interrupted=is_interrupted, is_caught=bool(caught))
 
 
 def _hunt_all(options: argparse.Namespace) -> int:
     names = [bug.name for bug in BUGS]
+    ended: dict[str, Hunted] = {}
+    is_interrupted = True
     began = time.monotonic()
-    with showing_hunts(len(names)) as advance:
-        hunts = hunted_all(
-            names,
-            first_seed=options.first_seed,
-            seeds=options.seeds,
-            jobs=options.jobs,
-            on_end=advance,
-        )
-    print_hunts(hunts)
+    with contextlib.suppress(KeyboardInterrupt), sigterm_as_ctrl_c():
+        with showing_hunts(len(names)) as advance:
+            for hunt in hunted_all(
+                names, first_seed=options.first_seed, seeds=options.seeds, jobs=options.jobs
+            ):
+                ended[hunt.bug] = hunt
+                advance(hunt)
+        is_interrupted = False
+    hunts = [ended[name] for name in names if name in ended]
+    if hunts:
+        print_hunts(hunts)
     caught = sum(hunt.seed is not None for hunt in hunts)
     tried = sum(hunt.tried for hunt in hunts)
     print(
-        f"{caught} of {len(hunts)} planted bugs caught; {counted(tried, 'seed')}, {time.monotonic() - began:.0f} s"
+        f"{caught} of {len(names)} planted bugs caught; {counted(tried, 'seed')}, {time.monotonic() - began:.0f} s"
     )
-    return 0 if caught == len(hunts) else EXIT_NOT_CAUGHT
+    left = [name for name in names if name not in ended]
+    if left:
+        print(f"not decided: {', '.join(left)}", flush=True)
+    return _exit_code(is_interrupted=is_interrupted, is_caught=caught == len(names))
+
+
+def _exit_code(*, is_interrupted: bool, is_caught: bool) -> int:
+    if is_interrupted:
+        return EXIT_INTERRUPTED
+    return 0 if is_caught else EXIT_NOT_CAUGHT
 
 
 def _show(found: Finding, *, is_catch: bool) -> None:

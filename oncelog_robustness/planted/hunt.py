@@ -1,18 +1,26 @@
 """Does the simulator catch a planted bug? Runs seeds with it until a checker that is meant to notice says broken."""
 
+import contextlib
+import itertools
 import multiprocessing
+import multiprocessing.connection
+import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Final
 
+from oncelog_robustness.ending import ENDS, no_interrupt
 from oncelog_robustness.planted.bug import Bug
 from oncelog_robustness.planted.importing import bug_named, install
 
 SCENARIOS: Final = Path(__file__).parent / "scenarios"
 """Short and wild, one a family of bugs; `oncelog_robustness/scenarios` serves as well."""
+_END_S: Final = 10
+"""A hunt that is told to end kills its runs and removes their folders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,10 @@ class Hunted:
     seed: int | None
     """The one that caught it."""
     checker: str
+    unfinished: int = 0
+    """Of the seeds that were run, how many their own clock killed: they say nothing."""
+    failure: str = ""
+    """It broke, and says nothing."""
 
 
 def findings(
@@ -81,13 +93,21 @@ def hunted(
     """Stops at the first catch. Plants the bug in this process, for good."""
     bug = bug_named(name)
     began = time.monotonic()
-    tried = 0
+    tried = unfinished = 0
     for found in findings(name, first_seed=first_seed, seeds=seeds, jobs=jobs):
         tried += 1
+        unfinished += bool(found.unfinished)
         checker = found.catcher(bug)
         if checker is not None:
-            return Hunted(name, tried, time.monotonic() - began, found.seed, checker)
-    return Hunted(name, tried, time.monotonic() - began, None, "")
+            return Hunted(name, tried, time.monotonic() - began, found.seed, checker, unfinished)
+    return Hunted(name, tried, time.monotonic() - began, None, "", unfinished)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hunter:
+    name: str
+    process: SpawnProcess
+    began: float
 
 
 def hunted_all(
@@ -96,15 +116,56 @@ def hunted_all(
     first_seed: int | None = None,
     seeds: int | None = None,
     jobs: int = 1,
-    on_end: Callable[[Hunted], None] = lambda _: None,
-) -> list[Hunted]:
-    """In the order of `names`. Each bug has a process of its own: planted code is not taken back."""
-    with ProcessPoolExecutor(
-        jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1
-    ) as pool:
-        hunts = {pool.submit(hunted, name, first_seed, seeds): name for name in names}
-        ended: dict[str, Hunted] = {}
-        for hunt in as_completed(hunts):
-            ended[hunts[hunt]] = hunt.result()
-            on_end(ended[hunts[hunt]])
-    return [ended[name] for name in names]
+) -> Iterator[Hunted]:
+    """As they end, `jobs` at a time. Each bug has a process of its own: planted code is not taken back."""
+    waiting = iter(names)
+    hunters: dict[Connection, _Hunter] = {}
+    try:
+        while True:
+            for name in itertools.islice(waiting, jobs - len(hunters)):
+                with no_interrupt():
+                    answer, hunter = _hunter(name, first_seed, seeds)
+                    hunters[answer] = hunter
+            if not hunters:
+                return
+            for one in multiprocessing.connection.wait(list(hunters)):
+                assert isinstance(one, Connection)
+                yield _answered(one, hunters.pop(one))
+    finally:
+        for hunter in hunters.values():
+            hunter.process.terminate()
+        for hunter in hunters.values():
+            hunter.process.join(_END_S)
+            hunter.process.kill()
+
+
+def _hunter(name: str, first_seed: int | None, seeds: int | None) -> tuple[Connection, _Hunter]:
+    context = multiprocessing.get_context("spawn")
+    reading, writing = context.Pipe(duplex=False)
+    process = context.Process(target=_hunt_into, args=(writing, name, first_seed, seeds))
+    process.start()
+    writing.close()
+    return reading, _Hunter(name, process, time.monotonic())
+
+
+def _hunt_into(answer: Connection, name: str, first_seed: int | None, seeds: int | None) -> None:
+    # A terminal's Ctrl-C reaches every process. The one that prints ends the hunts.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        # They were held back since before the start.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+        answer.send(hunted(name, first_seed, seeds))
+
+
+def _answered(answer: Connection, hunter: _Hunter) -> Hunted:
+    with answer:
+        try:
+            found = answer.recv()
+        except EOFError:
+            found = None
+    hunter.process.join()
+    if isinstance(found, Hunted):
+        return found
+    failure = f"its process ended with {hunter.process.exitcode} and no result"
+    return Hunted(hunter.name, 0, time.monotonic() - hunter.began, None, "", failure=failure)

@@ -1,5 +1,6 @@
-"""What the hunts print: tables of at most a hundred columns, and a progress bar on a terminal."""
+"""What the hunts print: tables of at most a hundred columns, and how far they are."""
 
+import itertools
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from oncelog.wording import counted
 from oncelog_robustness.planted.bug import Bug
 from oncelog_robustness.planted.hunt import Hunted
 from oncelog_robustness.planted.importing import bug_named
@@ -52,9 +54,9 @@ def print_hunts(hunts: Sequence[Hunted]) -> None:
 
 @contextmanager
 def showing_hunts(total: int) -> Iterator[Callable[[Hunted], None]]:
-    """Call what it gives with each hunt that ended."""
+    """Call what it gives with each hunt that ended: it moves a bar, or prints a line where no terminal is."""
     if not sys.stderr.isatty():
-        yield lambda hunt: None
+        yield _lines(total)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -73,6 +75,26 @@ def showing_hunts(total: int) -> Iterator[Callable[[Hunted], None]]:
             progress.update(task, advance=1, description=text)
 
         yield advance
+
+
+def _lines(total: int) -> Callable[[Hunted], None]:
+    done = itertools.count(1)
+
+    def advance(hunt: Hunted) -> None:
+        caught = () if hunt.seed is None else (hunt.seed,)
+        text = told(hunt.bug, caught, hunt.tried, hunt.unfinished, hunt.seconds)
+        failure = f": {hunt.failure}" if hunt.failure else ""
+        print(f"{next(done)} of {total}: {text}{failure}", file=sys.stderr, flush=True)
+
+    return advance
+
+
+def told(bug: str, caught: Sequence[int], tried: int, unfinished: int, seconds: float) -> str:
+    """How a hunt went, in one line."""
+    seeds = ", ".join(map(str, caught))
+    verdict = f"caught by seed {seeds}" if caught else "not caught"
+    lost = f", {unfinished} of them unfinished" if unfinished else ""
+    return f"{bug}: {verdict} ({counted(tried, 'seed')}{lost}, {seconds:.1f} s)"
 
 
 def _text_of(bug: Bug) -> Text:

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from oncelog_robustness.arguments import (
     Parser,
     whole_number,
 )
+from oncelog_robustness.ending import EXIT_INTERRUPTED, sigterm_as_ctrl_c
 from oncelog_robustness.planted.importing import CannotPlant, install
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 EXIT_BROKEN: Final = 1
 EXIT_UNFINISHED: Final = 3
-EXIT_INTERRUPTED: Final = 130
 EXIT_NOBODY_READS: Final = 141
 _SHOWN_FAILURES: Final = 5
 RUN_TIMEOUT_S: Final = 240
@@ -190,10 +189,11 @@ def _run(options: argparse.Namespace) -> int:
     broken = 0
     is_interrupted = False
     began = time.monotonic()
-    # Who runs it in the background cannot send Ctrl-C: a shell has its children ignore that.
-    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with showing_progress(len(jobs), is_wanted=not options.digests) as advance:
+        with (
+            sigterm_as_ctrl_c(),
+            showing_progress(len(jobs), is_wanted=not options.digests) as advance,
+        ):
             at_a_time = 1 if options.seed is not None else options.jobs
             for result in run_all(jobs, at_a_time, options.run_timeout_s):
                 results.append(result)
@@ -210,8 +210,6 @@ def _run(options: argparse.Namespace) -> int:
                         break
     except KeyboardInterrupt:
         is_interrupted = True
-    finally:
-        signal.signal(signal.SIGTERM, handler)
     if options.seed is not None:
         for result in results:
             print_one(result, replay_of(result))

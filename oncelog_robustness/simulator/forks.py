@@ -1,6 +1,5 @@
 """Runs of seeds, each in a fork of this process: a simulated world never gives the real one back."""
 
-import contextlib
 import fcntl
 import gc
 import itertools
@@ -15,13 +14,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from oncelog_robustness.ending import ENDS, no_interrupt
 from oncelog_robustness.scenario import Scenario
 from oncelog_robustness.simulator.run import RunOptions, RunResult, run_seed
 from oncelog_robustness.simulator.warming import warm_up
-
-_ENDS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: float) -> Iterator[R
                 if job is None:
                     is_out_of_jobs = True
                     break
-                with _no_interrupt():
+                with no_interrupt():
                     child = _fork(job)
                     children[child.pipe] = child
                 selector.register(child.pipe, selectors.EVENT_READ)
@@ -86,16 +84,6 @@ def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: float) -> Iterator[R
         selector.close()
 
 
-@contextlib.contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """A Ctrl-C during a fork comes after it: what its hooks raise is ignored, logging's for one."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
 def _fork(job: Job) -> _Child:
     folder, lock = _folder(job)
     reading, writing = os.pipe()
@@ -118,9 +106,9 @@ def _flush() -> None:
 def _be_the_run(job: Job, folder: Path, writing: int) -> None:
     # Kept before the simulation replaces them.
     write, leave = os.write, os._exit
-    for number in _ENDS:
+    for number in ENDS:
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
     options = job.options(folder)
     result = run_seed(job.scenario, job.seed, options)
     if options.trace is not None:

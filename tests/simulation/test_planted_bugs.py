@@ -4,6 +4,7 @@ A few of them every day, one a service; all of them at night (ONCELOG_SIMULATION
 """
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -49,6 +50,29 @@ def test_every_planted_bug_is_caught():
     print(done.stdout)
     assert done.returncode == 0
     assert f"{len(BUGS)} of {len(BUGS)} planted bugs caught" in done.stdout
+
+
+@pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.parametrize(
+    ("arguments", "ended_by", "first", "last"),
+    [
+        (("--all", "--seeds", "1"), signal.SIGTERM, "1 of ", "not decided: "),
+        (("hw-without-followers", "--every"), signal.SIGINT, "seed ", "hw-without-followers: "),
+    ],
+)
+def test_an_end_from_outside_tells_what_was_decided(arguments, ended_by, first, last):
+    command = (sys.executable, "-m", "oncelog_robustness.planted", *arguments, "--jobs", "1")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith(first)
+        running.send_signal(ended_by)
+        # Its end is that of every process which it started: they have its output.
+        output, _ = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert output.splitlines()[-1].startswith(last)
+    assert "Traceback" not in output
 
 
 def test_those_of_every_day_exist():

@@ -13,7 +13,7 @@ from oncelog_robustness.observations import Observations
 from oncelog_robustness.planted import importing, screen
 from oncelog_robustness.planted.bug import Edit
 from oncelog_robustness.planted.catalog import BUGS
-from oncelog_robustness.planted.hunt import Hunted
+from oncelog_robustness.planted.hunt import Hunted, hunted_all
 
 MODULES = [(bug.name, module) for bug in BUGS for module in sorted({e.module for e in bug.edits})]
 
@@ -88,6 +88,25 @@ def test_tables_fit_a_hundred_columns_and_show_every_name_whole(capsys, monkeypa
     row = next(line for line in hunted.splitlines() if BUGS[0].name in line)
     assert row.split() == [BUGS[0].name, caught, "3", "12", "s", "seed", "103"]
     assert hunted.count(" NO") == len(BUGS) - 1
+
+
+def test_hunts_that_nobody_watches_have_a_line_each(capsys):
+    with screen.showing_hunts(3) as advance:
+        advance(Hunted("one", 3, 12.25, 103, "lost"))
+        advance(Hunted("two", 20, 250, None, "", unfinished=4))
+        advance(Hunted("three", 0, 1, None, "", failure="its process ended with 1"))
+    assert capsys.readouterr().err.splitlines() == [
+        "1 of 3: one: caught by seed 103 (3 seeds, 12.2 s)",
+        "2 of 3: two: not caught (20 seeds, 4 of them unfinished, 250.0 s)",
+        "3 of 3: three: not caught (0 seeds, 1.0 s): its process ended with 1",
+    ]
+
+
+def test_a_hunt_that_breaks_is_told_and_ends_no_other(capfd):
+    broken = list(hunted_all(["moon", "mars"], jobs=2))
+    assert {hunt.bug for hunt in broken} == {"moon", "mars"}
+    assert {hunt.failure for hunt in broken} == {"its process ended with 1 and no result"}
+    assert "CannotPlant: there is no planted bug 'moon'" in capfd.readouterr().err
 
 
 def test_bug_that_comes_too_late_is_refused():
