@@ -1,4 +1,4 @@
-"""The C types of `walk.py`."""
+"""The C types of `walk.py`. C shifts in the width of what is shifted: a `byte` of 8 bits would lose all above 31 bits."""
 
 cimport cython
 
@@ -10,7 +10,7 @@ cpdef long long largest_timestamp(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count, long long base_timestamp,
     long long timestamp_min, long long timestamp_max, bint needs_key)
 
-@cython.locals(value="unsigned long long", shift=int, byte="unsigned char")
+@cython.locals(value="unsigned long long", shift=int, byte="unsigned long long")
 cdef (long long, Py_ssize_t) _varint(const unsigned char *data, Py_ssize_t at, Py_ssize_t end)
 
 @cython.locals(length="long long")

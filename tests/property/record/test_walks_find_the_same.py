@@ -13,16 +13,21 @@ from oncelog.record.records import Record, encode_batch
 SOURCE = from_source()
 TEXTS = st.text(max_size=5)
 BYTES = st.none() | st.binary(max_size=200)
-RECORDS = st.lists(
-    st.builds(
-        Record,
-        BYTES,
-        BYTES,
-        st.integers(-1, 2**41) | st.sampled_from([2**61, 2**62]),
-        headers=st.lists(st.tuples(TEXTS, BYTES), max_size=3).map(tuple),
-    ),
-    min_size=1,
-    max_size=20,
+HEADERS = st.lists(st.tuples(TEXTS, BYTES), max_size=3).map(tuple)
+
+
+def lists_of(timestamps):
+    return st.lists(
+        st.builds(Record, BYTES, BYTES, timestamps, headers=HEADERS), min_size=1, max_size=20
+    )
+
+
+RECORDS = st.one_of(
+    lists_of(st.integers(-1, 2**41)),
+    # Each width of a difference is as likely as another.
+    lists_of(st.builds(lambda bits, more: 2**bits + more, st.integers(0, 41), st.integers(-1, 1))),
+    # One of these alone needs a closer look.
+    lists_of(st.integers(-1, 2**41) | st.sampled_from([2**61, 2**62])),
 )
 RULES = st.sampled_from(
     [CheckRules(), CheckRules(is_compacted=True), CheckRules(timestamp_min=0, timestamp_max=2**40)]

@@ -135,6 +135,19 @@ def kept(batch, **rules):
     return check_producer_batch(sent, read_single_batch(sent, 1 << 24), CheckRules(**rules)), sent
 
 
+@pytest.mark.parametrize("apart", [1, -1, 2**30, -(2**30), 2**31, 2**32, 2**34, 2**40, 2**48, 2**55])
+def test_records_may_lie_far_apart_in_time(apart):
+    """By weeks and more: the difference takes five bytes, and does not fit 32 bits."""
+    first = 2**56
+    batch = encode_batch([Record(b"k", b"v", first), Record(b"k", b"v", first + apart)])
+    found, sent = kept(batch)
+    assert found is sent
+    late, early = max(first, first + apart), min(first, first + apart)
+    assert checked(batch, timestamp_max=late - 1) is ErrorCode.INVALID_TIMESTAMP
+    assert checked(batch, timestamp_min=early + 1) is ErrorCode.INVALID_TIMESTAMP
+    assert checked(batch, timestamp_min=early, timestamp_max=late) is None
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("lie", [0, -1, -7, 999, 1001, 2**62])
 def test_the_largest_timestamp_is_the_records(codec, lie):
