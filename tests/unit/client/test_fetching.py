@@ -146,6 +146,35 @@ def test_an_answer_from_before_a_seek_is_dropped():
     assert step(one).fetches[0].parts[0].offset == 1
 
 
+def test_an_answer_from_a_former_assignment_is_dropped():
+    """Else the records between both positions were never read."""
+    one = FetchCore(ConsumerSettings(), reader_class())
+    one.view = view(0)
+    one.assign([T0])
+    one.seek(T0, 100)
+    (fetch,) = step(one).fetches
+    one.assign([])
+    one.assign([T0])
+    one.seek(T0, 5)
+    answered(one, fetch, batch(100))
+    assert one.state(T0).fetch_position == 5
+    assert step(one).fetches[0].parts[0].offset == 5
+
+
+def test_an_offset_that_a_former_assignment_asked_for_is_dropped():
+    """The member in between may have committed more."""
+    one = FetchCore(ConsumerSettings(group_id="g"), reader_class())
+    one.view = view(0)
+    one.assign([T0])
+    former = dict(step(one).finds)
+    one.assign([])
+    one.assign([T0])
+    current = dict(step(one).finds)
+    one.found(T0, former[T0], 5)
+    one.found(T0, current[T0], 9)
+    assert one.state(T0).position == 9
+
+
 def test_an_answer_that_was_dropped_is_known():
     """A node tells where a partition ends once: not knowing it, a consumer of an idle topic never saw its end."""
     one = core()

@@ -135,7 +135,9 @@ def kept(batch, **rules):
     return check_producer_batch(sent, read_single_batch(sent, 1 << 24), CheckRules(**rules)), sent
 
 
-@pytest.mark.parametrize("apart", [1, -1, 2**30, -(2**30), 2**31, 2**32, 2**34, 2**40, 2**48, 2**55])
+@pytest.mark.parametrize(
+    "apart", [1, -1, 2**30, -(2**30), 2**31, 2**32, 2**34, 2**40, 2**48, 2**55]
+)
 def test_records_may_lie_far_apart_in_time(apart):
     """By weeks and more: the difference takes five bytes, and does not fit 32 bits."""
     first = 2**56

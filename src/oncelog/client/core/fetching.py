@@ -70,6 +70,8 @@ class FetchCore:
         """Where a program waits for some partitions alone, the others are left alone."""
         self._reader_of = reader_of
         self._states: dict[Partition, PartitionState] = {}
+        self._first_version = 0
+        """Of a partition that is assigned now. One that comes back must not take answers of its former assignment."""
         self._nodes_asked: set[int] = set()
         self._buffered_bytes = 0
         self._turn: deque[Partition] = deque()
@@ -87,8 +89,9 @@ class FetchCore:
     def assign(self, partitions: Collection[Partition], *, is_held: bool = False) -> None:
         """These and no others. What is read on keeps its position."""
         for gone in [one for one in self._states if one not in partitions]:
-            self._forget(self._states[gone])
-            del self._states[gone]
+            state = self._states.pop(gone)
+            self._forget(state)
+            self._first_version = max(self._first_version, state.version + 1)
             if gone in self._turn:
                 self._turn.remove(gone)
         first = self._first_stage
@@ -97,6 +100,7 @@ class FetchCore:
                 continue
             state = PartitionState(partition, first, self.settings.max_partition_fetch_bytes)
             state.is_held, state.reset_to = is_held, self._reset_time
+            state.version = self._first_version
             self._states[partition] = state
             self._turn.append(partition)
 
