@@ -71,7 +71,7 @@ class FetchCore:
         self._reader_of = reader_of
         self._states: dict[Partition, PartitionState] = {}
         self._first_version = 0
-        """Of a partition that is assigned now. One that comes back must not take answers of its former assignment."""
+        """Of what is assigned next: what comes back takes no answers of its former assignment."""
         self._nodes_asked: set[int] = set()
         self._buffered_bytes = 0
         self._turn: deque[Partition] = deque()
@@ -89,18 +89,16 @@ class FetchCore:
     def assign(self, partitions: Collection[Partition], *, is_held: bool = False) -> None:
         """These and no others. What is read on keeps its position."""
         for gone in [one for one in self._states if one not in partitions]:
-            state = self._states.pop(gone)
-            self._forget(state)
+            self._forget(state := self._states.pop(gone))
             self._first_version = max(self._first_version, state.version + 1)
-            if gone in self._turn:
-                self._turn.remove(gone)
-        first = self._first_stage
+            self._turn.remove(gone)
         for partition in partitions:
             if partition in self._states:
                 continue
-            state = PartitionState(partition, first, self.settings.max_partition_fetch_bytes)
-            state.is_held, state.reset_to = is_held, self._reset_time
+            bytes_max = self.settings.max_partition_fetch_bytes
+            state = PartitionState(partition, self._first_stage, bytes_max)
             state.version = self._first_version
+            state.is_held, state.reset_to = is_held, self._reset_time
             self._states[partition] = state
             self._turn.append(partition)
 
@@ -212,9 +210,8 @@ class FetchCore:
             self._reset(state)
             return True
         self._forget(state)
-        position = state.position
-        state.move_to(position, -1, Stage.FETCH)
-        self._fail(state, made_again(state.partition, position))
+        state.move_to(state.position, -1, Stage.FETCH)
+        self._fail(state, made_again(state.partition, state.position))
         return False
 
     def _new_leader(self, state: PartitionState, leader_epoch: int) -> None:
@@ -367,9 +364,8 @@ class FetchCore:
 
     def _reset(self, state: PartitionState) -> None:
         """By `auto.offset.reset`; with none the program must decide."""
-        policy = self.settings.auto_offset_reset
         self._forget(state)
-        if policy == "none":
+        if self.settings.auto_offset_reset == "none":
             self._fail(state, nothing_committed(state.partition))
             return
         state.move_to(-1, -1, Stage.RESET)
