@@ -4,8 +4,9 @@ That reader tests no bounds inside a varint, so it is only given data in which n
 the last byte has its high bit clear, or zeros lie behind the part it may see.
 
 It also reads a record's attributes, one byte in Kafka, as a varint. It would take other bytes for the key and the value
-where that byte is 128 or more. `attributes_are_single_bytes` finds such a record. And it wants UTF-8 in the keys of
-headers, where Kafka takes any bytes: such a batch is read by `oncelog.record.records`.
+where that byte is 128 or more. `attributes_are_single_bytes` finds such a record. It takes ten bytes for a number of 32
+bits, where Kafka's readers stop after five: `with_short_numbers` finds that. And it wants UTF-8 in the keys of headers,
+where Kafka takes any bytes: such a batch is read by `oncelog.record.records`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,7 @@ _CODEC_AT: Final = 22
 """The lower byte of the attributes."""
 _PADDING: Final = bytes(16)
 """Longer than the longest varint."""
+_INT_BYTES_MAX: Final = 5
 
 
 def uncompressed(
@@ -90,6 +92,39 @@ def attributes_are_single_bytes(plain: Buffer, start: int, count: int) -> tuple[
             return False, at
         at += length >> 1
     return True, at
+
+
+def may_have_long_numbers(plain: Buffer) -> bool:
+    """Whether `with_short_numbers`, which is slow, must look at these sound records. What they say fits into 28 bits.
+    So the fifth byte of a longer number adds nothing, and its last byte is 0. This does not find a null that is written
+    as a number below -1 in six bytes and more, for which no client is known."""
+    return b"\x80\x00" in bytes(plain)
+
+
+def with_short_numbers(plain: Buffer, start: int, count: int) -> int:
+    """Where so many sound records end. Raises ValueError for a number of 32 bits in more than five bytes."""
+    at = start
+    for _ in range(count):
+        _, at = _read_int(plain, at)
+        _, at = read_varint(plain, at + 1)
+        _, at = _read_int(plain, at)
+        at = _after_bytes(plain, _after_bytes(plain, at))
+        headers, at = _read_int(plain, at)
+        for _ in range(2 * headers):
+            at = _after_bytes(plain, at)
+    return at
+
+
+def _after_bytes(plain: Buffer, at: int) -> int:
+    length, at = _read_int(plain, at)
+    return at + max(length, 0)
+
+
+def _read_int(plain: Buffer, at: int) -> tuple[int, int]:
+    value, end = read_varint(plain, at)
+    if end - at > _INT_BYTES_MAX:
+        raise ValueError(f"a number takes {end - at} bytes; Kafka's readers take {_INT_BYTES_MAX}")
+    return value, end
 
 
 def corrupt_errors() -> tuple[type[Exception], ...]:

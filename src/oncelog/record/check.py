@@ -26,7 +26,9 @@ from oncelog.record.bulk import (
     attributes_are_single_bytes,
     compiled_records,
     corrupt_errors,
+    may_have_long_numbers,
     uncompressed,
+    with_short_numbers,
 )
 from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX
 from oncelog.record.records import decode_batch, encode_batch
@@ -124,10 +126,13 @@ def _read(
     """The records' largest timestamp. Raises KafkaError for what is wrong with them."""
     _check_attributes(plain, header.record_count, pause)
     try:
-        return _largest_timestamp(_paused(compiled_records(plain), pause), header, rules)
+        largest = _largest_timestamp(_paused(compiled_records(plain), pause), header, rules)
     except UnicodeDecodeError:
         # A header's key may be any bytes, and the compiled reader wants text.
-        return _largest_timestamp(_paused(decode_batch(plain), pause), header, rules)
+        largest = _largest_timestamp(_paused(decode_batch(plain), pause), header, rules)
+    if IS_WALK_COMPILED or may_have_long_numbers(plain):
+        _check_numbers(plain, header.record_count, pause)
+    return largest
 
 
 def _with_max_timestamp(records: bytes, max_timestamp: int) -> bytes:
@@ -188,6 +193,17 @@ def _check_attributes(plain: Buffer, record_count: int, pause: Callable[[], None
             raise _invalid("record batch ends inside its records") from None
         if not are_single_bytes:
             raise _invalid(f"a record has attributes of {plain[at]}; Kafka has none, and writes 0")
+
+
+def _check_numbers(plain: Buffer, record_count: int, pause: Callable[[], None] | None) -> None:
+    at = HEADER_BYTES
+    for first in range(0, record_count, _RECORDS_AT_ONCE):
+        if pause is not None:
+            pause()
+        try:
+            at = with_short_numbers(plain, at, min(_RECORDS_AT_ONCE, record_count - first))
+        except ValueError as error:
+            raise _invalid(f"record batch holds malformed records: {error}") from None
 
 
 def _paused(records: Iterable[Any], pause: Callable[[], None] | None) -> Iterable[Any]:

@@ -3,6 +3,7 @@
 cimport cython
 
 cdef long long _SAFE
+cdef int _INT, _LONG
 
 @cython.locals(at=Py_ssize_t, largest="long long", index=Py_ssize_t, length="long long", delta="long long",
                record_end=Py_ssize_t, headers="long long")
@@ -11,7 +12,7 @@ cpdef long long largest_timestamp(
     long long timestamp_min, long long timestamp_max, bint needs_key)
 
 @cython.locals(value="unsigned long long", shift=int, byte="unsigned long long")
-cdef (long long, Py_ssize_t) _varint(const unsigned char *data, Py_ssize_t at, Py_ssize_t end)
+cdef (long long, Py_ssize_t) _varint(const unsigned char *data, Py_ssize_t at, Py_ssize_t end, int shift_max)
 
 @cython.locals(length="long long")
 cdef Py_ssize_t _after_bytes(const unsigned char *data, Py_ssize_t at, Py_ssize_t end, bint may_be_null)

@@ -12,6 +12,9 @@ LOOK_CLOSER = -(2**63)
 """Something is not as it should be, or so large that it needs care."""
 _SAFE = 2**60
 """Sums of two numbers below it are far from the ends of 64 bits."""
+_INT = 28
+_LONG = 49
+"""How far the last byte of a number is shifted: five bytes are Kafka's limit for 32 bits. Eight need no care."""
 
 
 def largest_timestamp(
@@ -33,20 +36,20 @@ def largest_timestamp(
         return LOOK_CLOSER
     at, largest = start, -1
     for index in range(count):
-        length, at = _varint(data, at, end)
+        length, at = _varint(data, at, end, _INT)
         if at < 0 or length < 1 or length > end - at or data[at] > 0x7F:
             return LOOK_CLOSER
         record_end = at + length
-        delta, at = _varint(data, at + 1, record_end)
+        delta, at = _varint(data, at + 1, record_end, _LONG)
         if at < 0 or not timestamp_min <= base_timestamp + delta <= timestamp_max:
             return LOOK_CLOSER
         largest = max(largest, base_timestamp + delta)
-        delta, at = _varint(data, at, record_end)
+        delta, at = _varint(data, at, record_end, _INT)
         if at < 0 or delta != index:
             return LOOK_CLOSER
         at = _after_bytes(data, at, record_end, not needs_key)
         at = _after_bytes(data, at, record_end, True)
-        headers, at = _varint(data, at, record_end)
+        headers, at = _varint(data, at, record_end, _INT)
         if at < 0 or headers < 0:
             return LOOK_CLOSER
         for _ in range(headers):
@@ -59,10 +62,10 @@ def largest_timestamp(
     return largest if at == end else LOOK_CLOSER
 
 
-def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A zigzag varint of at most eight bytes before `end`, and where it ends: -1 where there is none."""
+def _varint(data: bytes, at: int, end: int, shift_max: int) -> tuple[int, int]:
+    """A zigzag varint before `end`, and where it ends: -1 where there is none."""
     value, shift = 0, 0
-    while 0 <= at < end and shift <= 49:
+    while 0 <= at < end and shift <= shift_max:
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -74,7 +77,7 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 def _after_bytes(data: bytes, at: int, end: int, may_be_null: bool) -> int:
     """Where bytes with their length before them end: -1 where they do not fit, or are null and may not be."""
-    length, at = _varint(data, at, end)
+    length, at = _varint(data, at, end, _INT)
     if at < 0 or length > end - at or length < -1 or (length < 0 and not may_be_null):
         return -1
     return at if length < 0 else at + length

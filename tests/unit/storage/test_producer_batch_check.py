@@ -23,6 +23,7 @@ from oncelog.record.records import (
 @pytest.fixture(params=FORMS, autouse=True)
 def walk(request, monkeypatch):
     use(monkeypatch, request.param)
+    return request.param
 
 
 def checked(batch, **rules):
@@ -119,6 +120,61 @@ def test_a_count_that_also_lies_in_the_last_delta_is_found(codec):
 
 def test_a_producer_may_have_no_epoch():
     batch = encode_batch(records(3), producer_id=7, producer_epoch=-1, base_sequence=0)
+    assert checked(batch) is None
+
+
+NUMBERS = ["length", "offset delta", "key", "value", "headers", "header's key", "header's value"]
+
+
+def lengthened(number, size_bytes):
+    """A batch of one record, one of whose numbers takes more bytes than it needs."""
+
+    def varint(name, value):
+        out = bytearray()
+        write_varint(out, value)
+        while name == number and len(out) < size_bytes:
+            out[-1] |= 0x80
+            out.append(0)
+        return bytes(out)
+
+    body = b"\0" + varint("timestamp delta", 0) + varint("offset delta", 0)
+    body += varint("key", 1) + b"k" + varint("value", 1) + b"v" + varint("headers", 1)
+    body += varint("header's key", 1) + b"h" + varint("header's value", -1)
+    batch = encode_batch([Record(b"k", b"v", 1000)])[:HEADER_BYTES]
+    batch += varint("length", len(body)) + body
+    return patched(batch, 8, ">i", len(batch) - 12)
+
+
+def test_a_null_is_any_number_below_0_of_five_bytes(walk):
+    """As Kafka reads it. Who looks closely also finds that it is too long."""
+    for null, code in ((-2, None), (-(2**31), None), (-(2**40), ErrorCode.INVALID_RECORD)):
+        body = bytearray(b"\0\0\0")
+        write_varint(body, null)
+        batch = encode_batch([Record(b"k", b"v", 1000)])[:HEADER_BYTES]
+        body += b"\2v\0"
+        write_varint(batch, len(body))
+        batch = patched(batch + body, 8, ">i", len(batch) + len(body) - 12)
+        if walk is not None:
+            assert checked(batch) is code
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_number_of_32_bits_takes_five_bytes_at_most(number):
+    """Kafka's readers stop at a longer one, and never get past the batch."""
+    assert checked(lengthened(number, 5)) is None
+    for size_bytes in (6, 8, 9, 10):
+        assert checked(lengthened(number, size_bytes)) is ErrorCode.INVALID_RECORD
+
+
+def test_a_difference_of_timestamps_takes_ten_bytes_at_most():
+    for size_bytes in (5, 6, 8, 9, 10):
+        assert checked(lengthened("timestamp delta", size_bytes)) is None
+    assert checked(lengthened("timestamp delta", 11)) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_bytes_of_a_value_that_look_like_a_long_number_are_a_value(codec):
+    batch = encode_batch(records(3, value=b"\xff" * 40, headers=(("h", b"\xff" * 9),)), codec=codec)
     assert checked(batch) is None
 
 
