@@ -38,6 +38,7 @@ class Groups(RuleBasedStateMachine):
         self.waiting = {}
         self.told = []
         self.leaders = {}
+        self.named = {}
         self.assigned = {}
         self.life = 0
         self.committed = (-1, -1)
@@ -80,9 +81,10 @@ class Groups(RuleBasedStateMachine):
 
     def _ask_sync(self, member_id, generation):
         group = self.world.group
+        # A leader knows whom its own answer named, and nobody who came later.
         assignments = {
             id_: f"{generation} {self.life} {id_}".encode()
-            for id_ in (group.members if group else ())
+            for id_ in self.named.get((self.life, generation, member_id), ())
         }
         is_leader = (
             group is not None
@@ -200,6 +202,7 @@ class Groups(RuleBasedStateMachine):
                 for life in range(self.life, -1, -1):
                     if (life, generation) in self.assigned:
                         meant = self.assigned[life, generation].get(member_id, b"")
+                        assert answer.assignment, "a member that its leader was never told of"
                         assert answer.assignment == meant or self._moved(answer, generation)
                         break
 
@@ -221,6 +224,9 @@ class Groups(RuleBasedStateMachine):
         if answer.error_code != ErrorCode.NONE:
             return
         self.told.append((answer.member_id, instance_id, answer.generation))
+        if answer.members:
+            leading = (self.life, answer.generation, answer.member_id)
+            self.named[leading] = [member_id for member_id, *_ in answer.members]
         group = self.world.group
         if group is not None and group.generation == answer.generation:
             known = self.leaders.setdefault(answer.generation, answer.leader)
