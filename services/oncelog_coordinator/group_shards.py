@@ -213,6 +213,17 @@ class GroupShards(ShardTerms[ShardTerm]):
 
     def _new_loaded_shard(self, term: ShardTerm) -> LoadedShard:
         config = self._machine_config()
+        journal: ShardLog[GroupRecord] = ShardLog(
+            Partition(CONSUMER_OFFSETS_TOPIC, term.shard),
+            GroupRecords(),
+            term.coordinator_epoch,
+            self._metadata,
+            self._directory,
+            self._producer_ids.claim_when_ready,
+            self._clock,
+            self._settings,
+            self._settings.group_load_buffer_bytes,
+        )
         driver = Driver(
             f"group shard {term.shard}",
             GroupMachine(
@@ -220,21 +231,12 @@ class GroupShards(ShardTerms[ShardTerm]):
                 lambda group_id: self._config_of_group(config, group_id),
                 lambda: self.shapes,
             ),
-            ShardLog(
-                Partition(CONSUMER_OFFSETS_TOPIC, term.shard),
-                GroupRecords(),
-                term.coordinator_epoch,
-                self._metadata,
-                self._directory,
-                self._producer_ids.claim_when_ready,
-                self._clock,
-                self._settings,
-                self._settings.group_load_buffer_bytes,
-            ),
+            journal,
             self._clock,
             send=_sends_nothing,
             on_failure=lambda failure: self._on_failure(term, failure),
             on_label=self._count,
+            append_at_once=journal.append_at_once,
         )
         return LoadedShard(driver)
 

@@ -10,14 +10,16 @@ import logging
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import OncelogError
 from oncelog.ids import CoordinatorEpoch, Partition
 from oncelog.machine import Send
+from oncelog.rpc import plain
 from oncelog.rpc.backoff import Backoff
+from oncelog.rpc.direct import takes_plain
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
@@ -57,6 +59,51 @@ SLOT_HELD_S: Final = 1.0
 """Long enough for any delivery whose partitions are well."""
 
 
+AT_ONCE_MAX: Final = 100
+"""Partitions of one decision whose markers are written in one step of the event loop."""
+
+
+class MarkersAtOnce:
+    """The decisions of one turn of the event loop, of all shards of this process: where sender and leaders are here,
+    too, their markers are written together and without a wait."""
+
+    def __init__(self, metadata: MetadataFollower, directory: Directory) -> None:
+        self._metadata = metadata
+        self._directory = directory
+        self._gathered: list[tuple[MarkerClient, MarkersWanted, plain.ShardMarker]] = []
+
+    def takes(self, wanted: MarkersWanted) -> bool:
+        if len(wanted.markers) != 1 or not 0 < len(wanted.markers[0].partitions) <= AT_ONCE_MAX:
+            return False
+        try:
+            sender = self._directory.marker_sender()
+        except KeyError:
+            return False
+        return spans.recorder is None and takes_plain(sender, "DeliverAtOnce")
+
+    def gather(
+        self, client: "MarkerClient", wanted: MarkersWanted, shard_marker: plain.ShardMarker
+    ) -> None:
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._deliver)
+        self._gathered.append((client, wanted, shard_marker))
+
+    def _deliver(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        request = plain.DeliverMarkersRequest(
+            [shard_marker for _, _, shard_marker in gathered], self._metadata.image.metadata_offset
+        )
+        try:
+            sender: Any = self._directory.marker_sender()
+            delivered: Sequence[bool] = sender.DeliverAtOnce(request)
+        except Exception:
+            # Not swallowed: the decisions are durable and their markers are owed whatever went wrong.
+            _log.exception("markers could not be written at once; they go the long way")
+            delivered = [False] * len(gathered)
+        for (client, wanted, _), is_delivered in zip(gathered, delivered, strict=True):
+            client.tried(wanted, is_delivered=is_delivered)
+
+
 class MarkerClient:
     """Of one shard under one coordinator epoch. `slots` bounds the deliveries of the whole process.
     `with_attempt_trace` says to which trace a sink's markers belong."""
@@ -69,6 +116,7 @@ class MarkerClient:
         directory: Directory,
         settings: CoordinatorSettings,
         slots: asyncio.Semaphore,
+        at_once: MarkersAtOnce,
         feed_back: Callable[[MarkersDelivered], None],
         with_attempt_trace: Callable[[MarkersWanted], MarkersWanted] = lambda wanted: wanted,
     ) -> None:
@@ -78,6 +126,8 @@ class MarkerClient:
         self._directory = directory
         self._settings = settings
         self._slots = slots
+        self._at_once = at_once
+        self._is_stopped = False
         self._feed_back = feed_back
         self._with_attempt_trace = with_attempt_trace
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,6 +143,22 @@ class MarkerClient:
             wanted = replace(wanted, markers=missing)
         if spans.recorder is not None and wanted.decision_key.machine == SINK_MACHINE:
             wanted = self._with_attempt_trace(wanted)
+        if self._at_once.takes(wanted):
+            self._at_once.gather(self, wanted, self._plain(wanted.markers[0]))
+        else:
+            self._begin(wanted)
+
+    def tried(self, wanted: MarkersWanted, *, is_delivered: bool) -> None:
+        """At once."""
+        if self._is_stopped:
+            return
+        if is_delivered:
+            self._missing.pop(wanted.decision_key, None)
+            self._feed_back(MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
+        else:
+            self._begin(wanted)
+
+    def _begin(self, wanted: MarkersWanted) -> None:
         task = asyncio.create_task(
             self._deliver(wanted),
             name=f"markers {wanted.decision_key.name}",
@@ -103,6 +169,7 @@ class MarkerClient:
 
     async def stop(self) -> None:
         """Forget what is under way."""
+        self._is_stopped = True
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -203,6 +270,21 @@ class MarkerClient:
         request.metadata_offset = self._metadata.image.metadata_offset
         call = sender.DeliverMarkers(request)
         return await answer_of_owner(call, DELIVERY_TIMEOUT_S, self._metadata, is_chosen)
+
+    def _plain(self, marker: MarkerWanted) -> plain.ShardMarker:
+        return plain.ShardMarker(
+            self._shard,
+            plain.TxnMarker(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.commit,
+                self._coordinator_epoch,
+                marker.transaction_version,
+                max(0, marker.start_timestamp),
+                marker.transactional_id,
+                marker.partitions,
+            ),
+        )
 
     def _request(self, wanted: MarkersWanted) -> pb.DeliverMarkersRequest:
         return pb.DeliverMarkersRequest(

@@ -19,7 +19,7 @@ ends with the very same batch tells the leader that it is a repetition.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from oncelog.api.v1 import controller_pb2, types_pb2
 from oncelog.api.v1 import storage_pb2 as pb
@@ -36,8 +36,10 @@ from oncelog.ids import (
 from oncelog.journal import AppendFailed
 from oncelog.record.batch import CONTROL, HEADER_BYTES, BatchHeader
 from oncelog.record.records import Record, encode_batch
+from oncelog.rpc import plain
 from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.deadline import AnswerT
+from oncelog.rpc.direct import takes_plain
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
@@ -206,6 +208,30 @@ class ShardLog(Generic[RecordT]):
                 await self._append_batch(chunk, run)
         return Offset(first)
 
+    def append_at_once(self, records: Sequence[RecordT]) -> bool:
+        """Whether the leader is of this process, and has committed them without a wait. Where it has not, `append` is
+        to be asked: the leader knows a repetition."""
+        try:
+            _, storage = self._leader()
+        except KafkaError:
+            return False
+        if self._producer_id is None or not takes_plain(storage, "AppendAtOnce"):
+            return False
+        runs = tuple(self._format.encode(records, self._clock.now()))
+        chunks = [chunk for run in runs for chunk in self._chunks(run.records)]
+        if len(chunks) != 1:
+            return False
+        request = plain.AppendRequest(
+            self._partition,
+            self._coordinator_epoch,
+            bytes(self._batch(chunks[0], runs[0])),
+            self._next_offset,
+        )
+        is_appended: bool = cast(Any, storage).AppendAtOnce(request)
+        if is_appended:
+            self._appended(chunks[0], runs[0])
+        return is_appended
+
     async def _claim(self) -> ProducerId:
         try:
             async with asyncio.timeout(self._settings.append_timeout_ms / 1000):
@@ -240,35 +266,39 @@ class ShardLog(Generic[RecordT]):
             self._topic_batch_bytes_max = config.max_message_bytes
         return self._topic_batch_bytes_max
 
-    async def _append_batch(self, records: list[Record], run: Run) -> None:
+    def _batch(self, records: list[Record], run: Run) -> bytearray:
         assert self._producer_id is not None, "claimed before the first batch"
         if run.producer is None:
-            batch = encode_batch(
+            return encode_batch(
                 records,
                 producer_id=self._producer_id,
                 # Fixed for this load, whose producer id is its own; it shows in the log who wrote (ADR 0016).
                 producer_epoch=self._coordinator_epoch & PRODUCER_EPOCH_MAX,
                 base_sequence=self._next_sequence,
             )
-        else:
-            batch = encode_batch(
-                records,
-                producer_id=run.producer[0],
-                producer_epoch=run.producer[1],
-                is_transactional=True,
-                extra_attributes=CONTROL if run.is_control else 0,
-            )
+        return encode_batch(
+            records,
+            producer_id=run.producer[0],
+            producer_epoch=run.producer[1],
+            is_transactional=True,
+            extra_attributes=CONTROL if run.is_control else 0,
+        )
+
+    def _appended(self, records: list[Record], run: Run) -> None:
+        self._next_offset += len(records)
+        if run.producer is None:
+            self._next_sequence = next_sequence(self._next_sequence, len(records))
+
+    async def _append_batch(self, records: list[Record], run: Run) -> None:
         request = pb.AppendRequest(
             partition=self._wire_partition,
             coordinator_epoch=self._coordinator_epoch,
-            records=bytes(batch),
+            records=bytes(self._batch(records, run)),
             timeout_ms=self._settings.append_timeout_ms,
             expected_base_offset=self._next_offset,
         )
         await self._append_until_settled(request)
-        self._next_offset += len(records)
-        if run.producer is None:
-            self._next_sequence = next_sequence(self._next_sequence, len(records))
+        self._appended(records, run)
 
     async def _append_until_settled(self, request: pb.AppendRequest) -> None:
         """Repeat the identical batch until the leader answers for it, or time is up."""

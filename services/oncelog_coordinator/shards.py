@@ -46,7 +46,7 @@ from oncelog_coordinator.core.txn_events import (
 )
 from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_coordinator.feed_events import REQUESTS, UNAVAILABLE, DecisionEvents, RefusalEvents
-from oncelog_coordinator.marker_client import MarkerClient
+from oncelog_coordinator.marker_client import MarkerClient, MarkersAtOnce
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_log import ShardLog, TransactionRecords
@@ -188,6 +188,7 @@ class Shards(ShardTerms[TransactionTerm]):
         self._feed = feed
         self._refusals = None if feed is None else RefusalEvents(feed)
         self._slots = asyncio.Semaphore(settings.deliveries_max)
+        self._markers_at_once = MarkersAtOnce(metadata, directory)
         self.times = TransactionTimes()
 
     # ------------------------------------------------------------------------------------------------ calls
@@ -304,24 +305,15 @@ class Shards(ShardTerms[TransactionTerm]):
             self._directory,
             self._settings,
             self._slots,
+            self._markers_at_once,
             feed_back,
             lambda wanted: term.attempt_traces.with_trace(wanted, machine.sink),
         )
+        journal = self._journal_of(term)
         driver = Driver(
             f"shard {term.shard}",
             machine,
-            ShardLog(
-                Partition(TRANSACTION_STATE_TOPIC, term.shard),
-                TransactionRecords(self._metadata),
-                term.coordinator_epoch,
-                self._metadata,
-                self._directory,
-                self._producer_ids.claim_when_ready,
-                self._clock,
-                self._settings,
-                self._settings.transaction_load_buffer_bytes,
-                None if spans.recorder is None else term.trace_again,
-            ),
+            journal,
             self._clock,
             send=markers.send,
             on_failure=lambda failure: self._on_failure(term, failure),
@@ -329,6 +321,7 @@ class Shards(ShardTerms[TransactionTerm]):
             enrich=enrich,
             observe=observe,
             committed=term.committed,
+            append_at_once=journal.append_at_once,
         )
 
         async def close(has_moved: bool) -> None:
@@ -337,6 +330,20 @@ class Shards(ShardTerms[TransactionTerm]):
                 await markers.cancel_at_sender()
 
         return LoadedShard(driver, close)
+
+    def _journal_of(self, term: TransactionTerm) -> ShardLog[ShardRecord]:
+        return ShardLog(
+            Partition(TRANSACTION_STATE_TOPIC, term.shard),
+            TransactionRecords(self._metadata),
+            term.coordinator_epoch,
+            self._metadata,
+            self._directory,
+            self._producer_ids.claim_when_ready,
+            self._clock,
+            self._settings,
+            self._settings.transaction_load_buffer_bytes,
+            None if spans.recorder is None else term.trace_again,
+        )
 
     def _machine_config(self) -> ShardConfig:
         settings = self._settings

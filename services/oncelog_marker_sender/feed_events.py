@@ -6,6 +6,7 @@ from typing import Final
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import NodeId, Partition
+from oncelog.rpc import plain
 from oncelog.telemetry.feed import Feed, names_of
 from oncelog_marker_sender.messages import SentMarker, partitions_of
 
@@ -20,6 +21,10 @@ class MarkerEvents:
     def queued(self, shard: int, markers: Sequence[pb.TxnMarker]) -> None:
         for marker in markers:
             self._publish("marker_queued", marker, partitions_of(marker), shard=shard)
+
+    def sent_at_once(self, node_id: NodeId, shard: int, marker: plain.TxnMarker) -> None:
+        self._publish("marker_queued", marker, marker.partitions, shard=shard)
+        self._publish("marker_sent", marker, marker.partitions, to_node=node_id, attempt=1)
 
     def sent(self, node_id: NodeId, markers: Iterable[SentMarker]) -> None:
         for one in markers:
@@ -53,7 +58,11 @@ class MarkerEvents:
         )
 
     def _publish(
-        self, kind: str, marker: pb.TxnMarker, partitions: Sequence[Partition], **more: str | int
+        self,
+        kind: str,
+        marker: pb.TxnMarker | plain.TxnMarker,
+        partitions: Sequence[Partition],
+        **more: str | int,
     ) -> None:
         self._feed.publish(
             kind,

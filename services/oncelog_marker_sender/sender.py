@@ -11,12 +11,14 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, CoordinatorEpoch, NodeId, Partition
+from oncelog.rpc import plain
 from oncelog.rpc.deadline import answer_within
+from oncelog.rpc.direct import takes_plain
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import GROUP, MetadataFollower, MetadataImage
 from oncelog.rpc.stubs import GroupCoordinatorStub, StorageStub
@@ -127,6 +129,31 @@ class MarkerSender:
             self._markers.pop(delivery_id, None)
             self._queued_ns.pop(delivery_id, None)
             self._queues.cancel(delivery_id)
+
+    def deliver_at_once(self, request: plain.DeliverMarkersRequest) -> list[bool]:
+        """Of each marker: whether the leader of its partitions is of this process, and has written it without a wait.
+        `deliver` is asked for the others: it may write again what is written."""
+        delivered = [False] * len(request.markers)
+        if not self._running or self._metadata.image.metadata_offset < request.metadata_offset:
+            return delivered
+        of_node: dict[NodeId, list[int]] = {}
+        for position, (_, marker) in enumerate(request.markers):
+            nodes = {self._leader_of(partition) for partition in marker.partitions}
+            node_id = nodes.pop()
+            if not nodes and node_id is not None and 0 <= node_id < GROUP_COORDINATOR:
+                of_node.setdefault(node_id, []).append(position)
+        for node_id, positions in of_node.items():
+            try:
+                storage: Any = self._stub(node_id)
+            except KeyError:
+                continue
+            if not takes_plain(storage, "WriteMarkersAtOnce"):
+                continue
+            written = storage.WriteMarkersAtOnce([request.markers[at].marker for at in positions])
+            for at, delivered[at] in zip(positions, written, strict=True):
+                if delivered[at] and self._events is not None:
+                    self._events.sent_at_once(node_id, *request.markers[at])
+        return delivered
 
     def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> int:
         """How many deliveries were forgotten; their callers are told CANCELLED."""

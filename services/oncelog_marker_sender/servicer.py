@@ -1,11 +1,13 @@
 """The `MarkerSender` service: contract messages in and out, nothing decided here."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.api.v1 import storage_pb2
 from oncelog.api.v1 import types_pb2 as types
 from oncelog.ids import CoordinatorEpoch
+from oncelog.rpc import plain
 from oncelog_marker_sender.core.queues import Outcome, Refused
 from oncelog_marker_sender.sender import MarkerSender
 
@@ -18,6 +20,8 @@ _OUTCOMES = {
 
 class MarkerSenderServicer:
     """Answers as gRPC handlers do; `context` is None on a direct call."""
+
+    direct_methods: ClassVar = {"DeliverAtOnce": "deliver_at_once"}
 
     def __init__(self, sender: MarkerSender) -> None:
         self._sender = sender
@@ -36,6 +40,11 @@ class MarkerSenderServicer:
             ],
             refused=[_refused(request.markers, one) for one in ended.refused],
         )
+
+    def deliver_at_once(
+        self, request: plain.DeliverMarkersRequest, context: object
+    ) -> Sequence[bool]:
+        return self._sender.deliver_at_once(request)
 
     async def CancelShard(
         self, request: pb.CancelShardRequest, context: object

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from oncelog.errors import ErrorCode
+
 
 class AbortedTransaction(NamedTuple):
     producer_id: int
@@ -53,3 +55,14 @@ class FetchResponse:
 
     def __init__(self) -> None:
         self.partitions = FetchedPartitions()
+
+
+class MarkerAnswer:
+    """Of one marker in one partition."""
+
+    __slots__ = ("error_code", "error_message")
+
+    def __init__(self) -> None:
+        self.error_code: int = ErrorCode.REQUEST_TIMED_OUT
+        """Until it is written."""
+        self.error_message = ""

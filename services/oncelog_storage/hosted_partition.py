@@ -191,6 +191,11 @@ class HostedPartition(Partition):
         else:
             self.refuse_waiters(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
+    @property
+    def commits_at_once(self) -> bool:
+        """What is written is committed: neither a follower nor a sync is waited for."""
+        return self.replicas is None and not self._flushes_always and not self.is_flushing
+
     async def wait_committed(self, last_offset: int, timeout_s: float) -> ErrorCode:
         """NONE once the high watermark has passed `last_offset`; REQUEST_TIMED_OUT, or why it never will."""
         if self.high_watermark > last_offset:

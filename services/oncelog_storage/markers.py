@@ -12,9 +12,11 @@ from typing import Final, NamedTuple
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
+from oncelog.rpc import plain
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock
 from oncelog.telemetry import spans
+from oncelog_storage import direct_answers
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.marker_requests import (
     Asked,
@@ -23,7 +25,7 @@ from oncelog_storage.core.marker_requests import (
     by_partition,
     require_own_marker,
 )
-from oncelog_storage.core.markers import marker_batches
+from oncelog_storage.core.markers import marker_batches, needs_its_start
 from oncelog_storage.core.partition_values import MarkerRequest
 from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.hosted_partition import HostedPartition
@@ -81,6 +83,36 @@ class MarkerHandler:
                 self._traces.ended(marker)
             markers.record(request, response)
         return response
+
+    def write_at_once(self, markers: Sequence[plain.TxnMarker]) -> list[bool]:
+        """Of each: whether all of it stands in its logs, and is committed. Where it is not, nobody has asked or waited,
+        and `write` is to be called."""
+        groups: dict[Partition, list[Asked]] = {}
+        answers: list[list[direct_answers.MarkerAnswer]] = []
+        for marker in markers:
+            name = marker.transactional_id if self._changed.verifies_transactions else ""
+            wanted = MarkerRequest(*marker[:6], name)
+            mine = [direct_answers.MarkerAnswer() for _ in marker.partitions]
+            answers.append(mine)
+            for partition, answer in zip(marker.partitions, mine, strict=True):
+                groups.setdefault(partition, []).append(Asked(wanted, answer))
+        for partition, group in groups.items():
+            written = (
+                self._write_to(partition, group) if self._is_at_once(partition, group) else None
+            )
+            if written is not None and written.awaited_offset is None:
+                self._tell(written, ErrorCode.NONE)
+        return [not any(answer.error_code for answer in mine) for mine in answers]
+
+    def _is_at_once(self, partition: Partition, group: list[Asked]) -> bool:
+        """Neither a coordinator nor a commit is waited for."""
+        try:
+            hosted = self._manager.get(*partition)
+        except KafkaError:
+            return False
+        return hosted.commits_at_once and not any(
+            needs_its_start(hosted, wanted) for wanted, _ in group
+        )
 
     async def _learn_starts(self, questions: StartQuestions) -> None:
         if not questions or not self._changed.verifies_transactions:

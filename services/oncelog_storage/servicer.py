@@ -3,6 +3,7 @@
 Expected errors are codes in the answers; nothing is raised that a client should see.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -11,9 +12,11 @@ from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.record.batch import BatchHeader, read_single_batch
+from oncelog.rpc import plain
 from oncelog.runtime import Clock
 from oncelog_storage import direct_answers, offsets
 from oncelog_storage.core.offset_queries import end_offset_for
+from oncelog_storage.core.partition_values import Appended
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.markers import MarkerHandler
@@ -28,7 +31,12 @@ _APPEND_TIMEOUT_MS: Final = 30_000
 
 
 class StorageServicer:
-    direct_methods: ClassVar = {"Fetch": "fetch_directly", "Produce": "Produce"}
+    direct_methods: ClassVar = {
+        "Fetch": "fetch_directly",
+        "Produce": "Produce",
+        "AppendAtOnce": "append_at_once",
+        "WriteMarkersAtOnce": "write_markers_at_once",
+    }
 
     def __init__(
         self,
@@ -56,16 +64,9 @@ class StorageServicer:
         response = pb.AppendResponse(base_offset=-1)
         try:
             leader = self._hosted.get(request.partition.topic, request.partition.partition)
-            leader.require_enough_replicas()
-            header = _coordinator_batch(request.records, leader)
-            self._hosted.admit_coordinator(leader, request.coordinator_epoch)
-            appended = leader.append_from_coordinator(
-                request.records,
-                header,
-                request.coordinator_epoch,
-                request.expected_base_offset if request.HasField("expected_base_offset") else None,
-                self._clock.now(),
-            )
+            is_expected = request.HasField("expected_base_offset")
+            expected_base_offset = request.expected_base_offset if is_expected else None
+            appended = self._appended(leader, request, expected_base_offset)
             if leader.high_watermark <= appended.last_offset:
                 timeout_s = (request.timeout_ms or _APPEND_TIMEOUT_MS) / 1000
                 code = await leader.wait_committed(appended.last_offset, timeout_s)
@@ -77,6 +78,34 @@ class StorageServicer:
         except KafkaError as error:
             refuse(response, error)
         return response
+
+    def append_at_once(self, request: plain.AppendRequest, context: Any) -> bool:
+        """For a coordinator of this process: whether the batch is committed where it is expected. Where it is not,
+        `Append` says why or waits for it, and knows a repetition."""
+        try:
+            leader = self._hosted.get(*request.partition)
+            if not leader.commits_at_once:
+                return False
+            appended = self._appended(leader, request, request.expected_base_offset)
+        except KafkaError:
+            return False
+        is_expected = appended.base_offset == request.expected_base_offset
+        return is_expected and leader.high_watermark > appended.last_offset
+
+    def _appended(
+        self,
+        leader: HostedPartition,
+        request: pb.AppendRequest | plain.AppendRequest,
+        expected_base_offset: int | None,
+    ) -> Appended:
+        """Raises KafkaError."""
+        leader.require_enough_replicas()
+        records = request.records
+        header = _coordinator_batch(records, leader)
+        self._hosted.admit_coordinator(leader, request.coordinator_epoch)
+        return leader.append_from_coordinator(
+            records, header, request.coordinator_epoch, expected_base_offset, self._clock.now()
+        )
 
     async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
         return await self._fetch.fetch(request, pb.FetchResponse)
@@ -147,6 +176,11 @@ class StorageServicer:
         self, request: pb.WriteTxnMarkersRequest, context: Any
     ) -> pb.WriteTxnMarkersResponse:
         return await self._markers.write(request)
+
+    def write_markers_at_once(
+        self, markers: Sequence[plain.TxnMarker], context: Any
+    ) -> Sequence[bool]:
+        return self._markers.write_at_once(markers)
 
     async def DescribeProducers(
         self, request: pb.DescribeProducersRequest, context: Any

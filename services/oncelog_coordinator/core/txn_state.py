@@ -306,7 +306,7 @@ def check_transition(old: TxnMetadata | None, new: TxnMetadata) -> None:
         assert new.state is TxnState.EMPTY, ("first record", new)
         return
     is_complete = new.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
-    if is_complete and new == replace(old, origin=new.origin):
+    if is_complete and new.state is old.state and new == replace(old, origin=new.origin):
         return  # A repeated EndTxn has it written once more, perhaps from another connection.
     assert old.state in VALID_PREVIOUS[new.state], (old, new)
     assert new.previous_producer_id == old.producer_id, (old, new)

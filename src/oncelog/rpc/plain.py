@@ -6,8 +6,46 @@ is copied, too. Who asks a `DirectStub` whether it `takes_plain` objects may sen
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.api.v1.storage_pb2 import VerificationMode
+from oncelog.ids import Partition
+
+
+@dataclass(slots=True)
+class AppendRequest:
+    """As `storage_pb2.AppendRequest`, for one that is not waited for."""
+
+    partition: Partition
+    coordinator_epoch: int
+    records: bytes
+    expected_base_offset: int
+
+
+class TxnMarker(NamedTuple):
+    """As `storage_pb2.TxnMarker`."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+    transaction_start_ms: int
+    transactional_id: str
+    partitions: Sequence[Partition]
+
+
+class ShardMarker(NamedTuple):
+    shard: int
+    marker: TxnMarker
+
+
+@dataclass(slots=True)
+class DeliverMarkersRequest:
+    """As `marker_sender_pb2.DeliverMarkersRequest`, of decisions of several shards."""
+
+    markers: Sequence[ShardMarker]
+    metadata_offset: int
 
 
 @dataclass(slots=True)

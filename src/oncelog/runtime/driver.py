@@ -2,6 +2,7 @@
 
 ```
 submit(event) ── enrich ── decide ── apply ──▶ queue ──▶ append (group commit) ──▶ release replies, sends, timers
+                                       └── append at once, where nothing is waited for ──▲
 ```
 
 `decide` and `apply` run in one synchronous step, so no lock is needed; the next decision sees applied state at once.
@@ -76,7 +77,8 @@ class Driver:
     `send` takes the machine's `Send` effects. `enrich` completes an event right before it is decided (a producer id, a
     feature level): timers need that as requests do. `on_label(label)` counts decisions; `observe(event, decision, now)`
     sees each one, and `committed(event, decision, decided_ns)` each one that the world may know of, in the context of
-    its caller. `on_failure` is called once at most.
+    its caller. `on_failure` is called once at most. `append_at_once(records)` says whether the journal has committed
+    them without a wait; where it has not, its `append` is asked, and knows a repetition.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Driver:
         enrich: Callable[[Any], Any] | None = None,
         observe: Callable[[Any, Decision[Any], Millis], None] | None = None,
         committed: Callable[[Any, Decision[Any], int], None] | None = None,
+        append_at_once: Callable[[tuple[Any, ...]], bool] | None = None,
     ) -> None:
         self.machine = machine
         self.name = name
@@ -103,6 +106,7 @@ class Driver:
         self._enrich = enrich
         self._observe = observe
         self._committed = committed
+        self._append_at_once = append_at_once
         self._context = detached_context()
         self._queue: deque[_Waiting] = deque()
         self._replies: dict[int, asyncio.Future[Any]] = {}
@@ -165,7 +169,8 @@ class Driver:
         if self._observe is not None:
             self._observe(event, decision, now)
         decided_ns = 0 if self._committed is None else time.time_ns()
-        if decision.records or self._queue or self._appending:
+        is_waited_for = decision.records and not self._is_appended_at_once(decision.records)
+        if is_waited_for or self._queue or self._appending:
             self._queue.append(_Waiting(event, decision, contextvars.copy_context(), decided_ns))
             self._wake_writer()
         else:
@@ -191,6 +196,15 @@ class Driver:
                 self.machine.apply(NO_OFFSET, change)
         except Exception as error:
             self._break(f"applying {(*records, *unlogged)!r}", error)
+            raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+
+    def _is_appended_at_once(self, records: tuple[Any, ...]) -> bool:
+        if self._append_at_once is None or self._queue or self._appending:
+            return False
+        try:
+            return self._append_at_once(records)
+        except Exception as error:
+            self._break(f"appending {len(records)} records", error)
             raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     def _wake_writer(self) -> None:

@@ -190,6 +190,47 @@ async def test_what_queues_during_an_append_goes_into_the_next_one(world):
     assert world.journal.appends == [[1], [2, 3, 4]]
 
 
+async def test_what_is_appended_at_once_is_told_in_the_same_step():
+    taken = []
+    world = World(append_at_once=lambda records: taken.append(records) is None)
+    await world.driver.start()
+    world.sent.clear()
+    with pytest.raises(StopIteration) as answered:
+        world.driver.ask(Add(1, 5), 1).send(None)
+    assert (answered.value.value, world.sent, taken) == (5, [("w", 5)], [(5,)])
+    assert world.journal.appends == []
+
+
+async def test_what_is_not_appended_at_once_is_appended():
+    offered = []
+    world = World(append_at_once=lambda records: offered.append(records) is not None)
+    await world.driver.start()
+    world.journal.gate.clear()
+    first = world.ask(Add, 1)
+    await turns()
+    second = world.ask(Add, 2)
+    await turns()
+    world.journal.gate.set()
+    assert (await first, await second) == (1, 3)
+    assert offered == [(1,)], "nothing overtakes an append under way"
+    assert world.journal.appends == [[1], [2]]
+    await world.driver.stop()
+
+
+async def test_an_append_at_once_that_breaks_stops_the_machine():
+    def breaks(records):
+        raise RuntimeError("our fault")
+
+    world = World(append_at_once=breaks)
+    await world.driver.start()
+    with pytest.raises(DriverStopped) as refused:
+        await world.ask(Add, 1)
+    assert refused.value.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (len(world.failures), world.journal.appends) == (1, [])
+    with pytest.raises(DriverStopped):
+        await world.ask(Read)
+
+
 async def test_a_failed_append_refuses_all_that_waits():
     world = World([7])
     await world.driver.start()

@@ -24,7 +24,7 @@ from oncelog_coordinator.core.markers import (
     MarkersWanted,
     MarkerWanted,
 )
-from oncelog_coordinator.marker_client import MarkerClient
+from oncelog_coordinator.marker_client import MarkerClient, MarkersAtOnce
 from oncelog_coordinator.settings import CoordinatorSettings
 
 SLOTS = 4
@@ -68,6 +68,7 @@ async def answered(metadata, directory, sends, meanwhile=None):
         directory,
         CoordinatorSettings(),
         asyncio.Semaphore(SLOTS),
+        MarkersAtOnce(metadata, directory),
         first.set_result,
     )
     for send in sends:
@@ -136,6 +137,7 @@ async def test_a_sender_that_froze_does_not_keep_a_node_from_stopping(monkeypatc
         directory_of(Frozen()),
         CoordinatorSettings(),
         asyncio.Semaphore(SLOTS),
+        MarkersAtOnce(MetadataFollower(1, None), directory_of(Frozen())),
         lambda delivered: None,
     )
     assert await asyncio.wait_for(client.cancel_at_sender(), 5) is None
@@ -196,6 +198,7 @@ async def test_only_what_was_refused_is_sent_again():
         directory_of(sender),
         CoordinatorSettings(),
         asyncio.Semaphore(SLOTS),
+        MarkersAtOnce(MetadataFollower(1, None), directory_of(sender)),
         outcomes.put_nowait,
     )
     send = wanted("pay", "orders")
@@ -211,3 +214,73 @@ async def test_only_what_was_refused_is_sent_again():
     assert sender.asked == [["orders", "refused"], ["refused"]]
     assert await client.missing(described) == (Partition("refused", 0),)
     await client.stop()
+
+
+class AtOnce(Sender):
+    """Writes at once what is of `orders`; everything else is delivered the long way."""
+
+    direct_methods = {"DeliverAtOnce": "deliver_at_once"}  # noqa: RUF012
+
+    def __init__(self, error=None):
+        super().__init__()
+        self.error = error
+        self.tried, self.delivered = [], []
+
+    def deliver_at_once(self, request, context):
+        self.tried.append([one.marker.partitions[0].topic for one in request.markers])
+        if self.error is not None:
+            raise self.error
+        return [one.marker.partitions[0].topic == "orders" for one in request.markers]
+
+    async def DeliverMarkers(self, request, context=None):  # noqa: N802
+        self.delivered.append(request.markers[0].partitions[0].topic)
+        return await super().DeliverMarkers(request)
+
+
+def clients(sender, *feeds):
+    """Of as many shards as there are feeds, in one process."""
+    metadata, directory = MetadataFollower(1, None), directory_of(DirectStub(sender))
+    slots, at_once = asyncio.Semaphore(SLOTS), MarkersAtOnce(metadata, directory)
+    settings = CoordinatorSettings()
+    return [
+        MarkerClient(
+            shard, CoordinatorEpoch(0), metadata, directory, settings, slots, at_once, feed
+        )
+        for shard, feed in enumerate(feeds)
+    ]
+
+
+async def test_decisions_of_one_turn_get_their_markers_together():
+    sender, outcomes = AtOnce(), asyncio.Queue()
+    shards = clients(sender, outcomes.put_nowait, outcomes.put_nowait)
+    for client, topic in zip(shards, ("orders", "far"), strict=True):
+        client.send(wanted(topic, topic))
+    assert sender.tried == [], "nothing is decided within another decision"
+    async with asyncio.timeout(20):
+        names = [(await outcomes.get()).decision_key.name for _ in shards]
+    assert (names, sender.tried, sender.delivered) == (
+        ["orders", "far"],
+        [["orders", "far"]],
+        ["far"],
+    )
+
+
+async def test_markers_that_break_the_short_way_go_the_long_one():
+    sender, outcomes = AtOnce(RuntimeError("our fault")), asyncio.Queue()
+    (client,) = clients(sender, outcomes.put_nowait)
+    client.send(wanted("fine", "orders"))
+    async with asyncio.timeout(20):
+        assert (await outcomes.get()).outcome is DeliveryOutcome.DELIVERED
+    assert sender.delivered == ["orders"]
+
+
+async def test_a_shard_that_left_is_told_of_no_markers():
+    sender, outcomes = AtOnce(), asyncio.Queue()
+    staying, leaving = clients(sender, outcomes.put_nowait, outcomes.put_nowait)
+    leaving.send(wanted("left", "orders"))
+    staying.send(wanted("here", "orders"))
+    await leaving.stop()
+    async with asyncio.timeout(20):
+        assert (await outcomes.get()).decision_key.name == "here"
+    assert outcomes.empty()
+    await staying.stop()
