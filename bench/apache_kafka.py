@@ -1,11 +1,14 @@
-"""Apache Kafka itself, of one node in one JVM, with the options of its own start script: the peer that people run.
+"""Apache Kafka itself, one JVM a node, with the options of its own start script: the peer that people run.
 
 Its jars come from Maven, into `.cache`. Where Maven or Java is missing, the rows have no number of Kafka, and
 `make bench` says why.
 """
 
+import socket
 import tempfile
 import time
+import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +23,7 @@ POM: Final = ROOT / "tests/conformance/java/broker/pom.xml"
 CACHE: Final = ROOT / ".cache" / "java-client"
 VERSION: Final = "4.4.0"
 START_TIMEOUT_S: Final = 120
+POLL_S: Final = 0.01
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 # As kafka-server-start.sh and kafka-run-class.sh have them.
 JVM: Final = (
@@ -36,77 +40,143 @@ JVM: Final = (
 # What Kafka's own config/server.properties says for one node; the rest are Kafka's defaults.
 PROPERTIES: Final = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+node.id={node}
+controller.quorum.bootstrap.servers={controllers}
 listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
-log.dirs={folder}/data
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+log.dirs={folder}/data-{node}
+offsets.topic.replication.factor={copies}
+transaction.state.log.replication.factor={copies}
+transaction.state.log.min.isr={in_sync}
+transaction.state.log.num.partitions={shards}
+share.coordinator.state.topic.replication.factor={copies}
+share.coordinator.state.topic.min.isr={in_sync}
 """
 
 
 class ApacheKafka:
-    """One node. A context manager; raises NoJarsError where it cannot run."""
+    """One node, or three whose topics of their own have three replicas. Raises NoJarsError where it cannot run."""
 
-    def __init__(self, folder: Path, *, broker_port: int, controller_port: int) -> None:
-        self.bootstrap = f"127.0.0.1:{broker_port}"
+    def __init__(self, folder: Path, *, nodes: int = 1, shards: int = 50) -> None:
         self._jars = fetched_jars(CACHE, POM)
         self._folder = folder
-        self._properties = folder / "server.properties"
-        self._properties.write_text(
-            PROPERTIES.format(folder=folder, broker=broker_port, controller=controller_port)
+        self._nodes = range(1, nodes + 1)
+        self._processes: list[OwnProcess] = []
+        brokers, controllers = free_ports(nodes), free_ports(nodes)
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in brokers)
+        self._voters = ",".join(
+            f"{node}@127.0.0.1:{port}:{_directory_id()}"
+            for node, port in zip(self._nodes, controllers, strict=True)
         )
-        self._process: OwnProcess | None = None
+        for node, broker, controller in zip(self._nodes, brokers, controllers, strict=True):
+            self._properties(node).write_text(
+                PROPERTIES.format(
+                    node=node,
+                    broker=broker,
+                    controller=controller,
+                    controllers=",".join(f"127.0.0.1:{port}" for port in controllers),
+                    folder=folder,
+                    copies=nodes,
+                    in_sync=min(2, nodes),
+                    shards=shards,
+                )
+            )
 
     @property
-    def pid(self) -> int:
-        assert self._process is not None, "start() comes first"
-        return self._process.pid
+    def pids(self) -> tuple[int, ...]:
+        return tuple(one.pid for one in self._processes)
 
-    def start(self) -> None:
-        """Until it says that it serves. The first time its folder is formatted."""
-        if not (self._folder / "data").exists():
-            words = ("format", "--standalone", "-t", CLUSTER_ID, "-c", str(self._properties))
-            tool = self._run("kafka.tools.StorageTool", *words)
+    @property
+    def log(self) -> str:
+        """What all nodes printed since the first start."""
+        return "".join(self._log(node).read_text() for node in self._nodes)
+
+    def format(self) -> None:
+        """Comes before the first start."""
+        words = ("format", "--initial-controllers", self._voters, "-t", CLUSTER_ID)
+        tools = [
+            self._run(node, "kafka.tools.StorageTool", *words, "-c", str(self._properties(node)))
+            for node in self._nodes
+        ]
+        for tool in tools:
             if tool.wait(START_TIMEOUT_S) != 0:
                 raise AssertionError(tool.log_tail())
-        self._process = process = self._run("kafka.Kafka", str(self._properties))
+
+    def start(self) -> None:
+        """Until each node says that it serves."""
+        seen = {node: len(self._log(node).read_bytes()) for node in self._nodes}
+        self._processes = [
+            self._run(node, "kafka.Kafka", str(self._properties(node))) for node in self._nodes
+        ]
         deadline = time.monotonic() + START_TIMEOUT_S
-        while "Kafka Server started" not in process.log.read_text():
-            if process.exit_code is not None or time.monotonic() > deadline:
-                process.kill_group()
-                raise AssertionError(process.log_tail())
-            time.sleep(0.01)
+        for node, process in zip(self._nodes, self._processes, strict=True):
+            while b"Kafka Server started" not in process.log.read_bytes()[seen[node] :]:
+                if process.exit_code is not None or time.monotonic() > deadline:
+                    self.kill()
+                    raise AssertionError(process.log_tail())
+                time.sleep(POLL_S)
 
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.stop()
 
-    def _run(self, main_class: str, *words: str) -> OwnProcess:
+    def kill(self) -> None:
+        """SIGKILL to every node."""
+        for process in self._processes:
+            process.kill_group()
+
+    def _properties(self, node: int) -> Path:
+        return self._folder / f"node-{node}.properties"
+
+    def _log(self, node: int) -> Path:
+        return self._folder / f"node-{node}.log"
+
+    def _run(self, node: int, main_class: str, *words: str) -> OwnProcess:
         command = [*JVM, "-cp", f"{self._jars}/*", main_class, *words]
-        return OwnProcess(command, self._folder / "log")
+        return OwnProcess(command, self._log(node))
 
 
 @contextmanager
-def apache_kafka(broker_port: int, controller_port: int) -> Iterator[ApacheKafka | None]:
-    """A running node on a folder that goes away with it; None, with a line why, where it cannot run."""
+def formatted_kafka(*, nodes: int = 1, shards: int = 50) -> Iterator[ApacheKafka | None]:
+    """One that can be started, on a folder that goes away with it; None, with a line why, where it cannot run."""
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-kafka-") as folder:
         try:
-            kafka = ApacheKafka(
-                Path(folder), broker_port=broker_port, controller_port=controller_port
-            )
+            kafka = ApacheKafka(Path(folder), nodes=nodes, shards=shards)
         except NoJarsError as error:
             print(f"without Apache Kafka: {error}")
             yield None
             return
+        kafka.format()
         try:
-            kafka.start()
             yield kafka
         finally:
             kafka.stop()
+
+
+@contextmanager
+def apache_kafka(*, nodes: int = 1) -> Iterator[ApacheKafka | None]:
+    """The same, running."""
+    with formatted_kafka(nodes=nodes) as kafka:
+        if kafka is not None:
+            kafka.start()
+        yield kafka
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on, for processes whose addresses must be known before they run."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def _directory_id() -> str:
+    """A random uuid as Kafka writes it."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

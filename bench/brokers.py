@@ -4,7 +4,6 @@ The mock is C code that keeps a little in memory, writes no disk and decides no 
 and the machine allow at best. So a ratio to it says more than a number that depends on the machine.
 """
 
-import socket
 import subprocess
 import sys
 import tempfile
@@ -65,37 +64,51 @@ class Broker(NamedTuple):
     """One that runs."""
 
     bootstrap: str
-    pid: int | None
-    """None: its processor time is not worth a row."""
+    pids: tuple[int, ...] = ()
+    """Its processes. None: what it takes is not worth a row."""
 
     def cpu_s(self) -> float:
-        """Processor time that it has taken until now."""
-        times = psutil.Process(self.pid).cpu_times()
-        return times.user + times.system
+        """Processor time that it has taken until now, with all that its processes started."""
+        times = [one.cpu_times() for one in self._processes()]
+        return float(sum(one.user + one.system for one in times))
+
+    def resident_mb(self) -> float:
+        return float(sum(one.memory_info().rss for one in self._processes())) / 1e6
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        for pid in self.pids:
+            process = psutil.Process(pid)
+            yield from (process, *process.children(recursive=True))
+
+
+@contextmanager
+def log_and_kafka() -> Iterator[dict[str, Broker]]:
+    """Those that run, by name: oncelog, and kafka where Java and Maven are there."""
+    with oncelog() as server, apache_kafka() as kafka:
+        found = {"oncelog": Broker(server.bootstrap, (server.pid,))}
+        if kafka is not None:
+            found["kafka"] = Broker(kafka.bootstrap, kafka.pids)
+        yield found
 
 
 @contextmanager
 def side_by_side() -> Iterator[dict[str, Broker]]:
-    """Those that run, by name: oncelog, the mock, and kafka where Java and Maven are there."""
-    with (
-        oncelog() as server,
-        mock_cluster() as mock,
-        apache_kafka(free_port(), free_port()) as kafka,
-    ):
-        found = {"oncelog": Broker(server.bootstrap, server.pid), "mock": Broker(mock, None)}
-        if kafka is not None:
-            found["kafka"] = Broker(kafka.bootstrap, kafka.pid)
-        yield found
+    """The same, and the mock."""
+    with log_and_kafka() as found, mock_cluster() as mock:
+        yield {**found, "mock": Broker(mock)}
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+def create_topic(
+    bootstrap: str, topic: str, partitions: int, *, replicas: int = 1, timeout_s: float = 30
+) -> None:
     """Create `topic` and wait for it."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for future in admin.create_topics([NewTopic(topic, partitions, replication_factor=1)]).values():
-        future.result(ADMIN_TIMEOUT_S)
+    wanted = NewTopic(topic, partitions, replication_factor=replicas)
+    for future in admin.create_topics([wanted], request_timeout=timeout_s).values():
+        future.result(timeout_s)
 
 
-def create_topics(brokers: Mapping[str, Broker], *topics: str) -> None:
+def create_topics(brokers: Mapping[str, Broker], *topics: str, replicas: int = 1) -> None:
     """Create each topic with MOCK_PARTITIONS partitions on each broker.
 
     The mock has no CreateTopics; it makes a topic, always of that size, when somebody asks for its metadata.
@@ -106,15 +119,7 @@ def create_topics(brokers: Mapping[str, Broker], *topics: str) -> None:
                 admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
                 admin.list_topics(topic, ADMIN_TIMEOUT_S)
             else:
-                create_topic(broker.bootstrap, topic, MOCK_PARTITIONS)
-
-
-def free_port() -> int:
-    """A port nobody listens on, for a process whose address must be known before it runs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+                create_topic(broker.bootstrap, topic, MOCK_PARTITIONS, replicas=replicas)
 
 
 def resident_bytes(pid: int) -> int:

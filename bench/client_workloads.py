@@ -5,30 +5,42 @@ Rounds alternate, so that a busy moment of the machine hits all.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.brokers import MOCK_PARTITIONS, Broker, create_topics, side_by_side
+from bench.brokers import MOCK_PARTITIONS, Broker, create_topics, log_and_kafka, side_by_side
 from bench.results import Measurement, percentile, spread
+from bench.runner import ShowStep
+from oncelog.wording import counted
 
 CALL_TIMEOUT_S = 60
 ROUNDS = 5
 WARM_UP = 30
 RECORD_BYTES_SMALL = 100
 RECORD_BYTES_LARGE = 1_000
-COMMIT_RATIO_BAR = 1.4
-COMMIT_KAFKA_BARS = {0.5: 0.5, 0.99: 0.3, 0.999: None}
+WRITE_BARS = {RECORD_BYTES_SMALL: 300_000, RECORD_BYTES_LARGE: None}
 RATE_KAFKA_BARS = {1: None, 8: 3.0, 64: 3.0}
+PRODUCER_COUNTS = (1, 8, 64)
+COUNTS = {RECORD_BYTES_SMALL: 1_000_000, RECORD_BYTES_LARGE: 300_000}
+
+
+class CommitBars(NamedTuple):
+    """Of a commit's percentiles: with 1 partition by the mock's; by Kafka's; and milliseconds of processor time."""
+
+    mock: Mapping[float, float]
+    kafka: Mapping[float, float]
+    cpu_ms: float | None = None
+
+
+COMMIT_BARS = CommitBars({0.5: 1.4}, {0.5: 0.5, 0.99: 0.3})
 WRITE_KAFKA_BARS = {RECORD_BYTES_SMALL: 1.3, RECORD_BYTES_LARGE: 1.5}
 READ_KAFKA_BARS = {RECORD_BYTES_SMALL: 1.5, RECORD_BYTES_LARGE: 1.0}
 READ_CPU_KAFKA_BAR = 1.5
-THROUGHPUT_BAR = 300_000
-COMMIT_PARTITIONS = (1, 10)
-PRODUCER_COUNTS = (1, 8, 64)
-SIZES_AND_COUNTS = ((RECORD_BYTES_SMALL, 1_000_000), (RECORD_BYTES_LARGE, 300_000))
 
-ShowStep = Callable[[str], None]
+Brokers = Mapping[str, Broker]
+Rounds = dict[str, list[float]]
 
 
 def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
@@ -57,62 +69,73 @@ def rounds_of(is_quick: bool) -> int:
     return 2 if is_quick else ROUNDS
 
 
-def commit_latency(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
+def commit_latency(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
     """From begin to the answer of commit, one record to each of 1 and 10 partitions; CPU of the server for each."""
-    transactions = 50 if is_quick else 200
-    measurements = []
     with side_by_side() as brokers:
-        for partitions in COMMIT_PARTITIONS:
-            topic = f"commit-{partitions}"
-            create_topics(
-                brokers, *(f"{topic}-{n}" for n in range(-(-partitions // MOCK_PARTITIONS)))
+        for partitions in (1, 10):
+            yield from commits(
+                "commit-latency",
+                brokers,
+                partitions,
+                count=50 if is_quick else 400,
+                rounds=rounds_of(is_quick),
+                bars=COMMIT_BARS,
+                shares=(0.5, 0.99, 0.999),
+                show_step=show_step,
             )
-            producers = {}
-            for name, broker in brokers.items():
-                producers[name] = transactional_producer(broker.bootstrap, topic)
-                for _ in range(WARM_UP):
-                    one_transaction(producers[name], topic, partitions)
-            latencies: dict[str, list[float]] = {name: [] for name in brokers}
-            cpu_ms: dict[str, list[float]] = {name: [] for name in brokers}
-            for turn in range(rounds_of(is_quick)):
-                for name, producer in producers.items():
-                    show_step(f"{partitions} partitions, {name}, round {turn + 1}")
-                    taken_s = _cpu_s(brokers[name])
-                    for _ in range(transactions):
-                        started_at = time.perf_counter()
-                        one_transaction(producer, topic, partitions)
-                        latencies[name].append((time.perf_counter() - started_at) * 1_000)
-                    taken_s = _cpu_s(brokers[name]) - taken_s
-                    cpu_ms[name].append(taken_s * 1_000 / transactions)
-            what = f"{partitions} partition{'s' if partitions > 1 else ''}"
-            measurements += _latency_rows(what, latencies)
-            del cpu_ms["mock"]
-            measurements.append(
-                row("commit-latency", f"server CPU, {what}", "ms", cpu_ms, is_lower_better=True)
-            )
-    return measurements
 
 
-def _latency_rows(what: str, latencies: Mapping[str, list[float]]) -> list[Measurement]:
-    return [
-        Measurement(
-            "commit-latency",
-            f"p{share * 100:g}, {what}",
+def commits(
+    workload: str,
+    brokers: Brokers,
+    partitions: int,
+    *,
+    count: int,
+    rounds: int,
+    bars: CommitBars,
+    shares: tuple[float, ...],
+    show_step: ShowStep,
+    replicas: int = 1,
+) -> Iterator[Measurement]:
+    """Percentiles, and what processor time the server takes for one."""
+    what = counted(partitions, "partition")
+    topic = f"commit-{partitions}"
+    topics = (f"{topic}-{number}" for number in range(-(-partitions // MOCK_PARTITIONS)))
+    create_topics(brokers, *topics, replicas=replicas)
+    producers = {}
+    for name, broker in brokers.items():
+        producers[name] = transactional_producer(broker.bootstrap, topic)
+        for _ in range(WARM_UP):
+            one_transaction(producers[name], topic, partitions)
+    latencies: Rounds = {name: [] for name in brokers}
+    cpu_ms: Rounds = {name: [] for name, broker in brokers.items() if broker.pids}
+    for turn in range(rounds):
+        for name, producer in producers.items():
+            show_step(f"{what}, {name}, round {turn + 1}")
+            taken_s = brokers[name].cpu_s()
+            for _ in range(count):
+                started_at = time.perf_counter()
+                one_transaction(producer, topic, partitions)
+                latencies[name].append((time.perf_counter() - started_at) * 1_000)
+            if name in cpu_ms:
+                cpu_ms[name].append((brokers[name].cpu_s() - taken_s) * 1_000 / count)
+    for share in shares:
+        found = {name: percentile(values, share) for name, values in latencies.items()}
+        yield Measurement(
+            workload,
+            f"begin to committed, p{share * 100:g}, {what}",
             "ms",
-            percentile(latencies["oncelog"], share),
-            percentile(latencies["mock"], share),
+            found["oncelog"],
+            found.get("mock"),
             is_lower_better=True,
-            bar=COMMIT_RATIO_BAR if share == 0.5 and what == "1 partition" else None,
+            bar=bars.mock.get(share) if partitions == 1 else None,
             is_bar_a_ratio=True,
-            kafka=percentile(latencies["kafka"], share) if "kafka" in latencies else None,
-            kafka_bar=kafka_bar,
+            kafka=found.get("kafka"),
+            kafka_bar=bars.kafka.get(share),
         )
-        for share, kafka_bar in COMMIT_KAFKA_BARS.items()
-    ]
-
-
-def _cpu_s(broker: Broker) -> float:
-    return 0.0 if broker.pid is None else broker.cpu_s()
+    cpu = f"server CPU a transaction, {what}"
+    bar = bars.cpu_ms if partitions == 1 else None
+    yield row(workload, cpu, "ms", cpu_ms, is_lower_better=True, bar=bar)
 
 
 def row(
@@ -137,31 +160,37 @@ def row(
         bar=bar,
         kafka=medians.get("kafka"),
         kafka_bar=kafka_bar,
-        spread=spread(rounds["oncelog"]),
+        spread=spread(rounds["oncelog"]) if len(rounds["oncelog"]) > 1 else None,
     )
 
 
-def transaction_rate(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
+def transaction_rate(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
     """Transactions of one record a second, from 1, 8 and 64 producers at once."""
     seconds = 1.0 if is_quick else 3.0
-    measurements = []
     with side_by_side() as brokers:
         for count in PRODUCER_COUNTS:
-            rates: dict[str, list[float]] = {name: [] for name in brokers}
+            rates: Rounds = {name: [] for name in brokers}
+            cpu_ms: Rounds = {name: [] for name, broker in brokers.items() if broker.pids}
             topic = f"rate-{count}"
             create_topics(brokers, topic)
+            what = counted(count, "producer")
             for turn in range(rounds_of(is_quick)):
                 for name, broker in brokers.items():
-                    show_step(f"{count} producers, {name}, round {turn + 1}")
-                    rates[name].append(_rate(broker.bootstrap, topic, count, seconds))
-            what = f"{count} producer{'s' if count > 1 else ''}"
+                    show_step(f"{what}, {name}, round {turn + 1}")
+                    rate, cpu_s = _rate(broker, topic, count, seconds)
+                    rates[name].append(rate)
+                    if name in cpu_ms:
+                        cpu_ms[name].append(cpu_s * 1_000)
             bar = RATE_KAFKA_BARS[count]
-            measurements.append(row("transaction-rate", what, "tx/s", rates, kafka_bar=bar))
-    return measurements
+            yield row("transaction-rate", what, "tx/s", rates, kafka_bar=bar)
+            cpu = f"server CPU a transaction, {what}"
+            yield row("transaction-rate", cpu, "ms", cpu_ms, is_lower_better=True)
+        yield memory_row("transaction-rate", brokers)
 
 
-def _rate(bootstrap: str, topic: str, count: int, seconds: float) -> float:
-    producers = [transactional_producer(bootstrap, f"{topic}-{n}") for n in range(count)]
+def _rate(broker: Broker, topic: str, count: int, seconds: float) -> tuple[float, float]:
+    """Transactions a second, and seconds of the server's processor time for one."""
+    producers = [transactional_producer(broker.bootstrap, f"{topic}-{n}") for n in range(count)]
     done = [0] * count
     started = threading.Barrier(count + 1)
     failures: list[BaseException] = []
@@ -184,75 +213,120 @@ def _rate(bootstrap: str, topic: str, count: int, seconds: float) -> float:
     threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
     for thread in threads:
         thread.start()
+    taken_s = broker.cpu_s()
     started.wait()
     started_at = time.perf_counter()
     for thread in threads:
         thread.join()
     if failures:
         raise failures[0]
-    return sum(done) / (time.perf_counter() - started_at)
+    elapsed_s = time.perf_counter() - started_at
+    return sum(done) / elapsed_s, (broker.cpu_s() - taken_s) / max(1, sum(done))
 
 
-def throughput(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Records a second of one idempotent producer, until the last one is acknowledged."""
-    measurements = []
+def throughput(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
+    """Records a second of one idempotent producer, until the last one is acknowledged; the server's CPU and memory."""
     with side_by_side() as brokers:
-        for size, count in SIZES_AND_COUNTS:
-            topic = f"throughput-{size}"
-            create_topics(brokers, topic)
-            rates: dict[str, list[float]] = {name: [] for name in brokers}
-            for turn in range(rounds_of(is_quick)):
-                for name, broker in brokers.items():
-                    show_step(f"{count:,} records of {size} B, {name}, round {turn + 1}")
-                    rates[name].append(send_many(broker.bootstrap, topic, size, count))
-            measurements.append(
-                row(
-                    "throughput",
-                    f"idempotent, {size} B",
-                    "records/s",
-                    rates,
-                    bar=THROUGHPUT_BAR if size == RECORD_BYTES_SMALL else None,
-                    kafka_bar=WRITE_KAFKA_BARS[size],
-                )
+        for size, count in COUNTS.items():
+            yield from writing(
+                "throughput",
+                brokers,
+                size,
+                count // 10 if is_quick else count,
+                rounds=rounds_of(is_quick),
+                bar=WRITE_BARS[size],
+                kafka_bar=WRITE_KAFKA_BARS[size],
+                show_step=show_step,
             )
-    return measurements
+        yield memory_row("throughput", brokers)
 
 
-def reading(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Records a second of one consumer at read_committed from the start of a topic, and the server's CPU for it."""
-    measurements = []
-    with side_by_side() as brokers:
-        del brokers["mock"]  # It keeps a few megabytes of a partition, and drops the rest.
-        for size, count in SIZES_AND_COUNTS:
-            topic = f"reading-{size}"
-            create_topics(brokers, topic)
-            for name, broker in brokers.items():
-                show_step(f"{count:,} records of {size} B for {name}")
-                send_many(broker.bootstrap, topic, size, count)
-            rates: dict[str, list[float]] = {name: [] for name in brokers}
-            cpu_s: dict[str, list[float]] = {name: [] for name in brokers}
-            for turn in range(1 + rounds_of(is_quick)):
-                for name, broker in brokers.items():
-                    show_step(f"{count:,} records of {size} B, {name}, round {turn}")
-                    taken_s = broker.cpu_s()
-                    rate = read_many(broker.bootstrap, topic, count)
-                    if turn:  # The first is to get warm.
-                        rates[name].append(rate)
-                        cpu_s[name].append(broker.cpu_s() - taken_s)
-            what = f"read_committed, {size} B"
-            bar = READ_KAFKA_BARS[size]
-            measurements += [
-                row("reading", what, "records/s", rates, kafka_bar=bar),
-                row(
-                    "reading",
-                    f"server CPU for {size * count // 1_000_000} MB of {size} B",
-                    "s",
-                    cpu_s,
-                    is_lower_better=True,
-                    kafka_bar=READ_CPU_KAFKA_BAR,
-                ),
-            ]
-    return measurements
+def memory_row(workload: str, brokers: Brokers) -> Measurement:
+    resident = {name: [one.resident_mb()] for name, one in brokers.items() if one.pids}
+    return row(workload, "resident after that", "MB", resident, is_lower_better=True)
+
+
+def writing(
+    workload: str,
+    brokers: Brokers,
+    size: int,
+    count: int,
+    *,
+    rounds: int,
+    bar: float | None = None,
+    kafka_bar: float | None = None,
+    replicas: int = 1,
+    show_step: ShowStep,
+) -> Iterator[Measurement]:
+    """Records a second, and what processor time the server takes for a megabyte."""
+    topic = f"writing-{size}"
+    create_topics(brokers, topic, replicas=replicas)
+    rates: Rounds = {name: [] for name in brokers}
+    cpu_ms: Rounds = {name: [] for name, broker in brokers.items() if broker.pids}
+    for turn in range(rounds):
+        for name, broker in brokers.items():
+            show_step(f"writing {count:,} records of {size} B, {name}, round {turn + 1}")
+            taken_s = broker.cpu_s()
+            rates[name].append(send_many(broker.bootstrap, topic, size, count))
+            if name in cpu_ms:
+                cpu_ms[name].append((broker.cpu_s() - taken_s) * 1e9 / (size * count))
+    what = f"idempotent, {size} B"
+    yield row(workload, what, "records/s", rates, bar=bar, kafka_bar=kafka_bar)
+    cpu = f"server CPU a megabyte, {what}"
+    yield row(workload, cpu, "ms", cpu_ms, is_lower_better=True)
+
+
+def reading(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
+    """Records a second of one consumer at read_committed from the start of a topic; the server's CPU and memory.
+
+    The mock keeps a few megabytes of a partition, and drops the rest.
+    """
+    with log_and_kafka() as brokers:
+        for size, count in COUNTS.items():
+            yield from reading_back(
+                "reading",
+                brokers,
+                size,
+                count // 10 if is_quick else count,
+                rounds=rounds_of(is_quick),
+                kafka_bar=READ_KAFKA_BARS[size],
+                cpu_kafka_bar=READ_CPU_KAFKA_BAR,
+                show_step=show_step,
+            )
+        yield memory_row("reading", brokers)
+
+
+def reading_back(
+    workload: str,
+    brokers: Brokers,
+    size: int,
+    count: int,
+    *,
+    rounds: int,
+    kafka_bar: float | None = None,
+    cpu_kafka_bar: float | None = None,
+    replicas: int = 1,
+    show_step: ShowStep,
+) -> Iterator[Measurement]:
+    """Writes that many records into one partition, then reads them again and again."""
+    topic = f"reading-{size}"
+    create_topics(brokers, topic, replicas=replicas)
+    for broker in brokers.values():
+        send_many(broker.bootstrap, topic, size, count)
+    rates: Rounds = {name: [] for name in brokers}
+    cpu_ms: Rounds = {name: [] for name in brokers}
+    for turn in range(rounds + 1):
+        for name, broker in brokers.items():
+            show_step(f"reading {count:,} records of {size} B, {name}, round {turn}")
+            taken_s = broker.cpu_s()
+            rate = read_many(broker.bootstrap, topic, count)
+            if turn:  # The first is to get warm.
+                rates[name].append(rate)
+                cpu_ms[name].append((broker.cpu_s() - taken_s) * 1e9 / (size * count))
+    what = f"read_committed, {size} B"
+    yield row(workload, what, "records/s", rates, kafka_bar=kafka_bar)
+    cpu = f"server CPU a megabyte, {what}"
+    yield row(workload, cpu, "ms", cpu_ms, is_lower_better=True, kafka_bar=cpu_kafka_bar)
 
 
 def read_many(bootstrap: str, topic: str, count: int) -> float:

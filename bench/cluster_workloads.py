@@ -1,7 +1,6 @@
-"""Workloads of a whole cluster: replication factor 3, one process per role, on the machine's two cores.
+"""Workloads of a whole cluster: replication factor 3, one process per role, beside three nodes of Apache Kafka.
 
-A cluster has no peer that could run beside it here, so the yardstick is the embedded log in the same run: what the hops
-and the copies cost.
+All of it shares the machine's cores, so a row says what the whole cluster costs.
 """
 
 import tempfile
@@ -11,23 +10,37 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
-from bench.brokers import ADMIN_TIMEOUT_S, create_topic, oncelog, resident_bytes
-from bench.client_workloads import CALL_TIMEOUT_S, ShowStep, transactional_producer
-from bench.results import Measurement, percentile
+from bench.apache_kafka import formatted_kafka
+from bench.brokers import Broker, create_topics, resident_bytes
+from bench.client_workloads import (
+    CALL_TIMEOUT_S,
+    COUNTS,
+    Brokers,
+    CommitBars,
+    Rounds,
+    commits,
+    memory_row,
+    reading_back,
+    rounds_of,
+    row,
+    writing,
+)
+from bench.results import Measurement
+from bench.runner import ShowStep
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import STORAGE
 
-COMMIT_BAR_MS = 6.0
+COMMIT_BARS = CommitBars({}, {0.5: 0.6}, cpu_ms=6.0)
+BULK_KAFKA_BAR = 1.0
 THROUGHPUT_BAR_MB_S = 100.0
 STORAGE_BAR_MB = 400.0
+IDLE_BAR_PERCENT = 5.0
 PARTITIONS = 4
 BATCH_BYTES = 1_000_000
-WARM_UP = 50
-
-Latencies = dict[str, list[float]]
+SETTLE_S = 5.0
+IDLE_S = 10.0
+REPLICAS = 3
 
 
 @contextmanager
@@ -39,87 +52,103 @@ def a_cluster(environment: Mapping[str, str] | None = None) -> Iterator[Cluster]
             yield cluster
 
 
-def replicated_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for future in admin.create_topics([NewTopic(topic, partitions, replication_factor=3)]).values():
-        future.result(ADMIN_TIMEOUT_S)
-
-
-def cluster(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Commit latency of one record and throughput in 1 MB batches at replication factor 3; start and memory."""
-    show_step("starting")
-    started_at = time.perf_counter()
-    with a_cluster() as running:
-        start_s = time.perf_counter() - started_at
-        replicated_topic(running.bootstrap, "cluster")
-        show_step("commits")
-        latencies = _commit_latencies(running.bootstrap, 100 if is_quick else 1_000)
-        show_step("1 MB batches")
-        rate = _megabytes_a_second(running.bootstrap, 100 if is_quick else 600)
-        storage_mb = max(
-            resident_bytes(process.pid) / 1e6
-            for member in running.of_role(STORAGE)
-            if (process := running.process(member.name)) is not None
-        )
-    with oncelog() as server:
-        create_topic(server.bootstrap, "cluster", PARTITIONS)
-        show_step("the same, embedded")
-        embedded = _commit_latencies(server.bootstrap, 100 if is_quick else 1_000)
-        embedded_rate = _megabytes_a_second(server.bootstrap, 100 if is_quick else 600)
-    return [
-        Measurement("cluster", "start, 12 processes", "s", start_s, is_lower_better=True),
-        *_commit_rows(latencies, embedded),
-        Measurement(
-            "cluster",
-            "1 MB batches (beside: embedded)",
-            "MB/s",
-            rate,
-            embedded_rate,
-            bar=THROUGHPUT_BAR_MB_S,
-        ),
-        Measurement(
-            "cluster",
-            "largest storage node after the load",
-            "MB",
-            storage_mb,
-            is_lower_better=True,
-            bar=STORAGE_BAR_MB,
-        ),
-    ]
-
-
-def _commit_rows(replicated: Latencies, embedded: Latencies) -> list[Measurement]:
-    return [
-        Measurement(
-            "cluster",
-            f"{what}, {label} (beside: embedded)",
-            "ms",
-            percentile(replicated[what], share),
-            percentile(embedded[what], share),
-            is_lower_better=True,
-            bar=COMMIT_BAR_MS if share == 0.5 else None,
-        )
-        for what in replicated
-        for label, share in (("p50", 0.5), ("p99", 0.99))
-    ]
-
-
-def _commit_latencies(bootstrap: str, transactions: int) -> Latencies:
-    """Milliseconds of transactions of one record: all of it, and the commit alone."""
-    producer = transactional_producer(bootstrap, "cluster")
-    latencies: Latencies = {"begin to committed": [], "commit alone": []}
-    for number in range(transactions + WARM_UP):
+def cluster(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
+    """Start, idle, commits, records in and out, and memory, of all processes of a cluster together."""
+    with formatted_kafka(nodes=REPLICAS) as kafka:
+        show_step("starting")
         started_at = time.perf_counter()
-        producer.begin_transaction()
-        producer.produce("cluster", b"x" * 100, partition=number % PARTITIONS)
-        assert producer.flush(CALL_TIMEOUT_S) == 0
-        flushed_at = time.perf_counter()
-        producer.commit_transaction(CALL_TIMEOUT_S)
-        ended_at = time.perf_counter()
-        if number >= WARM_UP:
-            latencies["begin to committed"].append((ended_at - started_at) * 1_000)
-            latencies["commit alone"].append((ended_at - flushed_at) * 1_000)
-    return latencies
+        with a_cluster() as running:
+            start_s = {"oncelog": [time.perf_counter() - started_at]}
+            pids = tuple(one.pid for one in running.state.running.values())
+            brokers = {"oncelog": Broker(running.bootstrap, pids)}
+            if kafka is not None:
+                started_at = time.perf_counter()
+                kafka.start()
+                start_s["kafka"] = [time.perf_counter() - started_at]
+                brokers["kafka"] = Broker(kafka.bootstrap, kafka.pids)
+            yield row("cluster", "start of all processes", "s", start_s, is_lower_better=True)
+            yield from _idle(brokers, show_step)
+            yield from _load(brokers, is_quick, show_step)
+            yield memory_row("cluster", brokers)
+            storage_mb = max(
+                resident_bytes(process.pid) / 1e6
+                for member in running.of_role(STORAGE)
+                if (process := running.process(member.name)) is not None
+            )
+            yield Measurement(
+                "cluster",
+                "largest storage node after that",
+                "MB",
+                storage_mb,
+                is_lower_better=True,
+                bar=STORAGE_BAR_MB,
+            )
+
+
+def _idle(brokers: Brokers, show_step: ShowStep) -> Iterator[Measurement]:
+    show_step("idle")
+    time.sleep(SETTLE_S)
+    resident = {name: [broker.resident_mb()] for name, broker in brokers.items()}
+    yield row("cluster", "resident when idle", "MB", resident, is_lower_better=True)
+    before = {name: broker.cpu_s() for name, broker in brokers.items()}
+    time.sleep(IDLE_S)
+    percent = {
+        name: [(broker.cpu_s() - before[name]) * 100 / IDLE_S] for name, broker in brokers.items()
+    }
+    what = "CPU when idle"
+    yield row("cluster", what, "% of a core", percent, is_lower_better=True, bar=IDLE_BAR_PERCENT)
+
+
+def _load(brokers: Brokers, is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
+    rounds = rounds_of(is_quick)
+    for partitions in (1, 10):
+        yield from commits(
+            "cluster",
+            brokers,
+            partitions,
+            count=20 if is_quick else 60,
+            rounds=rounds,
+            bars=COMMIT_BARS,
+            shares=(0.5, 0.99),
+            replicas=REPLICAS,
+            show_step=show_step,
+        )
+    for size, full in COUNTS.items():
+        count = full // (40 if is_quick else 4)
+        yield from writing(
+            "cluster",
+            brokers,
+            size,
+            count,
+            rounds=rounds,
+            kafka_bar=BULK_KAFKA_BAR,
+            replicas=REPLICAS,
+            show_step=show_step,
+        )
+        yield from reading_back(
+            "cluster",
+            brokers,
+            size,
+            count,
+            rounds=rounds,
+            kafka_bar=BULK_KAFKA_BAR,
+            replicas=REPLICAS,
+            show_step=show_step,
+        )
+    create_topics(brokers, "batches", replicas=REPLICAS)
+    rates: Rounds = {name: [] for name in brokers}
+    for turn in range(rounds):
+        for name, broker in brokers.items():
+            show_step(f"1 MB batches, {name}, round {turn + 1}")
+            rates[name].append(_megabytes_a_second(broker.bootstrap, 20 if is_quick else 100))
+    yield row(
+        "cluster",
+        "1 MB batches",
+        "MB/s",
+        rates,
+        bar=THROUGHPUT_BAR_MB_S,
+        kafka_bar=BULK_KAFKA_BAR,
+    )
 
 
 def _megabytes_a_second(bootstrap: str, batches: int) -> float:
@@ -129,19 +158,19 @@ def _megabytes_a_second(bootstrap: str, batches: int) -> float:
             "enable.idempotence": True,
             "linger.ms": 50,
             "batch.size": BATCH_BYTES,
-            "message.max.bytes": 2 * BATCH_BYTES,
+            "message.max.bytes": BATCH_BYTES,
             "queue.buffering.max.kbytes": 64_000,
             "log_level": 0,
         }
     )
-    producer.list_topics("cluster", CALL_TIMEOUT_S)
+    producer.list_topics("batches", CALL_TIMEOUT_S)
     value = b"x" * 10_000
     count = batches * (BATCH_BYTES // len(value))
     started_at = time.perf_counter()
     for number in range(count):
         while True:
             try:
-                producer.produce("cluster", value, partition=number // 100 % PARTITIONS)
+                producer.produce("batches", value, partition=number // 100 % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.01)

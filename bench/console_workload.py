@@ -9,10 +9,11 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.client_workloads import CALL_TIMEOUT_S, ShowStep
+from bench.client_workloads import CALL_TIMEOUT_S
 from bench.cluster_workloads import a_cluster
 from bench.many_transactions import Wanted, make_transactions
 from bench.results import Measurement, percentile
+from bench.runner import ShowStep
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.demo.processes import OncelogServer
 

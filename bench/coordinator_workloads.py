@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.client_workloads import ShowStep
 from bench.results import Measurement, percentile
+from bench.runner import ShowStep
 
 OPEN_TRANSACTIONS = 10_000
 FINISHED_BEFORE = 100_000

@@ -12,8 +12,9 @@ from typing import Final
 import psutil
 
 from bench.brokers import create_topic, oncelog
-from bench.client_workloads import RECORD_BYTES_SMALL, ShowStep
+from bench.client_workloads import RECORD_BYTES_SMALL
 from bench.results import Measurement
+from bench.runner import ShowStep
 from oncelog.client.blocking import Producer
 from oncelog.client.errors import BufferExhaustedError
 

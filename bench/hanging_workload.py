@@ -9,10 +9,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.client_workloads import CALL_TIMEOUT_S, ShowStep, transactional_producer
+from bench.client_workloads import CALL_TIMEOUT_S, transactional_producer
 from bench.cluster_workloads import a_cluster
 from bench.many_transactions import SETTLE_S, Wanted, make_transactions
 from bench.results import Measurement, percentile
+from bench.runner import ShowStep
 from oncelog.wording import counted
 
 FIND_HANGING_BAR_S = 2.0

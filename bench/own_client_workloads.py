@@ -13,14 +13,14 @@ import aiokafka
 from confluent_kafka import Producer as ConfluentProducer
 
 from bench.apache_kafka import apache_kafka
-from bench.brokers import create_topic, free_port, oncelog
+from bench.brokers import create_topic, oncelog
 from bench.client_workloads import (
     CALL_TIMEOUT_S,
     RECORD_BYTES_SMALL,
-    ShowStep,
     transactional_producer,
 )
 from bench.results import Measurement, percentile
+from bench.runner import ShowStep
 from oncelog.client import Consumer, Partition, Producer
 
 ROUNDS: Final = 5
@@ -42,7 +42,7 @@ def own_client(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     with oncelog() as server:
         create_topic(server.bootstrap, TOPIC, PARTITIONS)
         measurements = _commits("oncelog", server.bootstrap, is_quick, show_step)
-        with apache_kafka(free_port(), free_port()) as kafka:
+        with apache_kafka() as kafka:
             if kafka is not None:
                 create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
                 where = kafka.bootstrap, is_quick, show_step

@@ -3,66 +3,76 @@
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.brokers import create_topic, free_port, oncelog, resident_bytes
-from bench.client_workloads import CALL_TIMEOUT_S, ShowStep, transactional_producer
-from bench.results import Measurement, percentile
+from bench.apache_kafka import formatted_kafka, free_ports
+from bench.brokers import create_topic, oncelog, resident_bytes
+from bench.client_workloads import (
+    CALL_TIMEOUT_S,
+    Rounds,
+    rounds_of,
+    row,
+    transactional_producer,
+)
+from bench.results import Measurement
+from bench.runner import ShowStep
 from oncelog_server.demo.processes import OncelogServer
 
 START_BAR_S = 1.0
-IDLE_BAR_MB = 120
+START_KAFKA_BAR = 0.25
+IDLE_BAR_MB = 90
 RECOVERY_BAR_S = 2.0
 IDLE_AFTER_S = 3.0
 OPEN_TRANSACTIONS = 100
 RECORD_BYTES = 1_000
 
 
-def start(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
+def start(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
     """From the start of the process to the first committed transaction, by a client that starts when oncelog says it is
     ready. (One that is already waiting adds a timer of its own: librdkafka asks for a coordinator twice a second.)"""
-    seconds, resident = [], []
-    for turn in range(1 if is_quick else 5):
-        show_step(f"start {turn + 1}")
+    seconds: Rounds = {}
+    resident: Rounds = {}
+    for turn in range(rounds_of(is_quick)):
         with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
-            server = OncelogServer(Path(folder) / "data", port=free_port())
+            show_step(f"oncelog, round {turn + 1}")
+            server = OncelogServer(Path(folder) / "data", port=free_ports(1)[0])
             started_at = time.perf_counter()
             with server:
-                producer = Producer(
-                    {
-                        "bootstrap.servers": server.bootstrap,
-                        "transactional.id": "first",
-                        "linger.ms": 0,
-                        "log_level": 0,
-                    }
-                )
-                producer.init_transactions(CALL_TIMEOUT_S)
-                producer.begin_transaction()
-                producer.produce("first", b"x", partition=0)
-                producer.commit_transaction(CALL_TIMEOUT_S)
-                seconds.append(time.perf_counter() - started_at)
+                _first_commit(server.bootstrap)
+                seconds.setdefault("oncelog", []).append(time.perf_counter() - started_at)
                 time.sleep(IDLE_AFTER_S)
-                resident.append(resident_bytes(server.pid) / 1e6)
-    return [
-        Measurement(
-            "start",
-            "process start to first commit",
-            "s",
-            percentile(seconds, 0.5),
-            is_lower_better=True,
-            bar=START_BAR_S,
-        ),
-        Measurement(
-            "start",
-            "resident when idle",
-            "MB",
-            percentile(resident, 0.5),
-            is_lower_better=True,
-            bar=IDLE_BAR_MB,
-        ),
-    ]
+                resident.setdefault("oncelog", []).append(resident_bytes(server.pid) / 1e6)
+        with formatted_kafka() as kafka:
+            if kafka is None:
+                continue
+            show_step(f"kafka, round {turn + 1}")
+            started_at = time.perf_counter()
+            kafka.start()
+            _first_commit(kafka.bootstrap)
+            seconds.setdefault("kafka", []).append(time.perf_counter() - started_at)
+            time.sleep(IDLE_AFTER_S)
+            resident.setdefault("kafka", []).append(resident_bytes(kafka.pids[0]) / 1e6)
+    yield row(
+        "start",
+        "process start to first commit",
+        "s",
+        seconds,
+        is_lower_better=True,
+        bar=START_BAR_S,
+        kafka_bar=START_KAFKA_BAR,
+    )
+    what = "resident when idle"
+    yield row("start", what, "MB", resident, is_lower_better=True, bar=IDLE_BAR_MB)
+
+
+def _first_commit(bootstrap: str) -> None:
+    producer = transactional_producer(bootstrap, "first")
+    producer.begin_transaction()
+    producer.produce("first", b"x", partition=0)
+    producer.commit_transaction(CALL_TIMEOUT_S)
 
 
 def recovery(is_quick: bool, show_step: ShowStep) -> list[Measurement]:

@@ -8,12 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
 DOCUMENT = ROOT / "docs" / "performance.md"
 TABLE_BEGIN = "<!-- results: written by `make bench` -->"
 TABLE_END = "<!-- end of results -->"
+WHY_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,26 @@ class Measurement:
         return "" if self.spread is None else f" ± {self.spread * 50:.0f} %"
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A workload that ended early."""
+
+    workload: str
+    why: str
+
+    @classmethod
+    def of(cls, workload: str, error: Exception) -> Self:
+        """In one line, for a table."""
+        words = " ".join(str(error).split()).replace("|", "/")
+        return cls(workload, f"{type(error).__name__}: {words[:WHY_CHARACTERS]}".rstrip(": "))
+
+
 def number(value: float | None) -> str:
     """Three digits that matter."""
     if value is None:
         return ""
+    if value == 0:
+        return "0"
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
@@ -92,8 +110,9 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def spread(values: Sequence[float]) -> float:
-    """(largest - smallest) / median."""
-    return (max(values) - min(values)) / percentile(values, 0.5)
+    """(largest - smallest) / median; 0 where all is too little to be measured."""
+    median = percentile(values, 0.5)
+    return (max(values) - min(values)) / median if median else 0.0
 
 
 def machine() -> dict[str, object]:
@@ -107,7 +126,9 @@ def machine() -> dict[str, object]:
     }
 
 
-def write(measurements: Sequence[Measurement], *, is_quick: bool) -> Path:
+def write(
+    measurements: Sequence[Measurement], failures: Sequence[Failure], *, is_quick: bool
+) -> Path:
     """Write one run to `bench/results/<date>-<commit>.json`."""
     commit = _git("rev-parse", "--short", "HEAD") or "none"
     is_clean = not _git("status", "--porcelain", "--", "src", "services")
@@ -127,20 +148,28 @@ def write(measurements: Sequence[Measurement], *, is_quick: bool) -> Path:
             }
             for one in measurements
         ],
+        "failures": [asdict(one) for one in failures],
     }
     path.write_text(json.dumps(content, indent=1) + "\n")
     return path
 
 
-def write_document(measurements: Sequence[Measurement], source: Path) -> None:
-    """Replace the table in `docs/performance.md`."""
+def write_document(
+    measurements: Sequence[Measurement], failures: Sequence[Failure], source: Path
+) -> None:
+    """Replace the whole table in `docs/performance.md`."""
     text = DOCUMENT.read_text()
     head, _, rest = text.partition(TABLE_BEGIN)
     _, _, tail = rest.partition(TABLE_END)
     facts = machine()
+    run = f"Run `{source.stem}`: {facts['cores']} cores, {facts['processor']}, Python {facts['python']}."
+    table = "\n".join([run, "", *table_lines(measurements, failures)])
+    DOCUMENT.write_text(f"{head}{TABLE_BEGIN}\n{table}\n{TABLE_END}{tail}")
+
+
+def table_lines(measurements: Sequence[Measurement], failures: Sequence[Failure]) -> list[str]:
+    """A line a row; at the end those workloads that failed."""
     lines = [
-        f"Run `{source.stem}`: {facts['cores']} cores, {facts['processor']}, Python {facts['python']}.",
-        "",
         "| workload | what | oncelog | Kafka | mock | to Kafka | to the mock | bar | met |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |",
     ]
@@ -152,8 +181,8 @@ def write_document(measurements: Sequence[Measurement], source: Path) -> None:
             f"| {number(one.kafka)} | {mock} | {number(one.kafka_ratio)} | {number(one.ratio)} "
             f"| {one.bar_text()} | {met} |"
         )
-    table = "\n".join(lines)
-    DOCUMENT.write_text(f"{head}{TABLE_BEGIN}\n{table}\n{TABLE_END}{tail}")
+    lines += [f"| {one.workload} | failed: {one.why} | | | | | | | **no** |" for one in failures]
+    return lines
 
 
 def _processor() -> str:

@@ -14,8 +14,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.client_workloads import CALL_TIMEOUT_S, ShowStep
+from bench.client_workloads import CALL_TIMEOUT_S
 from bench.results import Measurement, percentile
+from bench.runner import ShowStep
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import ClusterShape
 from oncelog_server.cluster.security import keep_doors_plain

@@ -6,8 +6,9 @@ import subprocess
 import sys
 
 from bench.brokers import create_topic, oncelog
-from bench.client_workloads import RECORD_BYTES_SMALL, ShowStep, send_many
+from bench.client_workloads import RECORD_BYTES_SMALL, send_many
 from bench.results import Measurement
+from bench.runner import ShowStep
 
 SOURCE_BAR = 300_000
 SINK_BAR = 150_000

@@ -32,7 +32,7 @@ from oncelog.security.pki import make_development_pki
 from oncelog_server.demo.processes import OncelogServer
 
 from .abuse import memory_mb, neighbour, percentile
-from .brokers import free_port
+from .apache_kafka import free_ports
 
 _CONNECTIONS: Final = 10_000
 _FRAMES: Final = 100_000
@@ -105,7 +105,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.strangers")
     parser.add_argument("--tls", action="store_true", help="a listener with TLS")
     protocol = "SASL_SSL" if parser.parse_args().tls else "SASL_PLAINTEXT"
-    inside, outside = free_port(), free_port()
+    inside, outside = free_ports(2)
     with tempfile.TemporaryDirectory(prefix="oncelog-strangers-") as folder, ExitStack() as stack:
         pki = Path(folder) / "pki"
         make_development_pki(pki)
