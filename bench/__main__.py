@@ -11,8 +11,9 @@ from bench import results
 from bench.client_workloads import commit_latency, reading, throughput, transaction_rate
 from bench.cluster_workloads import cluster
 from bench.console_workload import console
-from bench.coordinator_workloads import coordinator_memory, coordinator_recovery
+from bench.coordinator_workloads import coordinator_memory, coordinator_recovery, shard_recovery
 from bench.dead_broker import dead_broker
+from bench.growth_workload import growth
 from bench.hanging_workload import find_hanging
 from bench.own_client_workloads import own_client
 from bench.process_workloads import recovery, start
@@ -33,16 +34,18 @@ WORKLOADS: dict[str, Workload] = {
     "dead-broker": Workload(dead_broker, 60),
     "recovery": Workload(recovery, 60),
     "coordinator-recovery": Workload(coordinator_recovery, 120),
+    "shard-recovery": Workload(shard_recovery, 150),
     "coordinator-memory": Workload(coordinator_memory, 60),
     "cluster": Workload(cluster, 300),
     "secure": Workload(secure, 150),
     "find-hanging": Workload(find_hanging, 600),
     "console": Workload(console, 300),
+    "growth": Workload(growth, 2_400),
     "spark": Workload(spark, 120),
 }
 
-ONLY_BY_NAME = {"find-hanging", "console"}
-"""Many ids take minutes to make; without `--only`, these do not run."""
+ONLY_BY_NAME = {"find-hanging", "console", "growth"}
+"""Much takes minutes to make; without `--only`, these do not run."""
 
 
 TABLE_COLUMNS = 200

@@ -373,8 +373,11 @@ def send_many(bootstrap: str, topic: str, size: int, count: int, partitions: int
     )
     producer.list_topics(topic, CALL_TIMEOUT_S)
     value = b"x" * size
+    # Connecting and asking for an id takes the client up to a second, whoever answers.
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(CALL_TIMEOUT_S) == 0
     started_at = time.perf_counter()
-    for number in range(count):
+    for number in range(1, count):
         while True:
             try:
                 producer.produce(topic, value, partition=number % partitions)
@@ -384,4 +387,4 @@ def send_many(bootstrap: str, topic: str, size: int, count: int, partitions: int
     left = producer.flush(CALL_TIMEOUT_S)
     elapsed_s = time.perf_counter() - started_at
     assert left == 0, f"{left} records were not acknowledged: {failures[:3]}"
-    return count / elapsed_s
+    return (count - 1) / elapsed_s

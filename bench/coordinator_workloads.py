@@ -1,11 +1,19 @@
 """Workloads of the coordinator: how soon its shards are loaded after a crash, and what many ids take in memory."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from bench.apache_kafka import ApacheKafka, formatted_kafka
+from bench.brokers import create_topic
+from bench.client_workloads import Rounds, rounds_of, row
+from bench.many_transactions import Wanted, make_transactions
 from bench.results import Measurement, percentile
 from bench.runner import ShowStep
 
@@ -15,6 +23,13 @@ RECOVERY_BAR_S = 2.0
 IDS = 100_000
 MEMORY_BAR_MB = 300
 TIMEOUT_S = 900
+SHARDS = (100, 200)
+SHARDS_VARIABLE = "ONCELOG_CONTROLLER_TRANSACTION_SHARD_COUNT"
+SHARDS_BAR_MS = 100
+OPEN_PRODUCERS = 100
+KAFKA_LOADED = re.compile(
+    r"Finished loading (\d+) transaction metadata from __transaction_state-\d+ in (\d+) millis"
+)
 
 
 def coordinator_recovery(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
@@ -42,6 +57,54 @@ def coordinator_recovery(is_quick: bool, show_step: ShowStep) -> list[Measuremen
     return found
 
 
+def shard_recovery(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
+    """From the start of a coordinator, in a process that runs, to all its shards loaded, with 100 open producers."""
+    rounds = rounds_of(is_quick)
+    for shards in SHARDS:
+        loading_ms: Rounds = {"oncelog": []}
+        with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
+            show_step(f"filling {shards} shards")
+            _child("fill", folder, OPEN_PRODUCERS, 0, shards=shards)
+            for turn in range(rounds):
+                show_step(f"loading {shards} shards, {turn + 1}")
+                loaded = _child("load", folder, shards=shards)
+                assert loaded["ids"] == OPEN_PRODUCERS, loaded
+                loading_ms["oncelog"].append(loaded["seconds"] * 1_000)
+        with formatted_kafka(shards=shards) as kafka:
+            if kafka is not None:
+                loading_ms["kafka"] = list(_kafka_loads(kafka, shards, rounds, show_step))
+        what = f"{OPEN_PRODUCERS} open producers on {shards} shards, loaded"
+        bar = SHARDS_BAR_MS
+        yield row("shard-recovery", what, "ms", loading_ms, is_lower_better=True, bar=bar)
+
+
+def _kafka_loads(
+    kafka: ApacheKafka, shards: int, rounds: int, show_step: ShowStep
+) -> Iterator[float]:
+    """What its log says of the shard that was loaded last: the loading, and the wait for the others before it."""
+    kafka.start()
+    create_topic(kafka.bootstrap, "orders", 3)
+    make_transactions(
+        kafka.bootstrap, Wanted(OPEN_PRODUCERS, opened=OPEN_PRODUCERS, topic="orders", partitions=3)
+    )
+    for turn in range(rounds):
+        show_step(f"Kafka loads {shards} shards, {turn + 1}")
+        kafka.kill()
+        seen = len(kafka.log)
+        kafka.start()
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(loads := kafka_loads(kafka.log[seen:])) < shards:
+            assert time.monotonic() < deadline, f"{len(loads)} of {shards} shards are loaded"
+            time.sleep(0.05)
+        assert sum(ids for ids, _ in loads) == OPEN_PRODUCERS, loads
+        yield max(milliseconds for _, milliseconds in loads)
+
+
+def kafka_loads(log: str) -> list[tuple[int, float]]:
+    """Of each shard that Kafka says to have loaded: ids, and milliseconds since it should."""
+    return [(int(ids), float(milliseconds)) for ids, milliseconds in KAFKA_LOADED.findall(log)]
+
+
 def coordinator_memory(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
     """Resident memory of a process with a controller, a storage node and a coordinator that has loaded its ids."""
     ids = IDS // 10 if is_quick else IDS
@@ -63,7 +126,7 @@ def coordinator_memory(is_quick: bool, show_step: ShowStep) -> list[Measurement]
     ]
 
 
-def _child(command: str, folder: str, *numbers: int) -> dict[str, float]:
+def _child(command: str, folder: str, *numbers: int, shards: int = 50) -> dict[str, float]:
     result = subprocess.run(
         [sys.executable, "-m", "bench.coordinator_child", command, folder, *map(str, numbers)],
         check=True,
@@ -71,6 +134,7 @@ def _child(command: str, folder: str, *numbers: int) -> dict[str, float]:
         text=True,
         timeout=TIMEOUT_S,
         cwd=Path(__file__).resolve().parents[1],
+        env={**os.environ, SHARDS_VARIABLE: str(shards)},
     )
     found: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
     return found

@@ -25,13 +25,14 @@ _NOT_READY = (3, 5, 6, 14, 15, 16, 51)
 
 class Wanted(NamedTuple):
     """Ids `id-0`, `id-1` and so on. The first have a transaction open, the next have committed one, each with a record
-    in `topic`; the others are only known."""
+    in `topic`; the others are only known. Those before `first` are there."""
 
     ids: int
     opened: int = 0
     committed: int = 0
     topic: str = ""
     partitions: int = 1
+    first: int = 0
 
 
 def make_transactions(bootstrap: str, wanted: Wanted) -> None:
@@ -45,7 +46,7 @@ def make_transactions(bootstrap: str, wanted: Wanted) -> None:
 
     threads = [
         threading.Thread(target=make, args=(range(first, wanted.ids, CONNECTIONS),))
-        for first in range(min(CONNECTIONS, wanted.ids))
+        for first in range(wanted.first, min(wanted.first + CONNECTIONS, wanted.ids))
     ]
     for thread in threads:
         thread.start()

@@ -4,7 +4,7 @@ follows the end of partitions, one of which is held up by a producer that neithe
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -133,10 +133,17 @@ class TailReader:
             message = self._consumer.poll(POLL_S)
             if message is None or message.error() is not None:
                 continue
-            value = message.value()
+            value = message.value() or b""
             is_aborted = value == ABORTED
             delay_s = 0.0 if is_aborted else time.time() - SENT_AT.unpack(value)[0]
             self.seen.append(Seen(message.partition() or 0, delay_s, is_aborted))
+
+
+class _Tail(NamedTuple):
+    free_ms: list[float]
+    stuck_ms: list[float]
+    freed_ms: float
+    wrong: int
 
 
 def tail_reader(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
@@ -147,10 +154,14 @@ def tail_reader(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
         create_topics(brokers, TOPIC)
         for name, broker in brokers.items():
             found[name] = _tail(name, broker, seconds, show_step)
-    for share in (0.5, 0.99):
-        for what, part in (("nobody stuck", 0), ("other partitions of a stuck producer", 1)):
-            values = {name: [percentile(one[part], share)] for name, one in found.items()}
-            what = f"sent to read, p{share * 100:g}, {what}"
+    spans = {
+        "nobody stuck": {name: one.free_ms for name, one in found.items()},
+        "other partitions of a stuck producer": {name: one.stuck_ms for name, one in found.items()},
+    }
+    for meanwhile, delays in spans.items():
+        for share in (0.5, 0.99):
+            values = {name: [percentile(one, share)] for name, one in delays.items()}
+            what = f"sent to read, p{share * 100:g}, {meanwhile}"
             yield row("tail-reader", what, "ms", values, is_lower_better=True)
     values = {name: [one.freed_ms] for name, one in found.items()}
     what = f"abort of the stuck one to {HELD_BACK} records behind it read"
@@ -160,13 +171,6 @@ def tail_reader(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
     yield row("tail-reader", what, "records", wrong, is_lower_better=True, bar=0)
 
 
-class _Tail(NamedTuple):
-    free_ms: list[float]
-    stuck_ms: list[float]
-    freed_ms: float
-    wrong: int
-
-
 def _tail(name: str, broker: Broker, seconds: float, show_step: ShowStep) -> _Tail:
     writer = transactional_producer(broker.bootstrap, "tail-writer")
     stuck = transactional_producer(broker.bootstrap, "tail-stuck")
@@ -174,7 +178,7 @@ def _tail(name: str, broker: Broker, seconds: float, show_step: ShowStep) -> _Ta
     with TailReader(broker.bootstrap) as reader:
         for _ in range(10):  # Until the reader is at the end of every partition.
             _write(writer, others)
-        _wait_for(reader, lambda: len(reader.seen) >= 10 * len(others))
+        _wait_for(reader, 10 * len(others))
         spans = []
         for is_stuck in (False, True):
             show_step(f"{name}, {'behind a stuck producer' if is_stuck else 'nobody stuck'}")
@@ -188,15 +192,14 @@ def _tail(name: str, broker: Broker, seconds: float, show_step: ShowStep) -> _Ta
                 _write(writer, others)
                 sent += len(others)
                 time.sleep(WRITE_EVERY_S)
-            wanted = before + sent
-            _wait_for(reader, lambda wanted=wanted: len(reader.seen) >= wanted)
-            spans.append([one.delay_s * 1_000 for one in reader.seen[before:wanted]])
+            _wait_for(reader, before + sent)
+            spans.append([one.delay_s * 1_000 for one in reader.seen[before:]])
         for _ in range(HELD_BACK):
             _write(writer, [STUCK_PARTITION])
-        too_early = len(reader.held_back())
+        too_early, before = len(reader.held_back()), len(reader.seen)
         began = time.perf_counter()
         stuck.abort_transaction(CALL_TIMEOUT_S)
-        _wait_for(reader, lambda: len(reader.held_back()) >= HELD_BACK)
+        _wait_for(reader, before - too_early + HELD_BACK)
         freed_ms = (time.perf_counter() - began) * 1_000
         aborted = sum(one.is_aborted for one in reader.seen)
     return _Tail(spans[0], spans[1], freed_ms, too_early + aborted)
@@ -210,8 +213,9 @@ def _write(producer: Producer, partitions: list[int]) -> None:
     producer.commit_transaction(CALL_TIMEOUT_S)
 
 
-def _wait_for(reader: TailReader, condition: Callable[[], bool]) -> None:
+def _wait_for(reader: TailReader, count: int) -> None:
+    """Until it has read so many."""
     deadline = time.perf_counter() + CALL_TIMEOUT_S
-    while not condition():
-        assert time.perf_counter() < deadline, f"the reader has {len(reader.seen)} records"
+    while len(reader.seen) < count:
+        assert time.perf_counter() < deadline, f"read: {len(reader.seen)} of {count} records"
         time.sleep(0.001)
