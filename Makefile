@@ -276,6 +276,11 @@ e2e: setup ## the whole system as containers: clients, kills, upgrade, machines 
 bench: setup java ## measure; writes bench/results/ and docs/performance.md
 	$(BIN)/python -m bench $(ARGS)
 
+.PHONY: profile
+profile: setup ## where an embedded log's time goes, by role and layer, and allocations; ROW=commit, commit-10, produce, read
+	@$(BIN)/uv pip install -q --require-hashes -r requirements/profile.lock
+	@$(BIN)/python -m bench.profile $(or $(ROW),commit) $(ARGS)
+
 # ---------------------------------------------------------------------------------------------- containers
 
 .PHONY: images
@@ -307,7 +312,7 @@ lock: ## pin dependencies again (names, versions and hashes; no addresses)
 	  $(COMPILE) $$also $$extras pyproject.toml -o requirements/$$name.lock || exit 1; \
 	done
 	@for group in audit images tls-scan; do $(COMPILE) --group $$group -o requirements/$$group.lock || exit 1; done
-	@for group in fuzz pages; do $(COMPILE) --constraint requirements/dev.lock --group $$group -o requirements/$$group.lock || exit 1; done
+	@for group in fuzz pages profile; do $(COMPILE) --constraint requirements/dev.lock --group $$group -o requirements/$$group.lock || exit 1; done
 
 .PHONY: clean
 clean: ## remove what can be made again

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -62,12 +63,21 @@ def main() -> int:
     console.print(_table(outcome))
     if not arguments.dry:
         found = outcome.measurements, outcome.failures
-        path = results.write(*found, is_quick=arguments.quick)
+        only = arguments.only or ()
+        path = results.write(*found, is_quick=arguments.quick, only=only)
         console.print(f"written: {path.relative_to(results.ROOT)}")
-        if not arguments.only and not arguments.quick:
-            results.write_document(*found, path)
+        table = _table_of(only)
+        if table is not None and not arguments.quick:
+            results.write_document(*found, path, table)
             console.print(f"written: {results.DOCUMENT.relative_to(results.ROOT)}")
     return outcome.exit_code
+
+
+def _table_of(only: Sequence[str]) -> str | None:
+    """Which table of the document this run replaces."""
+    if not only:
+        return results.WHOLE
+    return only[0] if len(only) == 1 and only[0] in ONLY_BY_NAME else None
 
 
 def _arguments() -> argparse.Namespace:

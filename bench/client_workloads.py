@@ -373,7 +373,7 @@ def send_many(bootstrap: str, topic: str, size: int, count: int, partitions: int
     )
     producer.list_topics(topic, CALL_TIMEOUT_S)
     value = b"x" * size
-    # Connecting and asking for an id takes the client up to a second, whoever answers.
+    # Connecting and asking for an id takes the client up to a second with any broker.
     producer.produce(topic, value, partition=0)
     assert producer.flush(CALL_TIMEOUT_S) == 0
     started_at = time.perf_counter()

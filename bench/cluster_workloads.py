@@ -166,7 +166,7 @@ def _megabytes_a_second(bootstrap: str, batches: int) -> float:
     producer.list_topics("batches", CALL_TIMEOUT_S)
     value = b"x" * 10_000
     count = batches * (BATCH_BYTES // len(value))
-    # Connecting and asking for an id takes the client up to a second, whoever answers.
+    # Connecting and asking for an id takes the client up to a second with any broker.
     producer.produce("batches", value, partition=0)
     assert producer.flush(CALL_TIMEOUT_S) == 0
     started_at = time.perf_counter()

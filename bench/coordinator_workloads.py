@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.apache_kafka import ApacheKafka, formatted_kafka
 from bench.brokers import create_topic
-from bench.client_workloads import Rounds, rounds_of, row
+from bench.client_workloads import Rounds, rounds_of, row, transactional_producer
 from bench.many_transactions import Wanted, make_transactions
 from bench.results import Measurement, percentile
 from bench.runner import ShowStep
@@ -84,6 +84,8 @@ def _kafka_loads(
     """What its log says of the shard that was loaded last: the loading, and the wait for the others before it."""
     kafka.start()
     create_topic(kafka.bootstrap, "orders", 3)
+    # Kafka makes its topic of transactions when a client looks for its coordinator.
+    transactional_producer(kafka.bootstrap, "id-0")
     make_transactions(
         kafka.bootstrap, Wanted(OPEN_PRODUCERS, opened=OPEN_PRODUCERS, topic="orders", partitions=3)
     )

@@ -13,8 +13,8 @@ from typing import Self
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
 DOCUMENT = ROOT / "docs" / "performance.md"
-TABLE_BEGIN = "<!-- results: written by `make bench` -->"
-TABLE_END = "<!-- end of results -->"
+WHOLE = "results"
+"""The table of a whole run. A workload that runs only by its name has one of its own."""
 WHY_CHARACTERS = 200
 
 
@@ -127,13 +127,18 @@ def machine() -> dict[str, object]:
 
 
 def write(
-    measurements: Sequence[Measurement], failures: Sequence[Failure], *, is_quick: bool
+    measurements: Sequence[Measurement],
+    failures: Sequence[Failure],
+    *,
+    is_quick: bool,
+    only: Sequence[str] = (),
 ) -> Path:
-    """Write one run to `bench/results/<date>-<commit>.json`."""
+    """Write one run to `bench/results/<date>-<commit>.json`; a run of some workloads has their names in its own."""
     commit = _git("rev-parse", "--short", "HEAD") or "none"
     is_clean = not _git("status", "--porcelain", "--", "src", "services")
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{time.strftime('%Y-%m-%d')}-{commit}.json"
+    name = "-".join([time.strftime("%Y-%m-%d"), commit, *only, *(["quick"] if is_quick else [])])
+    path = RESULTS / f"{name}.json"
     content = {
         "commit": commit,
         "is_commit_clean": is_clean,
@@ -155,16 +160,25 @@ def write(
 
 
 def write_document(
-    measurements: Sequence[Measurement], failures: Sequence[Failure], source: Path
+    measurements: Sequence[Measurement], failures: Sequence[Failure], source: Path, table: str
 ) -> None:
-    """Replace the whole table in `docs/performance.md`."""
-    text = DOCUMENT.read_text()
-    head, _, rest = text.partition(TABLE_BEGIN)
-    _, _, tail = rest.partition(TABLE_END)
+    """Replace one whole table in `docs/performance.md`: that of a whole run, or of one workload."""
     facts = machine()
     run = f"Run `{source.stem}`: {facts['cores']} cores, {facts['processor']}, Python {facts['python']}."
-    table = "\n".join([run, "", *table_lines(measurements, failures)])
-    DOCUMENT.write_text(f"{head}{TABLE_BEGIN}\n{table}\n{TABLE_END}{tail}")
+    lines = [run, "", *table_lines(measurements, failures)]
+    DOCUMENT.write_text(with_table(DOCUMENT.read_text(), table, lines))
+
+
+def with_table(text: str, table: str, lines: Sequence[str]) -> str:
+    """`text` with these lines between the two comments that name the table."""
+    begin = f"<!-- {table}: written by `make bench` -->"
+    end = f"<!-- end of {table} -->"
+    head, found, rest = text.partition(begin)
+    _, found_end, tail = rest.partition(end)
+    if not found or not found_end:
+        raise ValueError(f"docs/performance.md has no line {begin!r}, or no {end!r} after it")
+    content = "\n".join(lines)
+    return f"{head}{begin}\n{content}\n{end}{tail}"
 
 
 def table_lines(measurements: Sequence[Measurement], failures: Sequence[Failure]) -> list[str]:

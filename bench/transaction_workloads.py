@@ -1,5 +1,8 @@
-"""What transactions cost those who do not wait for them: a producer that commits ten times a second, and a reader that
-follows the end of partitions, one of which is held up by a producer that neither commits nor aborts."""
+"""What transactions cost those who do not wait for them.
+
+One producer commits ten times a second. One reader follows the end of partitions, and one of these is held up: its
+producer neither commits nor aborts.
+"""
 
 import struct
 import threading
@@ -22,6 +25,8 @@ from bench.results import Measurement, percentile
 from bench.runner import ShowStep
 
 COMMIT_EVERY_S: Final = 0.1
+QUEUE_KB: Final = 4_000
+"""A commit waits for what is queued: a long queue would make transactions of a second."""
 TOPIC: Final = "tail"
 STUCK_PARTITION: Final = 0
 WRITE_EVERY_S: Final = 0.02
@@ -58,7 +63,7 @@ def _sent_a_second(bootstrap: str, seconds: float, *, is_transactional: bool) ->
         "enable.idempotence": True,
         "linger.ms": 5,
         "batch.size": 1_000_000,
-        "queue.buffering.max.kbytes": 32_000,
+        "queue.buffering.max.kbytes": QUEUE_KB,
         "log_level": 0,
     }
     if is_transactional:
