@@ -20,6 +20,7 @@ from oncelog_gateway.console import console_router
 from oncelog_gateway.console_pages import Pages, Views
 from oncelog_gateway.explanations import Explanations
 from oncelog_gateway.groups import Groups
+from oncelog_gateway.head_requests import HeadAsGet
 from oncelog_gateway.metrics import Metrics, ReadMetrics
 from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.operators import Operators
@@ -143,6 +144,7 @@ def create_app(
         metrics_without_login=settings.metrics_without_login,
     )
     app.add_middleware(RequestGuard, metrics=metrics, settings=settings)
+    app.add_middleware(HeadAsGet)
     _document_problems(app)
     return app
 

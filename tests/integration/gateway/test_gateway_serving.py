@@ -1,6 +1,7 @@
 """Starting, stopping, probes, metrics, pages, topics."""
 
 import asyncio
+import http.client
 import socket
 import subprocess
 import sys
@@ -83,6 +84,51 @@ async def test_probes_tell_alive_from_ready(cluster):
     answer = await cluster.get("/v1/transactions")
     assert (answer.status, answer.json["kafka_error_code"]) == (503, 14)
     assert answer.headers["retry-after"] == "1"
+
+
+def heads(port, path, **headers):
+    """(status, headers) by HEAD and by GET, on one connection: a body behind a HEAD would be the next answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    found = []
+    for method in ("HEAD", "GET"):
+        connection.request(method, path, headers={"Accept": "text/html", **headers})
+        answer = connection.getresponse()
+        size_bytes = len(answer.read())
+        told = {name.lower(): value for name, value in answer.getheaders()}
+        assert size_bytes == (0 if method == "HEAD" else int(told["content-length"]))
+        found.append((answer.status, {**told, "date": "", "content-length": ""}))
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/health", "/docs", "/console.css", "/openapi.json", "/v1/topics", "/v1/topics/none"],
+)
+async def test_head_is_answered_as_get_without_a_body(cluster, path):
+    by_head, by_get = await asyncio.to_thread(heads, cluster.port, path)
+    assert by_head == by_get
+
+
+async def test_head_of_a_stream_ends(cluster):
+    def ask():
+        connection = http.client.HTTPConnection("127.0.0.1", cluster.port, timeout=60)
+        connection.request("HEAD", "/v1/events", headers={"Accept": "text/event-stream"})
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (200, b"")
+        assert answer.getheader("content-type").startswith("text/event-stream")
+        connection.request("GET", "/health")
+        assert connection.getresponse().status == 200
+        connection.close()
+
+    await asyncio.to_thread(ask)
+
+
+async def test_head_of_what_only_takes_post_is_refused(cluster):
+    status, headers = (
+        await asyncio.to_thread(heads, cluster.port, "/v1/transactions/pay/terminate")
+    )[0]
+    assert (status, headers["allow"]) == (405, "POST")
 
 
 async def test_metrics_follow_the_cluster_and_the_requests(tmp_path):

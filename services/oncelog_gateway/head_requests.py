@@ -1,0 +1,28 @@
+"""HEAD is answered as GET would be, without the body (RFC 9110, 9.3.2). Plain ASGI."""
+
+import anyio
+
+from oncelog_gateway.request_guard import AsgiApp, Message, Receive, Scope, Send
+
+
+class HeadAsGet:
+    """Above everything that asks for the method. What is streamed is given up when its head is sent."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        with anyio.CancelScope() as until_sent:
+
+            async def send_head(message: Message) -> None:
+                if message["type"] != "http.response.start":
+                    return
+                await send(message)
+                await send({"type": "http.response.body"})
+                if not any(name == b"content-length" for name, _ in message["headers"]):
+                    until_sent.cancel()
+
+            await self._app({**scope, "method": "GET"}, receive, send_head)
