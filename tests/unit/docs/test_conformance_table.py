@@ -24,6 +24,15 @@ def test_a_reason_without_a_test_is_told():
     assert found == "admin::.*: no test differs by this name"
 
 
+def test_a_test_that_ran_on_one_alone_is_told():
+    """As where a run was cut short. A file that is left out at Kafka is not meant."""
+    ours = {"admin::one": PASSED, "admin::two": PASSED, "logins::one": PASSED}
+    (found,) = unexplained(ours, {"admin::one": PASSED}, {})
+    assert found == "admin::two: ran on oncelog alone"
+    (found,) = unexplained({"admin::one": PASSED}, {"admin::one": PASSED, "admin::two": PASSED}, {})
+    assert found == "admin::two: ran on Kafka alone"
+
+
 def test_what_differs_now_and_then_may_pass_on_both():
     sometimes = {"admin::.*": "open: on a busy machine"}
     assert unexplained({"admin::one": PASSED}, {"admin::one": PASSED}, sometimes) == []
