@@ -31,7 +31,7 @@ EXIT_UNFINISHED: Final = 3
 EXIT_NOBODY_READS: Final = 141
 _SHOWN_FAILURES: Final = 5
 RUN_TIMEOUT_S: Final = 240
-"""Of one run, by the clock of the wall. Beyond it something loops, or the machine is busy: nobody knows which."""
+"""Of a processor, for one run. Beyond it something loops, or the scenario is too much: nobody knows which."""
 RUN_TIMEOUT_MAX_S: Final = 86_400
 
 
@@ -131,7 +131,7 @@ def _parser() -> Parser:
         type=whole_number(1, RUN_TIMEOUT_MAX_S),
         default=RUN_TIMEOUT_S,
         metavar="S",
-        help=f"what a run may take by the clock of the wall; then it is unfinished (default: {RUN_TIMEOUT_S})",
+        help=f"what a run may take of a processor; then it is unfinished (default: {RUN_TIMEOUT_S})",
     )
     parser.add_argument(
         "--log", action="store_true", help="on stderr, the log lines of every process, with --seed"

@@ -5,6 +5,7 @@ import gc
 import itertools
 import os
 import pickle
+import resource
 import selectors
 import shutil
 import signal
@@ -14,12 +15,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from oncelog_robustness.ending import ENDS, no_interrupt
 from oncelog_robustness.scenario import Scenario
 from oncelog_robustness.simulator.run import RunOptions, RunResult, run_seed
 from oncelog_robustness.simulator.warming import warm_up
+
+STANDS_STILL_AFTER: Final = 10
+"""Times of what a run may take of a processor, by the clock of the wall: it waits for something of the real world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,9 @@ class _Child:
     is_out_of_time: bool = False
 
 
-def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: float) -> Iterator[RunResult]:
-    """Results as they come, not in the order of the jobs. A run that takes longer than `timeout_s` is killed."""
+def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: int) -> Iterator[RunResult]:
+    """Results as they come, not in the order of the jobs. A run is killed that takes longer than `timeout_s`: of a
+    processor, for a run waits for nothing but that, and a machine may be busy with something else."""
     warm_up()
     # A run must not write into what it shares with this process, or the kernel copies it page by page.
     gc.collect()
@@ -59,7 +64,7 @@ def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: float) -> Iterator[R
                     is_out_of_jobs = True
                     break
                 with no_interrupt():
-                    child = _fork(job)
+                    child = _fork(job, timeout_s)
                     children[child.pipe] = child
                 selector.register(child.pipe, selectors.EVENT_READ)
             if not children:
@@ -74,7 +79,7 @@ def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: float) -> Iterator[R
                 del children[key.fd]
                 yield _result(child)
             for child in children.values():
-                if time.monotonic() - child.began > timeout_s:
+                if time.monotonic() - child.began > timeout_s * STANDS_STILL_AFTER:
                     child.is_out_of_time = True
                     os.kill(child.pid, signal.SIGKILL)
     finally:
@@ -84,7 +89,7 @@ def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: float) -> Iterator[R
         selector.close()
 
 
-def _fork(job: Job) -> _Child:
+def _fork(job: Job, timeout_s: int) -> _Child:
     folder, lock = _folder(job)
     reading, writing = os.pipe()
     _flush()
@@ -93,7 +98,7 @@ def _fork(job: Job) -> _Child:
         os.close(writing)
         return _Child(job, pid, reading, folder, lock, time.monotonic(), bytearray())
     os.close(reading)
-    _be_the_run(job, folder, writing)
+    _be_the_run(job, folder, writing, timeout_s)
     raise AssertionError("a run does not return")
 
 
@@ -103,7 +108,10 @@ def _flush() -> None:
     sys.stderr.flush()
 
 
-def _be_the_run(job: Job, folder: Path, writing: int) -> None:
+def _be_the_run(job: Job, folder: Path, writing: int, timeout_s: int) -> None:
+    # Its end by that limit is SIGXCPU, which would leave a file of its memory.
+    for limit, most in ((resource.RLIMIT_CPU, timeout_s), (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
     # Kept before the simulation replaces them.
     write, leave = os.write, os._exit
     for number in ENDS:
@@ -120,7 +128,7 @@ def _be_the_run(job: Job, folder: Path, writing: int) -> None:
 
 
 def _result(child: _Child) -> RunResult:
-    status = _end(child)
+    status, processor_s = _end(child)
     try:
         found: Any = pickle.loads(bytes(child.answer))
         assert isinstance(found, RunResult)
@@ -133,20 +141,23 @@ def _result(child: _Child) -> RunResult:
         )
         failed = RunResult(child.job.seed, child.job.scenario.name)
         seconds = time.monotonic() - child.began
-        if child.is_out_of_time:
-            failed.unfinished = f"killed by its clock after {seconds:.0f} s without a result"
+        is_out_of_processor = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
+        if child.is_out_of_time or is_out_of_processor:
+            took = f"{processor_s:.0f} s of a processor and {seconds:.0f} s of the wall"
+            failed.unfinished = f"killed by its clock after {took} without a result"
         else:
             failed.failures.append(f"the run {how} after {seconds:.0f} s without a result")
         return failed
 
 
-def _end(child: _Child) -> int:
+def _end(child: _Child) -> tuple[int, float]:
+    """How it ended, and what it had of a processor."""
     os.close(child.pipe)
-    _, status = os.waitpid(child.pid, 0)
+    _, status, usage = os.wait4(child.pid, 0)
     shutil.rmtree(child.folder, ignore_errors=True)
     Path(f"{child.folder}.lock").unlink(missing_ok=True)
     os.close(child.lock)
-    return status
+    return status, usage.ru_utime + usage.ru_stime
 
 
 def _folder(job: Job) -> tuple[Path, int]:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from oncelog_robustness.planted.hunt import SCENARIOS as PLANTED
+from oncelog_robustness.simulator.forks import STANDS_STILL_AFTER
 from tests.simulation.simulator_command import IS_FULL, digests, output_of_sound, simulate
 
 DIGESTS = 50 if IS_FULL else 2
@@ -102,8 +103,37 @@ def test_a_run_killed_by_its_clock_is_unfinished_never_broken():
             assert "0 broken, 2 unfinished" in done.stdout
 
 
+BUSY_MACHINE = """
+import os, signal
+from oncelog_robustness.scenario import load_scenario
+from oncelog_robustness.simulator.forks import Job, run_all
+
+def loops(folder):
+    while True:
+        pass
+
+def stands_still(folder):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+for number, options in enumerate((loops, stands_still)):
+    for result in run_all([Job(load_scenario("storm"), number, options)], 1, 1):
+        print(result.unfinished)
+"""
+
+
+def test_the_clock_of_a_run_is_that_of_its_processor():
+    """On a busy machine a sound run had used a tenth of its time when the wall's clock killed it."""
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY_MACHINE], capture_output=True, check=True, text=True
+    )
+    text = r"killed by its clock after (\d+) s of a processor and (\d+) s of the wall"
+    (of_loop, _), (of_still, wall) = re.findall(text, done.stdout)
+    assert (int(of_loop), int(of_still)) == (1, 0)
+    assert int(wall) >= STANDS_STILL_AFTER
+
+
 def many_short_runs():
-    """Each has its line, and is killed by its clock after a second."""
+    """Each has its line, and is killed by its clock after a second of a processor."""
     command = ("-m", "oncelog_robustness.simulator", "--seeds", "500", "--digests", "--jobs", "1")
     return subprocess.Popen(
         (sys.executable, *command, "--run-timeout-s", "1"),
