@@ -5,6 +5,7 @@ import functools
 import importlib
 import importlib.util
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
@@ -79,6 +80,9 @@ def command_group(text: str) -> typer.Typer:
 class LazyGroup(HelpfulGroup):
     """The root of the command tree."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _with_bare_flags(super().get_params, ctx)
+
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for name, entry in COMMANDS.items() if _exists(entry)]
 
@@ -109,6 +113,7 @@ class LazyGroup(HelpfulGroup):
 def _prepare(command: Any, *, is_cluster: bool) -> None:
     """Give it `--config` where it talks Kafka. Before it runs, and not before its help, look at the variables: with a
     misspelled ONCELOG_BOOTSTRAP a command would go to another log than was meant."""
+    command.get_params = functools.partial(_with_bare_flags, command.get_params)
     for one in getattr(command, "commands", {}).values():
         _prepare(one, is_cluster=is_cluster)
     run = command.callback
@@ -126,6 +131,15 @@ def _prepare(command: Any, *, is_cluster: bool) -> None:
         return run(*arguments, **options)
 
     command.callback = checked
+
+
+def _with_bare_flags(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
+    """A flag takes no value. Typer's help says `<bool>` of each, as if it took one."""
+    found = get_params(ctx)
+    for one in found:
+        if getattr(one, "is_flag", False) and one.metavar is None:
+            one.metavar = ""
+    return found
 
 
 def _refuse_unknown_variables(*, is_cluster: bool) -> None:
