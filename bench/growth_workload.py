@@ -181,6 +181,7 @@ def _write_zeros(bootstrap: str, count: int) -> None:
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
             "queue.buffering.max.kbytes": 32_000,
+            "message.max.bytes": 2 * len(ZEROS),
             "log_level": 0,
         }
     )

@@ -1,7 +1,7 @@
 """What a run of the benchmarks says: statistics, bars, tables, and what is left of it."""
 
 import pytest
-from bench.coordinator_workloads import kafka_loads
+from bench.coordinator_workloads import Load, kafka_loads
 from bench.growth_workload import Step, ratio_rows, step_rows
 from bench.profile import EVENT_LOOP, Allocated, Place, place_of, samples_of
 from bench.results import (
@@ -122,14 +122,15 @@ def test_a_step_without_a_restart_has_no_row_of_one():
     assert [one.unit for one in step_rows("producers", Step("1", 2.0, 80.0))] == ["ms", "MB"]
 
 
-def test_the_log_of_kafka_says_how_long_it_loaded():
+def test_of_kafkas_loads_the_last_of_a_shard_counts():
     line = (
         "[transaction-log-manager-0] INFO kafka.coordinator.transaction.TransactionStateManager - "
         "[Transaction State Manager 1]: Finished loading {} transaction metadata from "
         "__transaction_state-{} in {} milliseconds, of which 7 milliseconds was spent in the scheduler."
     )
-    log = "\n".join([line.format(2, 31, 208), "[other] INFO started", line.format(0, 4, 9)])
-    assert kafka_loads(log) == [(2, 208.0), (0, 9.0)]
+    stopped, loaded = line.format(0, 31, 208), line.format(2, 31, 28)
+    log = "\n".join([stopped, "[other] INFO started", line.format(0, 4, 9), loaded])
+    assert kafka_loads(log) == [Load(2, 28.0), Load(0, 9.0)]
 
 
 LOOP = ["<module> (oncelog_server/__main__.py:9)", "run (asyncio/runners.py:118)"]
