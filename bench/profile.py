@@ -1,12 +1,14 @@
 """Where an embedded log's time goes: `python -m bench.profile commit`, or commit-10, produce, read.
 
-The row runs against `oncelog up` while py-spy looks at that process some hundred times a second. Then it runs twice
-under memray, a few and many times: the difference is what one of them allocates. Both come with `make profile`.
+The row runs against `oncelog up` while py-spy looks at that process some hundred times a second. Then it runs
+again while memray counts in it what is allocated. Both come with `make profile`.
 """
 
 import argparse
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,8 +53,7 @@ class Row(NamedTuple):
     prepare: Callable[[str], Act]
     unit: str
     units: int
-    few_steps: int
-    many_steps: int
+    traced_steps: int
 
 
 def _prepare_commits(partitions: int) -> Callable[[str], Act]:
@@ -101,10 +102,10 @@ def _prepare_read(bootstrap: str) -> Act:
 
 
 ROWS: Final = {
-    "commit": Row(_prepare_commits(1), "commit", 1, 50, 250),
-    "commit-10": Row(_prepare_commits(10), "commit", 1, 25, 125),
-    "produce": Row(_prepare_produce, "megabyte", 10, 1, 5),
-    "read": Row(_prepare_read, "megabyte", 50, 1, 3),
+    "commit": Row(_prepare_commits(1), "commit", 1, 200),
+    "commit-10": Row(_prepare_commits(10), "commit", 1, 100),
+    "produce": Row(_prepare_produce, "megabyte", 10, 3),
+    "read": Row(_prepare_read, "megabyte", 50, 1),
 }
 
 
@@ -207,35 +208,37 @@ class _TracedServer(OncelogServer):
 
     @property
     def allocations(self) -> Path:
-        return self.data.with_name("allocations")
+        return self.data.with_name("allocations.bin")
+
+    def take_turn(self, name: str) -> None:
+        """Begins or ends, and waits until it has."""
+        os.kill(self.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + CALL_TIMEOUT_S
+        while not self.allocations.with_suffix(name).exists():
+            assert time.monotonic() < deadline, f"bench.traced_server has not {name}"
+            time.sleep(0.01)
 
     def _command(self) -> list[str]:
-        python, *words = super()._command()
-        options = ("--quiet", "--trace-python-allocators", "--output", str(self.allocations))
-        return [python, "-m", "memray", "run", *options, *words]
+        python, _, _, *words = super()._command()
+        return [python, "-m", "bench.traced_server", str(self.allocations), *words]
 
 
-class Allocated(NamedTuple):
-    blocks: int
-    total_bytes: int
-
-    def each(self, fewer: "Allocated", units: int) -> tuple[float, float]:
-        """Of one unit: blocks and bytes, where `fewer` had so many units less."""
-        return (self.blocks - fewer.blocks) / units, (self.total_bytes - fewer.total_bytes) / units
-
-
-def _allocated(row: Row, steps: int) -> Allocated:
+def allocated(row: Row) -> tuple[float, float]:
+    """Blocks and bytes of one unit, those that were freed at once included."""
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
         server = _TracedServer(Path(folder) / "data")
         with server:
             act = row.prepare(server.bootstrap)
-            for _ in range(steps):
+            server.take_turn(".begun")
+            for _ in range(row.traced_steps):
                 act()
+            server.take_turn(".ended")
         report = Path(folder) / "stats.json"
         command = [sys.executable, "-m", "memray", "stats", "--json", "--output", str(report)]
         subprocess.run([*command, str(server.allocations)], check=True, stdout=subprocess.DEVNULL)
         found = json.loads(report.read_text())
-    return Allocated(found["total_num_allocations"], found["total_bytes_allocated"])
+    units = row.traced_steps * row.units
+    return found["total_num_allocations"] / units, found["total_bytes_allocated"] / units
 
 
 def main() -> int:
@@ -248,9 +251,8 @@ def main() -> int:
     began = time.monotonic()
     with console.status(f"sampling {arguments.row} for {arguments.seconds:.0f} s"):
         profile(arguments.row, arguments.seconds, console)
-    with console.status("counting allocations (each slows the log)"):
-        fewer, more = _allocated(row, row.few_steps), _allocated(row, row.many_steps)
-    blocks, size = more.each(fewer, (row.many_steps - row.few_steps) * row.units)
+    with console.status("counting allocations"):
+        blocks, size = allocated(row)
     console.print(f"a {row.unit}: {blocks:,.0f} allocations, {size / 1e3:,.0f} kB")
     console.print(f"done in {time.monotonic() - began:.0f} s")
     return 0

@@ -3,7 +3,7 @@
 import pytest
 from bench.coordinator_workloads import Load, kafka_loads
 from bench.growth_workload import Step, ratio_rows, step_rows
-from bench.profile import EVENT_LOOP, Allocated, Place, place_of, samples_of
+from bench.profile import EVENT_LOOP, Place, place_of, samples_of
 from bench.results import (
     Failure,
     Measurement,
@@ -176,7 +176,3 @@ def test_a_sample_counts_for_its_innermost_role_and_layer(inside, place):
 def test_a_thread_that_waits_for_work_takes_no_time():
     text = "a (x.py:1);b (y.py:2) 3\na (x.py:1);_worker (concurrent/futures/thread.py:81) 9\n"
     assert list(samples_of(text)) == [(["a (x.py:1)", "b (y.py:2)"], 3)]
-
-
-def test_what_the_start_allocates_is_not_of_a_commit():
-    assert Allocated(1_500, 9_000).each(Allocated(1_000, 5_000), 100) == (5, 40)
