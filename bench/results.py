@@ -137,8 +137,7 @@ def write(
     commit = _git("rev-parse", "--short", "HEAD") or "none"
     is_clean = not _git("status", "--porcelain", "--", "src", "services")
     RESULTS.mkdir(exist_ok=True)
-    name = "-".join([time.strftime("%Y-%m-%d"), commit, *only, *(["quick"] if is_quick else [])])
-    path = RESULTS / f"{name}.json"
+    path = RESULTS / file_name(time.strftime("%Y-%m-%d"), commit, only, is_quick=is_quick)
     content = {
         "commit": commit,
         "is_commit_clean": is_clean,
@@ -157,6 +156,11 @@ def write(
     }
     path.write_text(json.dumps(content, indent=1) + "\n")
     return path
+
+
+def file_name(date: str, commit: str, only: Sequence[str], *, is_quick: bool) -> str:
+    """One run does not replace another kind of run on that day."""
+    return "-".join([date, commit, *only, *(["quick"] if is_quick else [])]) + ".json"
 
 
 def write_document(

@@ -7,6 +7,7 @@ from bench.profile import EVENT_LOOP, Place, place_of, samples_of
 from bench.results import (
     Failure,
     Measurement,
+    file_name,
     number,
     percentile,
     spread,
@@ -62,6 +63,16 @@ def test_a_table_is_replaced_as_a_whole():
     begin, end = "<!-- growth: written by `make bench` -->", "<!-- end of growth -->"
     text = f"before\n{begin}\nold\nold too\n{end}\nafter\n"
     assert with_table(text, "growth", ["new"]) == f"before\n{begin}\nnew\n{end}\nafter\n"
+
+
+def test_a_run_replaces_no_file_of_another_kind_of_run():
+    names = {
+        file_name("2026-11-28", "abc", only, is_quick=is_quick)
+        for only in ((), ("growth",), ("growth", "start"))
+        for is_quick in (False, True)
+    }
+    assert len(names) == 6
+    assert "2026-11-28-abc.json" in names
 
 
 def test_a_page_without_the_place_of_a_table_is_refused():
