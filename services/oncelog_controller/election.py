@@ -26,7 +26,8 @@ from oncelog_controller.metadata_store import (
 _log = logging.getLogger(__name__)
 
 STANDBY_POLL_S = 0.3
-"""How soon a released lease is taken."""
+STANDBY_POLL_S_MAX = 1.0
+"""A lease that is long and whose holder is watched is looked at as seldom. Its holder's end is told by its port."""
 RENEWALS_A_LEASE = 4
 RELEASE_TIMEOUT_S = 2.0
 STALL_S = 0.5
@@ -130,10 +131,12 @@ class Election:
 
     async def _run(self) -> None:
         while True:
-            holds = self._controller_epoch is not None
             pause_s = self._lease_s / RENEWALS_A_LEASE
-            if not holds:
+            if self._controller_epoch is None:
                 pause_s = min(pause_s, STANDBY_POLL_S)
+                if self._watch is not None:
+                    left_s = self.standing.remaining_ms / 1000
+                    pause_s = max(pause_s, min(left_s, STANDBY_POLL_S_MAX))
             paused_at = time.monotonic()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):

@@ -171,21 +171,15 @@ class ControllerServicer(SecurityServicer):
     async def _heartbeat(self, request: pb.NodeHeartbeatRequest) -> pb.NodeHeartbeatResponse:
         if not self._log.is_serving:
             return pb.NodeHeartbeatResponse(status=_NOT_ACTIVE)
-        topic_ids = uuid.uuid4().hex, uuid.uuid4().hex
-        fields = (
-            request.node_id,
-            request.node_epoch,
-            request.want_drain,
-            *topic_ids,
-            # A version that names no claim has its offset outside.
-            position_of(request.seen)
-            if request.HasField("seen")
-            else MetadataPosition(request.metadata_offset),
-        )
-        answer = plain_heartbeat(self._log.image, NodeHeartbeat(0, *fields))
+        node = request.node_id, request.node_epoch, request.want_drain
+        # A version that names no claim has its offset outside.
+        has_claim = request.HasField("seen")
+        seen = position_of(request.seen) if has_claim else MetadataPosition(request.metadata_offset)
+        answer = plain_heartbeat(self._log.image, NodeHeartbeat(0, *node, seen=seen))
         if answer is None:
             self._sessions.heartbeat_received(request.node_id, request.node_epoch)
-            answer = await self._ask(HeartbeatAnswer, NodeHeartbeat, *fields)
+            topic_ids = uuid.uuid4().hex, uuid.uuid4().hex
+            answer = await self._ask(HeartbeatAnswer, NodeHeartbeat, *node, *topic_ids, seen)
         if answer.error_code is ErrorCode.NONE:
             self._sessions.heartbeat_received(request.node_id, request.node_epoch)
         if await self._is_not_to_be_believed(answer.error_code):

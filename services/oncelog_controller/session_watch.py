@@ -1,6 +1,7 @@
 """Sessions in real time: heartbeats of nodes go in, and the end of a session becomes an event for the machine."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -11,10 +12,12 @@ from oncelog_controller.core.sessions import Sessions
 from oncelog_controller.listening import refuses
 from oncelog_controller.metadata_log import MetadataLog
 
-TICK_S = 0.05
+LOOK_MS_MIN = 50
+LOOK_MS_MAX = 500
+"""Between two looks at the sessions, unless a node goes away."""
 LOOK_AGAIN_S = 0.1
 STALL_MS = 1000
-"""A tick that is late by more: this process did not run, and could receive no heartbeat either."""
+"""A look that is late by more: this process did not run, and could receive no heartbeat either."""
 
 
 class SessionWatch:
@@ -31,6 +34,8 @@ class SessionWatch:
         self._on_end = on_end
         self._ticker: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
+        self._look_now = asyncio.Event()
+        """A session became shorter."""
 
     def begin(self) -> None:
         """Every node that the journal has alive gets a session, and is looked for."""
@@ -66,6 +71,7 @@ class SessionWatch:
         node = self._log.image.nodes.get(node_id)
         expected = node is not None and node.draining
         self._sessions.closed(node_id, node_epoch, now_ms(), expected=expected)
+        self._look_now.set()
         # At the end of a term the streams end too, while the group does: it takes no more tasks.
         if node is not None and self._group is not None and self._ticker is not None:
             self._group.create_task(self._look_for(node))
@@ -83,7 +89,7 @@ class SessionWatch:
                 self._group = group
                 for node in expected:
                     group.create_task(self._look_for(node))
-                group.create_task(self._tick())
+                group.create_task(self._look())
         finally:
             self._group = None
 
@@ -92,17 +98,22 @@ class SessionWatch:
         while self._sessions.is_missing(node.node_id, node.node_epoch):
             if await refuses(node.rpc_address):
                 self._sessions.gone(node.node_id, node.node_epoch, now_ms())
+                self._look_now.set()
                 return
             await asyncio.sleep(LOOK_AGAIN_S)
 
-    async def _tick(self) -> None:
-        before = now_ms()
+    async def _look(self) -> None:
+        now = now_ms()
         while True:
-            await asyncio.sleep(TICK_S)
-            now = now_ms()
-            if now - before > STALL_MS:
-                self._sessions.stalled(now - before)
-            before = now
+            pause_ms = min(max(self._sessions.next_due - now, LOOK_MS_MIN), LOOK_MS_MAX)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_ms / 1000):
+                    await self._look_now.wait()
+            self._look_now.clear()
+            before, now = now, now_ms()
+            late_ms = now - before - pause_ms
+            if late_ms > STALL_MS:
+                self._sessions.stalled(late_ms)
             self._expect_given(now)
             self._end_due(now)
 
@@ -119,7 +130,7 @@ class SessionWatch:
             if node is None or node.node_epoch != node_epoch or _has_ended(node):
                 self._sessions.forget(node_id, node_epoch)
             else:
-                # Named again with every tick until it is committed: a failed append must not lose it.
+                # Named again with every look until it is committed: a failed append must not lose it.
                 ended.append((node_id, node_epoch))
         if ended:
             self._log.submit(SessionsEnded(tuple(ended)))

@@ -136,7 +136,11 @@ class ReplicaFetcher:
         request = pb.ReplicaFetchRequest(
             node_id=self._node_id,
             node_epoch=self._node_epoch(),
-            max_wait_ms=self._settings.replica_fetch_wait_max_ms,
+            # One that waits for longer would count as late although it has everything.
+            max_wait_ms=min(
+                self._settings.replica_fetch_wait_max_ms,
+                self._settings.replica_lag_time_max_ms // 4,
+            ),
             min_bytes=1,
             max_bytes=self._settings.replica_fetch_bytes_max,
         )

@@ -94,7 +94,10 @@ class StorageSettings(BaseSettings):
         description="A node that starts says that it is ready when its replicas are in sync, or after this time.",
     )
     replica_fetch_wait_max_ms: int = Field(
-        default=500, ge=1, description="Longest wait of a follower's fetch for something new."
+        default=2_000,
+        ge=1,
+        description="Longest wait of a follower's fetch for something new; at most a quarter of "
+        "replica_lag_time_max_ms.",
     )
     replica_fetch_bytes_max: int = Field(
         default=2 * 1024 * 1024,

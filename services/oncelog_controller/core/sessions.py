@@ -11,8 +11,11 @@ could receive no heartbeat.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from oncelog.ids import Millis
+
+NEVER_MS: Final = 2**63
 
 
 @dataclass(slots=True)
@@ -81,6 +84,11 @@ class Sessions:
         if session is None or session.broken or not session.has_heartbeat:
             return False
         return now < session.expires_at_ms
+
+    @property
+    def next_due(self) -> int:
+        """When the first session is over, unless a heartbeat comes; far away where there is none."""
+        return min((one.expires_at_ms for one in self._sessions.values()), default=NEVER_MS)
 
     def due(self, now: Millis) -> tuple[tuple[int, int], ...]:
         """(node id, node epoch) of every session that is over; named again until it is forgotten."""

@@ -41,7 +41,7 @@ from oncelog.rpc.sessions import PeerUnavailable
 logger = logging.getLogger(__name__)
 
 REGISTER_TIMEOUT_S = 5.0
-BEATS_PER_SESSION = 5
+BEATS_PER_SESSION = 4
 """Heartbeats in one session timeout: a lost one, or a busy moment, must not look like a dead process."""
 
 DRAINING_BEAT_S = 0.1

@@ -31,6 +31,24 @@ async def test_a_slow_follower_leaves_the_isr_and_comes_back(tmp_path):
         assert metrics.follower_lag == {(TOPIC, 0, 2): 0, (TOPIC, 0, 3): 0}
 
 
+async def test_a_follower_asks_again_before_it_would_count_as_late(tmp_path, monkeypatch):
+    async with running_cluster(
+        tmp_path, replica_lag_time_max_ms=20_000, replica_fetch_wait_max_ms=60_000
+    ) as cluster:
+        cluster.controller.topic()
+        storage, waits = cluster.leader().storage, []
+        answer = storage.ReplicaFetch
+
+        async def answered(request, context=None):
+            waits.append(request.max_wait_ms)
+            return await answer(request, context)
+
+        monkeypatch.setattr(storage, "ReplicaFetch", answered)
+        await cluster.produce(batch())
+        await until(lambda: 5_000 in waits)
+        assert max(waits) == 5_000
+
+
 async def test_a_silent_follower_of_an_idle_partition_leaves_the_isr(tmp_path):
     async with running_cluster(tmp_path, replica_lag_time_max_ms=100) as cluster:
         cluster.controller.topic()

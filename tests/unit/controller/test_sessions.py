@@ -79,3 +79,13 @@ def test_time_in_which_nobody_could_be_heard_does_not_count(sessions):
     sessions.stalled(10_000)
     assert sessions.due(15_999) == ()
     assert sessions.due(16_000) == ((1, 0),)
+
+
+def test_the_first_end_is_known_ahead(sessions):
+    assert sessions.next_due > 1_000_000
+    sessions.opened(1, 0, 0)
+    sessions.opened(2, 0, 500)
+    assert sessions.next_due == 6000
+    sessions.closed(2, 0, 1000, expected=False)
+    assert sessions.next_due == 1300
+    assert sessions.due(1300) == ((2, 0),)
