@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.conformance.clients.confluent import Confluent
-from tests.conformance.clients.face import Fenced
+from tests.conformance.clients.face import Fenced, commit, values
 from tests.conformance.clients.java import JavaProcess
 from tests.conformance.group_members import eventually
 from tests.targets import TargetKind, open_target, target_kind
@@ -145,8 +145,14 @@ def test_a_hanging_transaction_is_found_and_aborted(scene):
     scene.tool(f"{abort} 2")
     assert scene.rows(f"{search} 0") == []
     assert "any open transactions starting at offset 2" in scene.tool(f"{abort} 2", code=1)
-    read = Confluent().read(scene.server.bootstrap, TOPIC)
-    assert [one.value for one in read] == [b"kept"]
+    producer = Confluent().producer(scene.server.bootstrap, "behind-it")
+    try:
+        producer.init()
+        commit(producer, TOPIC, b"behind it")
+    finally:
+        producer.close()
+    read = Confluent().read(scene.server.bootstrap, TOPIC, until=b"behind it")
+    assert values(read) == [b"kept", b"behind it"]
 
 
 def test_force_terminate_ends_a_transaction_and_its_producer(scene):

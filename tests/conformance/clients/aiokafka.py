@@ -87,9 +87,7 @@ class Aiokafka:
     codecs = ("gzip", "snappy", "lz4", "zstd")
     producer = AiokafkaProducer
 
-    def read(
-        self, bootstrap, topic, *, isolation="read_committed", partition=0, offset=0, until=None
-    ):
+    def read(self, bootstrap, topic, *, isolation="read_committed", until, partition=0, offset=0):
         async def scenario():
             consumer = aiokafka.AIOKafkaConsumer(
                 bootstrap_servers=bootstrap, isolation_level=isolation, enable_auto_commit=False
@@ -100,7 +98,7 @@ class Aiokafka:
                 wanted = aiokafka.structs.TopicPartition(topic, partition)
                 consumer.assign([wanted])
                 consumer.seek(wanted, offset)
-                deadline = reading_deadline(until)
+                deadline = reading_deadline()
                 while time.monotonic() < deadline and not is_done(records, until):
                     got = await consumer.getmany(timeout_ms=100)
                     records.extend(

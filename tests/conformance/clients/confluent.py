@@ -92,9 +92,7 @@ class Confluent:
     codecs = ("gzip", "snappy", "lz4", "zstd")
     producer = ConfluentProducer
 
-    def read(
-        self, bootstrap, topic, *, isolation="read_committed", partition=0, offset=0, until=None
-    ):
+    def read(self, bootstrap, topic, *, isolation="read_committed", until, partition=0, offset=0):
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": bootstrap,

@@ -6,7 +6,6 @@ import uuid
 
 from tests.conformance.clients.face import (
     CALL_TIMEOUT_S,
-    QUIET_S,
     ClientFailed,
     Fenced,
     MustAbort,
@@ -91,12 +90,10 @@ class Java:
     def producer(self, bootstrap, transactional_id=None, timeout_ms=60_000, **options):
         return JavaProducer(self._process, bootstrap, transactional_id, timeout_ms, **options)
 
-    def read(
-        self, bootstrap, topic, *, isolation="read_committed", partition=0, offset=0, until=None
-    ):
-        wait_ms = int((QUIET_S if until is None else CALL_TIMEOUT_S) * 1000)
+    def read(self, bootstrap, topic, *, isolation="read_committed", until, partition=0, offset=0):
+        wait_ms = int(CALL_TIMEOUT_S * 1000)
         answer = self._process.ask(
-            "read", bootstrap, topic, partition, offset, isolation, wait_ms, _hex(until)
+            "read", bootstrap, topic, partition, offset, isolation, wait_ms, until.hex()
         )
         return [
             Record(

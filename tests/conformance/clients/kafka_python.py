@@ -86,9 +86,7 @@ class KafkaPython:
     codecs = ("gzip",)
     producer = KafkaPythonProducer
 
-    def read(
-        self, bootstrap, topic, *, isolation="read_committed", partition=0, offset=0, until=None
-    ):
+    def read(self, bootstrap, topic, *, isolation="read_committed", until, partition=0, offset=0):
         consumer = kafka.KafkaConsumer(
             bootstrap_servers=bootstrap,
             isolation_level=isolation,
@@ -100,7 +98,7 @@ class KafkaPython:
             wanted = kafka.TopicPartition(topic, partition)
             consumer.assign([wanted])
             consumer.seek(wanted, offset)
-            deadline = reading_deadline(until)
+            deadline = reading_deadline()
             while time.monotonic() < deadline and not is_done(records, until):
                 got = consumer.poll(timeout_ms=100)
                 records.extend(

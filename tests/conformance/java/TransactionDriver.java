@@ -127,7 +127,7 @@ public final class TransactionDriver {
             while (!isDone && System.nanoTime() < deadline) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
                     found.add(json(record));
-                    isDone |= until != null && java.util.Arrays.equals(until, record.value());
+                    isDone |= java.util.Arrays.equals(until, record.value());
                 }
             }
         }
