@@ -61,10 +61,11 @@ def _make(bootstrap: str, wanted: Wanted, numbers: Sequence[int]) -> None:
     addresses = parse_addresses(bootstrap)
     with Connection.connect(addresses[numbers[0] % len(addresses)], "bench", deadline) as line:
         for number in numbers:
+            deadline = Deadline(SETTLE_S * 1_000)
             name = f"id-{number}"
             init = schema_of(INIT_PRODUCER_ID, 4)
             begun = _until_served(
-                lambda schema=init, name=name: line.call(
+                lambda schema=init, name=name, deadline=deadline: line.call(
                     schema,
                     schema.request(
                         transactional_id=name,
