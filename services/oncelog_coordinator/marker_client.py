@@ -70,7 +70,7 @@ class MarkersAtOnce:
     def __init__(self, metadata: MetadataFollower, directory: Directory) -> None:
         self._metadata = metadata
         self._directory = directory
-        self._gathered: list[tuple[MarkerClient, MarkersWanted, plain.ShardMarker]] = []
+        self._gathered: list[tuple[MarkerClient, MarkersWanted, plain.TxnMarker]] = []
 
     def takes(self, wanted: MarkersWanted) -> bool:
         if len(wanted.markers) != 1 or not 0 < len(wanted.markers[0].partitions) <= AT_ONCE_MAX:
@@ -82,16 +82,17 @@ class MarkersAtOnce:
         return spans.recorder is None and takes_plain(sender, "DeliverAtOnce")
 
     def gather(
-        self, client: "MarkerClient", wanted: MarkersWanted, shard_marker: plain.ShardMarker
+        self, client: "MarkerClient", wanted: MarkersWanted, marker: plain.TxnMarker
     ) -> None:
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self._deliver)
-        self._gathered.append((client, wanted, shard_marker))
+        self._gathered.append((client, wanted, marker))
 
     def _deliver(self) -> None:
-        gathered, self._gathered = self._gathered, []
+        gathered = [one for one in self._gathered if not one[0].is_stopped]
+        self._gathered.clear()
         request = plain.DeliverMarkersRequest(
-            [shard_marker for _, _, shard_marker in gathered], self._metadata.image.metadata_offset
+            [marker for _, _, marker in gathered], self._metadata.image.metadata_offset
         )
         try:
             sender: Any = self._directory.marker_sender()
@@ -101,7 +102,11 @@ class MarkersAtOnce:
             _log.exception("markers could not be written at once; they go the long way")
             delivered = [False] * len(gathered)
         for (client, wanted, _), is_delivered in zip(gathered, delivered, strict=True):
-            client.tried(wanted, is_delivered=is_delivered)
+            try:
+                client.tried(wanted, is_delivered=is_delivered)
+            except Exception:
+                # As in a task of its own, which the others would not notice.
+                _log.exception("markers of %s", wanted.decision_key.name)
 
 
 class MarkerClient:
@@ -127,7 +132,7 @@ class MarkerClient:
         self._settings = settings
         self._slots = slots
         self._at_once = at_once
-        self._is_stopped = False
+        self.is_stopped = False
         self._feed_back = feed_back
         self._with_attempt_trace = with_attempt_trace
         self._tasks: set[asyncio.Task[None]] = set()
@@ -150,8 +155,6 @@ class MarkerClient:
 
     def tried(self, wanted: MarkersWanted, *, is_delivered: bool) -> None:
         """At once."""
-        if self._is_stopped:
-            return
         if is_delivered:
             self._missing.pop(wanted.decision_key, None)
             self._feed_back(MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
@@ -169,7 +172,7 @@ class MarkerClient:
 
     async def stop(self) -> None:
         """Forget what is under way."""
-        self._is_stopped = True
+        self.is_stopped = True
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -271,19 +274,17 @@ class MarkerClient:
         call = sender.DeliverMarkers(request)
         return await answer_of_owner(call, DELIVERY_TIMEOUT_S, self._metadata, is_chosen)
 
-    def _plain(self, marker: MarkerWanted) -> plain.ShardMarker:
-        return plain.ShardMarker(
+    def _plain(self, marker: MarkerWanted) -> plain.TxnMarker:
+        return plain.TxnMarker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.commit,
+            self._coordinator_epoch,
+            marker.transaction_version,
+            max(0, marker.start_timestamp),
+            marker.transactional_id,
+            marker.partitions,
             self._shard,
-            plain.TxnMarker(
-                marker.producer_id,
-                marker.producer_epoch,
-                marker.commit,
-                self._coordinator_epoch,
-                marker.transaction_version,
-                max(0, marker.start_timestamp),
-                marker.transactional_id,
-                marker.partitions,
-            ),
         )
 
     def _request(self, wanted: MarkersWanted) -> pb.DeliverMarkersRequest:

@@ -22,8 +22,8 @@ class MarkerEvents:
         for marker in markers:
             self._publish("marker_queued", marker, partitions_of(marker), shard=shard)
 
-    def sent_at_once(self, node_id: NodeId, shard: int, marker: plain.TxnMarker) -> None:
-        self._publish("marker_queued", marker, marker.partitions, shard=shard)
+    def sent_at_once(self, node_id: NodeId, marker: plain.TxnMarker) -> None:
+        self._publish("marker_queued", marker, marker.partitions, shard=marker.shard)
         self._publish("marker_sent", marker, marker.partitions, to_node=node_id, attempt=1)
 
     def sent(self, node_id: NodeId, markers: Iterable[SentMarker]) -> None:

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
@@ -137,7 +138,7 @@ class MarkerSender:
         if not self._running or self._metadata.image.metadata_offset < request.metadata_offset:
             return delivered
         of_node: dict[NodeId, list[int]] = {}
-        for position, (_, marker) in enumerate(request.markers):
+        for position, marker in enumerate(request.markers):
             nodes = {self._leader_of(partition) for partition in marker.partitions}
             node_id = nodes.pop()
             if not nodes and node_id is not None and 0 <= node_id < GROUP_COORDINATOR:
@@ -149,11 +150,17 @@ class MarkerSender:
                 continue
             if not takes_plain(storage, "WriteMarkersAtOnce"):
                 continue
-            written = storage.WriteMarkersAtOnce([request.markers[at].marker for at in positions])
-            for at, delivered[at] in zip(positions, written, strict=True):
-                if delivered[at] and self._events is not None:
-                    self._events.sent_at_once(node_id, *request.markers[at])
+            to_node = plain.WriteTxnMarkersRequest(
+                [request.markers[at] for at in positions], partial(self._sent_at_once, node_id)
+            )
+            written = storage.WriteMarkersAtOnce(to_node)
+            for at, is_written in zip(positions, written, strict=True):
+                delivered[at] = is_written
         return delivered
+
+    def _sent_at_once(self, node_id: NodeId, marker: plain.TxnMarker) -> None:
+        if self._events is not None:
+            self._events.sent_at_once(node_id, marker)
 
     def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> int:
         """How many deliveries were forgotten; their callers are told CANCELLED."""

@@ -84,35 +84,33 @@ class MarkerHandler:
             markers.record(request, response)
         return response
 
-    def write_at_once(self, markers: Sequence[plain.TxnMarker]) -> list[bool]:
+    def write_at_once(self, request: plain.WriteTxnMarkersRequest) -> list[bool]:
         """Of each: whether all of it stands in its logs, and is committed. Where it is not, nobody has asked or waited,
         and `write` is to be called."""
         groups: dict[Partition, list[Asked]] = {}
         answers: list[list[direct_answers.MarkerAnswer]] = []
-        for marker in markers:
+        for marker in request.markers:
             name = marker.transactional_id if self._changed.verifies_transactions else ""
             wanted = MarkerRequest(*marker[:6], name)
             mine = [direct_answers.MarkerAnswer() for _ in marker.partitions]
             answers.append(mine)
-            for partition, answer in zip(marker.partitions, mine, strict=True):
-                groups.setdefault(partition, []).append(Asked(wanted, answer))
+            if all(self._is_at_once(partition, wanted) for partition in marker.partitions):
+                request.about_to_write(marker)
+                for partition, answer in zip(marker.partitions, mine, strict=True):
+                    groups.setdefault(partition, []).append(Asked(wanted, answer))
         for partition, group in groups.items():
-            written = (
-                self._write_to(partition, group) if self._is_at_once(partition, group) else None
-            )
+            written = self._write_to(partition, group)
             if written is not None and written.awaited_offset is None:
                 self._tell(written, ErrorCode.NONE)
         return [not any(answer.error_code for answer in mine) for mine in answers]
 
-    def _is_at_once(self, partition: Partition, group: list[Asked]) -> bool:
+    def _is_at_once(self, partition: Partition, wanted: MarkerRequest) -> bool:
         """Neither a coordinator nor a commit is waited for."""
         try:
             hosted = self._manager.get(*partition)
         except KafkaError:
             return False
-        return hosted.commits_at_once and not any(
-            needs_its_start(hosted, wanted) for wanted, _ in group
-        )
+        return hosted.commits_at_once and not needs_its_start(hosted, wanted)
 
     async def _learn_starts(self, questions: StartQuestions) -> None:
         if not questions or not self._changed.verifies_transactions:

@@ -178,9 +178,9 @@ class StorageServicer:
         return await self._markers.write(request)
 
     def write_markers_at_once(
-        self, markers: Sequence[plain.TxnMarker], context: Any
+        self, request: plain.WriteTxnMarkersRequest, context: Any
     ) -> Sequence[bool]:
-        return self._markers.write_at_once(markers)
+        return self._markers.write_at_once(request)
 
     async def DescribeProducers(
         self, request: pb.DescribeProducersRequest, context: Any

@@ -4,7 +4,7 @@ A protobuf message copies its bytes when they are put in and each time they are 
 is copied, too. Who asks a `DirectStub` whether it `takes_plain` objects may send these instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,18 +33,24 @@ class TxnMarker(NamedTuple):
     transaction_start_ms: int
     transactional_id: str
     partitions: Sequence[Partition]
+    shard: int = -1
+    """Of the decision."""
 
 
-class ShardMarker(NamedTuple):
-    shard: int
-    marker: TxnMarker
+@dataclass(slots=True)
+class WriteTxnMarkersRequest:
+    """As `storage_pb2.WriteTxnMarkersRequest`."""
+
+    markers: Sequence[TxnMarker]
+    about_to_write: Callable[[TxnMarker], None]
+    """Told of each marker that is not left to the long way."""
 
 
 @dataclass(slots=True)
 class DeliverMarkersRequest:
     """As `marker_sender_pb2.DeliverMarkersRequest`, of decisions of several shards."""
 
-    markers: Sequence[ShardMarker]
+    markers: Sequence[TxnMarker]
     metadata_offset: int
 
 

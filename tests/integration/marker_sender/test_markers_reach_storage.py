@@ -7,7 +7,9 @@ from tests.integration.storage.storage_node import Calls
 from oncelog.api.v1 import controller_pb2 as metadata_pb
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog.ids import Partition
 from oncelog.record.batch import iter_headers
+from oncelog.rpc import plain
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
@@ -78,6 +80,16 @@ async def test_markers_become_control_batches_and_fence_zombies(
     assert (await control_batches(storage, 1))[:2] == [(7, 3), (9, 0)]
     zombie = pb.DeliverMarkersRequest(shard=1, markers=[marker(7, 2, 0)])
     assert (await sender.DeliverMarkers(zombie)).outcome == pb.FENCED
+
+    markers = [
+        plain.TxnMarker(producer_id, 0, True, 0, 1, 0, "", (Partition(topic, 1),), shard=1)
+        for producer_id, topic in ((10, "orders"), (11, "gone"))
+    ]
+    at_once = plain.DeliverMarkersRequest(markers, made.metadata_offset)
+    assert sender.DeliverAtOnce(at_once) == [True, False]
+    assert (await control_batches(storage, 1))[-1] == (10, 0)
+    of_later_metadata = plain.DeliverMarkersRequest(markers, made.metadata_offset + 99)
+    assert sender.DeliverAtOnce(of_later_metadata) == [False, False]
 
     await sender_role.stop()
     await storage_role.stop()

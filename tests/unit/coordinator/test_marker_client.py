@@ -227,10 +227,10 @@ class AtOnce(Sender):
         self.tried, self.delivered = [], []
 
     def deliver_at_once(self, request, context):
-        self.tried.append([one.marker.partitions[0].topic for one in request.markers])
+        self.tried.append([one.partitions[0].topic for one in request.markers])
         if self.error is not None:
             raise self.error
-        return [one.marker.partitions[0].topic == "orders" for one in request.markers]
+        return [one.partitions[0].topic == "orders" for one in request.markers]
 
     async def DeliverMarkers(self, request, context=None):  # noqa: N802
         self.delivered.append(request.markers[0].partitions[0].topic)
