@@ -41,7 +41,7 @@ _RECORDS_LARGE: Final = 20_000
 _RECORDS_AT_ONCE: Final = 500
 _ERRORS_TOLD_MAX: Final = 1_000
 """Records at fault that one answer names."""
-IS_WALK_COMPILED: Final = not walk.__file__.endswith(".py")
+IS_WALK_COMPILED: Final = not walk.__file__.endswith((".py", ".pyc"))
 
 
 class CheckRules(NamedTuple):

@@ -1,10 +1,13 @@
 """Batches that the fuzzer found to be read otherwise than said."""
 
+import py_compile
 import struct
+import subprocess
+import sys
 
 import pytest
 from tests.fuzz import batches_target
-from tests.record_walks import FORMS, use
+from tests.record_walks import FORMS, from_source, use
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.batch import HEADER_BYTES, read_header
@@ -35,3 +38,20 @@ def test_a_record_attribute_is_one_byte(monkeypatch, attributes, walk):
     fitted = batches_target.fitted(bytes(batch))
     with pytest.raises(KafkaError, match=f"attributes of {attributes}"):
         check_producer_batch(fitted, read_header(fitted), CheckRules())
+
+
+def test_bytecode_without_its_source_is_not_compiled(tmp_path):
+    """As an image has it: the look in Python is slower than the reader that it replaces."""
+    bytecode = tmp_path / "walk.pyc"
+    py_compile.compile(from_source().__file__, cfile=str(bytecode))
+    script = (
+        "import importlib.util, sys\n"
+        "spec = importlib.util.spec_from_file_location('oncelog.record.walk', sys.argv[1])\n"
+        "walk = sys.modules[spec.name] = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(walk)\n"
+        "from oncelog.record.check import IS_WALK_COMPILED\n"
+        "print(IS_WALK_COMPILED)\n"
+    )
+    command = [sys.executable, "-c", script, str(bytecode)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
