@@ -48,6 +48,30 @@ def io():
     thread.stop()
 
 
+def test_an_interruption_just_behind_the_hand_over_cancels_the_work(io, monkeypatch):
+    """Else `oncelog produce` told of lines that it wrote before a Ctrl-C, and went on writing."""
+    begun, ended = threading.Event(), threading.Event()
+    post = io.post
+
+    async def work():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def interrupted(job):
+        monkeypatch.setattr(io, "post", post)
+        post(job)
+        assert begun.wait(30)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(io, "post", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        io.wait(work)
+    assert ended.wait(5)
+
+
 def intake_of(io, max_block_ms):
     producer = SlowProducer(max_block_ms)
     io.wait(producer.begin)

@@ -159,11 +159,11 @@ class IoThread:
             assert self._loop is not None
             caller.task = self._loop.create_task(caller.run(work))
 
-        if not self.post(begin):
-            raise IllegalStateError(
-                f"the {self._what} is closed, or was not started: use `with {self._what.title()}(…)`"
-            )
         try:
+            if not self.post(begin):
+                raise IllegalStateError(
+                    f"the {self._what} is closed, or was not started: use `with {self._what.title()}(…)`"
+                )
             while (job := caller.jobs.get()) is not None:
                 job()
         except BaseException:
