@@ -136,11 +136,7 @@ class ReplicaFetcher:
         request = pb.ReplicaFetchRequest(
             node_id=self._node_id,
             node_epoch=self._node_epoch(),
-            # One that waits for longer would count as late although it has everything.
-            max_wait_ms=min(
-                self._settings.replica_fetch_wait_max_ms,
-                self._settings.replica_lag_time_max_ms // 4,
-            ),
+            max_wait_ms=self._settings.replica_fetch_wait_max_ms,
             min_bytes=1,
             max_bytes=self._settings.replica_fetch_bytes_max,
         )

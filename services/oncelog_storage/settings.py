@@ -96,8 +96,7 @@ class StorageSettings(BaseSettings):
     replica_fetch_wait_max_ms: int = Field(
         default=2_000,
         ge=1,
-        description="Longest wait of a follower's fetch for something new; at most a quarter of "
-        "replica_lag_time_max_ms.",
+        description="Longest wait of a follower's fetch for something new.",
     )
     replica_fetch_bytes_max: int = Field(
         default=2 * 1024 * 1024,

@@ -11,7 +11,7 @@ from oncelog_storage.core.checkpoint_files import decode_checkpoint
 
 
 async def test_a_slow_follower_leaves_the_isr_and_comes_back(tmp_path):
-    async with running_cluster(tmp_path, replica_lag_time_max_ms=100) as cluster:
+    async with running_cluster(tmp_path, replica_lag_time_max_ms=1_000) as cluster:
         cluster.controller.topic(min_insync_replicas=2)
         assert (await cluster.produce(batch())).error_code == 0
         cluster.cut_off.add(3)
@@ -29,24 +29,6 @@ async def test_a_slow_follower_leaves_the_isr_and_comes_back(tmp_path):
         metrics = cluster.leader().role.replication.metrics()
         assert metrics.under_replicated_count == 0
         assert metrics.follower_lag == {(TOPIC, 0, 2): 0, (TOPIC, 0, 3): 0}
-
-
-async def test_a_follower_asks_again_before_it_would_count_as_late(tmp_path, monkeypatch):
-    async with running_cluster(
-        tmp_path, replica_lag_time_max_ms=20_000, replica_fetch_wait_max_ms=60_000
-    ) as cluster:
-        cluster.controller.topic()
-        storage, waits = cluster.leader().storage, []
-        answer = storage.ReplicaFetch
-
-        async def answered(request, context=None):
-            waits.append(request.max_wait_ms)
-            return await answer(request, context)
-
-        monkeypatch.setattr(storage, "ReplicaFetch", answered)
-        await cluster.produce(batch())
-        await until(lambda: 5_000 in waits)
-        assert max(waits) == 5_000
 
 
 async def test_a_silent_follower_of_an_idle_partition_leaves_the_isr(tmp_path):
