@@ -54,7 +54,7 @@ STORAGE: Final[Mapping[str, DrawnSetting]] = {
     "COORDINATOR_WAIT_MAX_MS": DrawnSetting((5000,), (0, 100)),
     "REQUEST_TIMEOUT_MS": DrawnSetting((30_000,), (500, 2000)),
     "REPLICA_LAG_TIME_MAX_MS": DrawnSetting((2000, 10_000), (300, 1000)),
-    "REPLICA_FETCH_WAIT_MAX_MS": DrawnSetting((500,), (20, 100)),
+    "REPLICA_FETCH_WAIT_MAX_MS": DrawnSetting((2_000,), (20, 100)),
     "REPLICA_FETCH_BYTES_MAX": DrawnSetting((2 << 20,), (1024, 4096)),
     "REPLICA_FETCH_BACKOFF_MS": DrawnSetting((50,), (5, 1000)),
     "REPLICA_HIGH_WATERMARK_LINGER_MS": DrawnSetting((25,), (0, 500)),
