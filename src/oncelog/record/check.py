@@ -39,6 +39,8 @@ _BYTES_PER_RECORD_MIN: Final = 7
 _COMPRESSED_BYTES_LARGE: Final = 8_192
 _RECORDS_LARGE: Final = 20_000
 _RECORDS_AT_ONCE: Final = 500
+_WALKED_BYTES_MAX: Final = 8 << 20
+"""Compiled code keeps the interpreter's lock: for 40 ms at most, where all records are tiny."""
 _ERRORS_TOLD_MAX: Final = 1_000
 """Records at fault that one answer names."""
 IS_WALK_COMPILED: Final = not walk.__file__.endswith((".py", ".pyc"))
@@ -94,7 +96,7 @@ def _checked(
     plain = uncompressed(records, rules.decompressed_bytes_max, as_kafka=True)
     if header.record_count * _BYTES_PER_RECORD_MIN > len(plain) - HEADER_BYTES:
         raise _invalid(f"{header.record_count} records do not fit into the batch's bytes")
-    largest = _walked(plain, header, rules) if IS_WALK_COMPILED else walk.LOOK_CLOSER
+    largest = _walked(plain, header, rules) if _may_walk(plain) else walk.LOOK_CLOSER
     if largest == walk.LOOK_CLOSER:
         largest = _read(plain, header, rules, pause)
     if says_append_time and (rules.is_log_append_time or header.max_timestamp == NO_TIMESTAMP):
@@ -105,6 +107,10 @@ def _checked(
     if header.base_timestamp > largest and not rules.is_log_append_time:
         return _with_first_timestamp(plain, header)
     return records if largest == header.max_timestamp else _with_max_timestamp(records, largest)
+
+
+def _may_walk(plain: Buffer) -> bool:
+    return IS_WALK_COMPILED and len(plain) <= _WALKED_BYTES_MAX
 
 
 def _walked(plain: Buffer, header: BatchHeader, rules: CheckRules) -> int:
@@ -130,7 +136,7 @@ def _read(
     except UnicodeDecodeError:
         # A header's key may be any bytes, and the compiled reader wants text.
         largest = _largest_timestamp(_paused(decode_batch(plain), pause), header, rules)
-    if IS_WALK_COMPILED or may_have_long_numbers(plain):
+    if _may_walk(plain) or may_have_long_numbers(plain):
         _check_numbers(plain, header.record_count, pause)
     return largest
 

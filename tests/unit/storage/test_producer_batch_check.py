@@ -178,6 +178,15 @@ def test_bytes_of_a_value_that_look_like_a_long_number_are_a_value(codec):
     assert checked(batch) is None
 
 
+def test_others_run_while_megabytes_are_checked():
+    """What is compiled keeps the interpreter's lock: a batch of 128 MB would stop all else for most of a second."""
+    batch = bytes(encode_batch([Record(b"k", b"v" * (9 << 20), 1000)]))
+    pauses = []
+    header = read_single_batch(batch, 1 << 24)
+    check_producer_batch(batch, header, CheckRules(), lambda: pauses.append(1))
+    assert pauses
+
+
 # Timestamps.
 
 MAX_TIMESTAMP_AT = 35
