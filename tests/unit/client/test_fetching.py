@@ -161,7 +161,7 @@ def test_an_answer_from_a_former_assignment_is_dropped():
     assert step(one).fetches[0].parts[0].offset == 5
 
 
-def test_an_offset_that_a_former_assignment_asked_for_is_dropped():
+def test_an_offset_for_a_former_assignment_is_dropped():
     """The member in between may have committed more."""
     one = FetchCore(ConsumerSettings(group_id="g"), reader_class())
     one.view = view(0)

@@ -48,7 +48,7 @@ def io():
     thread.stop()
 
 
-def test_an_interruption_just_behind_the_hand_over_cancels_the_work(io, monkeypatch):
+def test_an_interruption_at_the_hand_over_cancels_the_work(io, monkeypatch):
     """Else `oncelog produce` told of lines that it wrote before a Ctrl-C, and went on writing."""
     begun, ended = threading.Event(), threading.Event()
     post = io.post

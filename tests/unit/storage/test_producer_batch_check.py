@@ -173,7 +173,7 @@ def test_a_difference_of_timestamps_takes_ten_bytes_at_most():
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_bytes_of_a_value_that_look_like_a_long_number_are_a_value(codec):
+def test_a_value_may_look_like_a_long_number(codec):
     batch = encode_batch(records(3, value=b"\xff" * 40, headers=(("h", b"\xff" * 9),)), codec=codec)
     assert checked(batch) is None
 
