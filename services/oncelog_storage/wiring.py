@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.record.bulk import warm_up
+from oncelog.record.check import IS_WALK_COMPILED
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.transaction_starts import TransactionStarts
@@ -117,7 +118,8 @@ class StorageRole:
         self.replication.start()
         if self._feed is not None:
             self._feed.start()
-        self._warm_up = asyncio.create_task(asyncio.to_thread(warm_up), name="storage warm-up")
+        if not IS_WALK_COMPILED:
+            self._warm_up = asyncio.create_task(asyncio.to_thread(warm_up), name="storage warm-up")
         _log.info(
             "storage node %d serves %s from %s%s",
             self._node_id,

@@ -133,7 +133,7 @@ def corrupt_errors() -> tuple[type[Exception], ...]:
 
 
 def warm_up() -> None:
-    """Load the compiled reader now (about 60 ms) instead of with the first batch."""
+    """Load the compiled reader now (about 60 ms, 7 MB) instead of with the first batch that it reads."""
     _compiled_reader()
 
 

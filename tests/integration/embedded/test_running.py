@@ -51,6 +51,14 @@ def test_a_log_runs_while_the_block_does_and_leaves_nothing():
     assert not log.data.exists()
 
 
+@pytest.mark.skipif(not IS_WALK_COMPILED, reason="nothing was compiled here")
+def test_a_log_with_compiled_checks_loads_no_client_library():
+    """aiokafka's reader is for batches that are not sound, and for compaction: 60 ms and 7 MB of a start."""
+    with oncelog.running() as log:
+        assert written_and_read(log.bootstrap_servers) == b"one"
+        assert "aiokafka" not in Path(f"/proc/{log.pid}/maps").read_text()
+
+
 def test_settings_are_given_and_those_of_the_caller_do_not_count(monkeypatch, tmp_path):
     monkeypatch.setenv("ONCELOG_DATA", "/proc/nowhere")
     with oncelog.running(
