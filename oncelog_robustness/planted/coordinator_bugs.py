@@ -52,7 +52,7 @@ COORDINATOR_BUGS: Final = (
     Bug(
         name="reply-before-commit",
         promise="No reply leaves before its records are committed.",
-        source="ADR 0004; STYLE 3, rule 5",
+        source="ADR 0004; docs/style.md, rule 5",
         edits=(
             Edit(
                 module="oncelog.runtime.driver",
@@ -73,7 +73,7 @@ COORDINATOR_BUGS: Final = (
     Bug(
         name="resume-forgotten",
         promise="A coordinator that loads a shard sends the markers of every prepared transaction again.",
-        source="facts 1.1, row 2; STYLE 3, rule 5",
+        source="facts 1.1, row 2; docs/style.md, rule 5",
         edits=(
             Edit(
                 module="oncelog_coordinator.core.txn",

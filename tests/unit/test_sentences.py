@@ -1,4 +1,4 @@
-"""A reader takes a sentence in at once: at most 25 words, in documents, docstrings and comments (STYLE: Sentences).
+"""A reader takes a sentence in at once: at most 25 words, in documents, docstrings and comments (docs/style.md).
 
 A parenthesis does not count, and code within a sentence is one word. Tables, lists of files and pictures are no
 sentences.

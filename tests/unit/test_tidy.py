@@ -1,4 +1,4 @@
-"""The repository tests its own tidiness (STYLE: a function fits a screen, a module has a noun, limits are kept)."""
+"""The repository tests its own tidiness (docs/style.md, "Shape" and "Names")."""
 
 import ast
 import re

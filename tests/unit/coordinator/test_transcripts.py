@@ -1,4 +1,4 @@
-"""Stories a reviewer can read: `transcripts/*.txt` are inputs and what the machine made of them (STYLE, tests).
+"""Stories a reviewer can read: `transcripts/*.txt` are inputs and what the machine made of them (docs/style.md).
 
 A block is commands, a line `----`, and the outcome. `ONCELOG_REWRITE=1 pytest <this file>` writes the outcomes anew;
 the diff is reviewed. Every shard starts empty, with the clock at 0 and producer ids counting from 1.
