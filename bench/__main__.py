@@ -50,7 +50,7 @@ ONLY_BY_NAME = {"find-hanging", "console", "growth"}
 
 
 TABLE_COLUMNS = 200
-"""Where nobody sees how wide the screen is."""
+"""The width of a table where there is no terminal."""
 
 
 def main() -> int:

@@ -90,7 +90,7 @@ class ApacheKafka:
 
     @property
     def log(self) -> str:
-        """What all nodes printed since the first start."""
+        """The output of all nodes since the first start."""
         return "".join(self._log(node).read_text() for node in self._nodes)
 
     def format(self) -> None:

@@ -27,7 +27,7 @@ COUNTS = {RECORD_BYTES_SMALL: 1_000_000, RECORD_BYTES_LARGE: 300_000}
 
 
 class CommitBars(NamedTuple):
-    """Of a commit's percentiles: with 1 partition by the mock's; by Kafka's; and milliseconds of processor time."""
+    """Bars of a commit: percentiles by the mock's (1 partition) and by Kafka's, and milliseconds of processor time."""
 
     mock: Mapping[float, float]
     kafka: Mapping[float, float]

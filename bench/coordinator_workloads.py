@@ -60,7 +60,7 @@ def coordinator_recovery(is_quick: bool, show_step: ShowStep) -> list[Measuremen
 
 
 def shard_recovery(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """From the start of a coordinator, in a process that runs, to all its shards loaded, with 100 open producers."""
+    """The time from a coordinator's start in a running process until its shards are loaded; 100 producers are open."""
     rounds = rounds_of(is_quick)
     for shards in SHARDS:
         loading_ms: Rounds = {"oncelog": []}
@@ -83,7 +83,7 @@ def shard_recovery(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]
 def _kafka_loads(
     kafka: ApacheKafka, shards: int, rounds: int, show_step: ShowStep
 ) -> Iterator[float]:
-    """What its log says of the shard that was loaded last: the loading, and the wait for the others before it."""
+    """The log's time of the shard that was loaded last: its loading, and its wait for the others."""
     kafka.start()
     create_topic(kafka.bootstrap, "orders", 3)
     # Kafka makes its topic of transactions when a client looks for its coordinator.
@@ -106,7 +106,7 @@ def _kafka_loads(
 
 
 class Load(NamedTuple):
-    """Of one shard by Kafka: `taken_ms` has the wait for the shards before it."""
+    """One shard's loading by Kafka: `taken_ms` has the wait for the shards before it."""
 
     ids: int
     taken_ms: float

@@ -31,7 +31,7 @@ GIGABYTES: Final = (0.05, 0.5, 5.0, 50.0)
 QUICK_STEPS: Final = 2
 TOPIC: Final = "grow"
 TOPIC_PARTITIONS: Final = 10
-"""Of the topic that commits go to. It is made first."""
+"""The partitions of the topic that commits go to. It is made first."""
 TOPIC_PARTITIONS_MAX: Final = 1_000
 PARTITIONS_MAX: Final = {"ONCELOG_CONTROLLER_PARTITIONS_MAX": "20000"}
 ZEROS: Final = bytes(1_000_000)
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     p50_ms: float
     resident_mb: float
     recovery_s: float | None = None
-    """From SIGKILL to ready."""
+    """The time from SIGKILL to ready."""
 
 
 def growth(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:

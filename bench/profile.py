@@ -110,7 +110,7 @@ ROWS: Final = {
 
 
 class Place(NamedTuple):
-    """Of one sample: whose code ran."""
+    """The layer whose code ran in a sample."""
 
     role: str
     """The service that the work was done for; "" where it cannot be told."""

@@ -42,7 +42,7 @@ class Outcome:
 
 
 def seconds_left(expected_s: Sequence[float], taken_s: Sequence[float], current_s: float) -> float:
-    """Of all workloads; `taken_s` are those that are done, and the next one has run for `current_s`."""
+    """The seconds that all workloads still take. Those of `taken_s` are done; the next has run for `current_s`."""
     done = len(taken_s)
     pace = sum(taken_s) / sum(expected_s[:done]) if done else 1.0
     current, *later = (one * pace for one in expected_s[done:])

@@ -152,7 +152,7 @@ class _Tail(NamedTuple):
 
 
 def tail_reader(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """From sending to reading with nobody stuck, then behind a stuck producer; then what is read once it aborts."""
+    """The times from sending to reading, with nobody stuck and behind a stuck producer, and what its abort uncovers."""
     seconds = 2.0 if is_quick else 15.0
     found: dict[str, _Tail] = {}
     with log_and_kafka() as brokers:
