@@ -99,6 +99,7 @@ TOLD_TO_CLIENTS: Final = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.OFFSET_OUT_OF_RANGE: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -297,18 +298,34 @@ class ShardLog(Generic[RecordT]):
             timeout_ms=self._settings.append_timeout_ms,
             expected_base_offset=self._next_offset,
         )
-        await self._append_until_settled(request)
+        await self._until_settled(lambda timeout_s: self._append_once(request, timeout_s))
         self._appended(records, run)
 
-    async def _append_until_settled(self, request: pb.AppendRequest) -> None:
-        """Repeat the identical batch until the leader answers for it, or time is up."""
+    async def confirm(self) -> None:
+        """Returns when the leader knows of nobody newer who has loaded this shard or written to it. Raises
+        AppendFailed."""
+        await self._until_settled(self._confirm_once)
+
+    async def _confirm_once(self, timeout_s: float) -> tuple[ErrorCode, str]:
+        try:
+            fetched = await self._fetch(self._next_offset, timeout_s)
+        except ReplayFailed as failed:
+            return ErrorCode.NETWORK_EXCEPTION, str(failed)
+        if fetched.records:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED, f"grew past {self._next_offset}"
+        return error_code_of(fetched.error_code), "while the shard's owner was confirmed"
+
+    async def _until_settled(
+        self, attempt: Callable[[float], Awaitable[tuple[ErrorCode, str]]]
+    ) -> None:
+        """Repeat the identical call until the leader answers for it, or time is up. Raises AppendFailed."""
         loop = asyncio.get_running_loop()
         timeout_s = self._settings.append_timeout_ms / 1000
         deadline = loop.time() + timeout_s
         backoff: Backoff | None = None
         while True:
             image = self._metadata.image
-            error_code, message = await self._append_once(request, timeout_s)
+            error_code, message = await attempt(timeout_s)
             if error_code is ErrorCode.NONE:
                 return
             if backoff is None:
@@ -444,7 +461,9 @@ class ShardLog(Generic[RecordT]):
                 raise ReplayFailed(f"{self._partition} grew past {log_end} while it was loaded")
             high_watermark = fetched.high_watermark
 
-    async def _fetch(self, position: int) -> pb.FetchedPartition:
+    async def _fetch(
+        self, position: int, timeout_s: float = FETCH_TIMEOUT_S
+    ) -> pb.FetchedPartition:
         request = pb.FetchRequest(
             max_bytes=self._load_buffer_bytes,
             read_to_log_end=True,
@@ -461,7 +480,7 @@ class ShardLog(Generic[RecordT]):
         )
         try:
             leader, storage = self._leader()
-            response = await self._answer(storage.Fetch(request), leader, FETCH_TIMEOUT_S)
+            response = await self._answer(storage.Fetch(request), leader, timeout_s)
         except Exception as error:
             raise ReplayFailed(f"{self._partition}: {error}") from error
         if len(response.partitions) != 1:

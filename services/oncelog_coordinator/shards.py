@@ -322,6 +322,7 @@ class Shards(ShardTerms[TransactionTerm]):
             observe=observe,
             committed=term.committed,
             append_at_once=journal.append_at_once,
+            confirm=journal.confirm,
         )
 
         async def close(has_moved: bool) -> None:

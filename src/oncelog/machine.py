@@ -67,6 +67,9 @@ class Decision(Generic[RecordOut]):
     unlogged: tuple[RecordOut, ...] = ()
     """Changes that no journal keeps, applied behind `records` at offset -1: whose session was extended.
     A replay forgets them, so nothing that was ever promised may rest on one (ADR 0019)."""
+    needs_confirmation: bool = False
+    """Nothing is written, and yet the effects wait until the journal has confirmed that no one else has written
+    (ADR 0050)."""
 
 
 class Request(Protocol):

@@ -23,6 +23,7 @@ from oncelog_coordinator.core import (
     views,
 )
 from oncelog_coordinator.core.markers import TXN_MACHINE, DecisionKey, MarkersDelivered
+from oncelog_coordinator.core.refusals import held_until_confirmed
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
     CompletePrepared,
@@ -76,10 +77,12 @@ class TxnMachine:
         match event:
             case AddPartitions():
                 txn = self._txns.get(event.transactional_id)
-                return add_partitions.decide(txn, event, self._config.record_bytes_max, now)
+                added = add_partitions.decide(txn, event, self._config.record_bytes_max, now)
+                return held_until_confirmed(added, txn, event)
             case EndTxn():
                 txn = self._txns.get(event.transactional_id)
-                return end_txn.decide(txn, event, self._next_key(event.transactional_id), now)
+                key = self._next_key(event.transactional_id)
+                return held_until_confirmed(end_txn.decide(txn, event, key, now), txn, event)
             case MarkersDelivered():
                 name = TransactionalId(event.decision_key.name)
                 is_current = self._is_current(event.decision_key)
@@ -87,9 +90,11 @@ class TxnMachine:
             case InitProducerId():
                 txn = self._txns.get(event.transactional_id)
                 key = self._next_key(event.transactional_id)
-                return init_producer_id.decide(txn, event, key, now)
+                initialised = init_producer_id.decide(txn, event, key, now)
+                return held_until_confirmed(initialised, txn, event)
             case VerifyPartitions():
-                return add_partitions.verify(self._txns.get(event.transactional_id), event)
+                txn = self._txns.get(event.transactional_id)
+                return held_until_confirmed(add_partitions.verify(txn, event), txn, event)
             case TxnTimedOut():
                 txn = self._txns.get(event.transactional_id)
                 key = self._next_key(event.transactional_id)

@@ -2,7 +2,8 @@
 
 ```
 submit(event) ── enrich ── decide ── apply ──▶ queue ──▶ append (group commit) ──▶ release replies, sends, timers
-                                       └── append at once, where nothing is waited for ──▲
+                                       │              └── confirm, without records ─────────▲
+                                       └── append at once, where nothing is waited for ───────▲
 ```
 
 `decide` and `apply` run in one synchronous step, so no lock is needed; the next decision sees applied state at once.
@@ -20,7 +21,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -78,7 +79,8 @@ class Driver:
     feature level): timers need that as requests do. `on_label(label)` counts decisions; `observe(event, decision, now)`
     sees each one, and `committed(event, decision, decided_ns)` each one that the world may know of, in the context of
     its caller. `on_failure` is called once at most. `append_at_once(records)` says whether the journal has committed
-    them without a wait; where it has not, its `append` is asked, and knows a repetition.
+    them without a wait; where it has not, its `append` is asked, and knows a repetition. `confirm` returns when the
+    journal knows that nobody else has written to it, or raises AppendFailed; it is never called beside an append.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Driver:
         observe: Callable[[Any, Decision[Any], Millis], None] | None = None,
         committed: Callable[[Any, Decision[Any], int], None] | None = None,
         append_at_once: Callable[[tuple[Any, ...]], bool] | None = None,
+        confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.machine = machine
         self.name = name
@@ -107,6 +110,7 @@ class Driver:
         self._observe = observe
         self._committed = committed
         self._append_at_once = append_at_once
+        self._confirm = confirm
         self._context = detached_context()
         self._queue: deque[_Waiting] = deque()
         self._replies: dict[int, asyncio.Future[Any]] = {}
@@ -169,7 +173,10 @@ class Driver:
         if self._observe is not None:
             self._observe(event, decision, now)
         decided_ns = 0 if self._committed is None else time.time_ns()
-        is_waited_for = decision.records and not self._is_appended_at_once(decision.records)
+        if decision.records:
+            is_waited_for = not self._is_appended_at_once(decision.records)
+        else:
+            is_waited_for = decision.needs_confirmation and self._confirm is not None
         if is_waited_for or self._queue or self._appending:
             self._queue.append(_Waiting(event, decision, contextvars.copy_context(), decided_ns))
             self._wake_writer()
@@ -222,12 +229,7 @@ class Driver:
                 await self._wake
                 continue
             batch = self._take_batch()
-            records = (
-                batch[0].decision.records
-                if len(batch) == 1
-                else tuple(record for waiting in batch for record in waiting.decision.records)
-            )
-            if records and not await self._append(records):
+            if not await self._is_durable(batch):
                 return
             if self._stopped is None:
                 for waiting in batch:
@@ -235,11 +237,25 @@ class Driver:
                         self._let_out, waiting.event, waiting.decision, waiting.decided_ns
                     )
 
-    async def _append(self, records: tuple[Any, ...]) -> bool:
-        """False if the journal did not take them, or may not have: the machine is lost."""
+    async def _is_durable(self, batch: list[_Waiting]) -> bool:
+        """Once the journal has the batch's records. Without any, it says that it is still its machine's own."""
+        if len(batch) == 1:
+            records = batch[0].decision.records
+        else:
+            records = tuple(record for waiting in batch for record in waiting.decision.records)
+        if records:
+            return await self._has(
+                f"appending {len(records)} records", self._journal.append(records)
+            )
+        if self._confirm is None or not any(one.decision.needs_confirmation for one in batch):
+            return True
+        return await self._has("confirming", self._confirm())
+
+    async def _has(self, doing: str, call: Awaitable[Any]) -> bool:
+        """False if the journal did not do it, or may not have: the machine is lost."""
         self._appending = True
         try:
-            await self._journal.append(records)
+            await call
         except AppendFailed as failure:
             if self._stopped is None:
                 _log.warning("%s: %s; the machine is replayed", self.name, failure)
@@ -247,7 +263,7 @@ class Driver:
                 self._on_failure(failure)
             return False
         except Exception as error:
-            self._break(f"appending {len(records)} records", error)
+            self._break(doing, error)
             return False
         finally:
             self._appending = False

@@ -55,6 +55,19 @@ async def test_a_zombie_is_refused_by_coordinator_and_leader(tmp_path):
         assert await log.offsets() == (2, 2, [zombie[0]])
 
 
+async def test_a_deposed_coordinator_fences_nobody(tmp_path):
+    """The next one has loaded the shard and given the producer its next epoch; this one does not know yet."""
+    async with whole_log(tmp_path) as log:
+        producer_id, epoch = await log.identity("pay")
+        following = (producer_id, epoch + 1)
+        assert (await log.add("pay", following, ("orders", 0))).error_code == 90
+        assert (await log.end("pay", following, True, 2)).error_code == 90
+        await log.load_as_another_coordinator("pay")
+        assert (await log.client.add(following, ("orders", 0), name="pay")).error_code == 16
+        assert (await log.client.end(following, True, "pay", 2)).error_code == 16
+        assert await log.produce("pay", following, 0, b"one", 2) == 19
+
+
 async def test_an_abandoned_transaction_frees_its_readers(tmp_path):
     async with whole_log(tmp_path) as log:
         identity = await log.identity("pay", timeout_ms=100)

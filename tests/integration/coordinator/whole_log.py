@@ -9,6 +9,7 @@ from tests.integration.coordinator.transaction_client import Client, identity_of
 
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
+from oncelog.ids import TRANSACTION_STATE_TOPIC
 from oncelog.record.records import Record, encode_batch
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
@@ -124,6 +125,26 @@ class Log:
         assert found.error_code == 0, found
         aborted = [row.producer_id for row in found.aborted_transactions]
         return found.last_stable_offset, found.high_watermark, aborted
+
+    async def load_as_another_coordinator(self, name):
+        """What the leader of this name's shard sees first of the coordinator that takes it over."""
+        term = self.role.shards.term_of(name)
+        answer = await self.storage.Fetch(
+            storage_pb2.FetchRequest(
+                max_bytes=1 << 20,
+                read_to_log_end=True,
+                coordinator_epoch=term.coordinator_epoch + 1,
+                partitions=[
+                    storage_pb2.FetchPartition(
+                        topic=TRANSACTION_STATE_TOPIC,
+                        partition=term.shard,
+                        max_bytes=1 << 20,
+                        current_leader_epoch=-1,
+                    )
+                ],
+            )
+        )
+        assert answer.partitions[0].error_code == 0, answer
 
 
 @asynccontextmanager

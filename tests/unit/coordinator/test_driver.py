@@ -27,6 +27,11 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Refuse:
+    request_id: int
+
+
+@dataclass(frozen=True)
 class Ring:
     after_ms: int
 
@@ -71,6 +76,9 @@ class Counting:
                 )
             case Read():
                 return Decision((), (Reply(event.request_id, self.total),), "read")
+            case Refuse():
+                no = Reply(event.request_id, "no")
+                return Decision((), (no,), "refused", needs_confirmation=True)
             case Ring():
                 return Decision((), (SetTimer("ring", event.after_ms, Fired()),), "set")
             case Spring():
@@ -229,6 +237,61 @@ async def test_an_append_at_once_that_breaks_stops_the_machine():
     assert (len(world.failures), world.journal.appends) == (1, [])
     with pytest.raises(DriverStopped):
         await world.ask(Read)
+
+
+class Owner:
+    """Confirms when it may."""
+
+    def __init__(self):
+        self.gate, self.failure, self.calls = asyncio.Event(), None, 0
+
+    async def confirm(self):
+        self.calls += 1
+        await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+
+
+async def test_a_refusal_waits_until_the_owner_is_confirmed():
+    owner = Owner()
+    world = World(append_at_once=lambda records: True, confirm=owner.confirm)
+    await world.driver.start()
+    refused = world.ask(Refuse)
+    await turns()
+    later = [world.ask(Read), world.ask(Refuse)]
+    await turns()
+    assert not any(reply.done() for reply in (refused, *later)), "and nothing overtakes it"
+    owner.gate.set()
+    assert [await reply for reply in (refused, *later)] == ["no", 0, "no"]
+    assert owner.calls == 2, "those that queued are confirmed together"
+    await world.driver.stop()
+
+
+async def test_an_append_confirms_the_refusals_beside_it():
+    owner = Owner()
+    world = World(confirm=owner.confirm)
+    await world.driver.start()
+    world.journal.gate.clear()
+    replies = [world.ask(Add, 1)]
+    await turns()
+    replies += [world.ask(Add, 2), world.ask(Refuse)]
+    await turns()
+    world.journal.gate.set()
+    assert [await reply for reply in replies] == [1, 3, "no"]
+    assert owner.calls == 0
+    await world.driver.stop()
+
+
+async def test_a_refusal_of_a_machine_that_was_deposed_is_not_told():
+    owner = Owner()
+    owner.gate.set()
+    owner.failure = AppendFailed(ErrorCode.NOT_COORDINATOR)
+    world = World(confirm=owner.confirm)
+    await world.driver.start()
+    with pytest.raises(DriverStopped) as told:
+        await world.ask(Refuse)
+    assert told.value.error_code is ErrorCode.NOT_COORDINATOR
+    assert world.failures == [owner.failure]
 
 
 async def test_a_failed_append_refuses_all_that_waits():

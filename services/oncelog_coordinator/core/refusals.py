@@ -1,0 +1,57 @@
+"""Refusals that wait until this coordinator has confirmed that the shard is still its own (ADR 0050).
+
+A coordinator learns a moment late that another one has taken its shard over. Until then it knows an older state of each
+transaction. Its appends fail, but a refusal appends nothing: it would tell a healthy producer that it is fenced, or a
+leader that a partition is not in a transaction. Kafka answers at once.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from oncelog.errors import ErrorCode
+from oncelog.machine import Decision, Reply
+from oncelog_coordinator.core.txn_events import (
+    AddPartitions,
+    EndTxn,
+    InitProducerId,
+    VerifyPartitions,
+)
+from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord
+
+ProducerRequest = AddPartitions | EndTxn | InitProducerId | VerifyPartitions
+
+ENDS_A_PRODUCER: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+"""After these a client gives its transaction up, or itself. After every other code it asks again."""
+
+
+def held_until_confirmed(
+    decision: Decision[TxnRecord], txn: TxnMetadata | None, event: ProducerRequest
+) -> Decision[TxnRecord]:
+    """The decision about `event`, which found `txn`. It waits for confirmation if a newer state could refute it."""
+    if decision.records or not _refuses(decision) or (txn is not None and _is_older(event, txn)):
+        return decision
+    return replace(decision, needs_confirmation=True)
+
+
+def _refuses(decision: Decision[TxnRecord]) -> bool:
+    reply = decision.effects[0]
+    assert isinstance(reply, Reply), decision
+    return reply.answer.error_code in ENDS_A_PRODUCER or bool(
+        getattr(reply.answer, "missing", None)
+    )
+
+
+def _is_older(event: ProducerRequest, txn: TxnMetadata) -> bool:
+    """Epochs only grow, so no newer state makes this producer current again."""
+    if isinstance(event, InitProducerId):
+        producer = event.expected_producer_id, event.expected_producer_epoch
+    else:
+        producer = event.producer_id, event.producer_epoch
+    return producer[0] == txn.producer_id and producer[1] < txn.producer_epoch
