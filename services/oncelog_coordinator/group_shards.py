@@ -37,7 +37,8 @@ from oncelog_coordinator.core.group_records import (
 )
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.settings import CoordinatorSettings
-from oncelog_coordinator.shard_log import Run, ShardLog
+from oncelog_coordinator.shard_format import Run
+from oncelog_coordinator.shard_log import ShardLog
 from oncelog_coordinator.shard_terms import LoadedShard, ShardTerm, ShardTerms, ShardUnavailable
 from oncelog_coordinator.shards import RECORD_BYTES_SHARE
 

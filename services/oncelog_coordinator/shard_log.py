@@ -18,8 +18,8 @@ ends with the very same batch tells the leader that it is a repetition.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, Generic, TypeVar, cast
 
 from oncelog.api.v1 import controller_pb2, types_pb2
 from oncelog.api.v1 import storage_pb2 as pb
@@ -34,7 +34,7 @@ from oncelog.ids import (
     next_sequence,
 )
 from oncelog.journal import AppendFailed
-from oncelog.record.batch import CONTROL, HEADER_BYTES, BatchHeader
+from oncelog.record.batch import CONTROL, HEADER_BYTES
 from oncelog.record.records import Record, encode_batch
 from oncelog.rpc import plain
 from oncelog.rpc.backoff import Backoff
@@ -46,12 +46,8 @@ from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.rpc.stubs import StorageStub
 from oncelog.runtime import Clock
 from oncelog.topic_config import TopicConfig
-from oncelog_coordinator.core.shard_machine import (
-    ShardRecord,
-    decode_shard_record,
-    encode_shard_record,
-)
 from oncelog_coordinator.settings import CoordinatorSettings
+from oncelog_coordinator.shard_format import RecordFormat, Run
 from oncelog_coordinator.shard_replay import (
     LiveRecord,
     LiveRecords,
@@ -112,49 +108,10 @@ class ReplayFailed(OncelogError):
     """The shard's log could not be read. Reading it again is safe."""
 
 
-class Run(NamedTuple):
-    """Records that belong into one batch. `producer` is the client's (id, epoch) for what a transaction covers."""
-
-    records: list[Record]
-    producer: tuple[int, int] | None = None
-    is_control: bool = False
-
-
 RecordT = TypeVar("RecordT")
-
 
 OnRecent = Callable[[Millis, RecordT, RecordT | None], None]
 """Of a record: when it was appended, itself, and the one that it superseded."""
-
-
-class RecordFormat(Protocol[RecordT]):
-    """How a kind of shard writes its records."""
-
-    def encode(self, records: Sequence[RecordT], now: int) -> Iterable[Run]:
-        """Runs that hold, together and in order, one record of the log for each record of the machine."""
-
-    def decode(self, header: BatchHeader, key: bytes, value: bytes | None) -> RecordT | None:
-        """None for a record of a newer kind. Raises ValueError or OncelogError for a damaged one."""
-
-    def decode_control(self, header: BatchHeader, data: bytes, at: int) -> RecordT | None:
-        """Of the control batch at `at`."""
-
-
-class TransactionRecords:
-    """The format of `__transaction_state`; a transaction's value has the version the cluster is at (facts 5.1)."""
-
-    def __init__(self, metadata: MetadataFollower) -> None:
-        self._metadata = metadata
-
-    def encode(self, records: Sequence[ShardRecord], now: int) -> Iterable[Run]:
-        version = min(1, self._metadata.image.transaction_version)
-        return (Run([Record(*encode_shard_record(record, version), now) for record in records]),)
-
-    def decode(self, header: BatchHeader, key: bytes, value: bytes | None) -> ShardRecord | None:
-        return decode_shard_record(key, value)
-
-    def decode_control(self, header: BatchHeader, data: bytes, at: int) -> ShardRecord | None:
-        return None
 
 
 class ShardLog(Generic[RecordT]):

@@ -49,7 +49,8 @@ from oncelog_coordinator.feed_events import REQUESTS, UNAVAILABLE, DecisionEvent
 from oncelog_coordinator.marker_client import MarkerClient, MarkersAtOnce
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.settings import CoordinatorSettings
-from oncelog_coordinator.shard_log import ShardLog, TransactionRecords
+from oncelog_coordinator.shard_format import TransactionRecords
+from oncelog_coordinator.shard_log import ShardLog
 from oncelog_coordinator.shard_terms import LoadedShard, ShardTerm, ShardTerms, ShardUnavailable
 from oncelog_coordinator.transaction_times import ShardTimes, TransactionTimes
 from oncelog_coordinator.transaction_traces import TransactionTraces, name_of, with_trace

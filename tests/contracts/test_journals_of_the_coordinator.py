@@ -23,7 +23,8 @@ from oncelog_coordinator.core.group_state import Group
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState, TxnTombstone
 from oncelog_coordinator.group_shards import GroupRecords
 from oncelog_coordinator.settings import CoordinatorSettings
-from oncelog_coordinator.shard_log import ReplayFailed, ShardLog, TransactionRecords
+from oncelog_coordinator.shard_format import TransactionRecords
+from oncelog_coordinator.shard_log import ReplayFailed, ShardLog
 
 SHARD = Partition(TRANSACTION_STATE_TOPIC, 1)
 SETTINGS = CoordinatorSettings(append_timeout_ms=200, retry_backoff_ms=1, retry_backoff_max_ms=5)

@@ -80,7 +80,7 @@ def test_an_end_of_what_began_elsewhere_is_not_refused_at_once(state, commit, ve
     assert step.decision.needs_confirmation
 
 
-def test_a_partition_that_was_added_elsewhere_is_not_refused_at_once():
+def test_what_was_added_elsewhere_is_not_refused_at_once():
     step = Step(machine_with(stored(ONGOING)), verify((PID, 5), ORDERS_1))
     assert step.answer.missing == (ORDERS_1,)
     assert step.decision.needs_confirmation
