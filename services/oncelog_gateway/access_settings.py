@@ -58,6 +58,11 @@ class AccessSettings(BaseSettings):
         le=1_000,
         description="wrong tokens of an address in a minute; one more is answered 429",
     )
+    record_access: Literal["auto", "acl"] = Field(
+        "auto",
+        description="who reads records here: auto: every viewer where the cluster has no ACL, else those whom an ACL "
+        "allows READ on the topic; acl: only the latter. The role admin reads all",
+    )
     metrics_without_login: bool = Field(
         False, description="/metrics needs no token; it names topics and groups"
     )

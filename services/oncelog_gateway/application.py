@@ -29,6 +29,8 @@ from oncelog_gateway.problems import Problem, install
 from oncelog_gateway.producers import Producers
 from oncelog_gateway.query_check import only_known_parameters
 from oncelog_gateway.reassignments import Reassignments
+from oncelog_gateway.record_access import RecordAccess
+from oncelog_gateway.records import Records
 from oncelog_gateway.replica_moves import ReplicaMoves
 from oncelog_gateway.request_guard import RequestGuard
 from oncelog_gateway.roles import Roles
@@ -44,6 +46,7 @@ from oncelog_gateway.routes.nodes import (
     reassignments_router,
     replica_moves_router,
 )
+from oncelog_gateway.routes.records import records_router
 from oncelog_gateway.routes.scrape import scrape_router
 from oncelog_gateway.routes.sinks import sinks_router
 from oncelog_gateway.routes.timelines import timelines_router
@@ -99,6 +102,7 @@ def create_app(
     changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)
     access = Access(settings, ways_in, metadata, clock, roles)
+    record_access = RecordAccess(metadata, settings.record_access)
     metrics = Metrics(read_metrics)
     app = _bare_app()
     routers = (
@@ -112,6 +116,7 @@ def create_app(
         partitions_router(roles, partitions),
         partition_router(roles, partitions, transactions),
         topics_router(roles),
+        records_router(views.records, record_access, operators),
         topic_changes_router(changes, operators),
         topic_alterations_router(roles, changes, operators),
         groups_router(groups, operators),
@@ -178,6 +183,7 @@ def _views(
         Producers(roles, transactions),
         Nodes(roles, audit),
         Acts(settings.audit_path),
+        Records(roles, transactions),
     )
 
 

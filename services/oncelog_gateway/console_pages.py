@@ -30,6 +30,7 @@ from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import status_of
 from oncelog_gateway.producers import Producers
+from oncelog_gateway.records import Records
 from oncelog_gateway.resources import PartitionStatus
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.settings import GatewaySettings
@@ -60,6 +61,7 @@ class Views(NamedTuple):
     producers: Producers
     nodes: Nodes
     acts: Acts
+    records: Records
 
 
 class Pages:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
-from oncelog.api.v1 import storage_pb2
+from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.api.v1.types_pb2 import TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
@@ -141,6 +141,25 @@ class LeaderCalls:
             )
 
         return await self._of_leaders(partitions, lambda storage: storage.ListOffsets, request)
+
+    async def fetch(
+        self, partition: Partition, offset: int, max_bytes: int, isolation: types_pb2.IsolationLevel
+    ) -> storage_pb2.FetchedPartition:
+        """What is there from `offset` on, as a consumer gets it: whole batches, one at least. It waits for nothing."""
+        wanted = storage_pb2.FetchPartition(
+            topic=partition.topic,
+            partition=partition.partition,
+            fetch_offset=offset,
+            max_bytes=max_bytes,
+            current_leader_epoch=-1,
+        )
+        request = storage_pb2.FetchRequest(
+            max_bytes=max_bytes, isolation_level=isolation, partitions=[wanted]
+        )
+        answer = await self.ask_leader(partition, lambda storage: storage.Fetch, request)
+        (found,) = answer.partitions
+        raise_for(found.error_code, f"{partition} at offset {offset}")
+        return found
 
     async def ask_leader(
         self,

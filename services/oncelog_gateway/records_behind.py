@@ -8,7 +8,7 @@ from oncelog.client.core.visibility import AbortedTransaction, sight_batches
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
 from oncelog_gateway.core.explain_group import Behind
-from oncelog_gateway.roles import Roles, raise_for
+from oncelog_gateway.roles import Roles
 
 BYTES_MAX: Final = 1 << 20
 """Read of one partition; a group further behind has records to read in any case."""
@@ -24,13 +24,13 @@ class RecordsBehind:
         position, left = offset, BYTES_MAX
         while position < end and left > 0:
             try:
-                found = await self._fetch(partition, position, left)
+                found = await self._roles.fetch(partition, position, left, types_pb2.READ_COMMITTED)
             except KafkaError:
                 return None
             if not found.records:
                 break
             left -= len(found.records)
-            for one in sight_batches(found.records, _aborted(found)):
+            for one in sight_batches(found.records, aborted_in(found)):
                 header = one.header
                 position = max(position, header.next_offset)
                 count = max(min(header.record_count, header.next_offset - offset), 0)
@@ -42,31 +42,8 @@ class RecordsBehind:
                     aborted += count
         return Behind(records, aborted, markers, position >= end)
 
-    async def _fetch(
-        self, partition: Partition, offset: int, max_bytes: int
-    ) -> pb.FetchedPartition:
-        """What is there now from `offset` on below the last stable offset, aborted transactions named. Raises
-        KafkaError."""
-        request = pb.FetchRequest(
-            max_bytes=max_bytes,
-            isolation_level=types_pb2.READ_COMMITTED,
-            partitions=[
-                pb.FetchPartition(
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    fetch_offset=offset,
-                    max_bytes=max_bytes,
-                    current_leader_epoch=-1,
-                )
-            ],
-        )
-        answer = await self._roles.ask_leader(partition, lambda storage: storage.Fetch, request)
-        (found,) = answer.partitions
-        raise_for(found.error_code, str(partition))
-        return found
 
-
-def _aborted(found: pb.FetchedPartition) -> list[AbortedTransaction]:
+def aborted_in(found: pb.FetchedPartition) -> list[AbortedTransaction]:
     return [
         AbortedTransaction(one.producer_id, one.first_offset) for one in found.aborted_transactions
     ]

@@ -8,7 +8,7 @@ import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from oncelog.errors import ErrorCode, KafkaError
 
@@ -37,24 +37,34 @@ def page_of(
         after = _key_in(paging.cursor, key(ordered[0]))
         ordered = [row for row in ordered if key(row) > after]
     page = ordered[: paging.limit]
-    return page, _cursor_of(key(page[-1])) if len(page) < len(ordered) else None
+    return page, cursor_of(key(page[-1])) if len(page) < len(ordered) else None
 
 
-def _cursor_of(key: Key) -> str:
+def cursor_of(position: Sequence[object]) -> str:
+    """The text of a place in a list; `position_in` is the way back."""
     # UTF-8 without escapes: the longest transactional id must fit into a request's head.
-    content = json.dumps(key, ensure_ascii=False).encode()
+    content = json.dumps(position, ensure_ascii=False, separators=(",", ":")).encode()
     return base64.urlsafe_b64encode(content).decode("ascii").rstrip("=")
 
 
-def _key_in(cursor: str, pattern: Key) -> Key:
+def position_in(cursor: str) -> object:
+    """None: the text is no cursor."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        return cast("object", json.loads(base64.b64decode(padded, altchars=b"-_", validate=True)))
     except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, list) and [type(one) for one in found] == [type(one) for one in pattern]:
-        return tuple(found)
-    raise KafkaError(
+        return None
+
+
+def not_a_cursor(cursor: str) -> KafkaError:
+    return KafkaError(
         ErrorCode.RESOURCE_NOT_FOUND,
         f"{cursor[:100]!r} is not a cursor of this list; give `next_cursor` of the page before, or none",
     )
+
+
+def _key_in(cursor: str, pattern: Key) -> Key:
+    found = position_in(cursor)
+    if isinstance(found, list) and [type(one) for one in found] == [type(one) for one in pattern]:
+        return tuple(found)
+    raise not_a_cursor(cursor)

@@ -75,6 +75,8 @@ _VIEWER: Final[tuple[RouteKey, ...]] = (
     ("GET", "/v1/topics"),
     ("GET", "/v1/topics/{name}"),
     ("GET", "/v1/topics/{name}/configs"),
+    # Where the cluster has ACLs, they are asked as well (`record_access`).
+    ("GET", "/v1/topics/{name}/records"),
     ("GET", "/v1/groups"),
     ("GET", "/v1/groups/{group_id:path}/offsets"),
     ("GET", "/v1/groups/{group_id:path}"),
@@ -92,6 +94,9 @@ _VIEWER: Final[tuple[RouteKey, ...]] = (
     ("GET", "/transaction"),
     ("GET", "/partitions"),
     ("GET", "/partition"),
+    ("GET", "/topics"),
+    ("GET", "/topic"),
+    ("GET", "/records"),
     ("GET", "/producers"),
     ("GET", "/groups"),
     ("GET", "/group"),

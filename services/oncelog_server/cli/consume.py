@@ -20,7 +20,7 @@ from oncelog_server.cli import kafka_clients
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
 from oncelog_server.cli.record_form import LINES, VALUES, Form, form_of, json_line
 from oncelog_server.cli.tables import warn
-from oncelog_server.cli.times import milliseconds_of
+from oncelog.times import milliseconds_of
 
 if TYPE_CHECKING:
     from oncelog.client.blocking import Admin, Consumer

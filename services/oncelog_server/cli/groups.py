@@ -30,7 +30,7 @@ from oncelog_server.cli.tables import (
     show_table,
     warn_of_incomplete,
 )
-from oncelog_server.cli.times import milliseconds_of
+from oncelog.times import milliseconds_of
 
 if TYPE_CHECKING:
     from oncelog.client.blocking import Admin

@@ -26,7 +26,7 @@ from oncelog.record.batch import (
     Codec,
     read_header,
 )
-from oncelog.record.codecs import compress, decompress
+from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX, compress, decompress
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Keys may be any bytes: what is no UTF-8 is kept by `surrogateescape`, and shown by `shown_key`."""
@@ -90,8 +90,11 @@ def encode_batch(
     return batch
 
 
-def decode_batch(buffer: Buffer, position: int = 0) -> Iterator[Record]:
-    """The records of the batch at `position`, with absolute offsets and timestamps.
+def decode_batch(
+    buffer: Buffer, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """The records of the batch at `position`, with absolute offsets and timestamps. `size_max`: bytes that its records
+    may have without compression.
 
     Raises KafkaError(CORRUPT_MESSAGE) where the bytes are no records, and what `decompress` raises.
     """
@@ -102,7 +105,7 @@ def decode_batch(buffer: Buffer, position: int = 0) -> Iterator[Record]:
             f"batch at offset {header.base_offset} says {header.record_count} records",
         )
     body = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
-    data: Buffer = decompress(header.codec, body) if header.codec else body
+    data: Buffer = decompress(header.codec, body, size_max) if header.codec else body
     at = 0
     try:
         for _ in range(header.record_count):

@@ -1,0 +1,36 @@
+"""Keys and values as text where they are UTF-8, else in base64; at most so many bytes of each."""
+
+import base64
+from typing import Final, NamedTuple
+
+_UTF8_BYTES_MAX: Final = 4
+"""Of one character."""
+
+
+class Content(NamedTuple):
+    text: str | None
+    """None: null, or no UTF-8."""
+    base64: str | None
+    """None: null, or UTF-8."""
+    size_bytes: int | None
+    """Of all of it; None: null."""
+    is_cut: bool
+
+
+NULL: Final = Content(None, None, None, False)
+
+
+def content_of(data: bytes | None, bytes_max: int) -> Content:
+    """Text is told by the part that is shown, and is never cut within a character."""
+    if data is None:
+        return NULL
+    is_cut = len(data) > bytes_max
+    shown = data[:bytes_max]
+    try:
+        text = shown.decode()
+    except UnicodeDecodeError as error:
+        within_last = is_cut and error.start > len(shown) - _UTF8_BYTES_MAX
+        if not within_last or error.reason != "unexpected end of data":
+            return Content(None, base64.b64encode(shown).decode("ascii"), len(data), is_cut)
+        text = shown[: error.start].decode()
+    return Content(text, None, len(data), is_cut)

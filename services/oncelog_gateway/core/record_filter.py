@@ -1,0 +1,51 @@
+"""Which records of a topic are wanted: by key, by a header, by a text anywhere in them. Letters count as they are."""
+
+from typing import NamedTuple, Self
+
+from oncelog.record.records import Record, shown_key
+
+
+class RecordFilter(NamedTuple):
+    """Everything that is given must fit; None: it does not matter."""
+
+    key: bytes | None = None
+    """The whole key."""
+    header_name: str | None = None
+    header_value: bytes | None = None
+    """The whole value of that header; None: any, also null."""
+    text: bytes | None = None
+    """A part of the key, the value or a header's value."""
+
+    @classmethod
+    def of(cls, key: str | None, header: str | None, text: str | None) -> Self:
+        """`header`: NAME or NAME=VALUE. An empty text finds everything, an empty key the empty one."""
+        name, equals, value = (header or "").partition("=")
+        return cls(
+            None if key is None else _bytes(key),
+            None if header is None else name,
+            _bytes(value) if equals else None,
+            _bytes(text) if text else None,
+        )
+
+    @property
+    def is_set(self) -> bool:
+        return self != (None, None, None, None)
+
+    def fits(self, record: Record) -> bool:
+        if self.key is not None and record.key != self.key:
+            return False
+        if self.header_name is not None and not any(
+            shown_key(name.encode(errors="surrogateescape")) == self.header_name
+            and self.header_value in (None, value)
+            for name, value in record.headers
+        ):
+            return False
+        return self.text is None or any(
+            part is not None and self.text in part
+            for part in (record.key, record.value, *(value for _, value in record.headers))
+        )
+
+
+def _bytes(text: str) -> bytes:
+    # What a request carried and UTF-8 cannot is found nowhere, and is no error.
+    return text.encode(errors="surrogatepass")

@@ -1,0 +1,68 @@
+"""Where a reader of a topic stands: a place in each partition, and the way it goes.
+
+A page gives each partition its share. What was read goes behind what was not, so that every partition has its turn. A
+cursor is that queue: nothing is kept between two pages.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Self
+
+from oncelog_gateway.core.paging import cursor_of, not_a_cursor, position_in
+
+_INT64_MAX: Final = 2**63 - 1
+_INT32_MAX: Final = 2**31 - 1
+_FORWARD: Final = "forward"
+_BACKWARD: Final = "backward"
+
+
+class Place(NamedTuple):
+    partition: int
+    offset: int
+    """Forward: of the next record. Backward: behind the next record."""
+
+
+class Reading(NamedTuple):
+    """What is still to be read."""
+
+    is_backward: bool
+    places: tuple[Place, ...]
+
+    def cursor(self) -> str | None:
+        """None: nothing is left."""
+        if not self.places:
+            return None
+        way = _BACKWARD if self.is_backward else _FORWARD
+        return cursor_of((way, *self.places))
+
+    @classmethod
+    def of_cursor(cls, cursor: str) -> Self:
+        """Raises KafkaError for a text that is none."""
+        found = position_in(cursor)
+        if not isinstance(found, list) or not found or found[0] not in (_FORWARD, _BACKWARD):
+            raise not_a_cursor(cursor)
+        places = []
+        for one in found[1:]:
+            if not isinstance(one, list) or [type(number) for number in one] != [int, int]:
+                raise not_a_cursor(cursor)
+            place = Place(*one)
+            if not (0 <= place.partition <= _INT32_MAX and 0 <= place.offset <= _INT64_MAX):
+                raise not_a_cursor(cursor)
+            places.append(place)
+        if not places or len({one.partition for one in places}) < len(places):
+            raise not_a_cursor(cursor)
+        return cls(found[0] == _BACKWARD, tuple(places))
+
+
+def shares(places: Sequence[Place], limit: int) -> list[tuple[Place, int]]:
+    """Who is read in a page of `limit` records, and how many records of each."""
+    assert limit > 0, limit
+    read = places[:limit]
+    if not read:
+        return []
+    each, more = divmod(limit, len(read))
+    return [(place, each + (index < more)) for index, place in enumerate(read)]
+
+
+def queued(places: Sequence[Place], read: int, gone_on: Sequence[Place]) -> tuple[Place, ...]:
+    """What is left after a page that read the first `read` of them: they come last now."""
+    return (*places[read:], *gone_on)

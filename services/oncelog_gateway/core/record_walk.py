@@ -1,0 +1,94 @@
+"""Fetched batches, record by record, and what became of each.
+
+Below the last stable offset a fetch names the aborted transactions, and the client's own rule tells them apart. Behind
+it a transactional record is open, or decided and held back by another transaction: only its leader can say which.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+from oncelog.client.core.visibility import AbortedTransaction, Sighting, sight_batches
+from oncelog.errors import KafkaError
+from oncelog.record.batch import BatchHeader, Buffer, iter_headers
+from oncelog.record.control import decode_marker
+from oncelog.record.records import Record, decode_batch
+
+Outcome = Literal["committed", "aborted", "open", "marker", "plain"]
+"""`plain`: of no transaction."""
+MarkerKind = Literal["commit", "abort"]
+DECOMPRESSED_BYTES_MAX: Final = 16 << 20
+"""Of one batch's records. What is larger is named, and not shown: a page must stay small."""
+
+
+class Transaction(NamedTuple):
+    """A transaction within one walk: its producer, and how many markers of that producer came before."""
+
+    producer_id: int
+    number: int
+
+
+class Seen(NamedTuple):
+    """A record as it stands in the log."""
+
+    record: Record
+    header: BatchHeader
+    outcome: Outcome | None
+    """None: the leader must be asked, once for each transaction."""
+    transaction: Transaction | None
+    marker: MarkerKind | None = None
+    """Of a control record; None also for a control record that is no marker."""
+
+
+class Unreadable(NamedTuple):
+    """A batch whose records cannot be shown, and why."""
+
+    header: BatchHeader
+    why: str
+
+
+class Walk:
+    """Goes through what was fetched of one partition, in order of offsets."""
+
+    def __init__(self) -> None:
+        self._markers: dict[int, int] = {}
+        """How many were seen, by producer id."""
+
+    def through(
+        self, batches: Buffer, aborted: Sequence[AbortedTransaction] | None
+    ) -> Iterator[Seen | Unreadable]:
+        """Every record. `aborted`: None where the batches lie behind the last stable offset.
+
+        Raises KafkaError(CORRUPT_MESSAGE) where there is no telling where the next batch begins.
+        """
+        sightings = (
+            (Sighting(position, header, True) for position, header in iter_headers(batches))
+            if aborted is None
+            else sight_batches(batches, aborted)
+        )
+        for one in sightings:
+            header = one.header
+            transaction = None
+            if header.is_transactional and header.has_producer_id:
+                number = self._markers.get(header.producer_id, 0)
+                transaction = Transaction(header.producer_id, number)
+            try:
+                yield from self._records(batches, one, transaction, is_known=aborted is not None)
+            except KafkaError as error:
+                yield Unreadable(header, error.message)
+
+    def _records(
+        self, batches: Buffer, one: Sighting, transaction: Transaction | None, *, is_known: bool
+    ) -> Iterator[Seen]:
+        position, header = one.position, one.header
+        outcome: Outcome | None = "plain"
+        marker: MarkerKind | None = None
+        if header.is_control:
+            outcome = "marker"
+            found = decode_marker(batches, position)
+            if found is not None:
+                marker = "commit" if found.is_commit else "abort"
+                self._markers[header.producer_id] = self._markers.get(header.producer_id, 0) + 1
+        elif transaction is not None:
+            outcome = ("committed" if one.is_visible else "aborted") if is_known else None
+        for record in decode_batch(batches, position, DECOMPRESSED_BYTES_MAX):
+            yield Seen(record, header, outcome, transaction, marker)

@@ -1,0 +1,51 @@
+"""Who may read the records of a topic (ADR 0049): a role is enough where the cluster has no ACLs, else they decide."""
+
+from typing import Final, Literal
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.security.acl import Acl, Operation, ResourceType
+from oncelog.security.api_tokens import Role
+from oncelog.security.authorizer import Authorizer, AuthorizerRules
+from oncelog.security.principal import ANONYMOUS as NOBODY
+from oncelog.security.principal import Principal
+from oncelog_gateway.access import ANONYMOUS, Caller
+
+RecordAccessRule = Literal["auto", "acl"]
+_RULES: Final = AuthorizerRules()
+"""Nobody is a super user here, and a topic without an ACL is nobody's. A role admin needs none."""
+
+
+class RecordAccess:
+    def __init__(self, metadata: MetadataFollower, rule: RecordAccessRule) -> None:
+        self._metadata = metadata
+        self._rule = rule
+        self._acls: frozenset[Acl] = frozenset()
+        self._authorizer = Authorizer((), _RULES)
+
+    def check(self, caller: Caller | None, address: str, topic: str) -> None:
+        """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) with the command that lets this caller read."""
+        acls = self._metadata.image.security.acls
+        if self._rule == "auto" and not acls:
+            return
+        if caller is not None and caller is not ANONYMOUS and caller.role is Role.ADMIN:
+            return
+        principal = str(principal_of(caller))
+        if acls is not self._acls:
+            self._authorizer, self._acls = Authorizer(acls, _RULES), acls
+        verdict = self._authorizer.decide(
+            principal, address, Operation.READ, ResourceType.TOPIC, topic
+        )
+        if not verdict.is_allowed:
+            raise KafkaError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                f"{principal} may not read topic {topic!r} ({verdict.reason}); an admin allows it with: "
+                f"oncelog acls add --principal {principal} --operation read --topic {topic}",
+            )
+
+
+def principal_of(caller: Caller | None) -> Principal:
+    """As the ACLs name a caller: by the name that stands in the audit log. Nobody logged in: Kafka's ANONYMOUS."""
+    if caller is None or caller is ANONYMOUS:
+        return NOBODY
+    return Principal.user(caller.name)

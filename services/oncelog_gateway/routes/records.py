@@ -1,0 +1,135 @@
+"""`/v1/topics/{name}/records`: the records themselves, each with what became of it."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.exceptions import RequestValidationError
+
+from oncelog.times import milliseconds_of
+from oncelog_gateway.access import CALLER
+from oncelog_gateway.core.record_filter import RecordFilter
+from oncelog_gateway.operators import Operators
+from oncelog_gateway.problems import described
+from oncelog_gateway.record_access import RecordAccess
+from oncelog_gateway.record_resources import Isolation, RecordPage
+from oncelog_gateway.records import Begin, FromOffset, FromTime, Newest, Oldest, Records, Wanted
+from oncelog_gateway.resources import INT32_MAX, INT64_MAX
+from oncelog_gateway.routes.topics import Name
+
+LIMIT_MAX: Final = 500
+BYTES_MAX: Final = 8 << 20
+CONTENT_BYTES_MAX: Final = 1 << 20
+_TEXT_MAX: Final = 1_000
+
+From = Annotated[
+    str,
+    Query(
+        alias="from",
+        max_length=100,
+        description="`newest`: back from the end; `oldest`: on from the beginning; a number: on from this offset; "
+        "`@TIME`: on from the first record that is not older, such as @2026-01-31T14:00:00Z or @1769868000000",
+        examples=["newest"],
+    ),
+]
+Filter = Annotated[str | None, Query(max_length=_TEXT_MAX)]
+
+
+def records_router(records: Records, access: RecordAccess, operators: Operators) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["topics"])
+
+    @router.get(**described("/topics/{name}/records", "Records of a topic", 404))
+    async def topic_records(
+        request: Request,
+        name: Name,
+        partition: Annotated[
+            int | None, Query(ge=0, le=INT32_MAX, description="without it: all, at most 200")
+        ] = None,
+        begin: From = "newest",
+        isolation: Annotated[
+            Isolation,
+            Query(
+                description="read_committed: what such a consumer gets now; read_uncommitted: every record up to the "
+                "high watermark, markers too"
+            ),
+        ] = "read_uncommitted",
+        key: Annotated[
+            str | None, Query(max_length=_TEXT_MAX, description="only with exactly this key")
+        ] = None,
+        header: Annotated[
+            str | None,
+            Query(max_length=_TEXT_MAX, description="only with this header: NAME or NAME=VALUE"),
+        ] = None,
+        text: Annotated[
+            str | None,
+            Query(
+                max_length=_TEXT_MAX,
+                description="only with this text in the key, the value or a header's value",
+            ),
+        ] = None,
+        limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="records at most")] = 100,
+        max_bytes: Annotated[
+            int,
+            Query(
+                ge=1,
+                le=BYTES_MAX,
+                description="bytes of record batches that are read for this page; one batch of a partition is read "
+                "whole in any case",
+            ),
+        ] = 1 << 20,
+        content_bytes: Annotated[
+            int,
+            Query(
+                ge=0,
+                le=CONTENT_BYTES_MAX,
+                description="bytes that are shown of each key, value and header; `cut` says where there are more",
+            ),
+        ] = 4_096,
+        cursor: Annotated[
+            str | None,
+            Query(
+                max_length=20_000,
+                description="`next_cursor` of the page before; it goes on from there, whatever `from` says",
+            ),
+        ] = None,
+    ) -> RecordPage:
+        """With the outcome of each record's transaction. The next page goes on where this one ended: `next_cursor`.
+
+        It is read as a consumer reads, and moves no offset.
+        """
+        wanted = Wanted(
+            begin_of(begin),
+            partition,
+            isolation,
+            RecordFilter.of(key, header, text),
+            limit,
+            max_bytes,
+            content_bytes,
+            cursor,
+        )
+        access.check(CALLER.get(), operators.address_of(request), name)
+        return await records.page(name, wanted)
+
+    return router
+
+
+def begin_of(text: str) -> Begin:
+    """Raises RequestValidationError that names the value and what there is to choose from."""
+    if text == "newest":
+        return Newest()
+    if text == "oldest":
+        return Oldest()
+    if text.startswith("@"):
+        try:
+            found = milliseconds_of(text[1:])
+        except (ValueError, OverflowError) as error:
+            raise _refused(str(error)) from None
+        if found < 0:
+            raise _refused(f"{text!r} is before 1970; give a later time, or oldest")
+        return FromTime(found)
+    if text.isascii() and text.isdigit() and int(text) <= INT64_MAX:
+        return FromOffset(int(text))
+    raise _refused(f"{text!r} is neither newest, oldest, an offset nor @TIME")
+
+
+def _refused(message: str) -> RequestValidationError:
+    return RequestValidationError([{"loc": ("query", "from"), "msg": message}])
