@@ -130,7 +130,7 @@ def create_app(
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, groups, metrics, settings),
-        console_router(Pages(app, roles, views, settings, clock), access, operators),
+        console_router(Pages(app, roles, views, settings, clock), access, record_access, operators),
     )
     for router in routers:
         app.include_router(

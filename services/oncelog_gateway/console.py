@@ -23,6 +23,7 @@ from oncelog_gateway.console_pages import (
     page_number,
     rows_of,
 )
+from oncelog_gateway.console_records import add_records, add_topics
 from oncelog_gateway.console_values import LagSamples, audit_row, bar_of, event_rows
 from oncelog_gateway.core.hanging import OPEN_STATES
 from oncelog_gateway.core.overview import OverviewFacts, verdict_of
@@ -32,6 +33,7 @@ from oncelog_gateway.core.swim_lanes import NAMES_WIDTH, draw
 from oncelog_gateway.nodes import Duties, cluster_node
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import all_partitions
+from oncelog_gateway.record_access import RecordAccess
 from oncelog_gateway.resources import PartitionStatus, TransactionState
 from oncelog_gateway.subjects import KINDS, Kind
 
@@ -45,7 +47,9 @@ _ROLES: Final = {
 """By the path as OpenAPI spells it."""
 
 
-def console_router(pages: Pages, access: Access, operators: Operators) -> APIRouter:
+def console_router(
+    pages: Pages, access: Access, record_access: RecordAccess, operators: Operators
+) -> APIRouter:
     router = APIRouter(
         include_in_schema=False, default_response_class=HTMLResponse, route_class=pages.route()
     )
@@ -53,6 +57,7 @@ def console_router(pages: Pages, access: Access, operators: Operators) -> APIRou
         _add_overview,
         _add_transactions,
         _add_partitions,
+        add_topics,
         add_producers,
         _add_groups_and_sinks,
         add_nodes,
@@ -60,6 +65,7 @@ def console_router(pages: Pages, access: Access, operators: Operators) -> APIRou
         _add_audit_and_docs,
     ):
         add(router, pages)
+    add_records(router, pages, record_access, operators)
     add_login(router, pages, access, operators)
     return router
 

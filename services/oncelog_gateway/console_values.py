@@ -54,6 +54,16 @@ def clock(time_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.gmtime(time_ms / 1000)) + f".{time_ms % 1000:03d}"
 
 
+def moment(time_ms: int) -> str:
+    """Of a record, whose producer may write any number there."""
+    if time_ms < 0:
+        return "no time"
+    try:
+        return time.strftime("%Y-%m-%d ", time.gmtime(time_ms / 1000)) + clock(time_ms)
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedAt:
     x: int

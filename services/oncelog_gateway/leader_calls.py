@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
-from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.api.v1.types_pb2 import TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
@@ -189,6 +189,15 @@ class LeaderCalls:
         for result in answer.results:
             for one in result.partitions:
                 raise_for(one.error_code, one.error_message or _refusal(one.error_code, marker))
+
+    def topic(self, name: str) -> controller_pb2.Topic:
+        found = self.image.topics.get(name)
+        if found is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no topic {name!r}; GET /v1/topics lists all",
+            )
+        return found
 
     def leader_of(self, partition: Partition) -> int:
         """Node id. Raises KafkaError for a partition that does not exist or has no leader now."""

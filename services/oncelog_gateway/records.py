@@ -190,16 +190,9 @@ class Records:
 
     def _partitions(self, topic: str, wanted: Wanted) -> Sequence[int]:
         """Those that are read. Raises KafkaError."""
-        image = self._roles.image
         if wanted.partition is not None:
             self._roles.leader_of(Partition(topic, wanted.partition))
-        found = image.topics.get(topic)
-        if found is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"there is no topic {topic!r}; GET /v1/topics lists all",
-            )
-        every = [one.partition for one in found.partitions]
+        every = [one.partition for one in self._roles.topic(topic).partitions]
         if wanted.cursor is not None:
             named = [place.partition for place in Reading.of_cursor(wanted.cursor).places]
             gone = sorted(set(named) - set(every))

@@ -1,9 +1,13 @@
 """What REST shows and takes of topics. A config has the same name and the same JSON type in and out."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from oncelog.api.v1 import controller_pb2
+from oncelog.rpc.metadata import MetadataImage
+from oncelog.topic_config import TOPIC_CONFIGS
 from oncelog_gateway.core.topic_configs import (
     CHANGES_SCHEMA,
     CONFIGS_SCHEMA,
@@ -127,3 +131,12 @@ class AddedPartitions(Resource):
     partition_count: int
     dry_run: bool
     audit_id: str | None = Field(description="null with dry_run")
+
+
+def config_texts(image: MetadataImage, topic: controller_pb2.Topic) -> Mapping[str, str]:
+    """Every config of the topic by name: its own value, else that of all brokers, else the default."""
+    of_all = {} if topic.internal else image.topic_defaults
+    return {
+        key.name: topic.configs.get(key.name, of_all.get(key.name, key.default))
+        for key in TOPIC_CONFIGS.values()
+    }

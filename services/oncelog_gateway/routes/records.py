@@ -31,7 +31,6 @@ From = Annotated[
         examples=["newest"],
     ),
 ]
-Filter = Annotated[str | None, Query(max_length=_TEXT_MAX)]
 
 
 def records_router(records: Records, access: RecordAccess, operators: Operators) -> APIRouter:
@@ -122,14 +121,15 @@ def begin_of(text: str) -> Begin:
         try:
             found = milliseconds_of(text[1:])
         except (ValueError, OverflowError) as error:
-            raise _refused(str(error)) from None
+            raise refused("from", str(error)) from None
         if found < 0:
-            raise _refused(f"{text!r} is before 1970; give a later time, or oldest")
+            raise refused("from", f"{text!r} is before 1970; give a later time, or oldest")
         return FromTime(found)
     if text.isascii() and text.isdigit() and int(text) <= INT64_MAX:
         return FromOffset(int(text))
-    raise _refused(f"{text!r} is neither newest, oldest, an offset nor @TIME")
+    raise refused("from", f"{text!r} is neither newest, oldest, an offset nor @TIME")
 
 
-def _refused(message: str) -> RequestValidationError:
-    return RequestValidationError([{"loc": ("query", "from"), "msg": message}])
+def refused(name: str, message: str) -> RequestValidationError:
+    """Of a query parameter."""
+    return RequestValidationError([{"loc": ("query", name), "msg": message}])

@@ -7,7 +7,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.topic_config import TOPIC_CONFIGS
 from oncelog_gateway.core.topic_configs import as_json, configs_as_json
@@ -39,6 +38,7 @@ from oncelog_gateway.topic_resources import (
     TopicDetail,
     TopicPage,
     TopicSummary,
+    config_texts,
 )
 from oncelog_gateway.transactions import Transactions
 
@@ -71,13 +71,13 @@ def topics_router(roles: Roles) -> APIRouter:
     @router.get(**described("/topics/{name}", "Describe a topic", 404))
     async def describe_topic(name: Name) -> TopicDetail:
         """Leaders, replicas and every configuration, defaults included."""
-        topic = _topic(roles, name)
+        topic = roles.topic(name)
         return _summary(TopicDetail, topic, all_configs=_configs(roles, topic))
 
     @router.get(**described("/topics/{name}/configs", "Configs of a topic", 404))
     async def topic_configs(name: Name, paging: Paging) -> ConfigPage:
         """Every one, defaults included, in order of name."""
-        rows = _configs(roles, _topic(roles, name))
+        rows = _configs(roles, roles.topic(name))
         page, about = paged(rows, lambda row: (row.name,), paging)
         return ConfigPage(configs=page, **about)
 
@@ -126,7 +126,7 @@ def topic_alterations_router(
     ) -> AlteredConfigs:
         """Those that are named; the others stay as they are. `null` takes one back to its default."""
         audit_id = await changes.alter_configs(operators.of(request), name, body)
-        configs = dict(_topic(roles, name).configs)
+        configs = dict(roles.topic(name).configs)
         if body.dry_run:
             configs.update((key, value) for key, value in body.configs.items() if value is not None)
             configs = {
@@ -164,7 +164,7 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
     @router.get(**described("/topics/{name}/partitions", "Partitions of a topic", 404))
     async def of_topic(name: Name, paging: Paging) -> PartitionPage:
         """Offsets, sizes, and what holds each last stable offset."""
-        topic = _topic(roles, name)
+        topic = roles.topic(name)
         every = [Partition(name, one.partition) for one in topic.partitions]
         shown, about = paged(every, lambda one: (one.partition,), paging)
         rows = await partitions.statuses(shown)
@@ -233,16 +233,6 @@ def partition_router(roles: Roles, partitions: Partitions, transactions: Transac
     return router
 
 
-def _topic(roles: Roles, name: str) -> pb.Topic:
-    topic = roles.image.topics.get(name)
-    if topic is None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"there is no topic {name!r}; GET /v1/topics lists all",
-        )
-    return topic
-
-
 def _uuid(topic_id: bytes) -> str:
     return str(uuid.UUID(bytes=topic_id))
 
@@ -267,11 +257,7 @@ def _partition_page(
 
 
 def _configs(roles: Roles, topic: pb.Topic) -> list[TopicConfigEntry]:
-    of_all = {} if topic.internal else roles.image.topic_defaults
-    texts = {
-        key.name: topic.configs.get(key.name, of_all.get(key.name, key.default))
-        for key in TOPIC_CONFIGS.values()
-    }
+    texts = config_texts(roles.image, topic)
     return [
         TopicConfigEntry(
             name=key.name,

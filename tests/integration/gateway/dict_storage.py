@@ -111,6 +111,16 @@ class DictStorage:
         )
         return found
 
+    async def Fetch(self, request, context):  # noqa: N802
+        """It holds no records."""
+        await self._answer()
+        return storage_pb2.FetchResponse(
+            partitions=[
+                storage_pb2.FetchedPartition(topic=one.topic, partition=one.partition)
+                for one in request.partitions
+            ]
+        )
+
     async def ListOffsets(self, request, context):  # noqa: N802
         """Logs begin at 5 and end at 100; record N has the timestamp N."""
         await self._answer()

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import confluent_kafka
@@ -23,8 +24,13 @@ def anyio_backend():
 
 
 def read(gateway, path):
-    with urlopen(Request(gateway + path), timeout=WAIT_S) as answer:
-        return answer.read().decode(), answer.headers
+    """Also of a page that says what is wrong."""
+    try:
+        with urlopen(Request(gateway + path), timeout=WAIT_S) as answer:
+            return answer.read().decode(), answer.headers
+    except HTTPError as error:
+        with error:
+            return error.read().decode(), error.headers
 
 
 def prepare(bootstrap):
@@ -60,6 +66,19 @@ PAGES = {
         "pay&lt;b&gt;/1",
     ),
     "/partition?topic=orders&partition=7": ("there is no partition 7",),
+    "/topics": ("orders", "browse", "kept for"),
+    "/topics?topic=nothing": ("No topic",),
+    "/topic?name=orders": ("Browse its records", "pay&lt;b&gt;/1", "held back by"),
+    "/topic?name=nothing": ("there is no topic",),
+    "/records?topic=orders": ("open", "pay&lt;b&gt;/1", '<code class="content">x</code>'),
+    "/records?topic=orders&isolation=read_committed": (
+        "No records here",
+        "1 offset behind the last stable offset",
+    ),
+    "/records?topic=orders&from=9&partition=0": ("there is no offset 9 in orders-0",),
+    "/records?topic=orders&from=noon": ("is neither newest, oldest",),
+    "/records?topic=orders&partition=x": ("is no partition",),
+    "/records?topic=nothing": ("there is no topic",),
     "/groups": ("No group has read anything yet",),
     "/group?id=nobody": ("nobody",),
     "/sinks": ("No Spark query has written here",),
