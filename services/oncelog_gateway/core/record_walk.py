@@ -49,7 +49,8 @@ class Unreadable(NamedTuple):
 class Walk:
     """Goes through what was fetched of one partition, in order of offsets."""
 
-    def __init__(self) -> None:
+    def __init__(self, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> None:
+        self._decompressed_bytes_max = decompressed_bytes_max
         self._markers: dict[int, int] = {}
         """How many were seen, by producer id."""
 
@@ -90,5 +91,5 @@ class Walk:
                 self._markers[header.producer_id] = self._markers.get(header.producer_id, 0) + 1
         elif transaction is not None:
             outcome = ("committed" if one.is_visible else "aborted") if is_known else None
-        for record in decode_batch(batches, position, DECOMPRESSED_BYTES_MAX):
+        for record in decode_batch(batches, position, self._decompressed_bytes_max):
             yield Seen(record, header, outcome, transaction, marker)

@@ -15,12 +15,12 @@ from oncelog.client.core.log_places import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog.client.errors import ClientError, NoOffsetError
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import Partition
+from oncelog.times import milliseconds_of
 from oncelog.wording import counted
 from oncelog_server.cli import kafka_clients
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
 from oncelog_server.cli.record_form import LINES, VALUES, Form, form_of, json_line
 from oncelog_server.cli.tables import warn
-from oncelog.times import milliseconds_of
 
 if TYPE_CHECKING:
     from oncelog.client.blocking import Admin, Consumer

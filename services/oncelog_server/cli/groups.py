@@ -8,6 +8,7 @@ import typer
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
+from oncelog.times import milliseconds_of
 from oncelog.wording import counted
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import (
@@ -30,7 +31,6 @@ from oncelog_server.cli.tables import (
     show_table,
     warn_of_incomplete,
 )
-from oncelog.times import milliseconds_of
 
 if TYPE_CHECKING:
     from oncelog.client.blocking import Admin

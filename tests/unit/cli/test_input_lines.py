@@ -6,9 +6,9 @@ import pytest
 
 from oncelog.client.core.consumer_record import ConsumerRecord
 from oncelog.errors import OncelogError
+from oncelog.times import milliseconds_of
 from oncelog_server.cli.input_lines import LineForm, Lines, pieces, ranges, unescaped
 from oncelog_server.cli.record_form import LINES, form_of
-from oncelog.times import milliseconds_of
 
 
 def record(key, value, headers=()):
