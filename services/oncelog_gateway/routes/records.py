@@ -33,6 +33,55 @@ From = Annotated[
 ]
 
 
+Partition = Annotated[
+    int | None, Query(ge=0, le=INT32_MAX, description="without it: all, at most 200")
+]
+Isolated = Annotated[
+    Isolation,
+    Query(
+        description="read_committed: what such a consumer gets now; read_uncommitted: every record up to the high "
+        "watermark, markers too"
+    ),
+]
+Key = Annotated[str | None, Query(max_length=_TEXT_MAX, description="only with exactly this key")]
+Header = Annotated[
+    str | None,
+    Query(max_length=_TEXT_MAX, description="only with this header: NAME or NAME=VALUE"),
+]
+Text = Annotated[
+    str | None,
+    Query(
+        max_length=_TEXT_MAX,
+        description="only with this text in the key, the value or a header's value",
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="records at most")]
+Bytes = Annotated[
+    int,
+    Query(
+        ge=1,
+        le=BYTES_MAX,
+        description="bytes of record batches that are read for this page; one batch of a partition is read whole in "
+        "any case",
+    ),
+]
+ContentBytes = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=CONTENT_BYTES_MAX,
+        description="bytes that are shown of each key, value and header; `cut` says where there are more",
+    ),
+]
+Cursor = Annotated[
+    str | None,
+    Query(
+        max_length=20_000,
+        description="`next_cursor` of the page before; it goes on from there, whatever `from` says",
+    ),
+]
+
+
 def records_router(records: Records, access: RecordAccess, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["topics"])
 
@@ -40,56 +89,16 @@ def records_router(records: Records, access: RecordAccess, operators: Operators)
     async def topic_records(
         request: Request,
         name: Name,
-        partition: Annotated[
-            int | None, Query(ge=0, le=INT32_MAX, description="without it: all, at most 200")
-        ] = None,
+        partition: Partition = None,
         begin: From = "newest",
-        isolation: Annotated[
-            Isolation,
-            Query(
-                description="read_committed: what such a consumer gets now; read_uncommitted: every record up to the "
-                "high watermark, markers too"
-            ),
-        ] = "read_uncommitted",
-        key: Annotated[
-            str | None, Query(max_length=_TEXT_MAX, description="only with exactly this key")
-        ] = None,
-        header: Annotated[
-            str | None,
-            Query(max_length=_TEXT_MAX, description="only with this header: NAME or NAME=VALUE"),
-        ] = None,
-        text: Annotated[
-            str | None,
-            Query(
-                max_length=_TEXT_MAX,
-                description="only with this text in the key, the value or a header's value",
-            ),
-        ] = None,
-        limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="records at most")] = 100,
-        max_bytes: Annotated[
-            int,
-            Query(
-                ge=1,
-                le=BYTES_MAX,
-                description="bytes of record batches that are read for this page; one batch of a partition is read "
-                "whole in any case",
-            ),
-        ] = 1 << 20,
-        content_bytes: Annotated[
-            int,
-            Query(
-                ge=0,
-                le=CONTENT_BYTES_MAX,
-                description="bytes that are shown of each key, value and header; `cut` says where there are more",
-            ),
-        ] = 4_096,
-        cursor: Annotated[
-            str | None,
-            Query(
-                max_length=20_000,
-                description="`next_cursor` of the page before; it goes on from there, whatever `from` says",
-            ),
-        ] = None,
+        isolation: Isolated = "read_uncommitted",
+        key: Key = None,
+        header: Header = None,
+        text: Text = None,
+        limit: Limit = 100,
+        max_bytes: Bytes = 1 << 20,
+        content_bytes: ContentBytes = 4_096,
+        cursor: Cursor = None,
     ) -> RecordPage:
         """With the outcome of each record's transaction. The next page goes on where this one ended: `next_cursor`.
 

@@ -38,6 +38,11 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422, 
 include-name = "GET /v1/explain"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422, "5xx"]
 
+# `from` takes a word, an offset or a time, and an offset must be one of the log; a cursor is one of an answer before.
+[[operations]]
+include-name = "GET /v1/topics/{name}/records"
+checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422, "5xx"]
+
 # A group may be called `billing/offsets`, and DELETE of it is declared.
 [[operations]]
 include-path = "/v1/groups/{group_id}/offsets"

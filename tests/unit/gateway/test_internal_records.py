@@ -1,6 +1,9 @@
 """Kafka's internal records by name, as our coordinator writes them."""
 
+import json
+
 import pytest
+from tests.stored_records import stored
 
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
 from oncelog.record.records import Record
@@ -79,3 +82,17 @@ def test_a_null_value_is_a_removal():
 )
 def test_what_is_not_understood_is_left_as_it_is(topic, key, value, expected):
     assert decoded(topic, Record(key, value)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value"),
+    [one for one in stored() if one[0] in ("group", "transaction")],
+)
+def test_every_type_that_we_write_has_a_name(kind, name, key, value):
+    topic = CONSUMER_OFFSETS_TOPIC if kind == "group" else TRANSACTION_STATE_TOPIC
+    found = decoded(topic, Record(key, value))
+    assert found is not None, name
+    assert not found["type"].startswith("type ")
+    assert ("group" in found) == (kind == "group")
+    assert found.get("removed", False) == (value is None)
+    json.dumps(found)
