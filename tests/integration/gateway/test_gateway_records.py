@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import oncelog
@@ -294,6 +294,38 @@ def test_internal_records_are_decoded(log, fates):
     assert states[0] == "Empty"
     assert "Ongoing" in states
     assert "CompleteAbort" in states
+
+
+def test_what_retention_took_is_said(log):
+    topic = made(log, "shortened")
+    producer = writer(log, **{"batch.num.messages": 1})
+    for number in range(10):
+        producer.produce(topic, str(number), partition=0)
+    producer.flush(WAIT_S)
+    first = page(log, topic, from_="oldest", limit=2)
+    admin = AdminClient({"bootstrap.servers": log.bootstrap_servers})
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, 6)]).values()
+    deleted.result(WAIT_S)
+    rest = page(log, topic, cursor=first["next_cursor"])
+    assert [one["offset"] for one in rest["records"]] == [6, 7, 8, 9]
+    assert [one["offset"] for one in page(log, topic, from_="oldest", limit=1)["records"]] == [6]
+    assert every(log, topic, limit=3)[0][-1]["offset"] == 6
+    status, problem = asked(log, topic, from_=2, partition=0)
+    assert (status, "its log begins at 6" in problem["detail"]) == (422, True)
+
+
+def test_a_batch_above_the_bytes_of_a_page_is_shown(log):
+    topic = made(log, "huge")
+    producer = writer(log)
+    for _ in range(3):
+        producer.produce(topic, bytes(600_000), partition=0)
+        producer.flush(WAIT_S)
+    for begin in ("oldest", "newest"):
+        one = page(log, topic, from_=begin, max_bytes=1_000)
+        assert len(one["records"]) == 1
+        assert one["records"][0]["cut"] == ["value"]
+        records, _ = every(log, topic, from_=begin, max_bytes=1_000)
+        assert sorted(record["offset"] for record in records) == [0, 1, 2]
 
 
 REFUSED = [

@@ -1,0 +1,202 @@
+"""Pages over logs with holes, large batches and several partitions: each record once, in few bytes."""
+
+import pytest
+
+from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.record.batch import read_header
+from oncelog.record.control import Marker, MarkerType, encode_marker
+from oncelog.record.records import Record, encode_batch
+from oncelog_gateway.core.record_filter import RecordFilter
+from oncelog_gateway.records import Newest, Oldest, Records, Wanted
+
+LSO_HOLDER = 9
+
+
+def batch(offset, *values, span=None, producer_id=-1):
+    """`span`: offsets that the batch takes, where compaction took some of its records; those at the end."""
+    made = encode_batch(
+        [Record(None, value, 1_000 + offset) for value in values],
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        is_transactional=producer_id >= 0,
+    )
+    if span is not None:
+        made[23:27] = (span - 1).to_bytes(4, "big")
+    return bytes(made)
+
+
+def empty(offset, span):
+    """What compaction leaves of a batch to keep its producer's last sequence."""
+    made = bytearray(batch(offset, b"x", span=span)[:61])
+    made[8:12] = (49).to_bytes(4, "big")
+    made[57:61] = bytes(4)
+    return bytes(made)
+
+
+def marker(offset, kind, producer_id):
+    made = encode_marker(
+        Marker(kind, 0), producer_id=producer_id, producer_epoch=0, timestamp=1, base_offset=offset
+    )
+    return bytes(made)
+
+
+class Leaders:
+    """Logs in memory, read as a leader's are."""
+
+    def __init__(self, logs, stable=None):
+        self.logs, self._stable = logs, stable or {}
+        self.fetches = self.described = 0
+        self.broken = set()
+
+    def _end(self, number):
+        return read_header(self.logs[number][-1]).next_offset if self.logs[number] else 0
+
+    def _lso(self, number):
+        return self._stable.get(number, self._end(number))
+
+    def topic(self, name):
+        partitions = [controller_pb2.Partition(partition=number) for number in self.logs]
+        return controller_pb2.Topic(name=name, partitions=partitions)
+
+    def leader_of(self, partition):
+        return 1
+
+    async def describe_partitions(self, partitions):
+        return {
+            one: storage_pb2.PartitionDescription(
+                topic=one.topic,
+                partition=one.partition,
+                high_watermark=self._end(one.partition),
+                last_stable_offset=self._lso(one.partition),
+            )
+            for one in partitions
+        }
+
+    async def fetch(self, partition, offset, max_bytes, isolation):
+        self.fetches += 1
+        if partition.partition in self.broken:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader has moved")
+        number, found = partition.partition, b""
+        upper = self._end(number)
+        if isolation == types_pb2.READ_COMMITTED:
+            upper = self._lso(number)
+        for one in self.logs[number]:
+            header = read_header(one)
+            if header.next_offset <= offset or header.base_offset >= upper:
+                continue
+            if found and len(found) + len(one) > max_bytes:
+                break
+            found += one
+        return storage_pb2.FetchedPartition(records=found)
+
+    async def describe_record(self, partition, offset):
+        self.described += 1
+        open_from = self._lso(partition.partition)
+        header = next(
+            header
+            for header in map(read_header, self.logs[partition.partition])
+            if header.base_offset <= offset < header.next_offset
+        )
+        is_open = header.producer_id == LSO_HOLDER and offset >= open_from
+        fate = storage_pb2.IN_OPEN if is_open else storage_pb2.IN_COMMITTED
+        return storage_pb2.DescribeRecordResponse(fate=fate)
+
+
+class Nobody:
+    """No coordinator knows a producer."""
+
+    async def of_producers(self, ids):
+        return (), ()
+
+
+async def every(leaders, **wanted):
+    """Records as (partition, offset) of all pages, and the bytes of the page that read the most."""
+    found, cursor, most = [], None, 0
+    for _ in range(500):
+        page = await Records(leaders, Nobody()).page("t", Wanted(cursor=cursor, **wanted))
+        assert len(page.records) <= wanted.get("limit", 100)
+        found += [(one.partition, one.offset) for one in page.records]
+        most, cursor = max(most, page.bytes_read), page.next_cursor
+        if cursor is None:
+            return found, most
+    raise AssertionError("the pages never end")
+
+
+HOLES = [
+    batch(0, b"a", b"b", span=7),
+    empty(7, 5),
+    batch(20, b"c"),
+    batch(21, *[b"d"] * 9),
+    batch(40, b"e", span=100),
+    empty(140, 60),
+]
+OFFSETS = [0, 1, 20, *range(21, 30), 40]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 100])
+@pytest.mark.parametrize("bytes_max", [1, 150, 100_000])
+async def test_what_compaction_left_is_shown_once(limit, bytes_max):
+    for begin, order in ((Oldest(), 1), (Newest(), -1)):
+        found, _ = await every(Leaders({0: HOLES}), begin=begin, limit=limit, bytes_max=bytes_max)
+        assert [offset for _, offset in found] == OFFSETS[::order]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7, 100])
+@pytest.mark.parametrize("bytes_max", [1, 5_000])
+async def test_several_partitions_are_each_read_to_their_end(limit, bytes_max):
+    logs = {
+        number: [batch(offset, b"x" * 300) for offset in range(count)]
+        for number, count in enumerate((0, 1, 13, 40))
+    }
+    expected = sorted((number, offset) for number in logs for offset in range(len(logs[number])))
+    for begin in (Oldest(), Newest()):
+        found, most = await every(Leaders(logs), begin=begin, limit=limit, bytes_max=bytes_max)
+        assert sorted(found) == expected
+        # Of each partition one batch at least, and going back a window that was too large.
+        assert most <= 2 * bytes_max + 2 * len(logs) * 400
+
+
+async def test_a_filter_goes_on_until_its_bytes_are_read():
+    log = [batch(offset, b"needle" if offset % 50 == 7 else b"hay") for offset in range(400)]
+    wanted = {"filter": RecordFilter.of(None, None, "needle"), "bytes_max": 2_000}
+    expected = [(0, offset) for offset in range(7, 400, 50)]
+    for begin, order in ((Oldest(), 1), (Newest(), -1)):
+        found, most = await every(Leaders({0: log}), begin=begin, **wanted)
+        assert found == expected[::order]
+        assert most <= 5_000
+
+
+async def test_the_leader_is_asked_once_for_each_transaction():
+    log = [batch(0, b"held", producer_id=LSO_HOLDER)]
+    for start in range(1, 31, 6):
+        log += [batch(start + one, b"x", producer_id=5) for one in range(5)]
+        log.append(marker(start + 5, MarkerType.COMMIT, 5))
+    leaders = Leaders({0: log}, stable={0: 0})
+    page = await Records(leaders, Nobody()).page("t", Wanted(Oldest()))
+    assert [one.outcome for one in page.records] == ["open", *(["committed"] * 5 + ["marker"]) * 5]
+    assert not any(one.read_committed for one in page.records)
+    assert leaders.described == 6
+
+
+async def test_a_partition_that_fails_is_named_and_read_later():
+    leaders = Leaders({0: [batch(0, b"a")], 1: [batch(0, b"b")]})
+    leaders.broken = {1}
+    page = await Records(leaders, Nobody()).page("t", Wanted(Oldest()))
+    assert [one.value for one in page.records] == ["a"]
+    assert [one.detail for one in page.incomplete] == ["the leader has moved"]
+    leaders.broken = set()
+    page = await Records(leaders, Nobody()).page("t", Wanted(cursor=page.next_cursor))
+    assert [one.value for one in page.records] == ["b"]
+    leaders.broken = {0, 1}
+    with pytest.raises(KafkaError, match="the leader has moved"):
+        await Records(leaders, Nobody()).page("t", Wanted(Oldest()))
+
+
+async def test_too_many_partitions_are_not_read_together():
+    leaders = Leaders({number: [] for number in range(201)})
+    with pytest.raises(KafkaError, match=r"has 201 partitions, .* partition=0"):
+        await Records(leaders, Nobody()).page("t", Wanted())
+    page = await Records(leaders, Nobody()).page("t", Wanted(partition=200))
+    assert (page.records, page.next_cursor) == ([], None)
