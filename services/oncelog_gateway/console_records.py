@@ -13,7 +13,7 @@ from oncelog_gateway.console_values import moment
 from oncelog_gateway.core.record_filter import RecordFilter
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.record_access import RecordAccess
-from oncelog_gateway.record_resources import BrowsedRecord
+from oncelog_gateway.record_resources import BrowsedRecord, PartitionRead, RecordPage
 from oncelog_gateway.records import PARTITIONS_MAX, Wanted
 from oncelog_gateway.resources import INT32_MAX, PartitionStatus
 from oncelog_gateway.routes.records import begin_of, refused
@@ -22,6 +22,7 @@ from oncelog_gateway.topic_resources import config_texts
 RECORDS_SHOWN: Final = 50
 CONTENT_BYTES: Final = 2_000
 PARTITION_DIGITS_MAX: Final = 10
+SPANS_SHOWN: Final = 5
 
 
 class TopicRow(NamedTuple):
@@ -133,6 +134,7 @@ def add_records(
             "/topics",
             found=found,
             rows=[RecordRow(one, moment(one.timestamp_ms)) for one in found.records],
+            spans=_spans(found),
             filters=filters,
             is_committed=is_committed,
             partitions_max=PARTITIONS_MAX,
@@ -173,6 +175,12 @@ def _topic_row(pages: Pages, name: str, rows: list[PartitionStatus]) -> TopicRow
         int(configs["retention.ms"]),
         int(configs["retention.bytes"]),
     )
+
+
+def _spans(found: RecordPage) -> list[PartitionRead]:
+    """Of the first partitions with a record here; without any, of the first that were read."""
+    shown = {one.partition for one in found.records}
+    return [one for one in found.partitions if not shown or one.partition in shown][:SPANS_SHOWN]
 
 
 def _partition_of(text: str) -> int | None:

@@ -152,7 +152,10 @@ class Records:
         if not known and page.failures:
             raise next(iter(page.failures.values()))
         reading = await self._reading(topic, wanted, known)
-        parts = shares(reading.places, wanted.limit)
+        # Who has nothing to be read takes no share of the page from the others.
+        done = [place for place in reading.places if _is_at_end(reading, place, known, wanted)]
+        waiting = tuple(place for place in reading.places if place not in done)
+        parts = shares(waiting, wanted.limit)
         gone_on: list[Place] = []
         of_each: list[list[_Found]] = []
         is_read = not parts
@@ -160,9 +163,9 @@ class Records:
             # Each has its part of the bytes, so that the last one is not left without.
             page.bytes_left = max(wanted.bytes_max - page.bytes_read, 0) // (len(parts) - index)
             source = _Source(self._roles, Partition(topic, place.partition), known[place.partition])
-            read = source.backward if reading.is_backward else source.forward
+            go_on = source.backward if reading.is_backward else source.forward
             try:
-                rows, next_offset = await read(place.offset, share, page)
+                rows, next_offset = await go_on(place.offset, share, page)
             except KafkaError as error:
                 page.failures[str(source.partition)] = error
                 gone_on.append(place)
@@ -173,10 +176,11 @@ class Records:
                 gone_on.append(Place(place.partition, next_offset))
         if not is_read:
             raise next(iter(page.failures.values()))
-        left = Reading(reading.is_backward, queued(reading.places, len(parts), gone_on))
+        left = Reading(reading.is_backward, queued(waiting, len(parts), gone_on))
         # Nearly by time; records of one partition stay in the order of their offsets.
         found = list(heapq.merge(*of_each, key=_time_of, reverse=reading.is_backward))
-        read_here = [known[place.partition] for place, _ in parts]
+        read = sorted([place.partition for place, _ in parts] + [one.partition for one in done])
+        read_here = [known[number] for number in read]
         return RecordPage(
             topic=topic,
             isolation=wanted.isolation,
@@ -373,6 +377,19 @@ class _Source:
 
 def _end(one: storage_pb2.PartitionDescription, wanted: Wanted) -> int:
     return one.last_stable_offset if wanted.is_committed_only else one.high_watermark
+
+
+def _is_at_end(
+    reading: Reading,
+    place: Place,
+    known: Mapping[int, storage_pb2.PartitionDescription],
+    wanted: Wanted,
+) -> bool:
+    one = known[place.partition]
+    begin, end = one.log_start_offset, _end(one, wanted)
+    if reading.is_backward:
+        return min(place.offset, end) <= begin
+    return max(place.offset, begin) >= end
 
 
 def _time_of(found: _Found) -> tuple[int, int]:
