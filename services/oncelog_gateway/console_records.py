@@ -14,7 +14,8 @@ from oncelog_gateway.core.record_filter import RecordFilter
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.record_access import RecordAccess
 from oncelog_gateway.record_resources import BrowsedRecord, PartitionRead, RecordPage
-from oncelog_gateway.records import PARTITIONS_MAX, Wanted
+from oncelog_gateway.record_source import Wanted
+from oncelog_gateway.records import PARTITIONS_MAX
 from oncelog_gateway.resources import INT32_MAX, PartitionStatus
 from oncelog_gateway.routes.records import begin_of, refused
 from oncelog_gateway.topic_resources import config_texts

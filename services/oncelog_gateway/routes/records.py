@@ -12,7 +12,8 @@ from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import described
 from oncelog_gateway.record_access import RecordAccess
 from oncelog_gateway.record_resources import Isolation, RecordPage
-from oncelog_gateway.records import Begin, FromOffset, FromTime, Newest, Oldest, Records, Wanted
+from oncelog_gateway.record_source import Begin, FromOffset, FromTime, Newest, Oldest, Wanted
+from oncelog_gateway.records import Records
 from oncelog_gateway.resources import INT32_MAX, INT64_MAX
 from oncelog_gateway.routes.topics import Name
 

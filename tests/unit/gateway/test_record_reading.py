@@ -8,7 +8,8 @@ from oncelog.record.batch import read_header
 from oncelog.record.control import Marker, MarkerType, encode_marker
 from oncelog.record.records import Record, encode_batch
 from oncelog_gateway.core.record_filter import RecordFilter
-from oncelog_gateway.records import Newest, Oldest, Records, Wanted
+from oncelog_gateway.record_source import Newest, Oldest, Wanted
+from oncelog_gateway.records import Records
 
 LSO_HOLDER = 9
 

@@ -1,0 +1,276 @@
+"""One partition, read for a page: on from a place, or back from it.
+
+A page reads at most its bytes, and of each partition at least one batch, so that it always goes on. Going back, a
+partition is read in windows: from some offsets before the place up to it. A window that turns out too large for the
+bytes is made smaller and read again.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition
+from oncelog.record.batch import iter_headers
+from oncelog_gateway.core.record_filter import RecordFilter
+from oncelog_gateway.core.record_walk import Outcome, Seen, Transaction, Unreadable, Walk
+from oncelog_gateway.record_resources import Isolation
+from oncelog_gateway.records_behind import aborted_in
+from oncelog_gateway.roles import Roles
+
+FETCH_BYTES: Final = 256 << 10
+"""Of one fetch: what the leader reads at once."""
+WINDOW_MAX: Final = 10_000
+"""Offsets that are read at once on the way back."""
+TURN_RECORDS: Final = 200
+"""Records that are looked at before others have their turn."""
+SHOWN_BYTES_MAX: Final = 4 << 20
+"""Of the keys, values and headers of one page."""
+
+_OUTCOMES: Final[dict[int, Outcome]] = {
+    storage_pb2.IN_COMMITTED: "committed",
+    storage_pb2.IN_ABORTED: "aborted",
+    storage_pb2.IN_OPEN: "open",
+}
+
+
+class Newest(NamedTuple):
+    """Back from the end."""
+
+
+class Oldest(NamedTuple):
+    """On from the beginning."""
+
+
+class FromOffset(NamedTuple):
+    offset: int
+
+
+class FromTime(NamedTuple):
+    """On from the first record that is not older."""
+
+    timestamp_ms: int
+
+
+Begin = Newest | Oldest | FromOffset | FromTime
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a page is to show."""
+
+    begin: Begin = Newest()
+    partition: int | None = None
+    isolation: Isolation = "read_uncommitted"
+    filter: RecordFilter = RecordFilter()
+    limit: int = 100
+    bytes_max: int = 1 << 20
+    content_bytes: int = 4_096
+    cursor: str | None = None
+
+    @property
+    def is_committed_only(self) -> bool:
+        return self.isolation == "read_committed"
+
+
+@dataclass(slots=True)
+class PageSoFar:
+    """What a page has read so far."""
+
+    wanted: Wanted
+    bytes_left: int
+    shown_bytes_left: int = SHOWN_BYTES_MAX
+    bytes_read: int = 0
+    aborted: int = 0
+    markers: int = 0
+    filtered: int = 0
+    failures: dict[str, KafkaError] = field(default_factory=dict)
+
+
+class Found(NamedTuple):
+    partition: int
+    seen: Seen
+    outcome: Outcome
+    last_stable_offset: int
+
+
+class _Last:
+    """The last so many records of a window."""
+
+    def __init__(self, most: int) -> None:
+        self._found: deque[Seen] = deque(maxlen=most)
+        self.count = 0
+        """Of all that were given."""
+
+    def take(self, seen: Seen) -> bool:
+        self._found.append(seen)
+        self.count += 1
+        return True
+
+    def newest_first(self) -> list[Seen]:
+        return list(reversed(self._found))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One partition, as this page reads it."""
+
+    roles: Roles
+    partition: Partition
+    known: storage_pb2.PartitionDescription
+
+    async def forward(
+        self, offset: int, share: int, page: PageSoFar
+    ) -> tuple[list[Found], int | None]:
+        """At most `share` records, and the offset to go on from. None: the end is reached."""
+        start, end = max(offset, self.known.log_start_offset), end_of(self.known, page.wanted)
+        found: list[Seen] = []
+
+        def take(seen: Seen) -> bool:
+            if len(found) == share or page.shown_bytes_left <= 0:
+                return False
+            found.append(seen)
+            page.shown_bytes_left -= _shown_bytes(seen, page.wanted.content_bytes)
+            return True
+
+        position = start
+        if start < end:
+            position = await self._scan(start, end, page, max(page.bytes_left, 1), take)
+        return await self._decided(found), position if position < end else None
+
+    async def backward(
+        self, before: int, share: int, page: PageSoFar
+    ) -> tuple[list[Found], int | None]:
+        """The last `share` records before `before`, and the offset to go on before. None: the log begins there."""
+        begin = self.known.log_start_offset
+        before = min(before, end_of(self.known, page.wanted))
+        rows: list[Found] = []
+        window, left, goes_on = share, page.bytes_left, False
+        while before > begin and len(rows) < share and page.shown_bytes_left > 0:
+            if left <= 0 and goes_on:
+                break
+            start = max(before - window, begin)
+            found = _Last(share - len(rows))
+            counts, read = (page.aborted, page.markers, page.filtered), page.bytes_read
+            position = await self._scan(start, before, page, max(left, 1), found.take)
+            left -= page.bytes_read - read
+            if position < before and window > 1:
+                # Nearer to the place: what was read is not the newest.
+                page.aborted, page.markers, page.filtered = counts
+                window = max(window // 8, 1) if left > 0 else 1
+                continue
+            goes_on = True
+            kept = _as_many_as_fit(found.newest_first(), page)
+            rows += await self._decided(kept)
+            before = kept[-1].record.offset if len(kept) < found.count else start
+            window = min(window * 4, WINDOW_MAX)
+        return rows, before if before > begin else None
+
+    async def _scan(
+        self, start: int, end: int, page: PageSoFar, bytes_max: int, take: Callable[[Seen], bool]
+    ) -> int:
+        """Gives the records that are wanted to `take`, until it has enough. Returns the offset behind the last one that
+        was looked at."""
+        walk, position, left, looked = Walk(), start, bytes_max, 0
+        is_stable = True
+        while position < end and left > 0:
+            isolation = types_pb2.READ_COMMITTED if is_stable else types_pb2.READ_UNCOMMITTED
+            size = min(left, FETCH_BYTES)
+            fetched = await self.roles.fetch(self.partition, position, size, isolation)
+            if not fetched.records:
+                if not is_stable or page.wanted.is_committed_only:
+                    return end
+                is_stable = False
+                continue
+            page.bytes_read += len(fetched.records)
+            left -= len(fetched.records)
+            aborted = aborted_in(fetched) if is_stable else None
+            for one in walk.through(fetched.records, aborted):
+                looked += 1
+                if looked % TURN_RECORDS == 0:
+                    await asyncio.sleep(0)
+                if isinstance(one, Unreadable):
+                    page.failures[f"{self.partition}@{one.header.base_offset}"] = _unreadable(
+                        self.partition, one
+                    )
+                    position = max(position, one.header.next_offset)
+                    continue
+                offset = one.record.offset
+                if offset < position:
+                    continue
+                if offset >= end:
+                    return end
+                if _is_wanted(one, page) and not take(one):
+                    return offset
+                position = offset + 1
+            # A batch may end with offsets whose records compaction took.
+            for _, header in iter_headers(fetched.records):
+                position = max(position, header.next_offset)
+        return min(position, end)
+
+    async def _decided(self, found: Sequence[Seen]) -> list[Found]:
+        """With the outcomes that only the leader knows: it is asked once for each transaction."""
+        stable = self.known.last_stable_offset
+        first: dict[Transaction, int] = {}
+        for one in found:
+            if one.outcome is None and one.transaction is not None:
+                first.setdefault(one.transaction, one.record.offset)
+        outcomes = dict(
+            zip(first, await asyncio.gather(*map(self._outcome, first.values())), strict=True)
+        )
+        rows = []
+        for one in found:
+            outcome = one.outcome
+            if outcome is None:
+                outcome = outcomes[one.transaction] if one.transaction is not None else "plain"
+            rows.append(Found(self.partition.partition, one, outcome, stable))
+        return rows
+
+    async def _outcome(self, offset: int) -> Outcome:
+        described = await self.roles.describe_record(self.partition, offset)
+        return _OUTCOMES.get(described.fate, "open")
+
+
+def end_of(one: storage_pb2.PartitionDescription, wanted: Wanted) -> int:
+    return one.last_stable_offset if wanted.is_committed_only else one.high_watermark
+
+
+def _is_wanted(seen: Seen, page: PageSoFar) -> bool:
+    """Counts what is not."""
+    if page.wanted.is_committed_only and seen.outcome in ("aborted", "marker"):
+        if seen.outcome == "marker":
+            page.markers += 1
+        else:
+            page.aborted += 1
+        return False
+    if page.wanted.filter.fits(seen.record):
+        return True
+    page.filtered += 1
+    return False
+
+
+def _as_many_as_fit(found: Iterable[Seen], page: PageSoFar) -> list[Seen]:
+    kept = []
+    for one in found:
+        if page.shown_bytes_left <= 0:
+            break
+        kept.append(one)
+        page.shown_bytes_left -= _shown_bytes(one, page.wanted.content_bytes)
+    return kept
+
+
+def _shown_bytes(seen: Seen, content_bytes: int) -> int:
+    record = seen.record
+    parts = (record.key, record.value, *(value for _, value in record.headers))
+    return sum(min(len(part), content_bytes) for part in parts if part is not None)
+
+
+def _unreadable(partition: Partition, one: Unreadable) -> KafkaError:
+    header = one.header
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"{partition}: offsets {header.base_offset} to {header.last_offset} are not shown: {one.why}",
+    )
