@@ -60,8 +60,8 @@ class AccessSettings(BaseSettings):
     )
     record_access: Literal["auto", "acl"] = Field(
         "auto",
-        description="who reads records here: auto: every viewer where the cluster has no ACL, else those whom an ACL "
-        "allows READ on the topic; acl: only the latter. The role admin reads all",
+        description="who reads records here: auto: every viewer where no listener checks ACLs and there are none, else "
+        "those whom an ACL allows READ on the topic; acl: only the latter. The role admin reads all",
     )
     metrics_without_login: bool = Field(
         False, description="/metrics needs no token; it names topics and groups"

@@ -1,4 +1,7 @@
-"""Who may read the records of a topic (ADR 0049): a role is enough where the cluster has no ACLs, else they decide."""
+"""Who may read the records of a topic (ADR 0049): a role is enough where nobody checks ACLs, else they decide.
+
+A listener that checks ACLs publishes its authorizer, as Kafka's `authorizer.class.name`. So every gateway knows.
+"""
 
 from typing import Final, Literal
 
@@ -12,6 +15,7 @@ from oncelog.security.principal import Principal
 from oncelog_gateway.access import ANONYMOUS, Caller
 
 RecordAccessRule = Literal["auto", "acl"]
+_AUTHORIZER: Final = "authorizer.class.name"
 _RULES: Final = AuthorizerRules()
 """Nobody is a super user here, and a topic without an ACL is nobody's. A role admin needs none."""
 
@@ -25,12 +29,12 @@ class RecordAccess:
 
     def check(self, caller: Caller | None, address: str, topic: str) -> None:
         """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) with the command that lets this caller read."""
-        acls = self._metadata.image.security.acls
-        if self._rule == "auto" and not acls:
+        if not self._are_acls_asked():
             return
         if caller is not None and caller is not ANONYMOUS and caller.role is Role.ADMIN:
             return
         principal = str(principal_of(caller))
+        acls = self._metadata.image.security.acls
         if acls is not self._acls:
             self._authorizer, self._acls = Authorizer(acls, _RULES), acls
         verdict = self._authorizer.decide(
@@ -42,6 +46,15 @@ class RecordAccess:
                 f"{principal} may not read topic {topic!r} ({verdict.reason}); an admin allows it with: "
                 f"oncelog acls add --principal {principal} --operation read --topic {topic}",
             )
+
+    def _are_acls_asked(self) -> bool:
+        """Also where ACLs are left and no listener is known now: they were made to close something."""
+        image = self._metadata.image
+        return (
+            self._rule == "acl"
+            or bool(image.security.acls)
+            or any(node.configs.get(_AUTHORIZER) for node in image.nodes.values())
+        )
 
 
 def principal_of(caller: Caller | None) -> Principal:
