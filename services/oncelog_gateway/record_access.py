@@ -3,6 +3,7 @@
 A listener that checks ACLs publishes its authorizer, as Kafka's `authorizer.class.name`. So every gateway knows.
 """
 
+from shlex import quote
 from typing import Final, Literal
 
 from oncelog.errors import ErrorCode, KafkaError
@@ -44,7 +45,7 @@ class RecordAccess:
             raise KafkaError(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                 f"{principal} may not read topic {topic!r} ({verdict.reason}); an admin allows it with: "
-                f"oncelog acls add --principal {principal} --operation read --topic {topic}",
+                f"oncelog acls add --principal {quote(principal)} --operation Read --topic {quote(topic)}",
             )
 
     def _are_acls_asked(self) -> bool:
