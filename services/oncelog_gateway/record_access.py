@@ -45,7 +45,8 @@ class RecordAccess:
             raise KafkaError(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                 f"{principal} may not read topic {topic!r} ({verdict.reason}); an admin allows it with: "
-                f"oncelog acls add --principal {quote(principal)} --operation Read --topic {quote(topic)}",
+                f"oncelog acls add --principal {quote(principal)} --operation Read --topic {quote(topic)}; "
+                "a token of the role admin reads every topic",
             )
 
     def _are_acls_asked(self) -> bool:
