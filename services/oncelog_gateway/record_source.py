@@ -21,12 +21,18 @@ from oncelog_gateway.record_resources import Isolation
 from oncelog_gateway.records_behind import aborted_in
 from oncelog_gateway.roles import Roles
 
+FIRST_FETCH_BYTES: Final = 16 << 10
 FETCH_BYTES: Final = 256 << 10
-"""Of one fetch: what the leader reads at once."""
+"""Of one fetch, which the leader reads at once. Each is four times as large as the one before, up to this."""
 WINDOW_MAX: Final = 10_000
 """Offsets that are read at once on the way back."""
 TURN_RECORDS: Final = 200
-"""Records that are looked at before others have their turn."""
+TURN_BYTES: Final = 1 << 20
+"""Records, and bytes of them, that are looked at before others have their turn."""
+EXPANSION: Final = 16
+"""So many bytes of records cost as much as a byte of a batch: zeros compress a thousandfold."""
+UNREADABLE_BYTES: Final = 4 << 20
+"""What a batch that cannot be shown counts as: it may have been unpacked in vain."""
 SHOWN_BYTES_MAX: Final = 4 << 20
 """Of the keys, values and headers of one page."""
 
@@ -84,10 +90,21 @@ class PageSoFar:
     bytes_left: int
     shown_bytes_left: int = SHOWN_BYTES_MAX
     bytes_read: int = 0
+    record_bytes: int = 0
+    """Of what was looked at, without compression."""
+    looked: int = 0
+    """Records."""
     aborted: int = 0
     markers: int = 0
     filtered: int = 0
     failures: dict[str, KafkaError] = field(default_factory=dict)
+    unreadable_from: int = 0
+    """Of one window: where it, or a batch in it that cannot be shown, begins."""
+
+    @property
+    def spent(self) -> int:
+        """What counts against the bytes of the page."""
+        return self.bytes_read + self.record_bytes // EXPANSION
 
 
 class Found(NamedTuple):
@@ -114,6 +131,20 @@ class _Last:
         return list(reversed(self._found))
 
 
+class _Turns:
+    """A page may be read on the loop of the leader itself, as in `oncelog up`."""
+
+    def __init__(self) -> None:
+        self._records = self._bytes = 0
+
+    async def after(self, record_bytes: int) -> None:
+        self._records += 1
+        self._bytes += record_bytes
+        if self._records >= TURN_RECORDS or self._bytes >= TURN_BYTES:
+            self._records = self._bytes = 0
+            await asyncio.sleep(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One partition, as this page reads it."""
@@ -133,7 +164,7 @@ class Source:
             if len(found) == share or page.shown_bytes_left <= 0:
                 return False
             found.append(seen)
-            page.shown_bytes_left -= _shown_bytes(seen, page.wanted.content_bytes)
+            page.shown_bytes_left -= _record_bytes(seen, page.wanted.content_bytes)
             return True
 
         position = start
@@ -148,25 +179,35 @@ class Source:
         begin = self.known.log_start_offset
         before = min(before, end_of(self.known, page.wanted))
         rows: list[Found] = []
-        window, left, goes_on = share, page.bytes_left, False
+        window, left, cost, goes_on = share, page.bytes_left, 0, False
+        # The first window may be too large. What is learnt from it must not cost the page.
+        quota = max(left // 4, 1)
         while before > begin and len(rows) < share and page.shown_bytes_left > 0:
-            if left <= 0 and goes_on:
+            if goes_on and left <= cost:
                 break
             start = max(before - window, begin)
             found = _Last(share - len(rows))
-            counts, read = (page.aborted, page.markers, page.filtered), page.bytes_read
-            position = await self._scan(start, before, page, max(left, 1), found.take)
-            left -= page.bytes_read - read
-            if position < before and window > 1:
+            counts = (page.aborted, page.markers, page.filtered)
+            spent, looked, page.unreadable_from = page.spent, page.looked, start
+            position = await self._scan(start, before, page, max(min(left, quota), 1), found.take)
+            cost = page.spent - spent
+            left -= cost
+            if position < before and before - start > 1:
                 # Nearer to the place: what was read is not the newest.
                 page.aborted, page.markers, page.filtered = counts
-                window = max(window // 8, 1) if left > 0 else 1
+                nearer = max(min(position - start, before - position), 1)
+                window = nearer if left > 0 else 1
                 continue
             goes_on = True
             kept = _as_many_as_fit(found.newest_first(), page)
             rows += await self._decided(kept)
-            before = kept[-1].record.offset if len(kept) < found.count else start
-            window = min(window * 4, WINDOW_MAX)
+            all_kept = len(kept) == found.count
+            before = max(page.unreadable_from, begin) if all_kept else kept[-1].record.offset
+            if page.looked == looked:
+                # Compaction leaves wide gaps.
+                window *= 8
+            elif cost * 8 <= quota:
+                window = min(window * 4, WINDOW_MAX)
         return rows, before if before > begin else None
 
     async def _scan(
@@ -174,12 +215,14 @@ class Source:
     ) -> int:
         """Gives the records that are wanted to `take`, until it has enough. Returns the offset behind the last one that
         was looked at."""
-        walk, position, left, looked = Walk(), start, bytes_max, 0
-        is_stable = True
+        walk, turns, position, left = Walk(), _Turns(), start, bytes_max
+        record_bytes_left = max(bytes_max, FETCH_BYTES) * EXPANSION
+        fetch_bytes, is_stable = FIRST_FETCH_BYTES, True
         while position < end and left > 0:
             isolation = types_pb2.READ_COMMITTED if is_stable else types_pb2.READ_UNCOMMITTED
-            size = min(left, FETCH_BYTES)
-            fetched = await self.roles.fetch(self.partition, position, size, isolation)
+            fetched = await self.roles.fetch(
+                self.partition, position, min(left, fetch_bytes), isolation
+            )
             if not fetched.records:
                 if not is_stable or page.wanted.is_committed_only:
                     return end
@@ -187,17 +230,20 @@ class Source:
                 continue
             page.bytes_read += len(fetched.records)
             left -= len(fetched.records)
+            fetch_bytes = min(fetch_bytes * 4, FETCH_BYTES)
             aborted = aborted_in(fetched) if is_stable else None
             for one in walk.through(fetched.records, aborted):
-                looked += 1
-                if looked % TURN_RECORDS == 0:
-                    await asyncio.sleep(0)
                 if isinstance(one, Unreadable):
-                    page.failures[f"{self.partition}@{one.header.base_offset}"] = _unreadable(
+                    header = one.header
+                    page.failures[f"{self.partition}@{header.base_offset}"] = _unreadable(
                         self.partition, one
                     )
-                    position = max(position, one.header.next_offset)
-                    continue
+                    page.record_bytes += UNREADABLE_BYTES
+                    page.unreadable_from = min(page.unreadable_from, header.base_offset)
+                    await turns.after(TURN_BYTES)
+                    return min(max(position, header.next_offset), end)
+                size = _record_bytes(one)
+                await turns.after(size)
                 offset = one.record.offset
                 if offset < position:
                     continue
@@ -206,6 +252,11 @@ class Source:
                 if _is_wanted(one, page) and not take(one):
                     return offset
                 position = offset + 1
+                page.looked += 1
+                page.record_bytes += size
+                record_bytes_left -= size
+                if record_bytes_left <= 0:
+                    return position
             # A batch may end with offsets whose records compaction took.
             for _, header in iter_headers(fetched.records):
                 position = max(position, header.next_offset)
@@ -258,14 +309,16 @@ def _as_many_as_fit(found: Iterable[Seen], page: PageSoFar) -> list[Seen]:
         if page.shown_bytes_left <= 0:
             break
         kept.append(one)
-        page.shown_bytes_left -= _shown_bytes(one, page.wanted.content_bytes)
+        page.shown_bytes_left -= _record_bytes(one, page.wanted.content_bytes)
     return kept
 
 
-def _shown_bytes(seen: Seen, content_bytes: int) -> int:
+def _record_bytes(seen: Seen, of_each: int | None = None) -> int:
+    """Of key, value and headers' values; at most `of_each` of each."""
     record = seen.record
-    parts = (record.key, record.value, *(value for _, value in record.headers))
-    return sum(min(len(part), content_bytes) for part in parts if part is not None)
+    sizes = [len(one) for one in (record.key, record.value) if one is not None]
+    sizes += [len(value) for _, value in record.headers if value is not None]
+    return sum(sizes) if of_each is None else sum(min(size, of_each) for size in sizes)
 
 
 def _unreadable(partition: Partition, one: Unreadable) -> KafkaError:

@@ -67,7 +67,7 @@ class Records:
         is_read = not parts
         for index, (place, share) in enumerate(parts):
             # Each has its part of the bytes, so that the last one is not left without.
-            page.bytes_left = max(wanted.bytes_max - page.bytes_read, 0) // (len(parts) - index)
+            page.bytes_left = max(wanted.bytes_max - page.spent, 0) // (len(parts) - index)
             source = Source(self._roles, Partition(topic, place.partition), known[place.partition])
             go_on = source.backward if reading.is_backward else source.forward
             try:

@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.record.batch import read_header
+from oncelog.record.batch import Codec, read_header
 from oncelog.record.control import Marker, MarkerType, encode_marker
 from oncelog.record.records import Record, encode_batch
 from oncelog_gateway.core.record_filter import RecordFilter
@@ -14,7 +14,7 @@ from oncelog_gateway.records import Records
 LSO_HOLDER = 9
 
 
-def batch(offset, *values, span=None, producer_id=-1):
+def batch(offset, *values, span=None, producer_id=-1, codec=Codec.NONE):
     """`span`: offsets that the batch takes, where compaction took some of its records; those at the end."""
     made = encode_batch(
         [Record(None, value, 1_000 + offset) for value in values],
@@ -22,6 +22,7 @@ def batch(offset, *values, span=None, producer_id=-1):
         producer_id=producer_id,
         producer_epoch=0 if producer_id >= 0 else -1,
         is_transactional=producer_id >= 0,
+        codec=codec,
     )
     if span is not None:
         made[23:27] = (span - 1).to_bytes(4, "big")
@@ -144,6 +145,14 @@ async def test_what_compaction_left_is_shown_once(limit, bytes_max):
         assert [offset for _, offset in found] == OFFSETS[::order]
 
 
+async def test_a_gap_of_millions_is_crossed_in_few_fetches():
+    leaders = Leaders({0: [batch(0, b"old"), batch(10_000_000, b"new")]})
+    page = await Records(leaders, Nobody()).page("t", Wanted(Newest()))
+    assert [one.offset for one in page.records] == [10_000_000, 0]
+    assert page.next_cursor is None
+    assert leaders.fetches < 20
+
+
 @pytest.mark.parametrize("limit", [1, 3, 7, 100])
 @pytest.mark.parametrize("bytes_max", [1, 5_000])
 async def test_several_partitions_are_each_read_to_their_end(limit, bytes_max):
@@ -167,6 +176,38 @@ async def test_a_filter_goes_on_until_its_bytes_are_read():
         found, most = await every(Leaders({0: log}), begin=begin, **wanted)
         assert found == expected[::order]
         assert most <= 5_000
+
+
+async def test_records_that_compress_well_cost_what_they_are():
+    """Sixteen times the bytes of a page are looked at, and not all that a megabyte may become."""
+    log = [batch(offset, bytes(1 << 20), codec=Codec.ZSTD) for offset in range(40)]
+    assert sum(map(len, log)) < 40_000
+    for begin, order in ((Oldest(), 1), (Newest(), -1)):
+        page = await Records(Leaders({0: log}), Nobody()).page("t", Wanted(begin, limit=100))
+        assert 1 <= len(page.records) <= 17
+        assert all(one.cut == ["value"] for one in page.records)
+        found, _ = await every(Leaders({0: log}), begin=begin)
+        assert [offset for _, offset in found] == list(range(40))[::order]
+
+
+async def test_a_batch_that_cannot_be_shown_is_named_once_a_page():
+    strange = bytearray(batch(3, *[b"x"] * 5_000))
+    strange[22] |= 7
+    log = [*[batch(offset, b"a") for offset in range(3)], bytes(strange)]
+    log += [batch(offset, b"b") for offset in range(5_003, 5_006)]
+    for begin in (Oldest(), Newest()):
+        found, cursor, failures = [], None, set()
+        for _ in range(10):
+            wanted = Wanted(begin, cursor=cursor)
+            page = await Records(Leaders({0: log}), Nobody()).page("t", wanted)
+            found += [one.offset for one in page.records]
+            failures |= {one.detail for one in page.incomplete}
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert cursor is None
+        assert sorted(found) == [0, 1, 2, 5_003, 5_004, 5_005]
+        assert failures == {"t-0: offsets 3 to 5002 are not shown: unknown compression codec 7"}
 
 
 async def test_the_leader_is_asked_once_for_each_transaction():
