@@ -10,6 +10,7 @@ from oncelog.ids import Partition
 from oncelog_gateway.access import CALLER
 from oncelog_gateway.console_pages import PARTITIONS_READ_MAX, ROWS_MAX, Pages, Steps, page_number
 from oncelog_gateway.console_values import moment
+from oncelog_gateway.core.record_content import as_json
 from oncelog_gateway.core.record_filter import RecordFilter
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.record_access import RecordAccess
@@ -44,6 +45,8 @@ class TopicRow(NamedTuple):
 class RecordRow(NamedTuple):
     one: BrowsedRecord
     moment: str
+    json: str | None
+    """The value in lines, where it is JSON and shown whole."""
 
 
 def add_topics(router: APIRouter, pages: Pages) -> None:
@@ -134,7 +137,7 @@ def add_records(
             "records.html",
             "/topics",
             found=found,
-            rows=[RecordRow(one, moment(one.timestamp_ms)) for one in found.records],
+            rows=[_record_row(one) for one in found.records],
             spans=_spans(found),
             filters=filters,
             is_committed=is_committed,
@@ -176,6 +179,11 @@ def _topic_row(pages: Pages, name: str, rows: list[PartitionStatus]) -> TopicRow
         int(configs["retention.ms"]),
         int(configs["retention.bytes"]),
     )
+
+
+def _record_row(one: BrowsedRecord) -> RecordRow:
+    json = None if one.value is None or "value" in one.cut else as_json(one.value)
+    return RecordRow(one, moment(one.timestamp_ms), json)
 
 
 def _spans(found: RecordPage) -> list[PartitionRead]:

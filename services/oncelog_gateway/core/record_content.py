@@ -1,6 +1,7 @@
 """Keys and values as text where they are UTF-8, else in base64; at most so many bytes of each."""
 
 import base64
+import json
 from typing import Final, NamedTuple
 
 _UTF8_BYTES_MAX: Final = 4
@@ -34,3 +35,16 @@ def content_of(data: bytes | None, bytes_max: int) -> Content:
             return Content(None, base64.b64encode(shown).decode("ascii"), len(data), is_cut)
         text = shown[: error.start].decode()
     return Content(text, None, len(data), is_cut)
+
+
+def as_json(text: str) -> str | None:
+    """The same with a line for each member; None where it is no object or array. Beside the text, never instead of it:
+    numbers and repeated names may come out otherwise."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        shown = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+    # Half of a pair, such as \ud800, is JSON and no UTF-8.
+    return shown.encode(errors="backslashreplace").decode()

@@ -5,7 +5,7 @@ import pytest
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.records import Record
 from oncelog_gateway.core.paging import cursor_of
-from oncelog_gateway.core.record_content import content_of
+from oncelog_gateway.core.record_content import as_json, content_of
 from oncelog_gateway.core.record_filter import RecordFilter
 from oncelog_gateway.core.record_position import Place, Reading, queued, shares
 
@@ -111,3 +111,20 @@ def test_no_text_is_in_a_record_without_key_and_value():
 )
 def test_text_is_never_cut_within_a_character(data, bytes_max, expected):
     assert content_of(data, bytes_max) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": [1, "ü"]}', '{\n  "a": [\n    1,\n    "ü"\n  ]\n}'),
+        (" []", "[]"),
+        ('["\\ud800"]', '[\n  "\\ud800"\n]'),
+        ("12", None),
+        ("plain", None),
+        ("{broken", None),
+        ("[" * 100_000, None),
+        ("", None),
+    ],
+)
+def test_json_is_shown_in_lines(text, expected):
+    assert as_json(text) == expected
