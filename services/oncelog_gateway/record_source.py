@@ -217,7 +217,7 @@ class Source:
         was looked at."""
         walk, turns, position, left = Walk(), _Turns(), start, bytes_max
         record_bytes_left = max(bytes_max, FETCH_BYTES) * EXPANSION
-        fetch_bytes, is_stable = FIRST_FETCH_BYTES, True
+        fetch_bytes, is_stable = FIRST_FETCH_BYTES, start < self.known.last_stable_offset
         while position < end and left > 0:
             isolation = types_pb2.READ_COMMITTED if is_stable else types_pb2.READ_UNCOMMITTED
             fetched = await self.roles.fetch(

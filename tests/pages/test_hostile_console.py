@@ -60,6 +60,9 @@ def test_an_odd_name_is_shown_as_it_is_and_fits_a_phone(tab, odd, name, path):
         "/producers",
         "/partitions",
         f"/partition?topic={LONG_TOPIC}&partition=0",
+        "/topics",
+        f"/topic?name={LONG_TOPIC}",
+        f"/records?topic={LONG_TOPIC}",
     ],
 )
 def test_lists_of_odd_names_fit_a_phone(tab, odd, path):
