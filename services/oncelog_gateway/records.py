@@ -58,9 +58,11 @@ class Records:
         if not known and page.failures:
             raise next(iter(page.failures.values()))
         reading = await self._reading(topic, wanted, known)
+        here = [place for place in reading.places if place.partition in known]
+        away = [place for place in reading.places if place.partition not in known]
         # Who has nothing to be read takes no share of the page from the others.
-        done = [place for place in reading.places if _is_at_end(reading, place, known, wanted)]
-        waiting = tuple(place for place in reading.places if place not in done)
+        done = [place for place in here if _is_at_end(reading, place, known, wanted)]
+        waiting = [place for place in here if place not in done]
         parts = shares(waiting, wanted.limit)
         gone_on: list[Place] = []
         of_each: list[list[Found]] = []
@@ -82,7 +84,7 @@ class Records:
                 gone_on.append(Place(place.partition, next_offset))
         if not is_read:
             raise next(iter(page.failures.values()))
-        left = Reading(reading.is_backward, queued(waiting, len(parts), gone_on))
+        left = Reading(reading.is_backward, queued(waiting, len(parts), [*gone_on, *away]))
         # Nearly by time; records of one partition stay in the order of their offsets.
         found = list(heapq.merge(*of_each, key=_time_of, reverse=reading.is_backward))
         read = sorted([place.partition for place, _ in parts] + [one.partition for one in done])
@@ -130,9 +132,7 @@ class Records:
     ) -> Reading:
         """Where this page begins. Raises KafkaError."""
         if wanted.cursor is not None:
-            reading = Reading.of_cursor(wanted.cursor)
-            places = [one for one in reading.places if one.partition in known]
-            return Reading(reading.is_backward, tuple(places))
+            return Reading.of_cursor(wanted.cursor)
         begin = wanted.begin
         ends = {number: end_of(one, wanted) for number, one in known.items()}
         if isinstance(begin, Newest):

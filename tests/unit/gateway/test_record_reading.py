@@ -50,7 +50,7 @@ class Leaders:
     def __init__(self, logs, stable=None):
         self.logs, self._stable = logs, stable or {}
         self.fetches = self.described = 0
-        self.broken = set()
+        self.broken, self.away = set(), set()
 
     def _end(self, number):
         return read_header(self.logs[number][-1]).next_offset if self.logs[number] else 0
@@ -67,7 +67,9 @@ class Leaders:
 
     async def describe_partitions(self, partitions):
         return {
-            one: storage_pb2.PartitionDescription(
+            one: KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{one} has no leader now")
+            if one.partition in self.away
+            else storage_pb2.PartitionDescription(
                 topic=one.topic,
                 partition=one.partition,
                 high_watermark=self._end(one.partition),
@@ -234,6 +236,21 @@ async def test_a_partition_that_fails_is_named_and_read_later():
     leaders.broken = {0, 1}
     with pytest.raises(KafkaError, match="the leader has moved"):
         await Records(leaders, Nobody()).page("t", Wanted(Oldest()))
+
+
+async def test_a_cursor_keeps_a_partition_without_a_leader():
+    logs = {number: [batch(offset, b"x") for offset in range(3)] for number in (0, 1)}
+    leaders = Leaders(logs)
+    first = await Records(leaders, Nobody()).page("t", Wanted(Oldest(), limit=2))
+    leaders.away = {1}
+    second = await Records(leaders, Nobody()).page("t", Wanted(cursor=first.next_cursor))
+    assert [one.detail for one in second.incomplete] == ["t-1 has no leader now"]
+    leaders.away = set()
+    third = await Records(leaders, Nobody()).page("t", Wanted(cursor=second.next_cursor))
+    assert [(one.partition, one.offset) for one in third.records] == [(1, 1), (1, 2)]
+    leaders.away = {0, 1}
+    with pytest.raises(KafkaError, match="has no leader now"):
+        await Records(leaders, Nobody()).page("t", Wanted(cursor=first.next_cursor))
 
 
 async def test_too_many_partitions_are_not_read_together():
