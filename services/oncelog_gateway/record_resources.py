@@ -21,6 +21,7 @@ class BrowsedRecord(Resource):
     partition: int
     offset: int
     timestamp_ms: int = Field(description="-1: none")
+    size_bytes: int = Field(description="of key, value and headers' values, without compression")
     outcome: Outcome = Field(
         description="of its transaction: `committed`, `aborted` or `open`; `plain`: it is of none; `marker`: a control "
         "record, which no client sees"

@@ -164,7 +164,7 @@ class Source:
             if len(found) == share or page.shown_bytes_left <= 0:
                 return False
             found.append(seen)
-            page.shown_bytes_left -= _record_bytes(seen, page.wanted.content_bytes)
+            page.shown_bytes_left -= content_size(seen, page.wanted.content_bytes)
             return True
 
         position = start
@@ -242,7 +242,7 @@ class Source:
                     page.unreadable_from = min(page.unreadable_from, header.base_offset)
                     await turns.after(TURN_BYTES)
                     return min(max(position, header.next_offset), end)
-                size = _record_bytes(one)
+                size = content_size(one)
                 await turns.after(size)
                 offset = one.record.offset
                 if offset < position:
@@ -309,11 +309,11 @@ def _as_many_as_fit(found: Iterable[Seen], page: PageSoFar) -> list[Seen]:
         if page.shown_bytes_left <= 0:
             break
         kept.append(one)
-        page.shown_bytes_left -= _record_bytes(one, page.wanted.content_bytes)
+        page.shown_bytes_left -= content_size(one, page.wanted.content_bytes)
     return kept
 
 
-def _record_bytes(seen: Seen, of_each: int | None = None) -> int:
+def content_size(seen: Seen, of_each: int | None = None) -> int:
     """Of key, value and headers' values; at most `of_each` of each."""
     record = seen.record
     sizes = [len(one) for one in (record.key, record.value) if one is not None]

@@ -27,6 +27,7 @@ from oncelog_gateway.record_source import (
     PageSoFar,
     Source,
     Wanted,
+    content_size,
     end_of,
 )
 from oncelog_gateway.resources import failure_of
@@ -223,6 +224,7 @@ def _row(topic: str, found: Found, names: Mapping[int, str], content_bytes: int)
         partition=found.partition,
         offset=record.offset,
         timestamp_ms=record.timestamp,
+        size_bytes=content_size(found.seen),
         outcome=found.outcome,
         read_committed=found.outcome in ("committed", "plain")
         and record.offset < found.last_stable_offset,

@@ -240,6 +240,7 @@ def test_what_is_no_text_is_base64_and_says_so(log):
         ("n", None, None, None),
         ("t", "ü", None, 2),
     ]
+    assert (odd["size_bytes"], empty["size_bytes"]) == (6, 0)
     assert (empty["key"], empty["key_bytes"]) == ("", 0)
     assert (empty["value"], empty["value_base64"], empty["value_bytes"]) == (None, None, None)
 
