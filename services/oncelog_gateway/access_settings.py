@@ -58,10 +58,15 @@ class AccessSettings(BaseSettings):
         le=1_000,
         description="wrong tokens of an address in a minute; one more is answered 429",
     )
-    record_access: Literal["auto", "acl"] = Field(
+    record_access: Literal["auto", "viewer", "acl"] = Field(
         "auto",
-        description="who reads records here: auto: every viewer where no listener checks ACLs and there are none, else "
-        "those whom an ACL allows READ on the topic; acl: only the latter. The role admin reads all",
+        description="who reads records here where no listener checks ACLs and there are none: auto: everybody where "
+        "nobody logs in, else the role admin; viewer: every viewer; acl: the role admin. Where ACLs are, those whom "
+        "one allows READ on the topic, and the role admin",
+    )
+    client_config: str = Field(
+        "",
+        description="client.properties of an administrator: commands on pages name it behind --config; it is not read",
     )
     metrics_without_login: bool = Field(
         False, description="/metrics needs no token; it names topics and groups"

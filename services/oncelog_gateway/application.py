@@ -102,7 +102,7 @@ def create_app(
     changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)
     access = Access(settings, ways_in, metadata, clock, roles)
-    record_access = RecordAccess(metadata, settings.record_access)
+    record_access = RecordAccess(metadata, settings)
     metrics = Metrics(read_metrics)
     app = _bare_app()
     routers = (

@@ -13,7 +13,8 @@ from oncelog_gateway.console_values import moment
 from oncelog_gateway.core.record_content import as_json
 from oncelog_gateway.core.record_filter import RecordFilter
 from oncelog_gateway.operators import Operators
-from oncelog_gateway.record_access import RecordAccess
+from oncelog_gateway.problems import status_of
+from oncelog_gateway.record_access import RecordAccess, RecordsClosedError
 from oncelog_gateway.record_resources import BrowsedRecord, PartitionRead, RecordPage
 from oncelog_gateway.record_source import Wanted
 from oncelog_gateway.records import PARTITIONS_MAX
@@ -106,7 +107,12 @@ def add_records(
         """A field that was left empty is not given: an empty key is asked for by REST."""
         begin = request.query_params.get("from", "") or "newest"
         is_committed = isolation == "read_committed"
-        access.check(CALLER.get(), operators.address_of(request), topic)
+        try:
+            reader = access.check(CALLER.get(), operators.address_of(request), topic)
+        except RecordsClosedError as closed:
+            page = pages.page("records_closed.html", "/topics", topic=topic, closed=closed)
+            page.status_code = status_of(closed.error_code)
+            return page
         found = await pages.views.records.page(
             topic,
             Wanted(
@@ -137,6 +143,7 @@ def add_records(
             "records.html",
             "/topics",
             found=found,
+            reader=reader,
             rows=[_record_row(one) for one in found.records],
             spans=_spans(found),
             filters=filters,

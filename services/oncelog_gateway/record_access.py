@@ -1,39 +1,69 @@
-"""Who may read the records of a topic (ADR 0049): a role is enough where nobody checks ACLs, else they decide.
+"""Who may read the records of a topic (ADR 0049).
 
+ACLs decide where a listener checks them, or where somebody made one. Without them, everybody who reaches a gateway without a
+login reads, and behind a login the role admin alone: a viewer's token of an earlier version opened no record.
 A listener that checks ACLs publishes its authorizer, as Kafka's `authorizer.class.name`. So every gateway knows.
 """
 
+from collections.abc import Iterator
 from shlex import quote
-from typing import Final, Literal
+from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.security.acl import Acl, Operation, ResourceType
 from oncelog.security.api_tokens import Role
-from oncelog.security.authorizer import Authorizer, AuthorizerRules
+from oncelog.security.authorizer import Authorizer, AuthorizerRules, Verdict
 from oncelog.security.principal import ANONYMOUS as NOBODY
 from oncelog.security.principal import Principal
 from oncelog_gateway.access import ANONYMOUS, Caller
+from oncelog_gateway.access_settings import AccessSettings
 
-RecordAccessRule = Literal["auto", "acl"]
 _AUTHORIZER: Final = "authorizer.class.name"
 _RULES: Final = AuthorizerRules()
 """Nobody is a super user here, and a topic without an ACL is nobody's. A role admin needs none."""
 
 
+class Way(NamedTuple):
+    """One way to be allowed."""
+
+    what: str
+    command: str
+
+
+class RecordsClosedError(KafkaError):
+    """TOPIC_AUTHORIZATION_FAILED, with what opens the topic's records to this caller."""
+
+    def __init__(self, why: str, ways: tuple[Way, ...]) -> None:
+        super().__init__(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"{why}; " + "; ".join(f"{one.what}: {one.command}" for one in ways),
+        )
+        self.why = why
+        self.ways = ways
+
+
 class RecordAccess:
-    def __init__(self, metadata: MetadataFollower, rule: RecordAccessRule) -> None:
+    def __init__(self, metadata: MetadataFollower, settings: AccessSettings) -> None:
         self._metadata = metadata
-        self._rule = rule
+        self._settings = settings
         self._acls: frozenset[Acl] = frozenset()
         self._authorizer = Authorizer((), _RULES)
 
-    def check(self, caller: Caller | None, address: str, topic: str) -> None:
-        """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) with the command that lets this caller read."""
-        if not self._are_acls_asked():
-            return
-        if caller is not None and caller is not ANONYMOUS and caller.role is Role.ADMIN:
-            return
+    def check(self, caller: Caller | None, address: str, topic: str) -> str:
+        """Returns why this caller may read. Raises RecordsClosedError with the commands that let it."""
+        is_anonymous = caller is None or caller is ANONYMOUS
+        if caller is not None and not is_anonymous and caller.role is Role.ADMIN:
+            return f"{caller.name} has the role admin, which reads every topic"
+        are_acls_asked = self._are_acls_asked()
+        if not are_acls_asked:
+            if self._settings.record_access == "viewer":
+                return "every viewer reads records here (ONCELOG_GATEWAY_RECORD_ACCESS=viewer)"
+            if self._settings.record_access == "auto" and not self._settings.is_login_required:
+                return (
+                    "nobody logs in here and no listener checks ACLs, "
+                    "so everybody who reaches this gateway reads every topic"
+                )
         principal = str(principal_of(caller))
         acls = self._metadata.image.security.acls
         if acls is not self._acls:
@@ -41,22 +71,45 @@ class RecordAccess:
         verdict = self._authorizer.decide(
             principal, address, Operation.READ, ResourceType.TOPIC, topic
         )
-        if not verdict.is_allowed:
-            raise KafkaError(
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                f"{principal} may not read topic {topic!r} ({verdict.reason}); an admin allows it with: "
-                f"oncelog acls add --principal {quote(principal)} --operation Read --topic {quote(topic)}; "
-                "a token of the role admin reads every topic",
-            )
+        if verdict.is_allowed:
+            return f"an ACL lets {principal} read this topic"
+        raise RecordsClosedError(
+            f"{principal} may not read topic {topic!r} ({verdict.reason})",
+            tuple(self._ways(principal, topic, verdict, are_acls_asked=are_acls_asked)),
+        )
 
     def _are_acls_asked(self) -> bool:
         """Also where ACLs are left and no listener is known now: they were made to close something."""
         image = self._metadata.image
-        return (
-            self._rule == "acl"
-            or bool(image.security.acls)
-            or any(node.configs.get(_AUTHORIZER) for node in image.nodes.values())
+        return bool(image.security.acls) or any(
+            node.configs.get(_AUTHORIZER) for node in image.nodes.values()
         )
+
+    def _ways(
+        self, principal: str, topic: str, verdict: Verdict, *, are_acls_asked: bool
+    ) -> Iterator[Way]:
+        login = f" --config {quote(found)}" if (found := self._settings.client_config) else ""
+        if verdict.is_denied:
+            yield Way(
+                "no ALLOW outweighs this DENY, which an admin finds with",
+                f"oncelog acls list --topic {quote(topic)}{login}",
+            )
+        elif are_acls_asked:
+            yield Way(
+                "an admin allows it with",
+                f"oncelog acls add --principal {quote(principal)} --operation Read --topic {quote(topic)}{login}",
+            )
+        else:
+            # Listeners without an authorizer take no ACL.
+            yield Way(
+                "every viewer reads records at a gateway with",
+                "ONCELOG_GATEWAY_RECORD_ACCESS=viewer",
+            )
+        if self._settings.is_login_required:
+            yield Way(
+                "a token of the role admin reads every topic; an admin makes one with",
+                "oncelog tokens create NAME --role admin",
+            )
 
 
 def principal_of(caller: Caller | None) -> Principal:

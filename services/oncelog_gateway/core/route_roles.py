@@ -75,7 +75,7 @@ _VIEWER: Final[tuple[RouteKey, ...]] = (
     ("GET", "/v1/topics"),
     ("GET", "/v1/topics/{name}"),
     ("GET", "/v1/topics/{name}/configs"),
-    # Where the cluster has ACLs, they are asked as well (`record_access`).
+    # The role is not enough: ACLs and a setting decide as well (`record_access`).
     ("GET", "/v1/topics/{name}/records"),
     ("GET", "/v1/groups"),
     ("GET", "/v1/groups/{group_id:path}/offsets"),

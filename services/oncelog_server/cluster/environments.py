@@ -69,6 +69,9 @@ def _of_role(member: Member, state: ClusterState, folder: Path) -> dict[str, str
         return {"ONCELOG_LISTENER_HOST": HOST, "ONCELOG_LISTENER_PORT": str(member.port)}
     if member.role == GATEWAY.role:
         own = {"ONCELOG_GATEWAY_REDIS_URL": redis} if redis else {}
+        if state.is_secure:
+            login = ClusterSecurity(folder).client_properties
+            own["ONCELOG_GATEWAY_CLIENT_CONFIG"] = str(login)
         return own | {
             "ONCELOG_GATEWAY_HOST": HOST,
             "ONCELOG_GATEWAY_PORT": str(member.port),

@@ -51,6 +51,8 @@ class Verdict(NamedTuple):
     is_allowed: bool
     reason: str
     """What decided, for the log."""
+    is_denied: bool = False
+    """By a DENY for this resource, which no ALLOW outweighs."""
 
 
 @dataclass(slots=True)
@@ -120,7 +122,7 @@ class Authorizer:
         concerning = [acl for acl in acls if _concerns(acl, principal, host)]
         for acl in concerning:
             if acl.permission is Permission.DENY and acl.operation in (operation, Operation.ALL):
-                return Verdict(False, str(acl))
+                return Verdict(False, str(acl), is_denied=True)
         allowing = {operation, Operation.ALL, *_IMPLY.get(operation, ())}
         for acl in concerning:
             if acl.permission is Permission.ALLOW and acl.operation in allowing:

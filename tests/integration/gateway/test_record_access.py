@@ -44,11 +44,38 @@ async def statuses(client, tokens):
     return found
 
 
-async def test_without_acls_each_role_reads(tmp_path):
+async def test_without_acls_behind_a_login_admins_read(tmp_path):
     async with secured(tmp_path) as (_, client):
         tokens = await prepared(client)
-        assert await statuses(client, tokens) == {"viewer": 200, "operator": 200, "admin": 200}
+        assert await statuses(client, tokens) == {"viewer": 403, "operator": 403, "admin": 200}
         assert (await client.ask("GET", RECORDS)).status == 401
+
+
+async def test_a_setting_lets_every_viewer_read(tmp_path):
+    async with secured(tmp_path, record_access="viewer") as (cluster, client):
+        tokens = await prepared(client)
+        assert await statuses(client, tokens) == {"viewer": 200, "operator": 200, "admin": 200}
+        page = (await client.ask("GET", PAGE, bearer(tokens["viewer"]))).text
+        assert "every viewer reads records here" in page
+        # Who makes an ACL means to close something.
+        await allow(cluster, "User:alice")
+        assert await statuses(client, tokens) == {"viewer": 403, "operator": 403, "admin": 200}
+
+
+async def test_a_page_that_is_closed_shows_the_command(tmp_path):
+    async with secured(tmp_path, client_config="/etc/admin.properties") as (cluster, client):
+        tokens = await prepared(client)
+        await allow(cluster, "User:alice")
+        page = await client.ask("GET", PAGE, bearer(tokens["viewer"]))
+        assert page.status == 403
+        assert (
+            "<pre>oncelog acls add --principal User:token:viewer --operation Read --topic orders "
+            "--config /etc/admin.properties</pre>"
+        ) in page.text
+        await allow(cluster, "User:token:viewer", permission=Permission.DENY)
+        page = await client.ask("GET", PAGE, bearer(tokens["viewer"]))
+        assert "<pre>oncelog acls list --topic orders --config" in page.text
+        assert "acls add" not in page.text
 
 
 async def test_with_acls_only_admins_and_the_named_read(tmp_path):
@@ -78,10 +105,10 @@ async def test_a_deny_and_a_host_count_as_at_a_listener(tmp_path):
         assert await statuses(client, tokens) == {"viewer": 200, "operator": 403, "admin": 200}
 
 
-async def test_the_setting_acl_closes_a_cluster_without_acls(tmp_path):
-    async with secured(tmp_path, record_access="acl") as (_, client):
-        tokens = await prepared(client)
-        assert await statuses(client, tokens) == {"viewer": 403, "operator": 403, "admin": 200}
+async def test_the_setting_acl_closes_a_gateway_on_loopback(tmp_path):
+    async with gateway_cluster(tmp_path, record_access="acl") as cluster:
+        await cluster.create_topic("orders")
+        assert (await cluster.get(RECORDS)).status == 403
 
 
 @pytest.mark.parametrize(("principal", "status"), [("User:ANONYMOUS", 200), ("User:alice", 403)])

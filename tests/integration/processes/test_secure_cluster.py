@@ -1,6 +1,8 @@
 """`oncelog cluster up --secure`: mTLS on every edge, clients that log in, and nothing for the others."""
 
+import html
 import json
+import shlex
 import socket
 import ssl
 import stat
@@ -58,6 +60,28 @@ def test_every_process_wants_a_token_for_its_metrics(cluster):
         request = Request(member.metrics_url, headers={"Authorization": f"Bearer {token}"})
         with urlopen(request, timeout=WAIT_S) as answer:
             assert b"oncelog_process{" in answer.read(), member
+
+
+def test_the_console_names_the_command_that_opens_records(cluster, capsys):
+    """Nobody logs in at its gateway, and its listeners check ACLs."""
+    payments = Payments(confluent_of(cluster))
+    payments.commit()
+    topic = payments.topic
+    page = f"{cluster.gateway}/records?topic={topic}"
+    with pytest.raises(HTTPError, match="403") as closed:
+        urlopen(page, timeout=WAIT_S)
+    shown = html.unescape(closed.value.read().decode())
+    command = shown.partition("<pre>oncelog ")[2].partition("</pre>")[0]
+    assert f"--topic {topic}" in command, shown
+    assert run(shlex.split(command)) == 0, capsys.readouterr()
+
+    def is_open():
+        try:
+            return b"Records of" in urlopen(page, timeout=WAIT_S).read()
+        except HTTPError:
+            return False
+
+    eventually(is_open)
 
 
 def test_who_does_not_log_in_gets_nothing(cluster):
