@@ -1,7 +1,7 @@
 """Who may read the records of a topic (ADR 0049).
 
-ACLs decide where a listener checks them, or where somebody made one. Without them, everybody who reaches a gateway without a
-login reads, and behind a login the role admin alone: a viewer's token of an earlier version opened no record.
+ACLs decide where a listener checks them, or where somebody made one. Without them, everybody who reaches a gateway
+without a login reads. Behind a login it is the role admin alone: a viewer's older token opened no record.
 A listener that checks ACLs publishes its authorizer, as Kafka's `authorizer.class.name`. So every gateway knows.
 """
 
