@@ -13,6 +13,7 @@ from typing import Any, Final
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 from oncelog.machine import Decision, Reply
+from oncelog.rpc import plain
 from oncelog.telemetry.feed import Feed, names_of
 from oncelog_coordinator.core.client import NO_CLIENT
 from oncelog_coordinator.core.txn_events import (
@@ -157,15 +158,18 @@ class DecisionEvents:
         if error_code is not ErrorCode.NONE:
             self._refusals.publish(event, label, error_code, self._shard, missing)
         elif isinstance(event, VerifyPartitions):
-            self._feed.publish(
-                "verified",
-                transactional_id=event.transactional_id,
-                producer_id=event.producer_id,
-                producer_epoch=event.producer_epoch,
-                partitions=len(event.partitions),
-                names=names_of(event.partitions),
-                **self._shard,
-            )
+            self.verified(event)
+
+    def verified(self, asked: VerifyPartitions | plain.VerifyRequest) -> None:
+        self._feed.publish(
+            "verified",
+            transactional_id=asked.transactional_id,
+            producer_id=asked.producer_id,
+            producer_epoch=asked.producer_epoch,
+            partitions=len(asked.partitions),
+            names=names_of(asked.partitions),
+            **self._shard,
+        )
 
 
 def _named(event: Any, name: str) -> int:

@@ -7,7 +7,7 @@ wrong with the request itself, then whether the shard is here, then the machine.
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -21,6 +21,7 @@ from oncelog.ids import (
     TransactionalId,
     shard_of,
 )
+from oncelog.rpc import plain
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime import DriverStopped
 from oncelog_coordinator.core import init_producer_id
@@ -60,6 +61,8 @@ _Result = pb.AddPartitionsToTxnResponse.Result
 
 class TransactionCoordinatorServicer(SinkCalls):
     """Methods are named and shaped by `coordinator.proto`; those of Spark sinks are in `SinkCalls`."""
+
+    direct_methods: ClassVar = {"VerifyAtOnce": "verify_at_once"}
 
     def __init__(
         self,
@@ -195,6 +198,14 @@ class TransactionCoordinatorServicer(SinkCalls):
         if added.error_code is not ErrorCode.NONE:
             return _whole(name, added.error_code, added.delayed_by)
         return _each(name, ((partition, ErrorCode.NONE) for partition in partitions))
+
+    def verify_at_once(self, request: plain.VerifyRequest, context: object) -> Millis | None:
+        """For a leader of this process: when the transaction began that has these partitions. None: it is not known
+        without a wait, or AddPartitionsToTxn says why it has not."""
+        image = self._metadata.image
+        if any(image.partition(partition) is None for partition in request.partitions):
+            return None
+        return self._shards.verified_at_once(request)
 
     async def AddOffsetsToTxn(
         self, request: pb.AddOffsetsToTxnRequest, context: object

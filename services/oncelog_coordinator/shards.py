@@ -17,6 +17,7 @@ from oncelog.ids import (
     shard_name_of,
 )
 from oncelog.machine import Decision
+from oncelog.rpc import plain
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import TRANSACTION, MetadataFollower
 from oncelog.runtime import Clock, Driver, DriverStopped
@@ -101,6 +102,10 @@ class TransactionTerm(ShardTerm):
             completion = self._completions.pop(event.decision_key.name, None)
             if completion is not None and not completion.done():
                 completion.set_result(None)
+
+    def verified(self, request: plain.VerifyRequest) -> None:
+        if self._events is not None:
+            self._events.verified(request)
 
     def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> None:
         """The driver tells of each decision that the world may know of."""
@@ -214,6 +219,20 @@ class Shards(ShardTerms[TransactionTerm]):
             self._report_refusal(transactional_id, event(_NO_REQUEST), unavailable.error_code)
             raise
         return answer
+
+    def verified_at_once(self, request: plain.VerifyRequest) -> Millis | None:
+        """When the transaction began that has these partitions. None: `ask` waits for what is being written, or says
+        why it has not."""
+        term = self.term_of(request.transactional_id)
+        driver = None if term is None else term.driver
+        if term is None or driver is None or not driver.is_settled:
+            return None
+        assert isinstance(driver.machine, ShardMachine), driver.machine
+        began = driver.machine.verified_since(request)
+        if began is not None:
+            self._count("verified")
+            term.verified(request)
+        return began
 
     def _report_refusal(self, transactional_id: str, event: ShardEvent, code: ErrorCode) -> None:
         """A client that asks a coordinator without the shard asks again and again, and nothing else shows it."""

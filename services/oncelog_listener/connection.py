@@ -18,6 +18,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Awaitable
 from typing import Protocol, cast
 
 from oncelog.errors import KafkaError
@@ -36,6 +37,8 @@ from oncelog_listener.settings import ListenerSettings
 log = logging.getLogger("oncelog.listener")
 
 _NO_API_KEY = -1
+_ANSWERS_TOGETHER_MAX = 16
+"""Answers of requests that came together and were answered at once go out in one write."""
 _SETTLE_S = 0.1
 """How long requests wait after the process stood still. The end of a connection is read meanwhile, if it has one."""
 _IPV4_MAPPED = "::ffff:"
@@ -75,6 +78,8 @@ class Connection(asyncio.Protocol):
         self._queued_bytes = 0
         """Of complete requests, the one in progress included."""
         self._in_progress_bytes = 0
+        self._answers: list[bytes] = []
+        """They are written before anything is awaited."""
         self._held_bytes = 0
         self._complete_bytes = 0
         """What the budget believes this connection holds, and how much of that are whole requests."""
@@ -278,6 +283,7 @@ class Connection(asyncio.Protocol):
             if not self._is_closing:
                 raise
         finally:
+            self._write()
             self._is_answering = False
             self._in_progress_bytes = 0
             self._drop_queue()
@@ -296,14 +302,21 @@ class Connection(asyncio.Protocol):
         self._is_answering = True
         began = time.monotonic()
         try:
+            may_be_cut = True
+            answer: Awaitable[bytes | None] | bytes
             if self._session.sasl is not None and self._session.sasl.is_raw:
-                response: bytes | None = await self._raw_login(frame)
+                answer = self._raw_login(frame)
             else:
                 prefix = read_request_prefix(frame)
                 api_key, version = prefix.api_key, prefix.api_version
-                dispatch = self._home.dispatcher.dispatch(prefix, frame, self._session)
-                self._may_be_cut = dispatch.may_be_cut
-                response = await dispatch.answer
+                answer, may_be_cut = self._home.dispatcher.dispatch(prefix, frame, self._session)
+            is_at_once = isinstance(answer, bytes)
+            if isinstance(answer, bytes):
+                response: bytes | None = answer
+            else:
+                self._write()
+                self._may_be_cut = may_be_cut
+                response = await answer
         except (FrameError, CloseConnection) as error:
             self._refuse(api_key, version, str(error))
             return
@@ -318,16 +331,17 @@ class Connection(asyncio.Protocol):
             self._may_be_cut = True
         self.last_progress = time.monotonic()
         counters.count_request(api_key, self.last_progress - began)
-        assert self._transport is not None
-        if response is not None and not self._transport.is_closing():
-            counters.bytes_sent += len(response)
-            self._transport.write(response)
+        if response is not None:
+            self._answers.append(response)
+        is_more_to_come = is_at_once and self._frames and not self._is_doubtful
+        if not is_more_to_come or len(self._answers) >= _ANSWERS_TOGETHER_MAX:
+            sent_bytes = self._write()
             if self._writable is not None:
-                self._home.unsent.held_bytes += len(response)
+                self._home.unsent.held_bytes += sent_bytes
                 try:
                     await self._writable
                 finally:
-                    self._home.unsent.held_bytes -= len(response)
+                    self._home.unsent.held_bytes -= sent_bytes
         self._is_answering = False
         if self._session.is_refused:
             self._is_closing = True
@@ -336,6 +350,18 @@ class Connection(asyncio.Protocol):
             counters.throttles += 1
             await asyncio.sleep(throttle_s)
             self.last_progress = time.monotonic()
+
+    def _write(self) -> int:
+        """The answers that wait, in one write. Returns their size."""
+        answers, transport = self._answers, self._transport
+        if not answers or transport is None or transport.is_closing():
+            answers.clear()
+            return 0
+        data = answers[0] if len(answers) == 1 else b"".join(answers)
+        answers.clear()
+        self._home.counters.bytes_sent += len(data)
+        transport.write(data)
+        return len(data)
 
     async def _raw_login(self, frame: memoryview) -> bytes:
         """One SASL message without Kafka's header. Raises CloseConnection: such a client reads no error."""

@@ -34,8 +34,8 @@ _Found = TypeVar("_Found")
 class Dispatch(NamedTuple):
     """A request that was understood and is about to be answered."""
 
-    answer: Awaitable[bytes | None]
-    """The response's frame, or None when the client expects none."""
+    answer: Awaitable[bytes | None] | bytes
+    """The response's frame, where it is not there yet to await; None when the client expects none."""
     may_be_cut: bool
 
 
@@ -55,8 +55,8 @@ class Dispatcher:
     def dispatch(self, prefix: RequestPrefix, frame: Frame, session: Session) -> Dispatch:
         """What the frame asks, as an answer to await.
 
-        Raises CloseConnection for an API or version that is not served. Awaiting the answer raises FrameError for bytes
-        that are no such request, and CloseConnection for a request that can only be refused by closing.
+        Raises CloseConnection for an API or version that is not served, and FrameError for bytes that are no such
+        request. Awaiting raises both, too: CloseConnection for a request that can only be refused by closing.
         """
         api_key, version, _ = prefix
         session.request_count += 1
@@ -77,17 +77,35 @@ class Dispatcher:
                 f"{route.api.name} is served from version {route.api.served_min} "
                 f"to {route.api.max_version}"
             )
-        return Dispatch(self._answer(route, prefix, frame, session), route.may_be_cut)
-
-    async def _answer(
-        self, route: Route, prefix: RequestPrefix, frame: Frame, session: Session
-    ) -> bytes | None:
-        api_key, version, correlation_id = prefix
+        if len(frame) >= _LARGE_BYTES:
+            return Dispatch(self._read(route, prefix, frame, session, None), route.may_be_cut)
         client_id, position = read_client_id(frame, route.api.is_flexible(version))
         schema = schema_of(api_key, version)
-        if len(frame) < _LARGE_BYTES:
-            elements = schema.check_request(frame, position)
-        else:
+        elements = schema.check_request(frame, position)
+        if elements > TURN_ELEMENTS:
+            return Dispatch(self._read(route, prefix, frame, session, elements), route.may_be_cut)
+        request = schema.read_checked(frame, position)
+        call = Call(api_key, version, client_id, request, schema, session, self._cluster)
+        if route.at_once is not None and not self._throttling.is_on:
+            response = route.at_once(call)
+            if response is not None:
+                return Dispatch(self._framed(route, prefix, call, response), route.may_be_cut)
+        answer = self._answer(route, prefix, call, len(frame), elements)
+        return Dispatch(answer, route.may_be_cut)
+
+    async def _read(
+        self,
+        route: Route,
+        prefix: RequestPrefix,
+        frame: Frame,
+        session: Session,
+        elements: int | None,
+    ) -> bytes | None:
+        """Of a large request, in turns. `elements` None: they are not counted yet."""
+        api_key, version, _ = prefix
+        client_id, position = read_client_id(frame, route.api.is_flexible(version))
+        schema = schema_of(api_key, version)
+        if elements is None:
             elements = await self._in_turns(schema.check_request.in_steps(frame, position))
         is_large = elements > TURN_ELEMENTS
         if is_large:
@@ -99,17 +117,31 @@ class Dispatcher:
         if is_large:
             await self._cluster.turns.next()
         call = Call(api_key, version, client_id, request, schema, session, self._cluster)
+        return await self._answer(route, prefix, call, len(frame), elements)
+
+    async def _answer(
+        self, route: Route, prefix: RequestPrefix, call: Call, frame_bytes: int, elements: int
+    ) -> bytes | None:
         with request_span(call) as span:
-            levels = levels_of(api_key, version) if elements > PIECE_ELEMENTS else ()
+            is_cut = elements > PIECE_ELEMENTS
+            levels = levels_of(call.api_key, call.version) if is_cut else ()
             work = answered_in_pieces(call, levels, route.handle) if levels else route.handle(call)
             if self._throttling.is_on:
-                work = self._throttling.held(call, len(frame), work)
+                work = self._throttling.held(call, frame_bytes, work)
             response = await work
             answered(call, span, response)
         if response is None:
             return None
-        parts = await _written(call, response) if call.is_large else schema.write_response(response)
-        return framed_response(correlation_id, route.api.response_has_tags(version), parts)
+        if call.is_large:
+            parts = await _written(call, response)
+            has_tags = route.api.response_has_tags(call.version)
+            return framed_response(prefix.correlation_id, has_tags, parts)
+        return self._framed(route, prefix, call, response)
+
+    def _framed(self, route: Route, prefix: RequestPrefix, call: Call, response: Any) -> bytes:
+        parts = call.schema.write_response(response)
+        has_tags = route.api.response_has_tags(call.version)
+        return framed_response(prefix.correlation_id, has_tags, parts)
 
     async def _in_turns(self, steps: Generator[None, None, _Found]) -> _Found:
         """What the steps, which check or read elements, come to."""

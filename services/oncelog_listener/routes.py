@@ -38,7 +38,7 @@ from oncelog_listener.handlers.offsets import (
     list_offsets,
     offset_for_leader_epoch,
 )
-from oncelog_listener.handlers.produce import produce
+from oncelog_listener.handlers.produce import produce, produce_at_once
 from oncelog_listener.handlers.replicas import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -72,6 +72,8 @@ class Route(NamedTuple):
     handle: Handler
     may_be_cut: bool
     """It only reads, so it is cancelled when its client leaves. Everything else is finished: half of it may be done."""
+    at_once: Callable[[Call], Any | None] | None = None
+    """Answers a small request in one step. None: `handle` is to be called, which may not know that this was."""
 
 
 _READS: Final = frozenset({versions.FETCH})
@@ -133,7 +135,9 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
 }
 
+_AT_ONCE: Final = {versions.PRODUCE: produce_at_once}
+
 ROUTES: Final[dict[int, Route]] = {
-    key: Route(api, _HANDLERS[key], key in _READS) for key, api in APIS.items()
+    key: Route(api, _HANDLERS[key], key in _READS, _AT_ONCE.get(key)) for key, api in APIS.items()
 }
 """A fault of a test puts another handler into a row (ADR 0045); nothing else changes it."""

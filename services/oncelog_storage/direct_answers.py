@@ -1,8 +1,62 @@
 """Answers for roles of the same process: the fields of `proto/`, and bytes that nobody copies."""
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from oncelog.errors import ErrorCode
+
+
+@dataclass(slots=True)
+class RecordError:
+    index: int
+    message: str
+
+
+class RecordErrors(list[RecordError]):
+    def add(self, **fields: Any) -> RecordError:
+        self.append(RecordError(**fields))
+        return self[-1]
+
+
+class PartitionProduced:
+    """As `storage_pb2.PartitionProduced`."""
+
+    __slots__ = (
+        "base_offset",
+        "error_code",
+        "error_message",
+        "leader",
+        "leader_epoch",
+        "log_append_time_ms",
+        "log_start_offset",
+        "partition",
+        "record_errors",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.error_code = 0
+        self.error_message = ""
+        self.base_offset = self.log_append_time_ms = self.log_start_offset = 0
+        self.leader = self.leader_epoch = 0
+        self.record_errors = RecordErrors()
+
+
+class PartitionsProduced(list[PartitionProduced]):
+    def add(self, **fields: Any) -> PartitionProduced:
+        self.append(PartitionProduced(**fields))
+        return self[-1]
+
+
+class ProduceResponse:
+    """As `storage_pb2.ProduceResponse`."""
+
+    __slots__ = ("partitions",)
+
+    def __init__(self) -> None:
+        self.partitions = PartitionsProduced()
 
 
 class AbortedTransaction(NamedTuple):

@@ -7,16 +7,17 @@ the waiting; and what is measured, traced and told of it.
 import asyncio
 import time
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from oncelog.api.v1 import storage_pb2 as pb
-from oncelog.errors import KafkaError
+from oncelog.errors import ErrorCode, KafkaError
 from oncelog.process.role_metrics import Histogram
 from oncelog.record.batch import BatchHeader
 from oncelog.record.check import is_long_check
 from oncelog.rpc import plain
 from oncelog.runtime import Clock
 from oncelog.telemetry import spans
+from oncelog_storage import direct_answers
 from oncelog_storage.arrivals import Arrivals
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.partition_values import Appended
@@ -40,6 +41,7 @@ def _let_others_run() -> None:
 
 
 AnyProduceRequest = pb.ProduceRequest | plain.ProduceRequest
+ResponseT = TypeVar("ResponseT", pb.ProduceResponse, direct_answers.ProduceResponse)
 _Batch = ProducedBatch[HostedPartition]
 _Request = Producing[HostedPartition]
 
@@ -79,10 +81,60 @@ class ProduceHandler:
         self._arrivals = Arrivals()
         self._one_large_check = asyncio.Lock()
 
-    async def produce(self, request: AnyProduceRequest) -> pb.ProduceResponse:
+    def produce_at_once(
+        self, request: plain.ProduceRequest
+    ) -> direct_answers.PartitionsProduced | None:
+        """The answers, where all is written and committed in this step. None: `produce` is to be called; it waits, or
+        says what is wrong, and knows a batch that was written here by its sequence."""
+        began, now = time.monotonic(), self._clock.now()
+        answers = direct_answers.PartitionsProduced()
+        is_add = request.verification_mode == pb.ADD_PARTITION
+        work: _Request = Producing(request, answers, self._hosted, adds_partition=is_add)
+        if spans.recorder is not None or not work.check(now) or not self._goes_at_once(work):
+            return None
+        if work.needs_verification(is_verification_on=self._changed.verifies_transactions):
+            if is_add or not self._is_verified_at_once(request, work, now):
+                return None
+            self._times.verification.observe(time.monotonic() - began)
+        self._append_all(work)
+        written = [item for item in work.batches if not item.is_refused]
+        if self._events is not None:
+            self._report(request, written, self._events)
+        if work.is_awaited or len(written) < len(work.batches):
+            return None
+        self._times.replication[request.acks].observe(0.0)
+        self._times.produce[str(request.acks)].observe(time.monotonic() - began)
+        return answers
+
+    def _goes_at_once(self, work: _Request) -> bool:
+        """Its batches are sound, and neither a thread, a follower, a sync nor a request before it is waited for."""
+        return (
+            work.is_checked
+            and all(item.leader.commits_at_once for item in work.batches)
+            and not self._arrivals.is_awaited(item.leader.partition for item in work.batches)
+        )
+
+    def _is_verified_at_once(self, request: plain.ProduceRequest, work: _Request, now: int) -> bool:
+        for question in work.questions(now):
+            start_ms = self._verifier.verified_at_once(
+                plain.VerifyRequest(
+                    request.transactional_id,
+                    question.producer_id,
+                    question.producer_epoch,
+                    question.partitions,
+                )
+            )
+            if start_ms is None:
+                return False
+            work.verified(question, [ErrorCode.NONE] * len(question.batches), start_ms, now)
+        return True
+
+    async def produce(
+        self, request: AnyProduceRequest, response_type: type[ResponseT]
+    ) -> ResponseT:
         began = time.monotonic()
         took: list[tuple[Histogram, float]] = []
-        response = await self._produce(request, took)
+        response = await self._produce(request, response_type(), took)
         times = self._times.produce.get(str(request.acks))
         if times is not None:
             took.append((times, time.monotonic() - began))
@@ -92,10 +144,12 @@ class ProduceHandler:
         return response
 
     async def _produce(
-        self, request: AnyProduceRequest, took: list[tuple[Histogram, float]]
-    ) -> pb.ProduceResponse:
-        """Adds what its stages `took`, in seconds."""
-        response = pb.ProduceResponse()
+        self,
+        request: AnyProduceRequest,
+        response: ResponseT,
+        took: list[tuple[Histogram, float]],
+    ) -> ResponseT:
+        """Fills the response, and adds what its stages `took`, in seconds."""
         work: _Request = Producing(
             request,
             response.partitions,

@@ -33,7 +33,8 @@ _APPEND_TIMEOUT_MS: Final = 30_000
 class StorageServicer:
     direct_methods: ClassVar = {
         "Fetch": "fetch_directly",
-        "Produce": "Produce",
+        "Produce": "produce_directly",
+        "ProduceAtOnce": "produce_at_once",
         "AppendAtOnce": "append_at_once",
         "WriteMarkersAtOnce": "write_markers_at_once",
     }
@@ -57,8 +58,18 @@ class StorageServicer:
         self._deletion = RecordDeletion(hosted, replica_sessions)
         self._clock = clock
 
-    async def Produce(self, request: AnyProduceRequest, context: Any) -> pb.ProduceResponse:
-        return await self._produce.produce(request)
+    async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
+        return await self._produce.produce(request, pb.ProduceResponse)
+
+    async def produce_directly(
+        self, request: AnyProduceRequest, context: Any
+    ) -> direct_answers.ProduceResponse:
+        return await self._produce.produce(request, direct_answers.ProduceResponse)
+
+    def produce_at_once(
+        self, request: plain.ProduceRequest, context: Any
+    ) -> direct_answers.PartitionsProduced | None:
+        return self._produce.produce_at_once(request)
 
     async def Append(self, request: pb.AppendRequest, context: Any) -> pb.AppendResponse:
         response = pb.AppendResponse(base_offset=-1)

@@ -8,11 +8,14 @@ does not answer: then it is unknown what happened, and asking again is harmless.
 import asyncio
 import random
 from collections.abc import Sequence
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from oncelog.api.v1 import coordinator_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import Partition
+from oncelog.rpc import plain
+from oncelog.rpc.direct import takes_plain
 from oncelog.rpc.directory import Directory, transaction_coordinator
 from oncelog.rpc.metadata import TRANSACTION, MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
@@ -41,6 +44,19 @@ class Verifier:
     def turn(self, transactional_id: str) -> asyncio.Lock:
         """`async with`: this id's next verification, and the appends it allows, after those before it."""
         return self._turns.setdefault(transactional_id, asyncio.Lock())
+
+    def verified_at_once(self, request: plain.VerifyRequest) -> int | None:
+        """When the transaction began, where a coordinator of this process knows that it has these partitions. None:
+        `ask` waits, or says why it has not."""
+        name = request.transactional_id
+        before = self._turns.get(name)
+        if before is not None and before.locked():
+            return None
+        stub = transaction_coordinator(self._directory, self._metadata.image, name)
+        if not takes_plain(stub, "VerifyAtOnce"):
+            return None
+        start_ms: int | None = cast(Any, stub).VerifyAtOnce(request)
+        return start_ms
 
     async def ask(
         self,

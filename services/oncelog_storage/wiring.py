@@ -72,7 +72,7 @@ class StorageRole:
             node_epoch,
             reader,
         )
-        verifier = Verifier(settings, metadata, directory)
+        self.verifier = Verifier(settings, metadata, directory)
         traces = OpenTraces()
         self._fetch = FetchHandler(settings, self._hosted, reader)
         self._warm_up: asyncio.Task[None] | None = None
@@ -82,7 +82,14 @@ class StorageRole:
         self.servicer = StorageServicer(
             self._hosted,
             ProduceHandler(
-                settings, self._hosted, verifier, clock, changed, traces, events, self.produce_times
+                settings,
+                self._hosted,
+                self.verifier,
+                clock,
+                changed,
+                traces,
+                events,
+                self.produce_times,
             ),
             self._fetch,
             self.replication.sessions,

@@ -10,6 +10,9 @@ that it is unknown. An addition that is still being written counts as present he
 gate.
 """
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Partition
 from oncelog.machine import Decision, Effect, Reply, SetTimer, answered
@@ -24,6 +27,19 @@ from oncelog_coordinator.core.txn_events import (
 )
 from oncelog_coordinator.core.txn_records import value_bytes_estimate
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState
+
+
+class Verifiable(Protocol):
+    """Partitions of which somebody asks whether a transaction has them."""
+
+    @property
+    def transactional_id(self) -> str: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def partitions(self) -> Sequence[Partition]: ...
 
 
 def decide(
@@ -87,17 +103,30 @@ def _completing(txn: TxnMetadata, event: AddPartitions) -> Decision[TxnRecord]:
 def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnRecord]:
     if txn is None:
         return _verified(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "unknown_id")
-    if event.producer_id != txn.producer_id:
-        return _verified(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id")
-    if event.producer_epoch != txn.producer_epoch:
-        return _verified(event, ErrorCode.PRODUCER_FENCED, "fenced")
-    if txn.state.is_prepared:
-        return _verified(event, ErrorCode.CONCURRENT_TRANSACTIONS, "verify_while_completing")
-    if txn.is_kept:
-        return _verified(event, ErrorCode.PRODUCER_FENCED, "fenced")
+    refusal = _refusal(txn, event)
+    if refusal is not None:
+        return _verified(event, *refusal)
     missing = _absent(txn.partitions, event.partitions)
     label = "partition_not_in_transaction" if missing else "verified"
     return answered(event, VerifyAnswer(ErrorCode.NONE, missing, txn.start_timestamp), label)
+
+
+def is_verified(txn: TxnMetadata, asked: Verifiable) -> bool:
+    """Whether `verify` lets these partitions in."""
+    return _refusal(txn, asked) is None and not _absent(txn.partitions, tuple(asked.partitions))
+
+
+def _refusal(txn: TxnMetadata, asked: Verifiable) -> tuple[ErrorCode, str] | None:
+    """Code and label, where nothing may be written for who asks."""
+    if asked.producer_id != txn.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id"
+    if asked.producer_epoch != txn.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED, "fenced"
+    if txn.state.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS, "verify_while_completing"
+    if txn.is_kept:
+        return ErrorCode.PRODUCER_FENCED, "fenced"
+    return None
 
 
 def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:

@@ -14,9 +14,10 @@ from itertools import chain
 from typing import Final
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import Millis, Offset, is_reserved_name
+from oncelog.ids import Millis, Offset, ProducerId, is_reserved_name
 from oncelog.machine import Decision, Effect, Reply, answered
-from oncelog_coordinator.core import sink_events, views
+from oncelog_coordinator.core import add_partitions, sink_events, views
+from oncelog_coordinator.core.add_partitions import Verifiable
 from oncelog_coordinator.core.markers import TXN_MACHINE, MarkersDelivered
 from oncelog_coordinator.core.sink import SinkEvent, SinkMachine
 from oncelog_coordinator.core.sink_limits import DEFAULT_LIMITS, SinkLimits
@@ -125,6 +126,15 @@ class ShardMachine:
 
     def resume(self, now: Millis) -> Sequence[Effect]:
         return (*self.txn.resume(now), *self.sink.resume(now))
+
+    def verified_since(self, asked: Verifiable) -> Millis | None:
+        """When the transaction began that has these partitions; None: `decide` says why it has not."""
+        txn = self.txn.transaction(asked.transactional_id)
+        if txn is None or self.sink.owns_producer(ProducerId(asked.producer_id)):
+            return None
+        return (
+            Millis(max(0, txn.start_timestamp)) if add_partitions.is_verified(txn, asked) else None
+        )
 
     def wants_producer_id(self, event: ShardEvent) -> bool:
         if isinstance(event, sink_events.JoinAttempt):

@@ -48,11 +48,42 @@ def verification_mode(version: int) -> "pb.VerificationMode":
 _Topics = Sequence[tuple[str | None, Any]]
 """The request's topics, with their names; None: there is no topic with the id."""
 _Answers = dict[TopicPartition, pb.PartitionProduced | Unanswered]
+_Items = dict[TopicPartition, plain.PartitionRecords]
 
 _NO_SUCH_ID: Final = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
 _ELSEWHERE: Final = Unanswered(
     ErrorCode.NOT_LEADER_OR_FOLLOWER, "this listener stops: the client goes to another"
 )
+
+
+def produce_at_once(call: Call) -> Any | None:
+    """The response, where the leader of all batches is in this process and has committed them in this step. None:
+    `produce` waits, or says what is wrong. So each batch has a sequence, by which the leader knows a repetition."""
+    request, cluster = call.request, call.cluster
+    if not request.acks or cluster.access.is_checked:
+        return None
+    topics: _Topics = [(topic_name(cluster.image, topic), topic) for topic in request.topic_data]
+    batches = [data.records for topic in request.topic_data for data in topic.partition_data]
+    if refused_request(request.acks, request.transactional_id, batches) is not None:
+        return None
+    answers: _Answers = {}
+    items = _accepted(call, topics, answers)
+    if not items or answers or not all(map(has_producer_id, batches)) or is_leaving(cluster):
+        return None
+    leaders = {cluster.leader_of(cluster.image, key, one.topic_id) for key, one in items.items()}
+    leader = leaders.pop()
+    if leaders or isinstance(leader, Unanswered):
+        return None
+    storage = cluster.storage(leader)
+    if not takes_plain(storage, "ProduceAtOnce"):
+        return None
+    transactional_id = transaction_of(request.transactional_id, batches) or ""
+    asked = _asked(call, list(items.values()), transactional_id)
+    written: Sequence[pb.PartitionProduced] | None = cast(Any, storage).ProduceAtOnce(asked)
+    if written is None:
+        return None
+    answers.update(((one.topic, one.partition), one) for one in written)
+    return _response(call, topics, answers, _NO_SUCH_ID)
 
 
 async def produce(call: Call) -> Any:
@@ -85,11 +116,9 @@ async def produce(call: Call) -> Any:
     return _response(call, topics, answers, nameless)
 
 
-def _accepted(
-    call: Call, topics: _Topics, answers: _Answers
-) -> dict[TopicPartition, plain.PartitionRecords]:
+def _accepted(call: Call, topics: _Topics, answers: _Answers) -> _Items:
     """What goes to leaders; what is refused here goes into `answers`."""
-    items: dict[TopicPartition, plain.PartitionRecords] = {}
+    items: _Items = {}
     image = call.cluster.image
     names = (name for name, _ in topics if name is not None)
     refused_names = refused_topics(call, Operation.WRITE, names)
@@ -118,26 +147,26 @@ def _accepted(
     return items
 
 
-async def _append(
-    call: Call, items: dict[TopicPartition, plain.PartitionRecords], transactional_id: str
-) -> _Answers:
-    request = call.request
-    timeout_ms = milliseconds(request.timeout)
-    mode = verification_mode(call.version)
+def _asked(
+    call: Call, partitions: list[plain.PartitionRecords], transactional_id: str
+) -> plain.ProduceRequest:
+    return plain.ProduceRequest(
+        transactional_id,
+        call.request.acks,
+        milliseconds(call.request.timeout),
+        verification_mode(call.version),
+        partitions,
+        (call.client_id or "") if transactional_id else "",
+        call.session.peer if transactional_id else "",
+    )
 
+
+async def _append(call: Call, items: _Items, transactional_id: str) -> _Answers:
     async def ask(
         storage: StorageStub, partitions: list[plain.PartitionRecords]
     ) -> Sequence[pb.PartitionProduced]:
         # No deadline of our own: the leader keeps `timeout_ms`, and cutting an append short would leave it unknown.
-        asked = plain.ProduceRequest(
-            transactional_id,
-            request.acks,
-            timeout_ms,
-            mode,
-            partitions,
-            (call.client_id or "") if transactional_id else "",
-            call.session.peer if transactional_id else "",
-        )
+        asked = _asked(call, partitions, transactional_id)
         if takes_plain(storage, "Produce"):
             message = cast(pb.ProduceRequest, asked)
         else:

@@ -226,6 +226,16 @@ class Producing(Generic[HostedT]):
         batch.check(self._leaders.get(topic, partition), self._acks, now)
 
     @property
+    def is_checked(self) -> bool:
+        """Nothing is refused, takes a while to check, or needs another codec."""
+        return all(
+            batch.is_checked
+            and not batch.is_refused
+            and not batch.leader.wants_other_codec(batch.header)
+            for batch in self.batches
+        )
+
+    @property
     def partitions(self) -> set[PartitionName]:
         """Those of batches that are not refused."""
         return {batch.leader.partition for batch in self.batches if not batch.is_refused}

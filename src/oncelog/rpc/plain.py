@@ -65,6 +65,16 @@ class PartitionRecords:
 
 
 @dataclass(slots=True)
+class VerifyRequest:
+    """As `coordinator_pb2.AddPartitionsToTxnRequest`, of one transaction of TV1 that is only verified."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: Sequence[Partition]
+
+
+@dataclass(slots=True)
 class ProduceRequest:
     """As `storage_pb2.ProduceRequest`."""
 

@@ -136,6 +136,11 @@ class Driver:
         """None while events are decided; otherwise what a client is told."""
         return self._stopped
 
+    @property
+    def is_settled(self) -> bool:
+        """All that was decided is committed: the machine's state may be told."""
+        return self._stopped is None and not self._queue and not self._appending
+
     def request_id(self) -> int:
         """An id for an event whose reply the caller awaits with `ask`."""
         self._next_request_id += 1

@@ -4,12 +4,16 @@ import asyncio
 import struct
 
 import pytest
+from tests.unit.listener.fake_roles import FakeStorage
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_requests import batch, fetch_request, produce_request
 from tests.unit.listener.listener_world import World, eventually
 from tests.unit.listener.wire_client import WireClient, is_alive
 
-from oncelog.record.batch import HEADER_BYTES
+from oncelog.record.batch import HEADER_BYTES, stamp
+from oncelog.rpc.contract import STORAGE
+from oncelog.rpc.direct import DirectStub
+from oncelog_storage.direct_answers import PartitionsProduced
 
 FETCH, PRODUCE, METADATA, API_VERSIONS = 1, 0, 3, 18
 
@@ -24,6 +28,63 @@ async def test_pipelined_requests_happen_and_are_answered_in_order(world):
             answer.responses[0].partition_responses[0].base_offset for _, answer in answers[:-1]
         ]
         assert offsets == list(range(20))
+
+
+class StorageAtOnce(FakeStorage):
+    """Answers a producer's batch at once."""
+
+    direct_methods = {"ProduceAtOnce": "produce_at_once"}  # noqa: RUF012
+
+    def produce_at_once(self, request, context):
+        (one,) = request.partitions
+        offset, log = self.end_offset(one.topic, one.partition), self.log(one.topic, one.partition)
+        log.append(stamped(one.records, offset))
+        answers = PartitionsProduced()
+        answers.add(topic=one.topic, partition=one.partition).base_offset = offset
+        return answers
+
+
+def stamped(records, offset):
+    changed = bytearray(records)
+    stamp(changed, offset, 0)
+    return bytes(changed)
+
+
+class Recorder:
+    """A transport that remembers what is written to it."""
+
+    def __init__(self, transport):
+        self.transport = transport
+        self.written = []
+
+    def __getattr__(self, name):
+        return getattr(self.transport, name)
+
+    def write(self, data):
+        self.written.append(len(data))
+        self.transport.write(data)
+
+
+async def test_answers_at_once_keep_their_place_and_share_a_write(world):
+    world.storage = StorageAtOnce()
+    world.directory.put(STORAGE, DirectStub(world.storage))
+    of_a_producer, of_nobody = batch(producer_id=5), batch()
+    async with world.connected() as (role, client):
+        await client.call(API_VERSIONS, 0)
+        (connection,) = role._open
+        connection._transport = recorder = Recorder(connection._transport)
+        wanted = [of_a_producer] * 3 + [of_nobody] + [of_a_producer] * 2
+        schemas = [
+            client.send(PRODUCE, 7, request=produce_request(records=[one])) for one in wanted
+        ]
+        schemas.append(client.send(METADATA, 1, topics=()))
+        answers = [await client.receive(schema) for schema in schemas]
+        assert [number for number, _ in answers] == list(range(2, 9))
+        offsets = [one.responses[0].partition_responses[0].base_offset for _, one in answers[:-1]]
+        assert offsets == list(range(6))
+        assert len(world.storage.received("Produce")) == 1, "a batch without a sequence"
+        assert role.counters.latencies["Produce"].count == 6
+        assert len(recorder.written) == 4, "3 at once, 1 awaited, 2 at once, the metadata"
 
 
 async def test_a_long_poll_holds_up_what_comes_behind_it(world):

@@ -200,14 +200,14 @@ class Node(Calls):
         self.metadata = MetadataFollower(NODE, None)
         self._metadata_offset = 0
         self._snapshot(topics)
-        directory = LocalDirectory(
+        self.directory = LocalDirectory(
             storage=None, coordinator=self.coordinator, marker_sender=None, controller=None
         )
         self.role = build_storage(
             StorageSettings(data_dir=path, **settings),
             NODE,
             self.metadata,
-            directory,
+            self.directory,
             self.clock,
             sync,
         )
