@@ -1,8 +1,8 @@
 """Builds the gateway and serves it on the loop of its process.
 
-Binding the port is all that `start` does. FastAPI and everything behind it is imported in a thread from then on, about
-half a second of CPU: the process is ready without waiting for it, and the first request does not wait long. The kernel
-holds connections meanwhile.
+Binding the port is all that `start` does. FastAPI and everything behind it is imported in a thread, about half a second
+of CPU and 20 MB; the kernel holds connections meanwhile. A process of its own imports from its start on: nobody waits
+for it, and the first request does not wait long. Beside other roles nothing is imported before a client connects.
 """
 
 import asyncio
@@ -42,12 +42,16 @@ def build_gateway(
     *,
     read_metrics: "ReadMetrics" = lambda: (),
     history: History | None = None,
+    waits_for_client: bool = False,
 ) -> "GatewayRole":
     """The gateway of one process; it asks other roles through `directory`.
 
-    What other roles of this process count joins its metrics by `read_metrics`, and what they tell is in `history`.
+    What other roles of this process count joins its metrics by `read_metrics`, and what they tell is in `history`. One
+    that `waits_for_client` imports nothing before somebody connects.
     """
-    return GatewayRole(settings, metadata, directory, SystemClock(), read_metrics, history)
+    return GatewayRole(
+        settings, metadata, directory, SystemClock(), read_metrics, history, waits_for_client
+    )
 
 
 class GatewayRole:
@@ -61,6 +65,7 @@ class GatewayRole:
         clock: Clock,
         read_metrics: "ReadMetrics" = lambda: (),
         history: History | None = None,
+        waits_for_client: bool = False,
     ) -> None:
         self._reader: StreamReader | None = None
         if history is None:
@@ -72,6 +77,7 @@ class GatewayRole:
         self._directory = directory
         self._clock = clock
         self._read_metrics = read_metrics
+        self._waits_for_client = waits_for_client
         self._ways_in = NO_WAYS_IN
         self._tls: ReloadingContext | None = None
         self._port: int | None = None
@@ -116,6 +122,8 @@ class GatewayRole:
     async def _serve(self, listening: socket.socket) -> None:
         # Closed whatever happens: a port that accepts and never answers would hang its clients.
         with listening:
+            if self._waits_for_client:
+                await _until_somebody_connects(listening)
             self._server = await asyncio.to_thread(self._load)
             await self._server.serve(sockets=[listening])
 
@@ -159,6 +167,17 @@ class GatewayRole:
         if self._tls is not None:
             config.ssl = self._tls.fronting()
         return Server(config)
+
+
+async def _until_somebody_connects(listening: socket.socket) -> None:
+    """The connection stays with the kernel."""
+    loop = asyncio.get_running_loop()
+    connected = asyncio.Event()
+    loop.add_reader(listening, connected.set)
+    try:
+        await connected.wait()
+    finally:
+        loop.remove_reader(listening)
 
 
 def _bound(host: str, port: int) -> socket.socket:

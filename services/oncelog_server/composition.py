@@ -372,7 +372,12 @@ async def _start_gateway(
         names = f"{gateway_settings.allowed_hosts},{settings.advertised_host}"
         gateway_settings = gateway_settings.model_copy(update={"allowed_hosts": names})
     gateway = build_gateway(
-        gateway_settings, follower, directory, read_metrics=roles.metrics, history=events
+        gateway_settings,
+        follower,
+        directory,
+        read_metrics=roles.metrics,
+        history=events,
+        waits_for_client=True,
     )
     await _start(stack, gateway)
     scheme = "http" if gateway_settings.tls_certificate_file is None else "https"

@@ -12,8 +12,7 @@ three of them fell on forty such requests, and now one on fifty."""
 
 def collect_seldom() -> None:
     """What the start allocated stays for the process's life, so it is not walked again and again. A full collection
-    that did took a listener 77 ms."""
-    gc.collect()
+    that did took a listener 77 ms. Nor is it walked once before: 130 of 116,000 objects would go."""
     gc.freeze()
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _FULL_AFTER)

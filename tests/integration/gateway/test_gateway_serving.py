@@ -55,6 +55,29 @@ def test_all_is_imported_after_the_start_and_before_a_request(tmp_path):
     assert subprocess.run(command, cwd=tmp_path, check=False, timeout=120).returncode == 0
 
 
+def test_beside_other_roles_nothing_is_imported_before_a_request(tmp_path):
+    script = (
+        "import asyncio, sys\n"
+        "from oncelog_gateway.settings import GatewaySettings\n"
+        "from oncelog_gateway.wiring import build_gateway\n"
+        "async def go():\n"
+        "    silent = build_gateway(GatewaySettings(port=0), None, None, waits_for_client=True)\n"
+        "    asked = build_gateway(GatewaySettings(port=0), None, None, waits_for_client=True)\n"
+        "    await silent.start()\n"
+        "    await silent.stop()\n"
+        "    await asked.start()\n"
+        "    assert not {'fastapi', 'uvicorn', 'jinja2'} & set(sys.modules)\n"
+        "    reader, writer = await asyncio.open_connection('127.0.0.1', asked.port)\n"
+        "    writer.write(b'GET /health HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n')\n"
+        "    assert b'200 OK' in await reader.readline()\n"
+        "    writer.close()\n"
+        "    await asked.stop()\n"
+        "asyncio.run(go())\n"
+    )
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, cwd=tmp_path, check=False, timeout=120).returncode == 0
+
+
 async def test_stopping_does_not_wait_for_idle_or_hanging_clients(tmp_path):
     async with gateway_cluster(
         tmp_path, call_timeout_ms=60_000, shutdown_timeout_ms=1_000
