@@ -35,6 +35,7 @@ PATHS = (
     "/topics",
     f"/topic?name={TOPIC}",
     f"/records?topic={TOPIC}",
+    f"/record?topic={TOPIC}&partition=0&offset=0",
     "/groups",
     "/sinks",
     "/nodes",

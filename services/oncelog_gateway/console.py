@@ -23,6 +23,7 @@ from oncelog_gateway.console_pages import (
     page_number,
     rows_of,
 )
+from oncelog_gateway.console_record import add_record
 from oncelog_gateway.console_records import add_records, add_topics
 from oncelog_gateway.console_values import LagSamples, audit_row, bar_of, event_rows
 from oncelog_gateway.core.hanging import OPEN_STATES
@@ -66,6 +67,7 @@ def console_router(
     ):
         add(router, pages)
     add_records(router, pages, record_access, operators)
+    add_record(router, pages, record_access, operators)
     add_login(router, pages, access, operators)
     return router
 

@@ -1,5 +1,9 @@
 """The pages of topics and of their records."""
 
+import base64
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -9,9 +13,10 @@ from fastapi.responses import HTMLResponse
 from oncelog.ids import Partition
 from oncelog_gateway.access import CALLER
 from oncelog_gateway.console_pages import PARTITIONS_READ_MAX, ROWS_MAX, Pages, Steps, page_number
-from oncelog_gateway.console_values import moment
-from oncelog_gateway.core.record_content import as_json
+from oncelog_gateway.console_values import field_texts, moment
+from oncelog_gateway.core.record_content import as_json, hex_dump, hex_preview, preview_of
 from oncelog_gateway.core.record_filter import RecordFilter
+from oncelog_gateway.core.record_walk import Outcome
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import status_of
 from oncelog_gateway.record_access import RecordAccess, RecordsClosedError
@@ -19,12 +24,13 @@ from oncelog_gateway.record_resources import BrowsedRecord, PartitionRead, Recor
 from oncelog_gateway.record_source import Wanted
 from oncelog_gateway.records import PARTITIONS_MAX
 from oncelog_gateway.resources import INT32_MAX, PartitionStatus
-from oncelog_gateway.routes.records import begin_of, refused
+from oncelog_gateway.routes.records import begin_of, whole_number
 from oncelog_gateway.topic_resources import config_texts
 
 RECORDS_SHOWN: Final = 50
 CONTENT_BYTES: Final = 2_000
-PARTITION_DIGITS_MAX: Final = 10
+HEX_BYTES: Final = 256
+"""In a row that unfolds; the page of the record shows more."""
 SPANS_SHOWN: Final = 5
 
 
@@ -45,9 +51,16 @@ class TopicRow(NamedTuple):
 
 class RecordRow(NamedTuple):
     one: BrowsedRecord
+    time: str
+    """The day as well, unless it is today's."""
     moment: str
-    json: str | None
-    """The value in lines, where it is JSON and shown whole."""
+    preview: str
+    is_soft: bool
+    """There is no value to be seen."""
+    shown: str
+    """What unfolds: in lines where it is JSON, in hex where it is no text."""
+    fields: Sequence[tuple[str, str]]
+    """Of Kafka's own records."""
 
 
 def add_topics(router: APIRouter, pages: Pages) -> None:
@@ -99,6 +112,7 @@ def add_records(
         topic: str,
         partition: str = "",
         isolation: str = "",
+        markers: str = "",
         key: str = "",
         header: str = "",
         text: str = "",
@@ -110,9 +124,7 @@ def add_records(
         try:
             reader = access.check(CALLER.get(), operators.address_of(request), topic)
         except RecordsClosedError as closed:
-            page = pages.page("records_closed.html", "/topics", topic=topic, closed=closed)
-            page.status_code = status_of(closed.error_code)
-            return page
+            return closed_page(pages, topic, closed)
         found = await pages.views.records.page(
             topic,
             Wanted(
@@ -123,6 +135,7 @@ def add_records(
                 RECORDS_SHOWN,
                 content_bytes=CONTENT_BYTES,
                 cursor=cursor or None,
+                are_markers_wanted=markers != "hide",
             ),
         )
         filters = {
@@ -130,31 +143,56 @@ def add_records(
             "partition": partition,
             "from": begin,
             "isolation": "read_committed" if is_committed else "",
+            "markers": markers,
             "key": key,
             "header": header,
             "text": text,
         }
-
-        def link(**changed: str) -> str:
-            given = {**filters, **changed}
-            return "?" + urlencode({name: one for name, one in given.items() if one})
-
         return pages.page(
             "records.html",
             "/topics",
-            found=found,
             reader=reader,
-            rows=[_record_row(one) for one in found.records],
-            spans=_spans(found),
             filters=filters,
             is_committed=is_committed,
-            partitions_max=PARTITIONS_MAX,
-            everything=link(isolation=""),
-            committed=link(isolation="read_committed"),
-            first=link(),
             is_later=bool(cursor),
-            after=link(cursor=found.next_cursor) if found.next_cursor else None,
+            partition_count=len(pages.roles.topic(topic).partitions),
+            partitions_max=PARTITIONS_MAX,
+            content_bytes=CONTENT_BYTES,
+            **_shown(found, pages.clock.now()),
+            **_links(filters, found),
         )
+
+
+def _shown(found: RecordPage, now_ms: int) -> dict[str, object]:
+    return {
+        "found": found,
+        "rows": [record_row(one, now_ms) for one in found.records],
+        "counts": _counts(found.records),
+        "markers": sum(one.outcome == "marker" for one in found.records),
+        "got": sum(one.read_committed for one in found.records),
+        "held": _held_partition(found),
+        "spans": _spans(found),
+        "hour_ago": time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(now_ms / 1000 - 3600)),
+    }
+
+
+def _links(filters: Mapping[str, str], found: RecordPage) -> dict[str, str | None]:
+    def link(**changed: str) -> str:
+        given = {**filters, **changed}
+        return "?" + urlencode({name: one for name, one in given.items() if one})
+
+    return {
+        "everything": link(isolation=""),
+        "committed": link(isolation="read_committed"),
+        "first": link(),
+        "after": link(cursor=found.next_cursor) if found.next_cursor else None,
+    }
+
+
+def closed_page(pages: Pages, topic: str, closed: RecordsClosedError) -> HTMLResponse:
+    page = pages.page("records_closed.html", "/topics", topic=topic, closed=closed)
+    page.status_code = status_of(closed.error_code)
+    return page
 
 
 async def _topic_rows(pages: Pages, names: list[str]) -> list[TopicRow]:
@@ -188,9 +226,46 @@ def _topic_row(pages: Pages, name: str, rows: list[PartitionStatus]) -> TopicRow
     )
 
 
-def _record_row(one: BrowsedRecord) -> RecordRow:
-    json = None if one.value is None or "value" in one.cut else as_json(one.value)
-    return RecordRow(one, moment(one.timestamp_ms), json)
+def record_row(one: BrowsedRecord, now_ms: int) -> RecordRow:
+    fields = () if one.decoded is None else field_texts(one.decoded)
+    is_soft = False
+    if fields:
+        preview = " · ".join(f"{name} {text}" for name, text in fields)
+        shown = ""
+    elif not one.value_bytes:
+        preview, shown, is_soft = "null" if one.value_bytes is None else "empty", "", True
+    elif one.value is not None:
+        preview = preview_of(one.value)
+        shown = (None if "value" in one.cut else as_json(one.value)) or one.value
+    else:
+        data = base64.b64decode(one.value_base64 or "")
+        preview, shown = hex_preview(data), hex_dump(data[:HEX_BYTES])
+    full = moment(one.timestamp_ms)
+    today = moment(now_ms).partition(" ")[0] + " "
+    return RecordRow(one, full.removeprefix(today), full, preview, is_soft, shown, fields)
+
+
+def _counts(records: Sequence[BrowsedRecord]) -> list[tuple[str, int, str]]:
+    """How many of each outcome, with the look of it."""
+    looks: tuple[tuple[Outcome, str, str], ...] = (
+        ("committed", "committed", "good"),
+        ("aborted", "aborted", "bad"),
+        ("open", "open", "warn"),
+        ("plain", "of no transaction", ""),
+        ("marker", "markers", ""),
+    )
+    counted = Counter(one.outcome for one in records)
+    found = [(word, counted[outcome], look) for outcome, word, look in looks if counted[outcome]]
+    held = sum(one.outcome in ("committed", "plain") and not one.read_committed for one in records)
+    return [*found, ("held back", held, "warn")] if held else found
+
+
+def _held_partition(found: RecordPage) -> int | None:
+    """The first that holds something back."""
+    held = (
+        one.partition for one in found.partitions if one.last_stable_offset < one.high_watermark
+    )
+    return next(held, None)
 
 
 def _spans(found: RecordPage) -> list[PartitionRead]:
@@ -203,9 +278,4 @@ def _partition_of(text: str) -> int | None:
     """Raises RequestValidationError, as REST does."""
     if not text.strip():
         return None
-    number = text.strip()
-    if number.isascii() and number.isdigit() and len(number) <= PARTITION_DIGITS_MAX:
-        found = int(number)
-        if found <= INT32_MAX:
-            return found
-    raise refused("partition", f"{text!r} is no partition; give a number, or nothing for all")
+    return whole_number("partition", text, INT32_MAX, "; give a number, or nothing for all")

@@ -3,9 +3,9 @@
 import json
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from oncelog.telemetry.events import Event
 from oncelog_gateway.acts import Act
@@ -15,6 +15,22 @@ from oncelog_gateway.core.wording import duration
 from oncelog_gateway.resources import ActiveProducer, PartitionStatus
 
 BAR_WIDTH: Final = 1000
+_SAID_LAST: Final = frozenset(
+    {
+        "version",
+        "producer_id",
+        "producer_epoch",
+        "timeout_ms",
+        "previous_producer_id",
+        "next_producer_id",
+        "next_producer_epoch",
+        "last_producer_epoch",
+        "client_transaction_version",
+        "leader_epoch",
+        "topic_id",
+    }
+)
+"""Of Kafka's own records, what one seldom looks for."""
 LAG_SAMPLES_MAX: Final = 720
 LAG_EVERY_MS: Final = 5_000
 
@@ -62,6 +78,27 @@ def moment(time_ms: int) -> str:
         return time.strftime("%Y-%m-%d ", time.gmtime(time_ms / 1000)) + clock(time_ms)
     except (OverflowError, ValueError, OSError):
         return f"{time_ms} ms"
+
+
+def field_texts(decoded: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Of Kafka's own record, what there is to say: times as times, and nothing of what is empty."""
+    found: list[tuple[str, str]] = []
+    for name, value in sorted(decoded.items(), key=lambda one: one[0] in _SAID_LAST):
+        if name == "type" or value is None or value == []:
+            continue
+        if name.endswith("_ms") and not name.endswith("timeout_ms"):
+            found.append((name.removesuffix("_ms"), moment(value)))
+        elif isinstance(value, list):
+            found.append((name, ", ".join(map(_item_text, value))))
+        else:
+            found.append((name, "yes" if value is True else str(value)))
+    return found
+
+
+def _item_text(one: Any) -> str:
+    if isinstance(one, Mapping):
+        return " ".join(f"{name} {text}" for name, text in field_texts(one))
+    return str(one)
 
 
 @dataclass(frozen=True, slots=True)

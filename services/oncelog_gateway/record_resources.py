@@ -62,7 +62,7 @@ class Unshown(Resource):
     """Records that this page has read and does not show."""
 
     aborted: int = Field(0, description="with read_committed: of aborted transactions")
-    markers: int = Field(0, description="with read_committed: control records")
+    markers: int = Field(0, description="control records, with read_committed or `markers=false`")
     held_back: int = Field(
         0,
         description="with read_committed: offsets from the last stable offset to the high watermark, of the partitions "

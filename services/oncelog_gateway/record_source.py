@@ -76,6 +76,7 @@ class Wanted:
     bytes_max: int = 1 << 20
     content_bytes: int = 4_096
     cursor: str | None = None
+    are_markers_wanted: bool = True
 
     @property
     def is_committed_only(self) -> bool:
@@ -291,13 +292,14 @@ def end_of(one: storage_pb2.PartitionDescription, wanted: Wanted) -> int:
 
 def _is_wanted(seen: Seen, page: PageSoFar) -> bool:
     """Counts what is not."""
-    if page.wanted.is_committed_only and seen.outcome in ("aborted", "marker"):
-        if seen.outcome == "marker":
-            page.markers += 1
-        else:
-            page.aborted += 1
+    wanted = page.wanted
+    if seen.outcome == "marker" and (wanted.is_committed_only or not wanted.are_markers_wanted):
+        page.markers += 1
         return False
-    if page.wanted.filter.fits(seen.record):
+    if seen.outcome == "aborted" and wanted.is_committed_only:
+        page.aborted += 1
+        return False
+    if wanted.filter.fits(seen.record):
         return True
     page.filtered += 1
     return False

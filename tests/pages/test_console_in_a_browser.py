@@ -22,6 +22,7 @@ PATHS = [
     "/topics",
     "/topic?name=orders",
     "/records?topic=orders",
+    "/record?topic=orders&partition=0&offset=0",
     "/producers",
     "/nodes",
     "/groups",

@@ -63,6 +63,7 @@ def test_an_odd_name_is_shown_as_it_is_and_fits_a_phone(tab, odd, name, path):
         "/topics",
         f"/topic?name={LONG_TOPIC}",
         f"/records?topic={LONG_TOPIC}",
+        f"/record?topic={LONG_TOPIC}&partition=0&offset=0",
     ],
 )
 def test_lists_of_odd_names_fit_a_phone(tab, odd, path):

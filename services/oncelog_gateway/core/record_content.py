@@ -6,6 +6,11 @@ from typing import Final, NamedTuple
 
 _UTF8_BYTES_MAX: Final = 4
 """Of one character."""
+PREVIEW_LENGTH: Final = 300
+PREVIEW_BYTES: Final = 32
+_HEX_LINE: Final = 16
+_SCHEMA_HEAD: Final = 5
+"""A zero and four bytes of the id."""
 
 
 class Content(NamedTuple):
@@ -48,3 +53,32 @@ def as_json(text: str) -> str | None:
         return None
     # Half of a pair, such as \ud800, is JSON and no UTF-8.
     return shown.encode(errors="backslashreplace").decode()
+
+
+def preview_of(text: str) -> str:
+    """In one line."""
+    line = " ".join(text[: 2 * PREVIEW_LENGTH].split())
+    return line if len(line) <= PREVIEW_LENGTH else f"{line[:PREVIEW_LENGTH]}…"
+
+
+def hex_preview(data: bytes) -> str:
+    more = " …" if len(data) > PREVIEW_BYTES else ""
+    return data[:PREVIEW_BYTES].hex(" ") + more
+
+
+def hex_dump(data: bytes) -> str:
+    """Sixteen bytes a line: where they begin, the bytes, and their ASCII."""
+    lines = []
+    for at in range(0, len(data), _HEX_LINE):
+        part = data[at : at + _HEX_LINE]
+        left, right = part[: _HEX_LINE // 2].hex(" "), part[_HEX_LINE // 2 :].hex(" ")
+        shown = "".join(chr(one) if 0x20 <= one < 0x7F else "." for one in part)
+        lines.append(f"{at:06x}  {left:23}  {right:23}  {shown}")
+    return "\n".join(lines)
+
+
+def schema_id(data: bytes) -> int | None:
+    """As Confluent's serializers write it before a value. None: this is no such value, or is text."""
+    if len(data) <= _SCHEMA_HEAD or data[0]:
+        return None
+    return int.from_bytes(data[1:_SCHEMA_HEAD], "big")

@@ -97,6 +97,7 @@ _VIEWER: Final[tuple[RouteKey, ...]] = (
     ("GET", "/topics"),
     ("GET", "/topic"),
     ("GET", "/records"),
+    ("GET", "/record"),
     ("GET", "/producers"),
     ("GET", "/groups"),
     ("GET", "/group"),

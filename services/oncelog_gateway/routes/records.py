@@ -81,6 +81,7 @@ Cursor = Annotated[
         description="`next_cursor` of the page before; it goes on from there, whatever `from` says",
     ),
 ]
+Markers = Annotated[bool, Query(description="control records too, with read_uncommitted")]
 
 
 def records_router(records: Records, access: RecordAccess, operators: Operators) -> APIRouter:
@@ -100,6 +101,7 @@ def records_router(records: Records, access: RecordAccess, operators: Operators)
         max_bytes: Bytes = 1 << 20,
         content_bytes: ContentBytes = 4_096,
         cursor: Cursor = None,
+        markers: Markers = True,
     ) -> RecordPage:
         """With the outcome of each record's transaction. The next page goes on where this one ended: `next_cursor`.
 
@@ -114,6 +116,7 @@ def records_router(records: Records, access: RecordAccess, operators: Operators)
             max_bytes,
             content_bytes,
             cursor,
+            markers,
         )
         access.check(CALLER.get(), operators.address_of(request), name)
         return await records.page(name, wanted)
@@ -138,6 +141,16 @@ def begin_of(text: str) -> Begin:
     if text.isascii() and text.isdigit() and int(text) <= INT64_MAX:
         return FromOffset(int(text))
     raise refused("from", f"{text!r} is neither newest, oldest, an offset nor @TIME")
+
+
+def whole_number(name: str, text: str, most: int, way_out: str = "; give a number") -> int:
+    """Of a page's query. Raises RequestValidationError, as REST does."""
+    number = text.strip()
+    if number.isascii() and number.isdigit() and len(number) <= len(str(most)):
+        found = int(number)
+        if found <= most:
+            return found
+    raise refused(name, f"{text!r} is no {name}{way_out}")
 
 
 def refused(name: str, message: str) -> RequestValidationError:

@@ -22,7 +22,8 @@
   async function readAgain() {
     const active = document.activeElement;
     const live = document.getElementById("live");
-    if (busy || document.hidden || isInUse(live, active)) return;
+    // Records that move while somebody reads them are of no use.
+    if (busy || document.hidden || "still" in live.dataset || isInUse(live, active)) return;
     busy = true;
     const began = performance.now();
     try {

@@ -164,6 +164,13 @@ def test_read_committed_shows_what_such_a_consumer_gets(log, fates):
         assert found["unshown"] == {"aborted": 1, "markers": 2, "held_back": 4, "filtered": 0}
 
 
+def test_markers_are_left_out_where_nobody_wants_them(log, fates):
+    for begin in ("oldest", "newest"):
+        found = page(log, fates, from_=begin, markers="false")
+        assert sorted(one["offset"] for one in found["records"]) == [0, 1, 2, 4, 6, 7, 9]
+        assert found["unshown"]["markers"] == 3
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
 def test_pages_back_and_on_show_each_record_once(log, fates, limit):
     on, _ = every(log, fates, from_="oldest", limit=limit)

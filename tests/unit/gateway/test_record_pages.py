@@ -5,7 +5,15 @@ import pytest
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.records import Record
 from oncelog_gateway.core.paging import cursor_of
-from oncelog_gateway.core.record_content import as_json, content_of
+from oncelog_gateway.core.record_content import (
+    PREVIEW_LENGTH,
+    as_json,
+    content_of,
+    hex_dump,
+    hex_preview,
+    preview_of,
+    schema_id,
+)
 from oncelog_gateway.core.record_filter import RecordFilter
 from oncelog_gateway.core.record_position import Place, Reading, queued, shares
 
@@ -128,3 +136,24 @@ def test_text_is_never_cut_within_a_character(data, bytes_max, expected):
 )
 def test_json_is_shown_in_lines(text, expected):
     assert as_json(text) == expected
+
+
+def test_hex_shows_places_bytes_and_letters():
+    assert hex_dump(b"\x00oncelog \xff{}" + bytes(range(0x30, 0x38))).split("\n") == [
+        "000000  00 6f 6e 63 65 6c 6f 67  20 ff 7b 7d 30 31 32 33  .oncelog .{}0123",
+        "000010  34 35 36 37                                       4567",
+    ]
+    assert hex_dump(b"") == ""
+    assert hex_preview(bytes(33)) == " ".join(["00"] * 32) + " …"
+    assert hex_preview(b"\x01\xfe") == "01 fe"
+
+
+def test_a_preview_is_one_line_of_a_bounded_length():
+    assert preview_of('{\n  "a": 1\n}') == '{ "a": 1 }'
+    assert preview_of("x" * 5_000) == "x" * PREVIEW_LENGTH + "…"
+
+
+def test_a_confluent_value_names_its_schema():
+    assert schema_id(b"\x00\x00\x00\x00\x2adata") == 42
+    assert schema_id(b"\x00\x00\x00\x00\x2a") is None
+    assert schema_id(b'{"a": 1}') is None
