@@ -80,6 +80,12 @@ class Dispatcher:
         if len(frame) >= _LARGE_BYTES:
             return Dispatch(self._read(route, prefix, frame, session, None), route.may_be_cut)
         client_id, position = read_client_id(frame, route.api.is_flexible(version))
+        if route.at_a_glance is not None and not self._throttling.is_on:
+            parts = route.at_a_glance(self._cluster, session, client_id, version, frame, position)
+            if parts is not None:
+                has_tags = route.api.response_has_tags(version)
+                answer = framed_response(prefix.correlation_id, has_tags, parts)
+                return Dispatch(answer, route.may_be_cut)
         schema = schema_of(api_key, version)
         elements = schema.check_request(frame, position)
         if elements > TURN_ELEMENTS:
@@ -90,8 +96,8 @@ class Dispatcher:
             response = route.at_once(call)
             if response is not None:
                 return Dispatch(self._framed(route, prefix, call, response), route.may_be_cut)
-        answer = self._answer(route, prefix, call, len(frame), elements)
-        return Dispatch(answer, route.may_be_cut)
+        handled = self._answer(route, prefix, call, len(frame), elements)
+        return Dispatch(handled, route.may_be_cut)
 
     async def _read(
         self,

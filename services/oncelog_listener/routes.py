@@ -4,8 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from oncelog.protocol import versions
+from oncelog.protocol.frames import Frame
 from oncelog.protocol.versions import APIS, Api
-from oncelog_listener.call import Call
+from oncelog_listener.call import Call, Session
+from oncelog_listener.cluster import Cluster
 from oncelog_listener.handlers.acls import create_acls, delete_acls, describe_acls
 from oncelog_listener.handlers.api_versions import api_versions
 from oncelog_listener.handlers.client_quotas import alter_client_quotas, describe_client_quotas
@@ -38,7 +40,7 @@ from oncelog_listener.handlers.offsets import (
     list_offsets,
     offset_for_leader_epoch,
 )
-from oncelog_listener.handlers.produce import produce, produce_at_once
+from oncelog_listener.handlers.produce import produce, produce_at_a_glance, produce_at_once
 from oncelog_listener.handlers.replicas import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -67,6 +69,10 @@ Handler = Callable[[Call], Awaitable[Any]]
 """Answers with kio's response of the call's version; None is no answer at all (Produce with acks=0)."""
 
 
+Glance = Callable[[Cluster, Session, str | None, int, Frame, int], list[bytes] | None]
+"""Takes the client's id, the version, the frame, and where in it the message begins."""
+
+
 class Route(NamedTuple):
     api: Api
     handle: Handler
@@ -74,6 +80,8 @@ class Route(NamedTuple):
     """It only reads, so it is cancelled when its client leaves. Everything else is finished: half of it may be done."""
     at_once: Callable[[Call], Any | None] | None = None
     """Answers a small request in one step. None: `handle` is to be called, which may not know that this was."""
+    at_a_glance: Glance | None = None
+    """The same for a request of its most usual form, without its schema: the pieces of the encoded response."""
 
 
 _READS: Final = frozenset({versions.FETCH})
@@ -136,8 +144,10 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
 }
 
 _AT_ONCE: Final = {versions.PRODUCE: produce_at_once}
+_AT_A_GLANCE: Final = {versions.PRODUCE: produce_at_a_glance}
 
 ROUTES: Final[dict[int, Route]] = {
-    key: Route(api, _HANDLERS[key], key in _READS, _AT_ONCE.get(key)) for key, api in APIS.items()
+    key: Route(api, _HANDLERS[key], key in _READS, _AT_ONCE.get(key), _AT_A_GLANCE.get(key))
+    for key, api in APIS.items()
 }
 """A fault of a test puts another handler into a row (ADR 0045); nothing else changes it."""

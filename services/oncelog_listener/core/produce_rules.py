@@ -32,7 +32,7 @@ def refused_request(
         return Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
     producer_id = None
     for records in batches:
-        if not _is_transactional(records):
+        if not is_transactional(records):
             continue
         if not transactional_id:
             return Refusal(
@@ -51,7 +51,7 @@ def refused_request(
 
 def transaction_of(transactional_id: str | None, batches: Iterable[bytes | None]) -> str | None:
     """The transaction that some batch belongs to. The name alone does not matter to the others, as in Kafka."""
-    if transactional_id is None or not any(_is_transactional(records) for records in batches):
+    if transactional_id is None or not any(is_transactional(records) for records in batches):
         return None
     return transactional_id
 
@@ -78,7 +78,7 @@ def has_producer_id(records: bytes | None) -> bool:
     return _is_readable(records) and _PRODUCER_ID.unpack_from(records, _PRODUCER_ID_AT)[0] >= 0
 
 
-def _is_transactional(records: bytes | None) -> TypeGuard[bytes]:
+def is_transactional(records: bytes | None) -> TypeGuard[bytes]:
     return _is_readable(records) and records[_ATTRIBUTES_LOW_BYTE_AT] & TRANSACTIONAL != 0
 
 

@@ -6,13 +6,17 @@ from typing import Any, Final, cast
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS
+from oncelog.protocol.frames import Frame
+from oncelog.protocol.small_produce import VERSIONS as SMALL_VERSIONS
+from oncelog.protocol.small_produce import read_small_produce, small_produce_response
 from oncelog.rpc import plain
 from oncelog.rpc.direct import takes_plain
 from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.brokers import is_leaving
-from oncelog_listener.call import Call, CloseConnection
+from oncelog_listener.call import Call, CloseConnection, Session
 from oncelog_listener.cluster import (
+    Cluster,
     TopicPartition,
     Unanswered,
     milliseconds,
@@ -21,6 +25,7 @@ from oncelog_listener.cluster import (
 from oncelog_listener.core.produce_rules import (
     Refusal,
     has_producer_id,
+    is_transactional,
     refused_records,
     refused_request,
     transaction_of,
@@ -68,22 +73,67 @@ def produce_at_once(call: Call) -> Any | None:
         return None
     answers: _Answers = {}
     items = _accepted(call, topics, answers)
-    if not items or answers or not all(map(has_producer_id, batches)) or is_leaving(cluster):
-        return None
-    leaders = {cluster.leader_of(cluster.image, key, one.topic_id) for key, one in items.items()}
-    leader = leaders.pop()
-    if leaders or isinstance(leader, Unanswered):
-        return None
-    storage = cluster.storage(leader)
-    if not takes_plain(storage, "ProduceAtOnce"):
+    if not items or answers or not all(map(has_producer_id, batches)):
         return None
     transactional_id = transaction_of(request.transactional_id, batches) or ""
-    asked = _asked(call, list(items.values()), transactional_id)
-    written: Sequence[pb.PartitionProduced] | None = cast(Any, storage).ProduceAtOnce(asked)
+    written = _written_at_once(cluster, _asked(call, list(items.values()), transactional_id))
     if written is None:
         return None
     answers.update(((one.topic, one.partition), one) for one in written)
     return _response(call, topics, answers, _NO_SUCH_ID)
+
+
+def produce_at_a_glance(
+    cluster: Cluster,
+    session: Session,
+    client_id: str | None,
+    version: int,
+    frame: Frame,
+    position: int,
+) -> list[bytes] | None:
+    """The same for one batch, without its schema: the pieces of the encoded response."""
+    asked = read_small_produce(frame, position) if version in SMALL_VERSIONS else None
+    if asked is None or asked.acks not in (-1, 1) or cluster.access.is_checked:
+        return None
+    name, records = asked.topic, asked.records
+    transactional_id = (asked.transactional_id or "") if is_transactional(records) else None
+    is_refused = name in INTERNAL_TOPICS or refused_records(version, records) is not None
+    if is_refused or not has_producer_id(records) or transactional_id == "":
+        return None
+    request = plain.ProduceRequest(
+        transactional_id or "",
+        asked.acks,
+        asked.timeout_ms,
+        verification_mode(version),
+        (plain.PartitionRecords(name, asked.partition, records, id_of(cluster.image, name)),),
+        (client_id or "") if transactional_id else "",
+        session.peer if transactional_id else "",
+    )
+    written = _written_at_once(cluster, request)
+    if written is None:
+        return None
+    (one,) = written
+    return small_produce_response(
+        name, asked.partition, one.base_offset, one.log_append_time_ms, one.log_start_offset
+    )
+
+
+def _written_at_once(
+    cluster: Cluster, request: plain.ProduceRequest
+) -> Sequence[pb.PartitionProduced] | None:
+    image = cluster.image
+    leaders = {
+        cluster.leader_of(image, (one.topic, one.partition), one.topic_id)
+        for one in request.partitions
+    }
+    leader = leaders.pop()
+    if leaders or isinstance(leader, Unanswered) or is_leaving(cluster):
+        return None
+    storage = cluster.storage(leader)
+    if not takes_plain(storage, "ProduceAtOnce"):
+        return None
+    written: Sequence[pb.PartitionProduced] | None = cast(Any, storage).ProduceAtOnce(request)
+    return written
 
 
 async def produce(call: Call) -> Any:

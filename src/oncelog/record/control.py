@@ -9,14 +9,30 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from crc32c import crc32c
+
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.record.batch import CONTROL, TRANSACTIONAL, Buffer, read_header
-from oncelog.record.records import Record, decode_batch, encode_batch
+from oncelog.ids import NO_SEQUENCE
+from oncelog.record.batch import (
+    CONTROL,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    TRANSACTIONAL,
+    Buffer,
+    read_header,
+)
+from oncelog.record.records import Record, decode_batch
 
 MARKER_BYTES: Final = 78
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
+_BEFORE_CRC: Final = struct.Struct(">qiib")
+_CHECKED: Final = struct.Struct(">hiqqqhii5shhbhib")
+"""What the CRC covers: the rest of the header, and the record with its lengths."""
+_RECORD_BEGIN: Final = bytes((2 * 16, 0, 0, 0, 2 * 4))
+"""Its size, no attributes, no deltas, the size of its key; lengths are zig-zag."""
+_VALUE_SIZE: Final = 2 * 6
 
 
 class MarkerType(IntEnum):
@@ -50,15 +66,31 @@ def encode_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The control batch of this marker, 78 bytes, `timestamp` in milliseconds."""
-    return encode_batch(
-        [marker_record(marker, timestamp)],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        extra_attributes=CONTROL | TRANSACTIONAL,
+    """The control batch of this marker, 78 bytes, `timestamp` in milliseconds. Nothing in it varies in size, so it is
+    packed as a whole: there is one for each partition of each transaction."""
+    checked = _CHECKED.pack(
+        CONTROL | TRANSACTIONAL,
+        0,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
+        _RECORD_BEGIN,
+        0,
+        marker.marker_type,
+        _VALUE_SIZE,
+        0,
+        marker.coordinator_epoch,
+        0,
     )
+    batch = bytearray(
+        _BEFORE_CRC.pack(base_offset, MARKER_BYTES - LENGTH_PREFIX_BYTES, leader_epoch, MAGIC)
+    )
+    batch += crc32c(checked).to_bytes(4, "big")
+    batch += checked
+    return batch
 
 
 def decode_marker(buffer: Buffer, position: int = 0) -> Marker | None:

@@ -211,8 +211,8 @@ def names_of(partitions: Iterable[Partition]) -> str:
     """`orders-0,orders-1`: as many whole names as fit into a field."""
     names: list[str] = []
     left = TEXT_CHARS_MAX
-    for partition in partitions:
-        name = f"{partition.topic}-{partition.partition}"
+    for topic, partition in partitions:
+        name = f"{topic}-{partition}"
         left -= len(name) + 1
         if left < 0:
             break

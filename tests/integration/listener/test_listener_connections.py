@@ -65,7 +65,8 @@ class Recorder:
         self.transport.write(data)
 
 
-async def test_answers_at_once_keep_their_place_and_share_a_write(world):
+@pytest.mark.parametrize("version", [7, 9])
+async def test_answers_at_once_keep_their_place_and_share_a_write(world, version):
     world.storage = StorageAtOnce()
     world.directory.put(STORAGE, DirectStub(world.storage))
     of_a_producer, of_nobody = batch(producer_id=5), batch()
@@ -75,7 +76,8 @@ async def test_answers_at_once_keep_their_place_and_share_a_write(world):
         connection._transport = recorder = Recorder(connection._transport)
         wanted = [of_a_producer] * 3 + [of_nobody] + [of_a_producer] * 2
         schemas = [
-            client.send(PRODUCE, 7, request=produce_request(records=[one])) for one in wanted
+            client.send(PRODUCE, version, request=produce_request(version, records=[one]))
+            for one in wanted
         ]
         schemas.append(client.send(METADATA, 1, topics=()))
         answers = [await client.receive(schema) for schema in schemas]

@@ -1,0 +1,75 @@
+"""The Produce request that is sent most, one batch for one partition, read and answered without kio.
+
+A transaction is many of these: librdkafka sends one for each partition. kio's objects, and the walks over them, cost
+more than the append. Any other form, and all that is wrong, is left to the schema.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from oncelog.protocol.frames import Frame, FrameError, read_uvarint
+
+VERSIONS: Final = range(9, 13)
+"""Flexible, and topics have names."""
+
+_ACKS: Final = struct.Struct(">hiBB")
+_PARTITION: Final = struct.Struct(">Bi")
+_LONG: Final = 0x80
+"""A length of more than one byte."""
+_ONE: Final = 2
+"""The length of an array of one element, as it is written."""
+_NO_TAGS: Final = bytes(3)
+"""Of the partition, the topic and the request."""
+_ANSWER: Final = struct.Struct(">BihqqqBBBBiB")
+_NOTHING: Final = 1
+"""The length of an empty array, as it is written."""
+
+
+class SmallProduce(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topic: str
+    partition: int
+    records: bytes
+
+
+def read_small_produce(frame: Frame, position: int) -> SmallProduce | None:
+    """The message of one of VERSIONS that starts at `position`. None: it has another form, or is none."""
+    try:
+        id_size = frame[position]
+        acks_at = position + (id_size or 1)
+        acks, timeout_ms, topics, name_size = _ACKS.unpack_from(frame, acks_at)
+        name_at = acks_at + _ACKS.size
+        name_end = name_at + name_size - 1
+        partitions, index = _PARTITION.unpack_from(frame, name_end)
+        size, records_at = read_uvarint(frame, name_end + _PARTITION.size)
+        end = records_at + size - 1
+        is_small = id_size < _LONG and topics == _ONE and 1 < name_size < _LONG
+        if not is_small or partitions != _ONE or size <= 1 or frame[end:] != _NO_TAGS:
+            return None
+        return SmallProduce(
+            str(frame[position + 1 : acks_at], "utf-8") if id_size else None,
+            acks,
+            timeout_ms,
+            str(frame[name_at:name_end], "utf-8"),
+            index,
+            bytes(frame[records_at:end]),
+        )
+    except (IndexError, struct.error, FrameError, UnicodeDecodeError):
+        return None
+
+
+def small_produce_response(
+    topic: str, partition: int, base_offset: int, log_append_time_ms: int, log_start_offset: int
+) -> list[bytes]:
+    """The pieces of the response to a batch that was appended."""
+    name = topic.encode()
+    return [
+        bytes((_ONE, len(name) + 1)),
+        name,
+        _ANSWER.pack(
+            *(_ONE, partition, 0, base_offset, log_append_time_ms, log_start_offset),
+            *(_NOTHING, 0, 0, 0, 0, 0),
+        ),
+    ]
