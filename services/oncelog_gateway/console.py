@@ -24,7 +24,8 @@ from oncelog_gateway.console_pages import (
     rows_of,
 )
 from oncelog_gateway.console_record import add_record
-from oncelog_gateway.console_records import add_records, add_topics
+from oncelog_gateway.console_records import add_records
+from oncelog_gateway.console_topics import add_topics
 from oncelog_gateway.console_values import LagSamples, audit_row, bar_of, event_rows
 from oncelog_gateway.core.hanging import OPEN_STATES
 from oncelog_gateway.core.overview import OverviewFacts, verdict_of

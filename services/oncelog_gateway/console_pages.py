@@ -23,7 +23,7 @@ from oncelog_gateway.core.endings import (
     complete_command,
     terminate_command,
 )
-from oncelog_gateway.core.wording import duration, size
+from oncelog_gateway.core.wording import duration, rate, size
 from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.nodes import Nodes
@@ -87,6 +87,7 @@ class Pages:
         self._templates.filters["noun"] = noun
         self._templates.filters["counted"] = counted
         self._templates.filters["size"] = size
+        self._templates.filters["rate"] = rate
         self._templates.filters["abort_command"] = _abort_command
         self._templates.filters["terminate_command"] = terminate_command
         self._templates.filters["complete_command"] = complete_command

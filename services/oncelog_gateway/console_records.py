@@ -1,4 +1,4 @@
-"""The pages of topics and of their records."""
+"""The page of a topic's records."""
 
 import base64
 import time
@@ -10,9 +10,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from oncelog.ids import Partition
 from oncelog_gateway.access import CALLER
-from oncelog_gateway.console_pages import PARTITIONS_READ_MAX, ROWS_MAX, Pages, Steps, page_number
+from oncelog_gateway.console_pages import Pages
 from oncelog_gateway.console_values import field_texts, moment
 from oncelog_gateway.core.record_content import as_json, hex_dump, hex_preview, preview_of
 from oncelog_gateway.core.record_filter import RecordFilter
@@ -23,30 +22,14 @@ from oncelog_gateway.record_access import RecordAccess, RecordsClosedError
 from oncelog_gateway.record_resources import BrowsedRecord, PartitionRead, RecordPage
 from oncelog_gateway.record_source import Wanted
 from oncelog_gateway.records import PARTITIONS_MAX
-from oncelog_gateway.resources import INT32_MAX, PartitionStatus
+from oncelog_gateway.resources import INT32_MAX
 from oncelog_gateway.routes.records import begin_of, whole_number
-from oncelog_gateway.topic_resources import config_texts
 
 RECORDS_SHOWN: Final = 50
 CONTENT_BYTES: Final = 2_000
 HEX_BYTES: Final = 256
 """In a row that unfolds; the page of the record shows more."""
 SPANS_SHOWN: Final = 5
-
-
-class TopicRow(NamedTuple):
-    name: str
-    partition_count: int
-    read_count: int
-    """Partitions that this page knows: those that were asked and answered."""
-    size_bytes: int
-    held_count: int
-    """Partitions in which a transaction holds the last stable offset."""
-    lso_lag: int
-    oldest: PartitionStatus | None
-    """The partition that is held back the most."""
-    retention_ms: int
-    retention_bytes: int
 
 
 class RecordRow(NamedTuple):
@@ -61,46 +44,6 @@ class RecordRow(NamedTuple):
     """What unfolds: in lines where it is JSON, in hex where it is no text."""
     fields: Sequence[tuple[str, str]]
     """Of Kafka's own records."""
-
-
-def add_topics(router: APIRouter, pages: Pages) -> None:
-    @router.get("/topics")
-    async def topic_list(topic: str = "", page: str = "1", internal: str = "") -> HTMLResponse:
-        number = page_number(page)
-        image = pages.roles.image
-        names = sorted(
-            name
-            for name, one in image.topics.items()
-            if topic in name and (internal or topic or not one.internal)
-        )
-        shown = names[(number - 1) * ROWS_MAX : number * ROWS_MAX]
-        return pages.page(
-            "topics.html",
-            "/topics",
-            rows=await _topic_rows(pages, shown),
-            total=len(names),
-            topic=topic,
-            internal=internal,
-            steps=Steps.of(number, len(names), {"topic": topic, "internal": internal}),
-            events="/v1/events?kind=transaction&limit=1",
-        )
-
-    @router.get("/topic")
-    async def one_topic(name: str) -> HTMLResponse:
-        (row,) = await _topic_rows(pages, [name])
-        image = pages.roles.image
-        partitions = [Partition(name, one.partition) for one in image.topics[name].partitions]
-        rows = await pages.views.partitions.statuses(partitions[:ROWS_MAX])
-        return pages.page(
-            "topic.html",
-            "/topics",
-            row=row,
-            rows=rows,
-            partition_count=len(partitions),
-            configs=sorted(image.topics[name].configs.items()),
-            replicas=len(image.topics[name].partitions[0].replicas) if partitions else 0,
-            events=f"/v1/events?limit=1&{urlencode({'topic': name})}",
-        )
 
 
 def add_records(
@@ -193,37 +136,6 @@ def closed_page(pages: Pages, topic: str, closed: RecordsClosedError) -> HTMLRes
     page = pages.page("records_closed.html", "/topics", topic=topic, closed=closed)
     page.status_code = status_of(closed.error_code)
     return page
-
-
-async def _topic_rows(pages: Pages, names: list[str]) -> list[TopicRow]:
-    image = pages.roles.image
-    found: dict[str, list[PartitionStatus]] = {name: [] for name in names}
-    wanted = [
-        Partition(name, one.partition)
-        for name in names
-        for one in (image.topics[name].partitions if name in image.topics else ())
-    ]
-    for row in await pages.views.partitions.statuses(wanted[:PARTITIONS_READ_MAX]):
-        if row.failure is None:
-            found[row.topic].append(row)
-    return [_topic_row(pages, name, found[name]) for name in names]
-
-
-def _topic_row(pages: Pages, name: str, rows: list[PartitionStatus]) -> TopicRow:
-    topic = pages.roles.topic(name)
-    held = [row for row in rows if row.lso_holder is not None]
-    configs = config_texts(pages.roles.image, topic)
-    return TopicRow(
-        name,
-        len(topic.partitions),
-        len(rows),
-        sum(row.size_bytes or 0 for row in rows),
-        len(held),
-        sum(row.lso_lag or 0 for row in rows),
-        max(held, key=lambda row: row.lso_lag or 0, default=None),
-        int(configs["retention.ms"]),
-        int(configs["retention.bytes"]),
-    )
 
 
 def record_row(one: BrowsedRecord, now_ms: int) -> RecordRow:

@@ -18,6 +18,7 @@ from oncelog_gateway.core.hanging import (
     still_open,
 )
 from oncelog_gateway.core.paging import PageRequest
+from oncelog_gateway.core.rate_samples import RateSamples, Sample
 from oncelog_gateway.nodes import require_node
 from oncelog_gateway.resources import (
     ActiveProducer,
@@ -42,10 +43,15 @@ class Partitions:
         self._roles = roles
         self._transactions = transactions
         self._clock = clock
+        self.rates = RateSamples()
 
     async def statuses(self, partitions: Sequence[Partition]) -> list[PartitionStatus]:
         """In the order asked. What a leader does not answer is a `failure` in its row, never an exception."""
         described = await self._roles.describe_partitions(partitions)
+        now = self._clock.now()
+        for partition, answer in described.items():
+            if not isinstance(answer, KafkaError):
+                self.rates.add(partition, _sample(now, answer))
         holders = [
             opened_of(partition, answer.lso_holder)
             for partition, answer in described.items()
@@ -223,6 +229,10 @@ def partitions_to_search(
         if (partition is None or one.partition == partition)
         and (broker is None or broker in one.replicas)
     ]
+
+
+def _sample(now: int, one: storage_pb2.PartitionDescription) -> Sample:
+    return Sample(now, one.leader_epoch, one.log_start_offset, one.log_end_offset, one.size_bytes)
 
 
 def _is_held(answer: storage_pb2.PartitionDescription) -> bool:

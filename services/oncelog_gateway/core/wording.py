@@ -33,6 +33,11 @@ def size(size_bytes: int | None) -> str:
     return f"{amount:.1f} TiB"
 
 
+def rate(number: float) -> str:
+    """A second: `0.3`, `12`, `1 200`."""
+    return f"{number:.1f}" if 0 < number < 9.95 else f"{number:,.0f}".replace(",", " ")
+
+
 def ranges(numbers: Iterable[int]) -> str:
     """`0–3, 7`; empty for none."""
     spans: list[tuple[int, int]] = []
