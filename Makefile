@@ -304,7 +304,7 @@ ONLY_OF_SERVERS := alembic fastapi mako opentelemetry-api opentelemetry-exporter
 
 .PHONY: lock
 lock: ## pin dependencies again (names, versions and hashes; no addresses)
-	@for lock in dev:server,spark,chaos,dev base: roles:roles tools:roles,chaos server:server spark:spark; do \
+	@for lock in dev:server,spark,chaos,mcp,dev base: roles:roles tools:roles,chaos server:server spark:spark; do \
 	  name=$${lock%%:*} && also=$$([ $$name = dev ] || echo "--constraint requirements/dev.lock") && \
 	  extras=$$(echo "$${lock#*:}" | tr ',' '\n' | sed '/^$$/d; s/^/--extra /' | tr '\n' ' ') && \
 	  [ $$name = roles ] && also="$$also $(ONLY_OF_THE_COMMAND:%=--no-emit-package %)"; \

@@ -29,13 +29,7 @@ class Check:
 @app.command()
 def health(bootstrap: Bootstrap = "", gateway: Gateway = "", output: AsOutput = None) -> None:
     """Check listeners, nodes, shards, partitions and transactions. Exit code 0: all is well. 1: something is not."""
-    rest = Rest(gateway)
-    checks = [
-        _checked("kafka clients", lambda: _clients(bootstrap)),
-        *_nodes_and_shards(rest),
-        _checked("partitions", lambda: _partitions(rest)),
-        _checked("transactions", lambda: _transactions(rest)),
-    ]
+    checks = checks_of(Rest(gateway), bootstrap)
     is_well = all(one.ok for one in checks)
     if not printed_as_json({"healthy": is_well, "checks": [asdict(one) for one in checks]}, output):
         show_table(
@@ -45,6 +39,15 @@ def health(bootstrap: Bootstrap = "", gateway: Gateway = "", output: AsOutput = 
         )
     if not is_well:
         raise typer.Exit(1)
+
+
+def checks_of(rest: Rest, bootstrap: str) -> list[Check]:
+    return [
+        _checked("kafka clients", lambda: _clients(bootstrap)),
+        *_nodes_and_shards(rest),
+        _checked("partitions", lambda: _partitions(rest)),
+        _checked("transactions", lambda: _transactions(rest)),
+    ]
 
 
 def _checked(name: str, ask: Callable[[], tuple[bool, str]]) -> Check:

@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "backup": Entry("oncelog_server.cli.backup", "backup"),
     "restore": Entry("oncelog_server.cli.backup", "restore"),
     "cluster": Entry("oncelog_server.cli.cluster", "app"),
+    "mcp": Entry("oncelog_server.cli.assistant", "assistant"),
     "health": Entry("oncelog_server.cli.health", "app"),
     "smoke-test": Entry("oncelog_server.cli.smoke_test", "app"),
     "chaos": Entry("oncelog_robustness.chaos.__main__", "app"),
