@@ -12,7 +12,7 @@ from oncelog.api.v1.types_pb2 import Status
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.ids import Partition
 from oncelog.rpc.deadline import AnswerT, answer_within
-from oncelog.rpc.directory import Directory
+from oncelog.rpc.directory import Directory, LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.rpc.sessions import PeerUnavailable
@@ -139,6 +139,11 @@ class Cluster:
             lambda: random.randint(1, SESSION_ID_MAX),
         )
         object.__setattr__(self, "fetch_sessions", fetch_sessions)
+
+    @property
+    def is_alone(self) -> bool:
+        """Every role is of this process."""
+        return isinstance(self.directory, LocalDirectory)
 
     @property
     def image(self) -> MetadataImage:

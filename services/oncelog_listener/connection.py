@@ -178,13 +178,43 @@ class Connection(asyncio.Protocol):
         except FrameError as error:
             self._refuse(_NO_API_KEY, _NO_API_KEY, str(error))
             return
+        self._session.received_count += len(frames)
+        if frames and self._is_waiting:
+            frames = self._glance_at(frames)
         for frame in frames:
             self._frames.append(frame)
             self._queued_bytes += len(frame)
-        self._session.received_count += len(frames)
         self._hold()
         if frames and self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+    @property
+    def _is_waiting(self) -> bool:
+        """For a request: none is worked on or queued, and its client has taken the answers."""
+        has_no_request = self._wake is not None and not self._wake.done()
+        return has_no_request and self._writable is None and not self._is_doubtful
+
+    def _glance_at(self, frames: list[memoryview]) -> list[memoryview]:
+        """Answers the first ones, as far as nothing is waited for, and returns the others."""
+        answers, began = self._answers, time.monotonic()
+        try:
+            for frame in frames[:_ANSWERS_TOGETHER_MAX]:
+                answer = self._home.dispatcher.glance(frame, self._session)
+                if answer is None:
+                    break
+                answers.append(answer)
+                self.last_progress = time.monotonic()
+                self._home.counters.count_request(frame[1], self.last_progress - began)
+                began = self.last_progress
+        except Exception:
+            # As in `_answer`.
+            log.exception("%s: a small request failed", self.peer)
+            self._is_closing = True
+            self._close()
+            return []
+        left = frames[len(answers) :]
+        self._write()
+        return left
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = self._session.is_gone = True

@@ -23,6 +23,7 @@ from oncelog_listener.turns import TURN_ELEMENTS
 
 _FALLBACK_VERSION: Final = 0
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+_PREFIX_BYTES: Final = 8
 _LARGE_BYTES: Final = 8_192
 """A frame with less is checked in one step of a few milliseconds."""
 _STEPS_IN_A_TURN: Final = 400
@@ -52,6 +53,23 @@ class Dispatcher:
         self._cluster = cluster
         self._throttling = cluster.throttling
 
+    def glance(self, frame: Frame, session: Session) -> bytes | None:
+        """The response's frame for a small request of a usual form that nothing waits for. None: `dispatch`."""
+        if not _PREFIX_BYTES <= len(frame) < _LARGE_BYTES or not self._cluster.is_alone:
+            return None
+        route = ROUTES.get(frame[0] << 8 | frame[1])
+        sasl = session.sasl
+        if (
+            route is None
+            or route.at_a_glance is None
+            or (sasl is not None and not sasl.is_open)
+            or self._throttling.is_on
+        ):
+            return None
+        answer = route.at_a_glance(self._cluster, session, frame)
+        session.request_count += answer is not None
+        return answer
+
     def dispatch(self, prefix: RequestPrefix, frame: Frame, session: Session) -> Dispatch:
         """What the frame asks, as an answer to await.
 
@@ -80,12 +98,6 @@ class Dispatcher:
         if len(frame) >= _LARGE_BYTES:
             return Dispatch(self._read(route, prefix, frame, session, None), route.may_be_cut)
         client_id, position = read_client_id(frame, route.api.is_flexible(version))
-        if route.at_a_glance is not None and not self._throttling.is_on:
-            parts = route.at_a_glance(self._cluster, session, client_id, version, frame, position)
-            if parts is not None:
-                has_tags = route.api.response_has_tags(version)
-                answer = framed_response(prefix.correlation_id, has_tags, parts)
-                return Dispatch(answer, route.may_be_cut)
         schema = schema_of(api_key, version)
         elements = schema.check_request(frame, position)
         if elements > TURN_ELEMENTS:
@@ -96,8 +108,8 @@ class Dispatcher:
             response = route.at_once(call)
             if response is not None:
                 return Dispatch(self._framed(route, prefix, call, response), route.may_be_cut)
-        handled = self._answer(route, prefix, call, len(frame), elements)
-        return Dispatch(handled, route.may_be_cut)
+        answer = self._answer(route, prefix, call, len(frame), elements)
+        return Dispatch(answer, route.may_be_cut)
 
     async def _read(
         self,

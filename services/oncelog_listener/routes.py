@@ -69,10 +69,6 @@ Handler = Callable[[Call], Awaitable[Any]]
 """Answers with kio's response of the call's version; None is no answer at all (Produce with acks=0)."""
 
 
-Glance = Callable[[Cluster, Session, str | None, int, Frame, int], list[bytes] | None]
-"""Takes the client's id, the version, the frame, and where in it the message begins."""
-
-
 class Route(NamedTuple):
     api: Api
     handle: Handler
@@ -80,8 +76,8 @@ class Route(NamedTuple):
     """It only reads, so it is cancelled when its client leaves. Everything else is finished: half of it may be done."""
     at_once: Callable[[Call], Any | None] | None = None
     """Answers a small request in one step. None: `handle` is to be called, which may not know that this was."""
-    at_a_glance: Glance | None = None
-    """The same for a request of its most usual form, without its schema: the pieces of the encoded response."""
+    at_a_glance: Callable[[Cluster, Session, Frame], bytes | None] | None = None
+    """The same for a request of the most usual form, from frame to frame."""
 
 
 _READS: Final = frozenset({versions.FETCH})

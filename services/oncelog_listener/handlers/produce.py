@@ -7,8 +7,7 @@ from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.protocol.frames import Frame
-from oncelog.protocol.small_produce import VERSIONS as SMALL_VERSIONS
-from oncelog.protocol.small_produce import read_small_produce, small_produce_response
+from oncelog.protocol.small_produce import read_small_produce, small_produce_answer
 from oncelog.rpc import plain
 from oncelog.rpc.direct import takes_plain
 from oncelog.rpc.stubs import StorageStub
@@ -83,38 +82,31 @@ def produce_at_once(call: Call) -> Any | None:
     return _response(call, topics, answers, _NO_SUCH_ID)
 
 
-def produce_at_a_glance(
-    cluster: Cluster,
-    session: Session,
-    client_id: str | None,
-    version: int,
-    frame: Frame,
-    position: int,
-) -> list[bytes] | None:
-    """The same for one batch, without its schema: the pieces of the encoded response."""
-    asked = read_small_produce(frame, position) if version in SMALL_VERSIONS else None
+def produce_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
+    """The same for one batch, from frame to frame and without a schema."""
+    asked = read_small_produce(frame)
     if asked is None or asked.acks not in (-1, 1) or cluster.access.is_checked:
         return None
     name, records = asked.topic, asked.records
     transactional_id = (asked.transactional_id or "") if is_transactional(records) else None
-    is_refused = name in INTERNAL_TOPICS or refused_records(version, records) is not None
+    is_refused = name in INTERNAL_TOPICS or refused_records(asked.version, records) is not None
     if is_refused or not has_producer_id(records) or transactional_id == "":
         return None
     request = plain.ProduceRequest(
         transactional_id or "",
         asked.acks,
         asked.timeout_ms,
-        verification_mode(version),
+        verification_mode(asked.version),
         (plain.PartitionRecords(name, asked.partition, records, id_of(cluster.image, name)),),
-        (client_id or "") if transactional_id else "",
+        (asked.client_id or "") if transactional_id else "",
         session.peer if transactional_id else "",
     )
     written = _written_at_once(cluster, request)
     if written is None:
         return None
     (one,) = written
-    return small_produce_response(
-        name, asked.partition, one.base_offset, one.log_append_time_ms, one.log_start_offset
+    return small_produce_answer(
+        asked, one.base_offset, one.log_append_time_ms, one.log_start_offset
     )
 
 

@@ -7,11 +7,12 @@ more than the append. Any other form, and all that is wrong, is left to the sche
 import struct
 from typing import Final, NamedTuple
 
-from oncelog.protocol.frames import Frame, FrameError, read_uvarint
+from oncelog.protocol.frames import LENGTH_BYTES, Frame, FrameError, read_uvarint
 
 VERSIONS: Final = range(9, 13)
 """Flexible, and topics have names."""
 
+_HEAD: Final = struct.Struct(">hhih")
 _ACKS: Final = struct.Struct(">hiBB")
 _PARTITION: Final = struct.Struct(">Bi")
 _LONG: Final = 0x80
@@ -20,12 +21,16 @@ _ONE: Final = 2
 """The length of an array of one element, as it is written."""
 _NO_TAGS: Final = bytes(3)
 """Of the partition, the topic and the request."""
+_ANSWER_HEAD: Final = struct.Struct(">iiBBB")
 _ANSWER: Final = struct.Struct(">BihqqqBBBBiB")
 _NOTHING: Final = 1
 """The length of an empty array, as it is written."""
 
 
 class SmallProduce(NamedTuple):
+    version: int
+    correlation_id: int
+    client_id: str | None
     transactional_id: str | None
     acks: int
     timeout_ms: int
@@ -34,22 +39,35 @@ class SmallProduce(NamedTuple):
     records: bytes
 
 
-def read_small_produce(frame: Frame, position: int) -> SmallProduce | None:
-    """The message of one of VERSIONS that starts at `position`. None: it has another form, or is none."""
+def read_small_produce(frame: Frame) -> SmallProduce | None:
+    """A request of one of VERSIONS for Produce. None: it has another form, or is none."""
     try:
-        id_size = frame[position]
-        acks_at = position + (id_size or 1)
+        _, version, correlation_id, client_size = _HEAD.unpack_from(frame, 0)
+        tags_at = _HEAD.size + client_size if client_size > 0 else _HEAD.size
+        id_at = tags_at + 1
+        id_size = frame[id_at]
+        acks_at = id_at + (id_size or 1)
         acks, timeout_ms, topics, name_size = _ACKS.unpack_from(frame, acks_at)
         name_at = acks_at + _ACKS.size
         name_end = name_at + name_size - 1
         partitions, index = _PARTITION.unpack_from(frame, name_end)
         size, records_at = read_uvarint(frame, name_end + _PARTITION.size)
         end = records_at + size - 1
-        is_small = id_size < _LONG and topics == _ONE and 1 < name_size < _LONG
-        if not is_small or partitions != _ONE or size <= 1 or frame[end:] != _NO_TAGS:
+        if (
+            version not in VERSIONS
+            or frame[tags_at]
+            or not id_size < _LONG
+            or not topics == partitions == _ONE
+            or not 1 < name_size < _LONG
+            or size <= 1
+            or frame[end:] != _NO_TAGS
+        ):
             return None
         return SmallProduce(
-            str(frame[position + 1 : acks_at], "utf-8") if id_size else None,
+            version,
+            correlation_id,
+            None if client_size < 0 else str(frame[_HEAD.size : tags_at], "utf-8", "replace"),
+            str(frame[id_at + 1 : acks_at], "utf-8") if id_size else None,
             acks,
             timeout_ms,
             str(frame[name_at:name_end], "utf-8"),
@@ -60,16 +78,29 @@ def read_small_produce(frame: Frame, position: int) -> SmallProduce | None:
         return None
 
 
-def small_produce_response(
-    topic: str, partition: int, base_offset: int, log_append_time_ms: int, log_start_offset: int
-) -> list[bytes]:
-    """The pieces of the response to a batch that was appended."""
-    name = topic.encode()
-    return [
-        bytes((_ONE, len(name) + 1)),
-        name,
-        _ANSWER.pack(
-            *(_ONE, partition, 0, base_offset, log_append_time_ms, log_start_offset),
-            *(_NOTHING, 0, 0, 0, 0, 0),
-        ),
-    ]
+def small_produce_answer(
+    asked: SmallProduce, base_offset: int, log_append_time_ms: int, log_start_offset: int
+) -> bytes:
+    """The response's frame for a batch that was appended."""
+    name = asked.topic.encode()
+    size = _ANSWER_HEAD.size - LENGTH_BYTES + len(name) + _ANSWER.size
+    return b"".join(
+        (
+            _ANSWER_HEAD.pack(size, asked.correlation_id, 0, _ONE, len(name) + 1),
+            name,
+            _ANSWER.pack(
+                _ONE,
+                asked.partition,
+                0,
+                base_offset,
+                log_append_time_ms,
+                log_start_offset,
+                _NOTHING,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ),
+        )
+    )
