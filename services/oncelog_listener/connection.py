@@ -18,11 +18,13 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Protocol, cast
 
 from oncelog.errors import KafkaError
 from oncelog.protocol.frames import FrameError, FrameSplitter, framed_bytes, read_request_prefix
+from oncelog.protocol.small_produce import SmallProduce
+from oncelog.protocol.versions import PRODUCE
 from oncelog.security.ssl_principal import NoMatchingRuleError, refuse_process
 from oncelog_listener.admission import Admitted
 from oncelog_listener.call import CloseConnection, Session
@@ -301,12 +303,12 @@ class Connection(asyncio.Protocol):
                 if self._is_doubtful:
                     await self._settle()
                     continue
-                frame = self._frames.popleft()
-                self._in_progress_bytes = len(frame)
-                await self._answer(frame)
+                frames, together = self._taken()
+                in_progress_bytes = self._in_progress_bytes = sum(map(len, frames))
+                await self._answer(frames[0], together)
                 self._in_progress_bytes = 0
                 if not self._is_closing:
-                    self._queued_bytes -= len(frame)
+                    self._queued_bytes -= in_progress_bytes
                     self._hold()
         except asyncio.CancelledError:
             # Only its own shell cancels this task, when the client is gone or the role stops: this is its end.
@@ -319,14 +321,20 @@ class Connection(asyncio.Protocol):
             self._drop_queue()
             self._close()
 
+    def _taken(self) -> tuple[list[memoryview], Sequence[SmallProduce]]:
+        """The next request, or some that are handled as one, with what they ask."""
+        is_one = len(self._frames) == 1
+        together = () if is_one else self._home.dispatcher.together(self._frames, self._session)
+        return [self._frames.popleft() for _ in together or (None,)], together
+
     async def _settle(self) -> None:
         """Wait for the end of the connection, which drops its requests; those that are left stay doubtful."""
         await asyncio.sleep(_SETTLE_S)
         self._session.doubtful_count = self._session.received_count
         self._is_doubtful = False
 
-    async def _answer(self, frame: memoryview) -> None:
-        """Answer one request, or close the connection and say why in one line."""
+    async def _answer(self, frame: memoryview, together: Sequence[SmallProduce]) -> None:
+        """Answer one request, or those that go `together`, or close the connection and say why in one line."""
         api_key = version = _NO_API_KEY
         counters = self._home.counters
         self._is_answering = True
@@ -336,6 +344,11 @@ class Connection(asyncio.Protocol):
             answer: Awaitable[bytes | None] | bytes
             if self._session.sasl is not None and self._session.sasl.is_raw:
                 answer = self._raw_login(frame)
+            elif together:
+                api_key, version = PRODUCE, together[0].version
+                answer, may_be_cut = self._home.dispatcher.dispatch_together(
+                    together, self._session
+                )
             else:
                 prefix = read_request_prefix(frame)
                 api_key, version = prefix.api_key, prefix.api_version
@@ -360,7 +373,8 @@ class Connection(asyncio.Protocol):
         finally:
             self._may_be_cut = True
         self.last_progress = time.monotonic()
-        counters.count_request(api_key, self.last_progress - began)
+        for _ in together or (None,):
+            counters.count_request(api_key, self.last_progress - began)
         if response is not None:
             self._answers.append(response)
         is_more_to_come = is_at_once and self._frames and not self._is_doubtful

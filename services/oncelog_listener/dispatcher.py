@@ -1,6 +1,6 @@
 """From a request frame to a response frame. Knows nothing of sockets."""
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Generator, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from oncelog.protocol.frames import (
@@ -11,12 +11,15 @@ from oncelog.protocol.frames import (
 )
 from oncelog.protocol.messages import schema_of
 from oncelog.protocol.private_api import PRIVATE_CALLS, PRIVATE_VERSION, PrivateCall
-from oncelog.protocol.versions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from oncelog.protocol.small_produce import SmallProduce
+from oncelog.protocol.versions import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from oncelog.telemetry import spans
 from oncelog_listener.call import Call, CloseConnection, Session
 from oncelog_listener.cluster import Cluster
 from oncelog_listener.handlers.api_versions import unsupported_api_versions
 from oncelog_listener.handlers.private import private_call
 from oncelog_listener.pieces import PIECE_ELEMENTS, answered_in_pieces, levels_of
+from oncelog_listener.produced_together import merged, split, that_go_together
 from oncelog_listener.routes import ROUTES, Route
 from oncelog_listener.traces import answered, request_span
 from oncelog_listener.turns import TURN_ELEMENTS
@@ -69,6 +72,34 @@ class Dispatcher:
         answer = route.at_a_glance(self._cluster, session, frame)
         session.request_count += answer is not None
         return answer
+
+    def together(self, frames: Iterable[Frame], session: Session) -> Sequence[SmallProduce]:
+        """The first of these requests, where they are to be handled as one; empty, where each is `dispatch`ed. What is
+        traced is not, for each has a span; nor where they are answered at once."""
+        sasl = session.sasl
+        is_each_for_itself = (
+            self._cluster.is_alone
+            or spans.recorder is not None
+            or (sasl is not None and not sasl.is_open)
+        )
+        asked = [] if is_each_for_itself else that_go_together(frames)
+        return asked if len(asked) > 1 else ()
+
+    def dispatch_together(self, asked: Sequence[SmallProduce], session: Session) -> Dispatch:
+        session.request_count += len(asked)
+        return Dispatch(self._answer_together(asked, session), may_be_cut=False)
+
+    async def _answer_together(self, asked: Sequence[SmallProduce], session: Session) -> bytes:
+        first = asked[0]
+        schema = schema_of(PRODUCE, first.version)
+        request = merged(schema, asked)
+        call = Call(
+            PRODUCE, first.version, first.client_id, request, schema, session, self._cluster
+        )
+        work = ROUTES[PRODUCE].handle(call)
+        if self._throttling.is_on:
+            work = self._throttling.held(call, sum(len(one.records) for one in asked), work)
+        return split(schema, asked, await work)
 
     def dispatch(self, prefix: RequestPrefix, frame: Frame, session: Session) -> Dispatch:
         """What the frame asks, as an answer to await.

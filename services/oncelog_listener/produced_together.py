@@ -1,0 +1,84 @@
+"""Small Produce requests that came together, handled as one and answered each for itself.
+
+librdkafka sends one request for each partition, five at a time. One after the other, each would wait for a call to its
+leader and a round of replication. As one they are a call a leader, and one round.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from oncelog.protocol.frames import Frame, framed_response
+from oncelog.protocol.messages import Schema
+from oncelog.protocol.small_produce import SmallProduce, read_small_produce
+from oncelog.protocol.versions import APIS, PRODUCE
+
+TOGETHER_MAX: Final = 16
+_FRAME_BYTES_MAX: Final = 8_192
+_PRODUCER: Final = slice(43, 53)
+"""The producer's id and epoch in a batch."""
+
+
+def that_go_together(frames: Iterable[Frame]) -> list[SmallProduce]:
+    """The first ones, as far as they differ in partitions and records only. So what is refused of one by its head is
+    refused of all."""
+    found: list[SmallProduce] = []
+    places: set[tuple[str, int]] = set()
+    for frame in frames:
+        asked = read_small_produce(frame) if _is_small_produce(frame) else None
+        if asked is None or not asked.acks or (asked.topic, asked.partition) in places:
+            break
+        if found and _shared(asked) != _shared(found[0]):
+            break
+        found.append(asked)
+        places.add((asked.topic, asked.partition))
+        if len(found) == TOGETHER_MAX:
+            break
+    return found
+
+
+def _is_small_produce(frame: Frame) -> bool:
+    return 2 < len(frame) < _FRAME_BYTES_MAX and (frame[0] << 8 | frame[1]) == PRODUCE
+
+
+def _shared(asked: SmallProduce) -> tuple[object, ...]:
+    return (
+        asked.version,
+        asked.client_id,
+        asked.transactional_id,
+        asked.acks,
+        asked.timeout_ms,
+        asked.records[_PRODUCER],
+    )
+
+
+def merged(schema: Schema, asked: Sequence[SmallProduce]) -> Any:
+    """One request for all of these."""
+    types, first = schema.request_types, asked[0]
+    return types.ProduceRequest(
+        transactional_id=first.transactional_id,
+        acks=first.acks,
+        timeout=timedelta(milliseconds=first.timeout_ms),
+        topic_data=tuple(
+            types.TopicProduceData(
+                name=one.topic,
+                partition_data=(
+                    types.PartitionProduceData(index=one.partition, records=one.records),
+                ),
+            )
+            for one in asked
+        ),
+    )
+
+
+def split(schema: Schema, asked: Sequence[SmallProduce], response: Any) -> bytes:
+    """A response's frame for each of these, in their order."""
+    has_tags = APIS[PRODUCE].response_has_tags(schema.version)
+    frames = [
+        framed_response(
+            one.correlation_id, has_tags, schema.write_response(replace(response, responses=(own,)))
+        )
+        for one, own in zip(asked, response.responses, strict=True)
+    ]
+    return b"".join(frames)
