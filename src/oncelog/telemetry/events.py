@@ -10,30 +10,6 @@ HOLE: Final = "hole"
 
 Value = str | int
 
-INTEGERS: Final = frozenset(
-    {
-        "attempt",
-        "coordinator_epoch",
-        "count",
-        "error_code",
-        "last_stable_offset",
-        "node",
-        "number",
-        "offset",
-        "partition",
-        "partitions",
-        "previous_producer_epoch",
-        "previous_producer_id",
-        "producer_epoch",
-        "producer_id",
-        "shard",
-        "start_time_ms",
-        "time_ms",
-        "timeout_ms",
-    }
-)
-"""Fields that a Redis stream gives back as text."""
-
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -15,6 +15,7 @@ A batch whose answer was lost is sent again, so an event may stand twice: `origi
 """
 
 import asyncio
+import json
 import logging
 import random
 import time
@@ -30,6 +31,8 @@ from oncelog.telemetry.events import HOLE, Value
 _log = logging.getLogger("oncelog.feed")
 
 STREAM: Final = "oncelog:events"
+EVENT_FIELD: Final = "event"
+"""Of an entry of the stream: all that is told, as JSON."""
 STREAM_EVENTS_MAX: Final = 100_000
 """Kept in Redis, approximately; about 30 MB."""
 QUEUE_EVENTS_MAX: Final = 10_000
@@ -180,11 +183,10 @@ class EventFeed:
         pipeline = redis.pipeline(transaction=False)
         for one in batch:
             fields = one.fields() if isinstance(one, _Hole) else one
+            # As one field: Redis and its client in Python take each field of an entry apart.
+            told = json.dumps({**self._common, **fields}, separators=(",", ":"))
             pipeline.xadd(
-                self._stream,
-                {**self._common, **fields},
-                maxlen=STREAM_EVENTS_MAX,
-                approximate=True,
+                self._stream, {EVENT_FIELD: told}, maxlen=STREAM_EVENTS_MAX, approximate=True
             )
         await pipeline.execute()
         for _ in batch:

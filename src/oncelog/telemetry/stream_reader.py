@@ -4,14 +4,21 @@ It reads the newest events first, then waits for more. While Redis is away the h
 """
 
 import asyncio
+import json
 import logging
 import random
 from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog.runtime.cancellation import end, was_cancelled
-from oncelog.telemetry.events import INTEGERS, Value, order_of
-from oncelog.telemetry.feed import BACKOFF_MAX_S, BACKOFF_S, STREAM, check_redis_url
+from oncelog.telemetry.events import Value, order_of
+from oncelog.telemetry.feed import (
+    BACKOFF_MAX_S,
+    BACKOFF_S,
+    EVENT_FIELD,
+    STREAM,
+    check_redis_url,
+)
 from oncelog.telemetry.history import History
 
 _log = logging.getLogger("oncelog.feed")
@@ -90,7 +97,7 @@ class StreamReader:
             before = f"({page[-1][0].decode()}"
         for page in reversed(pages):
             for event_id, fields in reversed(page):
-                self._history.take(_decoded(fields), event_id.decode())
+                self._take(event_id, fields)
             await asyncio.sleep(0)
         return pages[0][0][0] if pages else b"0-0"
 
@@ -104,9 +111,14 @@ class StreamReader:
         answer = await redis.xread({self._stream: last}, count=PAGE_EVENTS, block=BLOCK_MS)
         for _, page in answer or ():
             for event_id, fields in page:
-                self._history.take(_decoded(fields), event_id.decode())
+                self._take(event_id, fields)
                 last = event_id
         return last
+
+    def _take(self, event_id: bytes, fields: Mapping[bytes, bytes]) -> None:
+        told = _decoded(fields)
+        if told:
+            self._history.take(told, event_id.decode())
 
 
 def build_reader(redis_url: str, history: History, events_max: int) -> StreamReader | None:
@@ -119,12 +131,9 @@ def build_reader(redis_url: str, history: History, events_max: int) -> StreamRea
 
 
 def _decoded(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for name_bytes, value_bytes in fields.items():
-        name, value = name_bytes.decode(errors="replace"), value_bytes.decode(errors="replace")
-        found[name] = int(value) if name in INTEGERS and _is_integer(value) else value
-    return found
-
-
-def _is_integer(text: str) -> bool:
-    return text.lstrip("-").isdecimal()
+    """Nothing, for an entry that no role has written."""
+    try:
+        told = json.loads(fields[EVENT_FIELD.encode()])
+    except (KeyError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}

@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
+from redis.asyncio import Redis
 
 from oncelog.errors import OncelogError
-from oncelog.telemetry.feed import EventFeed
+from oncelog.telemetry.feed import EVENT_FIELD, STREAM, EventFeed
 from oncelog.telemetry.history import History
 from oncelog.telemetry.stream_reader import StreamReader, build_reader
 from oncelog_gateway.settings import GatewaySettings
@@ -41,6 +42,24 @@ async def test_what_was_told_before_and_what_comes_is_read_in_order(redis_server
     feed.publish("transaction", transactional_id="next")
     await until(lambda: ids(history)[-1] == "next")
     assert history.away_reason == ""
+    await reader.stop()
+    await feed.stop()
+
+
+async def test_an_entry_that_no_role_wrote_is_passed_over(redis_server):
+    redis = Redis.from_url(redis_server.url)
+    for entry in ({"kind": "marker"}, {EVENT_FIELD: "{"}, {EVENT_FIELD: "7"}):
+        await redis.xadd(STREAM, entry)
+    await redis.aclose()
+    feed = EventFeed(redis_server.url, "coordinator", 21)
+    feed.start()
+    feed.publish("transaction", transactional_id="pay \ud83d", producer_id=7)
+    history = History()
+    reader = StreamReader(redis_server.url, history, 100)
+    reader.start()
+    await until(lambda: len(history))
+    assert ids(history) == ["pay \ud83d"]
+    assert [event.node for event in history.of_producer(7)] == [21]
     await reader.stop()
     await feed.stop()
 
