@@ -16,6 +16,7 @@ from oncelog.telemetry.feed import (
     BACKOFF_MAX_S,
     BACKOFF_S,
     EVENT_FIELD,
+    LINGER_S,
     STREAM,
     check_redis_url,
 )
@@ -113,6 +114,8 @@ class StreamReader:
             for event_id, fields in page:
                 self._take(event_id, fields)
                 last = event_id
+            if len(page) < PAGE_EVENTS:
+                await asyncio.sleep(LINGER_S)
         return last
 
     def _take(self, event_id: bytes, fields: Mapping[bytes, bytes]) -> None:
