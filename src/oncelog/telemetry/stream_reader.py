@@ -71,9 +71,12 @@ class StreamReader:
                         last = await self._read_newest(redis)
                     elif self._history.away_reason:
                         last = await self._still_there(redis, last)
-                    last = await self._read_on(redis, last)
+                    last, is_more_there = await self._read_on(redis, last)
                     backoff_s = BACKOFF_S
                     self._history.away_reason = ""
+                    if not is_more_there:
+                        # What comes meanwhile is one page.
+                        await asyncio.sleep(LINGER_S)
                 except (RedisError, OSError, TimeoutError) as error:
                     if was_cancelled():
                         return
@@ -108,15 +111,16 @@ class StreamReader:
         is_below = newest and order_of(newest[0][0].decode()) < order_of(last.decode())
         return b"0-0" if is_below else last
 
-    async def _read_on(self, redis: Any, last: bytes) -> bytes:
+    async def _read_on(self, redis: Any, last: bytes) -> tuple[bytes, bool]:
+        """The id after which to go on, and whether more is there already."""
+        count = 0
         answer = await redis.xread({self._stream: last}, count=PAGE_EVENTS, block=BLOCK_MS)
         for _, page in answer or ():
             for event_id, fields in page:
                 self._take(event_id, fields)
                 last = event_id
-            if len(page) < PAGE_EVENTS:
-                await asyncio.sleep(LINGER_S)
-        return last
+            count = len(page)
+        return last, count >= PAGE_EVENTS
 
     def _take(self, event_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         told = _decoded(fields)
