@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, Response
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
 from oncelog_gateway.access import Access
+from oncelog_gateway.console_bars import bars_page
 from oncelog_gateway.console_cluster import add_nodes, add_producers
 from oncelog_gateway.console_login import add_login
 from oncelog_gateway.console_pages import (
@@ -32,6 +33,7 @@ from oncelog_gateway.core.overview import OverviewFacts, verdict_of
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.route_roles import ROLE_OF
 from oncelog_gateway.core.swim_lanes import NAMES_WIDTH, draw
+from oncelog_gateway.core.transaction_spans import gather
 from oncelog_gateway.nodes import Duties, cluster_node
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import all_partitions
@@ -40,6 +42,8 @@ from oncelog_gateway.resources import PartitionStatus, TransactionState
 from oncelog_gateway.subjects import KINDS, Kind
 
 EVENTS_SHOWN_MAX: Final = 300
+EVENTS_GATHERED_MAX: Final = 8_000
+"""About a thousand transactions. The step that gathers them holds the event loop."""
 GROUPS_MAX: Final = 10_000
 ACTS_SHOWN_MAX: Final = 200
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
@@ -166,7 +170,7 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
         )
 
     @router.get("/transaction")
-    async def one_transaction(id: str) -> HTMLResponse:
+    async def one_transaction(id: str, page: str = "1") -> HTMLResponse:
         explanation = await pages.explained(id, "transaction")
         if explanation.found is None:
             return pages.missing(id, explanation)
@@ -175,7 +179,8 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
         except KafkaError:
             detail = None
         producers = () if detail is None else (detail.producer_id,)
-        events = pages.views.timelines.events_of(id, producers)[-EVENTS_SHOWN_MAX:]
+        every = pages.views.timelines.events_of(id, producers)
+        events = every[-EVENTS_SHOWN_MAX:]
         return pages.page(
             "transaction.html",
             "/transactions",
@@ -183,6 +188,7 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             subject=id,
             found=explanation.found,
             detail=detail,
+            **bars_page(id, gather(every[-EVENTS_GATHERED_MAX:]), page_number(page), pages.clock.now()),
             picture=draw(events),
             left=NAMES_WIDTH,
             events_shown=event_rows(events)[::-1],

@@ -152,8 +152,10 @@ class Steps(NamedTuple):
     after: str | None
 
     @classmethod
-    def of(cls, number: int, total: int, filters: Mapping[str, str]) -> "Steps":
-        first, last = (number - 1) * ROWS_MAX + 1, min(number * ROWS_MAX, total)
+    def of(
+        cls, number: int, total: int, filters: Mapping[str, str], rows_max: int = ROWS_MAX
+    ) -> "Steps":
+        first, last = (number - 1) * rows_max + 1, min(number * rows_max, total)
 
         def link(page: int) -> str:
             return "?" + urlencode({**{k: v for k, v in filters.items() if v}, "page": page})

@@ -87,7 +87,7 @@ def test_ending_a_transaction_shows_first_what_it_would_do(tab, server):
     act.wait_for()
     assert "Ongoing" in page.locator("output").inner_text()
     act.click()
-    page.locator("td", has_text="abort is decided: an operator asks for it").wait_for()
+    page.get_by_text("ended by an operator").wait_for()
     page.get_by_text("CompleteAbort", exact=True).first.wait_for()
     page.goto("/audit")
     page.get_by_text("terminate").first.wait_for()
@@ -117,6 +117,32 @@ def test_the_lanes_show_every_event_and_keep_their_names(tab, opened):
     assert marks >= 3
     assert page.locator("table.timeline tbody tr").count() >= marks
     assert "coordinator" in page.locator("svg.names").inner_html()
+
+
+def test_each_transaction_is_a_bar_that_opens_into_its_steps(tab, server):
+    producer = begin(server, "bars")
+    producer.commit_transaction(WAIT_S)
+    producer.begin_transaction()
+    producer.produce("orders", b"x")
+    producer.flush(WAIT_S)
+    page = tab("/transaction?id=bars")
+    rows = page.locator("details.txn")
+    assert [one.inner_text() for one in rows.locator(".pill").all()] == ["open", "committed"]
+    committed = rows.nth(1)
+    assert committed.locator("rect").count() == 3
+    assert "marker in orders-0 after" in committed.locator("line title").inner_html()
+    assert committed.get_by_text("the transaction is committed").is_hidden()
+    committed.locator("summary").focus()
+    page.keyboard.press("Enter")
+    committed.get_by_text("the transaction is committed").wait_for()
+    producer.abort_transaction(WAIT_S)
+    page.get_by_text("aborted", exact=True).wait_for()
+    assert committed.get_by_text("the transaction is committed").is_visible(), "it stays open"
+    assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
+    assert page.locator(".strip circle").count() == 2
+    page.reload()
+    page.locator(".strip circle").nth(0).click()
+    committed.get_by_text("the transaction is committed").wait_for()
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,9 @@
   }
 
   async function readAgain() {
-    const active = document.activeElement;
     const live = document.getElementById("live");
     // Records that move while somebody reads them are of no use.
-    if (busy || document.hidden || "still" in live.dataset || isInUse(live, active)) return;
+    if (busy || document.hidden || "still" in live.dataset || isInUse(live, document.activeElement)) return;
     busy = true;
     const began = performance.now();
     try {
@@ -32,7 +31,9 @@
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.getElementById("live");
       if (!fresh) throw new Error("no page");
-      if (isInUse(live, document.activeElement)) return;
+      // Now, and not before the page was fetched: somebody may have moved on meanwhile.
+      const active = document.activeElement;
+      if (isInUse(live, active)) return;
       state.textContent = "live";
       if (fresh.innerHTML === shown) return;
       shown = fresh.innerHTML;
@@ -41,7 +42,14 @@
       const at = lanes ? lanes.scrollLeft : 0;
       const path = active && live.contains(active) ? active.getAttribute("href") : null;
       const nth = path ? linksTo(live, path).indexOf(active) : -1;
+      const open = [...live.querySelectorAll("details[id][open]")].map((one) => one.id);
+      const summary = active && active.tagName === "SUMMARY" && live.contains(active) ? active.parentElement.id : "";
       live.replaceChildren(...fresh.childNodes);
+      for (const id of open) {
+        const one = document.getElementById(id);
+        if (one) one.open = true;
+      }
+      if (summary && document.getElementById(summary)) document.getElementById(summary).firstElementChild.focus();
       const again = live.querySelector(".lanes");
       if (again) again.scrollLeft = scrolled ? again.scrollWidth : at;
       const links = path ? linksTo(live, path) : [];
@@ -114,6 +122,19 @@
       ask.select();
     }
   });
+
+  // A dot is for who has a pointer; the list tells the same.
+  addEventListener("click", (event) => {
+    const dot = event.target.closest("circle[data-href]");
+    if (dot) location.assign(dot.dataset.href);
+  });
+
+  function openTarget() {
+    const one = location.hash ? document.getElementById(location.hash.slice(1)) : null;
+    if (one && one.tagName === "DETAILS") one.open = true;
+  }
+  addEventListener("hashchange", openTarget);
+  openTarget();
 
   addEventListener("click", async (event) => {
     const button = event.target.closest("[data-step]");

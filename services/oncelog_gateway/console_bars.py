@@ -1,0 +1,244 @@
+"""Transactions as bars: what the page of a transactional.id draws of its spans.
+
+A bar's width is its time. The longest among ordinary ones fills the row; what is longer is cut at the edge and says so,
+or a transaction that hung for minutes would leave nothing to see of those that take milliseconds.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oncelog.telemetry.events import Event
+from oncelog_gateway.console_pages import Steps
+from oncelog_gateway.console_values import EventRow, clock, event_rows
+from oncelog_gateway.core.event_text import sentence
+from oncelog_gateway.core.transaction_spans import Between, Phase, Span, slow_from_ms
+from oncelog_gateway.core.wording import duration
+
+WIDTH: Final = 1_000
+PART_WIDTH_MIN: Final = 3
+STEPS_MAX: Final = 100
+BARS_MAX: Final = 25
+PARTITIONS_NAMED_MAX: Final = 3
+STRIP_HEIGHT: Final = 120
+STRIP_LEFT: Final = 60
+STRIP_RIGHT: Final = 60
+STRIP_MS: Final = 3_600_000
+STRIP_DOTS_MAX: Final = 1_000
+_DECADES_MS: Final = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000)
+_LOOKS: Final = {"committed": "good", "aborted": "bad", "aborting": "bad"}
+_WORDS: Final[dict[Phase, str]] = {
+    "adding": "begun, nothing written yet",
+    "producing": "from the first record to the decision",
+    "marking": "from the decision to the last marker",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    x: int
+    width: int
+    look: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A partition's marker."""
+
+    x: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBar:
+    key: str
+    began_ms: int
+    clock: str
+    producer: str
+    outcome: str
+    look: str
+    took: str
+    phases: str
+    notes: tuple[str, ...]
+    parts: tuple[Part, ...]
+    ticks: tuple[Tick, ...]
+    is_cut: bool
+    partitions: str
+    steps: tuple[EventRow, ...]
+    steps_left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenRow:
+    """What happened between two transactions: its last event in words, all of them inside."""
+
+    key: str
+    began_ms: int
+    clock: str
+    text: str
+    steps: tuple[EventRow, ...]
+    steps_left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    x: int
+    y: int
+    look: str
+    key: str
+    page: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMark:
+    at: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """How long each took, over time: time from left to right, duration upwards by powers of ten."""
+
+    dots: tuple[Dot, ...]
+    times: tuple[AxisMark, ...]
+    durations: tuple[AxisMark, ...]
+
+
+def rows_of_bars(
+    shown: Sequence[Span | Between], every: Sequence[Span], now_ms: int
+) -> tuple[list[TransactionBar | BetweenRow], int]:
+    """The rows of a page, and how many milliseconds fill a row. `every`: those that the page is compared with."""
+    slow_ms = slow_from_ms(every, now_ms)
+    durations = [one.duration_ms(now_ms) for one in shown if isinstance(one, Span)]
+    ordinary = [one for one in durations if one < slow_ms]
+    scale_ms = max(ordinary or durations or [1], default=1) or 1
+    rows = [
+        _bar(one, now_ms, scale_ms, slow_ms) if isinstance(one, Span) else _between(one)
+        for one in shown
+    ]
+    return rows, scale_ms
+
+
+def _bar(span: Span, now_ms: int, scale_ms: int, slow_ms: int) -> TransactionBar:
+    took_ms = span.duration_ms(now_ms)
+
+    def x(at_ms: int) -> int:
+        return min(max((at_ms - span.began_ms) * WIDTH // scale_ms, 0), WIDTH)
+
+    parts = []
+    for phase, begin, end in span.phases(now_ms):
+        look = phase if phase != "marking" else f"marking {_LOOKS.get(span.outcome, '')}".strip()
+        width = max(x(end) - x(begin), PART_WIDTH_MIN if end >= begin else 0)
+        left = min(x(begin), WIDTH - PART_WIDTH_MIN)
+        parts.append(Part(left, width, look, f"{_WORDS[phase]}: {duration(end - begin)}"))
+    return TransactionBar(
+        span.key,
+        span.began_ms,
+        clock(span.began_ms),
+        f"{span.producer_id}:{span.producer_epoch}",
+        span.outcome,
+        _LOOKS.get(span.outcome, "warn" if took_ms >= slow_ms else ""),
+        duration(took_ms),
+        "; ".join(one.text for one in parts),
+        tuple(_notes(span, took_ms, slow_ms)),
+        tuple(parts),
+        tuple(
+            Tick(x(at), f"marker in {name} after {duration(max(at - span.began_ms, 0))}")
+            for name, at in span.marked.items()
+        ),
+        took_ms > scale_ms,
+        _partition_names(list(span.partitions)),
+        *_steps(span.events),
+    )
+
+
+def _notes(span: Span, took_ms: int, slow_ms: int) -> list[str]:
+    notes = [span.reason] if span.reason else []
+    if took_ms >= slow_ms:
+        notes.append("slow")
+    if span.refusals:
+        notes.append(f"{span.refusals} refused")
+    if not span.is_begin_known:
+        notes.append("its begin is no longer remembered")
+    return notes
+
+
+def _between(between: Between) -> BetweenRow:
+    last = between.events[-1]
+    more = len(between.events) - 1
+    text = sentence(last) + (f" (and {more} more)" if more else "")
+    first = between.events[0]
+    return BetweenRow(first.id, first.time_ms, clock(first.time_ms), text, *_steps(between.events))
+
+
+def _steps(events: Sequence[Event]) -> tuple[tuple[EventRow, ...], int]:
+    return tuple(event_rows(events[:STEPS_MAX])), max(len(events) - STEPS_MAX, 0)
+
+
+def _partition_names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:PARTITIONS_NAMED_MAX])
+    more = len(names) - PARTITIONS_NAMED_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> Strip | None:
+    """Of the last hour, the newest thousand at most. None: there are not two to compare."""
+    drawn = [one for one in spans if one.began_ms >= now_ms - STRIP_MS][-STRIP_DOTS_MAX:]
+    if len(drawn) < 2:
+        return None
+    first = drawn[0].began_ms
+    width_ms = max(drawn[-1].began_ms - first, 1)
+    longest = max(one.duration_ms(now_ms) for one in drawn)
+    decades = [one for one in _DECADES_MS if one <= longest] or [_DECADES_MS[0]]
+    top = math.log10(next((one for one in _DECADES_MS if one > longest), longest)) or 1.0
+
+    def x(at_ms: int) -> int:
+        return STRIP_LEFT + (at_ms - first) * (WIDTH - STRIP_LEFT - STRIP_RIGHT) // width_ms
+
+    def y(took_ms: int) -> int:
+        return round((STRIP_HEIGHT - 8) * (1 - math.log10(max(took_ms, 1)) / top)) + 4
+
+    dots = tuple(
+        Dot(
+            x(one.began_ms),
+            y(one.duration_ms(now_ms)),
+            _LOOKS.get(one.outcome, "" if one.ended_ms else "warn"),
+            one.key,
+            page_of.get(one.key, 1),
+            f"{clock(one.began_ms)}: {one.outcome} after {duration(one.duration_ms(now_ms))}",
+        )
+        for one in drawn
+    )
+    ticks = [first + width_ms * at // 3 for at in range(4)]
+    times = {clock(at)[:8]: AxisMark(x(at), clock(at)[:8]) for at in ticks}
+    return Strip(
+        dots,
+        tuple(times.values()),
+        tuple(AxisMark(y(one), duration(one)) for one in decades),
+    )
+
+
+def bars_page(
+    transactional_id: str, found: Sequence[Span | Between], number: int, now_ms: int
+) -> dict[str, Any]:
+    """What the template needs of one page of bars, newest first."""
+    newest_first = found[::-1]
+    page_of = {
+        one.key: at // BARS_MAX + 1 for at, one in enumerate(newest_first) if isinstance(one, Span)
+    }
+    spans = [one for one in found if isinstance(one, Span)]
+    shown = newest_first[(number - 1) * BARS_MAX : number * BARS_MAX]
+    rows, scale_ms = rows_of_bars(shown, spans, now_ms)
+    return {
+        "rows": rows,
+        "scale": duration(scale_ms),
+        "strip": strip_of(spans, now_ms, page_of),
+        "strip_left": STRIP_LEFT,
+        "strip_height": STRIP_HEIGHT,
+        "total": len(found),
+        "transaction_count": len(spans),
+        "steps": Steps.of(number, len(found), {"id": transactional_id}, BARS_MAX),
+    }

@@ -1,0 +1,181 @@
+"""A timeline gathered by transaction, and the bars that are drawn of it."""
+
+from oncelog.telemetry.events import Event
+from oncelog_gateway.console_bars import BARS_MAX, WIDTH, bars_page
+from oncelog_gateway.core.transaction_spans import Between, Span, gather, slow_from_ms
+
+NOW = 1_000_000
+
+
+def event(at_ms, kind, role="coordinator", **fields):
+    return Event(f"{at_ms}-{kind}", at_ms, role, 1, kind, fields)
+
+
+def change(at_ms, state, request, cause="", **fields):
+    return event(at_ms, "transaction", state=state, request=request, cause=cause, **fields)
+
+
+def transaction(at_ms, *, commit=True, wrote=5, decided=30, marked=34, ended=36, request="EndTxn"):
+    """As a timeline tells it, of one partition."""
+    what = "Commit" if commit else "Abort"
+    return [
+        change(
+            at_ms,
+            "Ongoing",
+            "AddPartitions",
+            "transaction_started",
+            added="orders-0",
+            producer_id=7,
+            producer_epoch=3,
+        ),
+        event(at_ms + wrote, "opened", "storage", topic="orders", partition=0, offset=1),
+        change(at_ms + decided, f"Prepare{what}", request),
+        event(at_ms + decided + 1, "marker_queued", "marker-sender", names="orders-0"),
+        event(at_ms + marked, "marker", "storage", topic="orders", partition=0, error_code=0),
+        change(at_ms + ended, f"Complete{what}", "MarkersDelivered"),
+    ]
+
+
+def only(events):
+    (span,) = gather(events)
+    assert isinstance(span, Span)
+    return span
+
+
+def test_a_transaction_has_its_phases_and_its_partitions():
+    span = only(transaction(100))
+    assert (span.outcome, span.reason, span.began_ms, span.ended_ms) == ("committed", "", 100, 136)
+    assert (span.producer_id, span.producer_epoch) == (7, 3)
+    assert span.phases(NOW) == [
+        ("adding", 100, 105),
+        ("producing", 105, 130),
+        ("marking", 130, 136),
+    ]
+    assert list(span.partitions) == ["orders-0"]
+    assert span.marked == {"orders-0": 134}
+
+
+def test_each_transaction_is_one_of_its_own():
+    found = gather([*transaction(100), *transaction(200, commit=False), *transaction(300)[:2]])
+    assert [one.outcome for one in found] == ["committed", "aborted", "open"]
+    assert found[2].phases(now_ms=390) == [("adding", 300, 305), ("producing", 305, 390)]
+
+
+def test_a_marker_that_is_told_late_belongs_to_its_transaction():
+    late = event(201, "marker", "storage", topic="orders", partition=1, error_code=0)
+    first, second = gather([*transaction(100), transaction(200)[0], late])
+    assert first.marked == {"orders-0": 134, "orders-1": 201}
+    assert second.marked == {}
+
+
+def test_a_marker_that_was_refused_marks_nothing():
+    events = transaction(100)[:3]
+    events.append(event(131, "marker", "storage", topic="orders", partition=0, error_code=47))
+    assert only(events).marked == {}
+
+
+def test_who_ended_it_is_said_unless_its_producer_did():
+    reasons = {
+        request: only(transaction(100, commit=False, request=request)).reason
+        for request in ("EndTxn", "TxnTimedOut", "ForceTerminate", "InitProducerId")
+    }
+    assert reasons == {
+        "EndTxn": "",
+        "TxnTimedOut": "timed out",
+        "ForceTerminate": "ended by an operator",
+        "InitProducerId": "ended by InitProducerId",
+    }
+
+
+def test_what_belongs_to_no_transaction_stands_between():
+    began = change(90, "Empty", "InitProducerId", "initialised", producer_id=7)
+    again = change(150, "Empty", "InitProducerId", "initialised", producer_id=7)
+    nothing = change(160, "PrepareAbort", "EndTxn", "empty_abort")
+    found = gather([began, *transaction(100), again, nothing, *transaction(200)])
+    assert [type(one) for one in found] == [Between, Span, Between, Span]
+    assert found[2].events == (again, nothing)
+
+
+def test_a_refusal_of_an_open_transaction_is_counted_in_it():
+    refused = event(110, "refused", request="EndTxn", error="PRODUCER_FENCED", count=3)
+    events = transaction(100)
+    assert only([*events[:2], refused, *events[2:]]).refusals == 3
+
+
+def test_a_transaction_whose_begin_is_forgotten_says_so():
+    decided = change(
+        500, "PrepareAbort", "TxnTimedOut", start_time_ms=100, previous_producer_epoch=3
+    )
+    span = only([decided, change(510, "CompleteAbort", "MarkersDelivered")])
+    assert (span.is_begin_known, span.began_ms, span.duration_ms(NOW)) == (False, 100, 410)
+    assert span.producer_epoch == 3
+
+
+def test_a_completion_alone_makes_no_transaction():
+    (found,) = gather([change(500, "CompleteCommit", "MarkersDelivered")])
+    assert isinstance(found, Between)
+
+
+def test_clocks_that_disagree_leave_no_phase_with_a_negative_length():
+    events = sorted(transaction(100, wrote=-20), key=lambda one: one.time_ms)
+    spans = [one for one in gather(events) if isinstance(one, Span)]
+    late_leader = only(transaction(100, wrote=33, decided=30, marked=35, ended=36))
+    for span in (*spans, late_leader):
+        for _, begin, end in span.phases(NOW):
+            assert span.began_ms <= begin <= end <= span.ended_ms
+
+
+def page_of(events, number=1, now_ms=NOW):
+    return bars_page("pay", gather(events), number, now_ms)
+
+
+def test_a_width_is_a_time_and_the_longest_ordinary_one_fills_its_row():
+    shorter, longer = transaction(100, decided=10, marked=12, ended=18), transaction(200)
+    newest, oldest = page_of([*shorter, *longer])["rows"]
+    assert sum(part.width for part in newest.parts) == WIDTH
+    assert sum(part.width for part in oldest.parts) == WIDTH // 2
+    assert [part.x for part in newest.parts] == [0, 138, 833]
+    assert newest.ticks[0].x == WIDTH * 34 // 36
+    assert (newest.took, newest.is_cut, newest.look) == ("36 ms", False, "good")
+
+
+def test_what_is_far_longer_than_the_others_is_cut_and_slow():
+    events = [one for at in range(5) for one in transaction(100 * (at + 1))]
+    page = page_of([*events, *transaction(1_000)[:2]], now_ms=61_000)
+    hanging = page["rows"][0]
+    assert page["scale"] == "36 ms"
+    assert (hanging.took, hanging.is_cut, hanging.notes) == ("1 min", True, ("slow",))
+    assert hanging.look == "warn"
+    assert all(part.x + part.width <= WIDTH for part in hanging.parts)
+
+
+def test_slow_is_ten_times_the_median_and_a_tenth_of_a_second_at_least():
+    quick = [one for one in gather(transaction(100)) if isinstance(one, Span)]
+    assert slow_from_ms(quick, NOW) == 360
+    assert slow_from_ms([], NOW) == 100
+
+
+def test_a_thousand_are_paged_and_each_is_a_dot_that_leads_to_its_page():
+    events = [one for at in range(1_000) for one in transaction(100 * at)]
+    first, last = page_of(events), page_of(events, number=40)
+    assert len(first["rows"]) == len(last["rows"]) == BARS_MAX
+    assert (first["steps"].before, last["steps"].after) == (None, None)
+    dots = first["strip"].dots
+    assert len(dots) == 1_000
+    assert (dots[-1].page, dots[-1].key) == (1, first["rows"][0].key)
+    assert (dots[0].page, dots[0].key) == (40, last["rows"][-1].key)
+
+
+def test_the_strip_has_times_and_durations_at_its_axes():
+    events = [*transaction(100), *transaction(60_000, ended=5_000, marked=4_000)]
+    strip = page_of(events)["strip"]
+    assert [one.text for one in strip.durations] == ["1 ms", "10 ms", "100 ms", "1 s"]
+    assert [one.at for one in strip.durations] == sorted(
+        (one.at for one in strip.durations), reverse=True
+    )
+    assert [one.text for one in strip.times] == ["00:00:00", "00:00:20", "00:00:40", "00:01:00"]
+    assert strip.dots[1].y < strip.dots[0].y, "the longer one is higher"
+
+
+def test_one_transaction_makes_no_strip():
+    assert page_of(transaction(100))["strip"] is None
