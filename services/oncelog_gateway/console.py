@@ -188,7 +188,9 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             subject=id,
             found=explanation.found,
             detail=detail,
-            **bars_page(id, gather(every[-EVENTS_GATHERED_MAX:]), page_number(page), pages.clock.now()),
+            **bars_page(
+                id, gather(every[-EVENTS_GATHERED_MAX:]), page_number(page), pages.clock.now()
+            ),
             picture=draw(events),
             left=NAMES_WIDTH,
             events_shown=event_rows(events)[::-1],

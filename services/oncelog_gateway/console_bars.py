@@ -1,7 +1,7 @@
 """Transactions as bars: what the page of a transactional.id draws of its spans.
 
-A bar's width is its time. The longest among ordinary ones fills the row; what is longer is cut at the edge and says so,
-or a transaction that hung for minutes would leave nothing to see of those that take milliseconds.
+A bar's width is its time. The longest among ordinary ones fills the row, and what is longer is cut at the edge and says
+so. A transaction that hung for minutes would leave nothing to see of those that take milliseconds.
 """
 
 import math
