@@ -217,16 +217,16 @@ class Cluster:
         self, image: MetadataImage, key: TopicPartition, topic_id: bytes = b""
     ) -> int | Unanswered:
         """The node that leads the partition, of the topic with this id where one is given."""
-        topic = image.topics.get(key[0])
-        if topic is None or not 0 <= key[1] < len(topic.partitions):
+        found = image.partition(Partition(*key))
+        if found is None:
             return Unanswered(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key[0]}-{key[1]}"
             )
-        if topic_id and topic.topic_id != topic_id:
+        if topic_id and image.topics[key[0]].topic_id != topic_id:
             return Unanswered(
                 ErrorCode.UNKNOWN_TOPIC_ID, f"{key[0]} was deleted, and made again under its name"
             )
-        leader: int = topic.partitions[key[1]].leader
+        leader: int = found.leader
         if leader < 0:
             return Unanswered(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"partition {key[0]}-{key[1]} has no leader now"

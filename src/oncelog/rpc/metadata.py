@@ -72,11 +72,18 @@ class MetadataImage:
 
     def partition(self, partition: Partition) -> pb.Partition | None:
         """The partition's leadership, or None if it does not exist."""
-        topic = self.topics.get(partition.topic)
-        if topic is None or not 0 <= partition.partition < len(topic.partitions):
-            return None
-        found: pb.Partition = topic.partitions[partition.partition]
+        found = self._found.get(partition)
+        if found is None:
+            topic = self.topics.get(partition.topic)
+            if topic is None or not 0 <= partition.partition < len(topic.partitions):
+                return None
+            found = self._found[partition] = topic.partitions[partition.partition]
         return found
+
+    @cached_property
+    def _found(self) -> dict[Partition, pb.Partition]:
+        """What was asked for of this image: a look into a protobuf message costs some times as much."""
+        return {}
 
     def topic_config(self, topic: str, node_id: int | None = None) -> TopicConfig:
         """Its own configs over what is set for this node and for all brokers; an internal topic has only its own."""

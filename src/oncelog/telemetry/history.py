@@ -73,7 +73,7 @@ class History:
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
         self._events: deque[Event] = deque()
         self._events_max = events_max
-        self._deferred: deque[Mapping[str, Value]] = deque(maxlen=events_max)
+        self._deferred: deque[tuple[Mapping[str, Value], ...]] = deque(maxlen=events_max)
         self._by_key: dict[Key, deque[Event]] = {}
         self._numbers: dict[str, int] = {}
         self._subscriptions: set[Subscription] = set()
@@ -114,15 +114,16 @@ class History:
                 self._add(Event(identity, time_ms, role, node, HOLE, {"count": number - expected}))
         self._add(Event(identity, time_ms, role, node, kind, fields))
 
-    def defer(self, fields: Mapping[str, Value]) -> None:
-        """As `take`, at the price of one append: an event that nobody asks about is never looked at."""
-        self._deferred.append(fields)
+    def defer(self, *parts: Mapping[str, Value]) -> None:
+        """As `take`, at the price of one append: an event that nobody asks about is never put together."""
+        self._deferred.append(parts)
         if self._subscriptions:
             self._settle()
 
     def _settle(self) -> None:
         while self._deferred:
-            self.take(self._deferred.popleft())
+            parts = self._deferred.popleft()
+            self.take({name: value for part in parts for name, value in part.items()})
 
     def _next_id(self, time_ms: int) -> str:
         if time_ms > self._last_ms:
@@ -226,8 +227,8 @@ class LocalFeed:
 
     def publish(self, kind: str, **fields: Value) -> None:
         """Never waits and never raises."""
-        now_ms = time.time_ns() // 1_000_000
-        self._history.defer({**self._common, "kind": kind, "time_ms": now_ms, **fields})
+        now: dict[str, Value] = {"kind": kind, "time_ms": time.time_ns() // 1_000_000}
+        self._history.defer(self._common, now, fields)
 
     def start(self) -> None:
         """Nothing to start."""
