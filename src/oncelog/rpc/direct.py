@@ -8,7 +8,7 @@ such objects (`oncelog.rpc.plain`).
 No span shows such a call: it is part of the request's own.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from oncelog.rpc.deadline import answer_within
@@ -21,22 +21,19 @@ class DirectStub:
     """
 
     def __init__(self, servicer: object | None = None) -> None:
-        self._servicer = servicer
+        self.bind(servicer)
 
-    def bind(self, servicer: object) -> None:
+    def bind(self, servicer: object | None) -> None:
         self.__dict__.clear()
         self._servicer = servicer
-
-    def takes_plain(self, name: str) -> bool:
-        """Whether the method answers plain objects, and takes them for its request."""
-        return name in getattr(type(self._servicer), "direct_methods", {})
+        self.plain_methods: Mapping[str, str] = getattr(type(servicer), "direct_methods", {})
+        """Those that answer plain objects, and take them for a request; each with its name in the servicer."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """A method that was not called before; from then on it is an attribute."""
         if name.startswith("_"):
             raise AttributeError(name)
-        names = getattr(type(self._servicer), "direct_methods", {})
-        method = getattr(self._servicer, names.get(name, name))
+        method = getattr(self._servicer, self.plain_methods.get(name, name))
         call = self.__dict__[name] = _direct_call(method)
         return call
 
@@ -52,4 +49,5 @@ def _direct_call(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def takes_plain(stub: object, name: str) -> bool:
-    return isinstance(stub, DirectStub) and stub.takes_plain(name)
+    """Whether the method answers plain objects, and takes them for its request."""
+    return isinstance(stub, DirectStub) and name in stub.plain_methods
