@@ -62,7 +62,7 @@ class AccessSettings(BaseSettings):
         "auto",
         description="who reads records here where no listener checks ACLs and there are none: auto: everybody where "
         "nobody logs in, else the role admin; viewer: every viewer; acl: the role admin. Where ACLs are, those whom "
-        "one allows READ on the topic, and the role admin",
+        "one allows READ on the topic, and the role admin. Operators write by the same rule, with WRITE",
     )
     client_config: str = Field(
         "",

@@ -30,6 +30,7 @@ from oncelog_gateway.producers import Producers
 from oncelog_gateway.query_check import only_known_parameters
 from oncelog_gateway.reassignments import Reassignments
 from oncelog_gateway.record_access import RecordAccess
+from oncelog_gateway.record_writing import RecordWriter
 from oncelog_gateway.records import Records
 from oncelog_gateway.replica_moves import ReplicaMoves
 from oncelog_gateway.request_guard import RequestGuard
@@ -116,7 +117,7 @@ def create_app(
         partitions_router(roles, partitions),
         partition_router(roles, partitions, transactions),
         topics_router(roles),
-        records_router(views.records, record_access, operators),
+        records_router(views.records, RecordWriter(roles, audit, clock), record_access, operators),
         topic_changes_router(changes, operators),
         topic_alterations_router(roles, changes, operators),
         groups_router(groups, operators),

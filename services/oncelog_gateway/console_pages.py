@@ -1,6 +1,6 @@
 """What every page of the console has in common: what it reads, and how it is rendered."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -30,6 +30,7 @@ from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import status_of
 from oncelog_gateway.producers import Producers
+from oncelog_gateway.record_pace import Turns
 from oncelog_gateway.records import Records
 from oncelog_gateway.resources import PartitionStatus
 from oncelog_gateway.roles import Roles
@@ -94,12 +95,24 @@ class Pages:
 
     def page(self, template: str, here: str, /, **values: Any) -> HTMLResponse:
         """`here`: the path in the navigation that it belongs to."""
+        return HTMLResponse("".join(self._parts(template, here, values)))
+
+    async def page_in_turns(
+        self, turns: Turns, template: str, here: str, /, **values: Any
+    ) -> HTMLResponse:
+        """The same for a page of many rows: others have their turn in between."""
+        parts = []
+        for part in self._parts(template, here, values):
+            parts.append(part)
+            await turns.next()
+        return HTMLResponse("".join(parts))
+
+    def _parts(self, template: str, here: str, values: dict[str, Any]) -> Iterator[str]:
         values.setdefault("subject", "")
         values.setdefault("events", "")
-        shown = self._templates.get_template(template).render(
+        return self._templates.get_template(template).generate(
             version=self.app.version, here=here, caller=CALLER.get(), **values
         )
-        return HTMLResponse(shown)
 
     async def explained(self, subject: str, kind: Kind | None) -> "Explained":
         try:

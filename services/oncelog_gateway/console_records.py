@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from oncelog_gateway.access import CALLER
+from oncelog.security.api_tokens import Role
+from oncelog_gateway.access import CALLER, Caller
 from oncelog_gateway.console_pages import Pages
 from oncelog_gateway.console_values import field_texts, moment
 from oncelog_gateway.core.record_content import as_json, hex_dump, hex_preview, preview_of
@@ -19,6 +20,7 @@ from oncelog_gateway.core.record_walk import Outcome
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import status_of
 from oncelog_gateway.record_access import RecordAccess, RecordsClosedError
+from oncelog_gateway.record_pace import Turns
 from oncelog_gateway.record_resources import BrowsedRecord, PartitionRead, RecordPage
 from oncelog_gateway.record_source import Wanted
 from oncelog_gateway.records import PARTITIONS_MAX
@@ -91,31 +93,43 @@ def add_records(
             "header": header,
             "text": text,
         }
-        return pages.page(
+        turns, now_ms = Turns(pages.views.records.pace), pages.clock.now()
+        rows = []
+        for one in found.records:
+            rows.append(record_row(one, now_ms))
+            await turns.next()
+        return await pages.page_in_turns(
+            turns,
             "records.html",
             "/topics",
+            rows=rows,
             reader=reader,
+            is_writer=_is_writer(CALLER.get()) and not pages.roles.topic(topic).internal,
             filters=filters,
             is_committed=is_committed,
             is_later=bool(cursor),
             partition_count=len(pages.roles.topic(topic).partitions),
             partitions_max=PARTITIONS_MAX,
             content_bytes=CONTENT_BYTES,
-            **_shown(found, pages.clock.now()),
+            hour_ago=time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(now_ms / 1000 - 3600)),
+            **_shown(found),
             **_links(filters, found),
         )
 
 
-def _shown(found: RecordPage, now_ms: int) -> dict[str, object]:
+def _is_writer(caller: Caller | None) -> bool:
+    """By the role. Whether ACLs let this caller write is said when it tries."""
+    return caller is not None and caller.role is not None and caller.role >= Role.OPERATOR
+
+
+def _shown(found: RecordPage) -> dict[str, object]:
     return {
         "found": found,
-        "rows": [record_row(one, now_ms) for one in found.records],
         "counts": _counts(found.records),
         "markers": sum(one.outcome == "marker" for one in found.records),
         "got": sum(one.read_committed for one in found.records),
         "held": _held_partition(found),
         "spans": _spans(found),
-        "hour_ago": time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(now_ms / 1000 - 3600)),
     }
 
 

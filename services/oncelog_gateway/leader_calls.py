@@ -88,6 +88,11 @@ class LeaderCalls:
         self._call_timeout_ms = call_timeout_ms
 
     @property
+    def timeout_ms(self) -> int:
+        """Of each call."""
+        return self._call_timeout_ms
+
+    @property
     def image(self) -> MetadataImage:
         return self.metadata.image
 

@@ -50,15 +50,20 @@ class RecordAccess:
         self._acls: frozenset[Acl] = frozenset()
         self._authorizer = Authorizer((), _RULES)
 
-    def check(self, caller: Caller | None, address: str, topic: str) -> str:
-        """Returns why this caller may read. Raises RecordsClosedError with the commands that let it."""
+    def check(
+        self, caller: Caller | None, address: str, topic: str, operation: Operation = Operation.READ
+    ) -> str:
+        """Returns why this caller may read, or write. Raises RecordsClosedError with the commands that let it."""
         is_anonymous = caller is None or caller is ANONYMOUS
         if caller is not None and not is_anonymous and caller.role is Role.ADMIN:
-            return f"{caller.name} has the role admin, which reads every topic"
+            return f"{caller.name} has the role admin, to which every topic is open"
         are_acls_asked = self._are_acls_asked()
         if not are_acls_asked:
             if self._settings.record_access == "viewer":
-                return "every viewer reads records here (ONCELOG_GATEWAY_RECORD_ACCESS=viewer)"
+                return (
+                    "ONCELOG_GATEWAY_RECORD_ACCESS=viewer lets every viewer read records, "
+                    "and every operator write them"
+                )
             if self._settings.record_access == "auto" and not self._settings.is_login_required:
                 return (
                     "nobody logs in here and no listener checks ACLs, "
@@ -68,14 +73,12 @@ class RecordAccess:
         acls = self._metadata.image.security.acls
         if acls is not self._acls:
             self._authorizer, self._acls = Authorizer(acls, _RULES), acls
-        verdict = self._authorizer.decide(
-            principal, address, Operation.READ, ResourceType.TOPIC, topic
-        )
+        verdict = self._authorizer.decide(principal, address, operation, ResourceType.TOPIC, topic)
         if verdict.is_allowed:
-            return f"an ACL lets {principal} read this topic"
+            return f"an ACL lets {principal} {operation.name.lower()} this topic"
         raise RecordsClosedError(
-            f"{principal} may not read topic {topic!r} ({verdict.reason})",
-            tuple(self._ways(principal, topic, verdict, are_acls_asked=are_acls_asked)),
+            f"{principal} may not {operation.name.lower()} topic {topic!r} ({verdict.reason})",
+            tuple(self._ways(principal, topic, operation, verdict, are_acls_asked=are_acls_asked)),
         )
 
     def _are_acls_asked(self) -> bool:
@@ -86,7 +89,13 @@ class RecordAccess:
         )
 
     def _ways(
-        self, principal: str, topic: str, verdict: Verdict, *, are_acls_asked: bool
+        self,
+        principal: str,
+        topic: str,
+        operation: Operation,
+        verdict: Verdict,
+        *,
+        are_acls_asked: bool,
     ) -> Iterator[Way]:
         login = f" --config {quote(found)}" if (found := self._settings.client_config) else ""
         if verdict.is_denied:
@@ -97,17 +106,18 @@ class RecordAccess:
         elif are_acls_asked:
             yield Way(
                 "an admin allows it with",
-                f"oncelog acls add --principal {quote(principal)} --operation Read --topic {quote(topic)}{login}",
+                f"oncelog acls add --principal {quote(principal)} --operation {operation.name.title()} "
+                f"--topic {quote(topic)}{login}",
             )
         else:
             # Listeners without an authorizer take no ACL.
             yield Way(
-                "every viewer reads records at a gateway with",
+                "every viewer reads records, and every operator writes them, at a gateway with",
                 "ONCELOG_GATEWAY_RECORD_ACCESS=viewer",
             )
         if self._settings.is_login_required:
             yield Way(
-                "a token of the role admin reads every topic; an admin makes one with",
+                "every topic is open to a token of the role admin; an admin makes one with",
                 "oncelog tokens create NAME --role admin",
             )
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from oncelog_gateway.core.record_walk import MarkerKind, Outcome
-from oncelog_gateway.resources import Failure, Resource
+from oncelog_gateway.resources import INT32_MAX, Failure, RequestBody, Resource
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
@@ -82,3 +82,37 @@ class RecordPage(Resource):
     partitions: list[PartitionRead]
     unshown: Unshown
     incomplete: list[Failure] = Field(description="what could not be read, and why")
+
+
+class NewHeader(RequestBody):
+    name: str = Field(max_length=1_000)
+    value: str | None = Field(None, description="text; null: see `value_base64`, or it is null")
+    value_base64: str | None = None
+
+
+class WriteRecordRequest(RequestBody):
+    partition: int | None = Field(
+        None, ge=0, le=INT32_MAX, description="null: by the key as a Java producer chooses, or any"
+    )
+    key: str | None = Field(None, description="text; null: see `key_base64`, or it is null")
+    key_base64: str | None = None
+    value: str | None = Field(
+        None,
+        description="text; null: see `value_base64`, or it is null, which compaction deletes by",
+    )
+    value_base64: str | None = None
+    headers: list[NewHeader] = Field(default_factory=list, max_length=100)
+    transaction: Literal["none", "commit", "abort"] = Field(
+        "none", description="`commit` and `abort`: in a transaction of its own, which ends so"
+    )
+
+
+class WrittenRecord(Resource):
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    transaction: Literal["none", "commit", "abort"]
+    transactional_id: str | None = Field(description="of its transaction; null: it is of none")
+    audit_id: str
+    detail: str

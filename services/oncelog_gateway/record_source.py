@@ -17,6 +17,7 @@ from oncelog.ids import Partition
 from oncelog.record.batch import iter_headers
 from oncelog_gateway.core.record_filter import RecordFilter
 from oncelog_gateway.core.record_walk import Outcome, Seen, Transaction, Unreadable, Walk
+from oncelog_gateway.record_pace import Pace, Turns
 from oncelog_gateway.record_resources import Isolation
 from oncelog_gateway.records_behind import aborted_in
 from oncelog_gateway.roles import Roles
@@ -26,9 +27,6 @@ FETCH_BYTES: Final = 256 << 10
 """Of one fetch, which the leader reads at once. Each is four times as large as the one before, up to this."""
 WINDOW_MAX: Final = 10_000
 """Offsets that are read at once on the way back."""
-TURN_RECORDS: Final = 200
-TURN_BYTES: Final = 1 << 20
-"""Records, and bytes of them, that are looked at before others have their turn."""
 EXPANSION: Final = 16
 """So many bytes of records cost as much as a byte of a batch: zeros compress a thousandfold."""
 UNREADABLE_BYTES: Final = 4 << 20
@@ -132,20 +130,6 @@ class _Last:
         return list(reversed(self._found))
 
 
-class _Turns:
-    """A page may be read on the loop of the leader itself, as in `oncelog up`."""
-
-    def __init__(self) -> None:
-        self._records = self._bytes = 0
-
-    async def after(self, record_bytes: int) -> None:
-        self._records += 1
-        self._bytes += record_bytes
-        if self._records >= TURN_RECORDS or self._bytes >= TURN_BYTES:
-            self._records = self._bytes = 0
-            await asyncio.sleep(0)
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """One partition, as this page reads it."""
@@ -153,6 +137,7 @@ class Source:
     roles: Roles
     partition: Partition
     known: storage_pb2.PartitionDescription
+    pace: Pace
 
     async def forward(
         self, offset: int, share: int, page: PageSoFar
@@ -216,7 +201,7 @@ class Source:
     ) -> int:
         """Gives the records that are wanted to `take`, until it has enough. Returns the offset behind the last one that
         was looked at."""
-        walk, turns, position, left = Walk(), _Turns(), start, bytes_max
+        walk, turns, position, left = Walk(), Turns(self.pace), start, bytes_max
         record_bytes_left = max(bytes_max, FETCH_BYTES) * EXPANSION
         fetch_bytes, is_stable = FIRST_FETCH_BYTES, start < self.known.last_stable_offset
         while position < end and left > 0:
@@ -224,6 +209,7 @@ class Source:
             fetched = await self.roles.fetch(
                 self.partition, position, min(left, fetch_bytes), isolation
             )
+            turns.begin()
             if not fetched.records:
                 if not is_stable or page.wanted.is_committed_only:
                     return end
@@ -241,10 +227,10 @@ class Source:
                     )
                     page.record_bytes += UNREADABLE_BYTES
                     page.unreadable_from = min(page.unreadable_from, header.base_offset)
-                    await turns.after(TURN_BYTES)
+                    await turns.next()
                     return min(max(position, header.next_offset), end)
                 size = content_size(one)
-                await turns.after(size)
+                await turns.next()
                 offset = one.record.offset
                 if offset < position:
                     continue

@@ -12,6 +12,7 @@ from oncelog.wording import counted
 from oncelog_gateway.core.internal_records import decoded
 from oncelog_gateway.core.record_content import content_of
 from oncelog_gateway.core.record_position import Place, Reading, queued, shares
+from oncelog_gateway.record_pace import Pace, Turns
 from oncelog_gateway.record_resources import (
     BrowsedRecord,
     PartitionRead,
@@ -42,9 +43,12 @@ class Records:
     def __init__(self, roles: Roles, transactions: Transactions) -> None:
         self._roles = roles
         self._transactions = transactions
+        self.pace = Pace()
 
     async def page(self, topic: str, wanted: Wanted) -> RecordPage:
         """Raises KafkaError, with the value and the way out."""
+        # Pages that come one upon another pay for those before.
+        await self.pace.spent(0.0)
         numbers = self._partitions(topic, wanted)
         described = await self._roles.describe_partitions(
             [Partition(topic, number) for number in numbers]
@@ -71,7 +75,8 @@ class Records:
         for index, (place, share) in enumerate(parts):
             # Each has its part of the bytes, so that the last one is not left without.
             page.bytes_left = max(wanted.bytes_max - page.spent, 0) // (len(parts) - index)
-            source = Source(self._roles, Partition(topic, place.partition), known[place.partition])
+            partition = Partition(topic, place.partition)
+            source = Source(self._roles, partition, known[place.partition], self.pace)
             go_on = source.backward if reading.is_backward else source.forward
             try:
                 rows, next_offset = await go_on(place.offset, share, page)
@@ -161,7 +166,11 @@ class Records:
         named, silent = await self._transactions.of_producers(sorted(ids))
         page.failures.update((one.message, one) for one in silent)
         names: dict[int, str] = {one.producer_id: one.transactional_id for one in named}
-        return [_row(topic, one, names, page.wanted.content_bytes) for one in found]
+        rows, turns = [], Turns(self.pace)
+        for one in found:
+            rows.append(_row(topic, one, names, page.wanted.content_bytes))
+            await turns.next()
+        return rows
 
 
 def _is_at_end(

@@ -157,6 +157,24 @@ class Roles(LeaderCalls):
             or f"the coordinator refuses to end transactional id {transactional_id!r}",
         )
 
+    async def init_producer_id(
+        self, request: coordinator_pb2.InitProducerIdRequest
+    ) -> coordinator_pb2.InitProducerIdResponse:
+        transactional_id = request.transactional_id
+        stub = self._coordinator_of(transactional_id)
+        answer = await self.call("the coordinator", stub.InitProducerId, request)
+        raise_for(answer.error_code, f"transactional id {transactional_id!r} gets no producer id")
+        return answer
+
+    async def end_transaction(
+        self, request: coordinator_pb2.EndTxnRequest
+    ) -> coordinator_pb2.EndTxnResponse:
+        transactional_id = request.transactional_id
+        stub = self._coordinator_of(transactional_id)
+        answer = await self.call("the coordinator", stub.EndTxn, request)
+        raise_for(answer.error_code, f"the transaction of {transactional_id!r} is not ended")
+        return answer
+
     async def describe_sink(self, sink: str) -> coordinator_pb2.DescribeSinkResponse:
         stub = self._coordinator_of(sink)
         request = coordinator_pb2.DescribeSinkRequest(sink=sink)

@@ -31,6 +31,8 @@ _OPERATOR: Final[tuple[RouteKey, ...]] = (
     ("POST", "/v1/transactions/{transactional_id:path}/complete"),
     ("PATCH", "/v1/groups/{group_id:path}/offsets"),
     ("POST", "/v1/topics"),
+    # ACLs and a setting decide as well (`record_access`).
+    ("POST", "/v1/topics/{name}/records"),
     ("POST", "/v1/topics/{name}/partitions"),
     ("POST", "/v1/storage/evacuate"),
     ("POST", "/v1/storage/balance"),

@@ -1,18 +1,26 @@
-"""`/v1/topics/{name}/records`: the records themselves, each with what became of it."""
+"""`/v1/topics/{name}/records`: the records themselves, each with what became of it; and one more."""
 
+from http import HTTPStatus
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
 
+from oncelog.security.acl import Operation
 from oncelog.times import milliseconds_of
 from oncelog_gateway.access import CALLER
 from oncelog_gateway.core.record_filter import RecordFilter
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import described
 from oncelog_gateway.record_access import RecordAccess
-from oncelog_gateway.record_resources import Isolation, RecordPage
+from oncelog_gateway.record_resources import (
+    Isolation,
+    RecordPage,
+    WriteRecordRequest,
+    WrittenRecord,
+)
 from oncelog_gateway.record_source import Begin, FromOffset, FromTime, Newest, Oldest, Wanted
+from oncelog_gateway.record_writing import RecordWriter
 from oncelog_gateway.records import Records
 from oncelog_gateway.resources import INT32_MAX, INT64_MAX
 from oncelog_gateway.routes.topics import Name
@@ -84,7 +92,9 @@ Cursor = Annotated[
 Markers = Annotated[bool, Query(description="control records too, with read_uncommitted")]
 
 
-def records_router(records: Records, access: RecordAccess, operators: Operators) -> APIRouter:
+def records_router(
+    records: Records, writer: RecordWriter, access: RecordAccess, operators: Operators
+) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["topics"])
 
     @router.get(**described("/topics/{name}/records", "Records of a topic", 404))
@@ -120,6 +130,17 @@ def records_router(records: Records, access: RecordAccess, operators: Operators)
         )
         access.check(CALLER.get(), operators.address_of(request), name)
         return await records.page(name, wanted)
+
+    @router.post(
+        **described("/topics/{name}/records", "Write a record", 400, 403, 404, 409, 413),
+        status_code=HTTPStatus.CREATED,
+    )
+    async def write_record(request: Request, name: Name, body: WriteRecordRequest) -> WrittenRecord:
+        """By itself or in a transaction of its own. Without an answer it may have been written: look before you write
+        it again.
+        """
+        access.check(CALLER.get(), operators.address_of(request), name, Operation.WRITE)
+        return await writer.write(operators.of(request), name, body)
 
     return router
 

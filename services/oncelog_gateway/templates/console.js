@@ -173,6 +173,44 @@
     }
   });
 
+  // Writes one record. What became of it is said beside the button, and the list stays as it is.
+  addEventListener("submit", async (event) => {
+    const form = event.target.closest("[data-write]");
+    if (!form) return;
+    event.preventDefault();
+    const told = form.querySelector("output");
+    const button = form.querySelector("button");
+    const given = new FormData(form);
+    const headers = given.get("headers").split("\n").filter((line) => line.trim()).map((line) => {
+      const at = line.indexOf("=");
+      return at < 0 ? { name: line } : { name: line.slice(0, at), value: line.slice(at + 1) };
+    });
+    const body = { value: given.has("null") ? null : given.get("value"), transaction: given.get("transaction"), headers };
+    if (given.get("key")) body.key = given.get("key");
+    if (given.get("partition")) body.partition = Number(given.get("partition"));
+    button.disabled = true;
+    told.textContent = "";
+    try {
+      const answer = await fetch(form.dataset.write, {
+        method: "POST",
+        headers: { "Content-Type": "application/json", ...own(), ...reasonOf(form) },
+        body: JSON.stringify(body),
+      });
+      const found = await answer.json();
+      told.textContent = found.detail || answer.statusText;
+      if (answer.ok) {
+        const link = document.createElement("a");
+        link.href = "/record?" + new URLSearchParams({ topic: found.topic, partition: found.partition, offset: found.offset });
+        link.textContent = "look at it";
+        told.replaceChildren("Written: " + found.detail + ". ", link);
+      }
+    } catch (error) {
+      told.textContent = "the gateway does not respond. The record may have been written: look before you write it again";
+    } finally {
+      button.disabled = false;
+    }
+  });
+
   // A link of another site brings no session along. This page, which is ours, does.
   const login = document.querySelector("[data-login]");
   if (login && document.referrer && new URL(document.referrer).origin !== location.origin) {

@@ -46,7 +46,7 @@ _TABLE: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
         "RemoveNode": _G,
     },
     "Storage": {
-        "Produce": _L,
+        "Produce": _LG,
         "Append": _C,
         "Fetch": _LG | _C,
         "ListOffsets": _LG,
@@ -59,10 +59,10 @@ _TABLE: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
         "ReplicaFetch": _S,
     },
     "TransactionCoordinator": {
-        "InitProducerId": _L,
+        "InitProducerId": _LG,
         "AddPartitionsToTxn": _L | _S | _C,
         "AddOffsetsToTxn": _L,
-        "EndTxn": _L,
+        "EndTxn": _LG,
         # A storage node asks for the start of a transaction that it does not know (ADR 0022).
         "DescribeTransactions": _LG | _S | _C,
         "ListTransactions": _LG,

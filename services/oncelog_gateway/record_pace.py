@@ -1,0 +1,40 @@
+"""Keeps pages of records from taking a loop for themselves (`core.work_budget`)."""
+
+import asyncio
+import time
+from typing import Final
+
+from oncelog_gateway.core.work_budget import WorkBudget
+
+TURN_S: Final = 0.001
+"""Of work, before others have their turn."""
+
+
+class Pace:
+    """Of all pages of a gateway together."""
+
+    def __init__(self) -> None:
+        self._budget = WorkBudget(time.monotonic())
+
+    async def spent(self, seconds: float) -> None:
+        """Waits until there may be more."""
+        await asyncio.sleep(self._budget.spend(time.monotonic(), seconds))
+
+
+class Turns:
+    """Of one walk through records."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._began = time.perf_counter()
+
+    def begin(self) -> None:
+        """Behind a wait, which is no work."""
+        self._began = time.perf_counter()
+
+    async def next(self) -> None:
+        """Others have their turn if this one was long enough."""
+        worked = time.perf_counter() - self._began
+        if worked >= TURN_S:
+            await self._pace.spent(worked)
+            self._began = time.perf_counter()

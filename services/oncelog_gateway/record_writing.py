@@ -1,0 +1,213 @@
+"""Writes one record for an operator: by itself, or in a transaction of its own that commits or aborts.
+
+Kafka's newest protocol (TV2) is spoken: the leader adds the partition to the transaction. There is one transaction at a
+time, and one transactional.id for each start of a gateway. A write without an answer is not tried again: nobody could
+tell whether it is there twice. Its transaction ends by the coordinator's time-out then.
+"""
+
+import asyncio
+import base64
+import contextlib
+import random
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, NamedTuple, TypeVar
+
+from oncelog.api.v1 import coordinator_pb2, storage_pb2
+from oncelog.client.core.key_hash import positive_murmur2
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition
+from oncelog.record.records import Record, encode_batch
+from oncelog.runtime.clock import Clock
+from oncelog_gateway.audit import AuditLog
+from oncelog_gateway.operators import Operator
+from oncelog_gateway.record_resources import WriteRecordRequest, WrittenRecord
+from oncelog_gateway.roles import Roles, raise_for
+
+TRANSACTION_TIMEOUT_MS: Final = 30_000
+TRIES_MAX: Final = 20
+TRY_AGAIN_S: Final = 0.05
+_TV2: Final = 2
+_ALL: Final = -1
+_OUTCOMES: Final = {
+    "none": "",
+    "commit": ", in a transaction that committed",
+    "abort": ", in a transaction that aborted",
+}
+T = TypeVar("T")
+
+
+class _Producer(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class RecordWriter:
+    def __init__(self, roles: Roles, audit: AuditLog, clock: Clock) -> None:
+        self._roles = roles
+        self._audit = audit
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._transactional_id = f"oncelog-console-{uuid.uuid4().hex[:8]}"
+
+    async def write(
+        self, operator: Operator, topic: str, asked: WriteRecordRequest
+    ) -> WrittenRecord:
+        """Raises KafkaError. The audit log has the sizes, and not the content."""
+        record = _record_of(asked, self._clock.now())
+        target = {
+            "topic": topic,
+            "partition": asked.partition,
+            "transaction": asked.transaction,
+            "key_bytes": None if record.key is None else len(record.key),
+            "value_bytes": None if record.value is None else len(record.value),
+        }
+        async with self._audit.attempt(operator, "produce", target) as attempt:
+            partition = self._partition_of(topic, asked.partition, record)
+            if asked.transaction == "none":
+                offset = await self._append(partition, record, None)
+                transactional_id = None
+            else:
+                async with self._lock:
+                    offset = await self._in_transaction(partition, record, asked.transaction)
+                transactional_id = self._transactional_id
+            attempt.detail = f"offset {offset} of {partition}" + _OUTCOMES[asked.transaction]
+        return WrittenRecord(
+            topic=topic,
+            partition=partition.partition,
+            offset=offset,
+            timestamp_ms=record.timestamp,
+            transaction=asked.transaction,
+            transactional_id=transactional_id,
+            audit_id=attempt.audit_id,
+            detail=attempt.detail,
+        )
+
+    def _partition_of(self, topic: str, number: int | None, record: Record) -> Partition:
+        """As a Java producer chooses for a key; without one, any that has a leader."""
+        found = self._roles.topic(topic)
+        if found.internal:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by coordinators only"
+            )
+        if number is None:
+            led = [one.partition for one in found.partitions if one.leader >= 0]
+            if record.key is not None:
+                number = positive_murmur2(record.key) % len(found.partitions)
+            else:
+                number = random.choice(led) if led else 0
+        partition = Partition(topic, number)
+        self._roles.leader_of(partition)
+        return partition
+
+    async def _in_transaction(
+        self, partition: Partition, record: Record, outcome: Literal["commit", "abort"]
+    ) -> int:
+        producer = await self._begin()
+        try:
+            offset = await self._append(partition, record, producer)
+        except KafkaError:
+            with contextlib.suppress(KafkaError):
+                await self._end(producer, is_commit=False)
+            raise
+        await self._end(producer, is_commit=outcome == "commit")
+        return offset
+
+    async def _begin(self) -> _Producer:
+        request = coordinator_pb2.InitProducerIdRequest(
+            transactional_id=self._transactional_id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        answer = await _until_settled(lambda: self._roles.init_producer_id(request))
+        return _Producer(self._transactional_id, answer.producer_id, answer.producer_epoch)
+
+    async def _end(self, producer: _Producer, *, is_commit: bool) -> None:
+        request = coordinator_pb2.EndTxnRequest(
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            committed=is_commit,
+            client_transaction_version=_TV2,
+        )
+        await _until_settled(lambda: self._roles.end_transaction(request))
+
+    async def _append(
+        self, partition: Partition, record: Record, producer: _Producer | None
+    ) -> int:
+        if producer is None:
+            batch = encode_batch([record])
+        else:
+            batch = encode_batch(
+                [record],
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=0,
+                is_transactional=True,
+            )
+        request = storage_pb2.ProduceRequest(
+            transactional_id=producer.transactional_id if producer else "",
+            acks=_ALL,
+            timeout_ms=self._roles.timeout_ms,
+            verification_mode=storage_pb2.ADD_PARTITION,
+            partitions=[
+                storage_pb2.PartitionRecords(
+                    topic=partition.topic, partition=partition.partition, records=bytes(batch)
+                )
+            ],
+            client_id="oncelog-console",
+        )
+        answer = await self._roles.ask_leader(partition, lambda storage: storage.Produce, request)
+        (found,) = answer.partitions
+        reasons = "; ".join(one.message for one in found.record_errors)
+        raise_for(found.error_code, reasons or found.error_message or str(partition))
+        return found.base_offset
+
+
+async def _until_settled(call: Callable[[], Awaitable[T]]) -> T:
+    """The coordinator refuses while markers of the transaction before are on their way."""
+    for _ in range(TRIES_MAX - 1):
+        try:
+            return await call()
+        except KafkaError as error:
+            if error.error_code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                raise
+        await asyncio.sleep(TRY_AGAIN_S)
+    return await call()
+
+
+def _record_of(asked: WriteRecordRequest, now_ms: int) -> Record:
+    """Raises KafkaError(INVALID_REQUEST)."""
+    return Record(
+        _bytes_of("key", asked.key, asked.key_base64),
+        _bytes_of("value", asked.value, asked.value_base64),
+        now_ms,
+        headers=tuple(
+            (one.name, _bytes_of("header", one.value, one.value_base64)) for one in asked.headers
+        ),
+    )
+
+
+def _bytes_of(name: str, text: str | None, in_base64: str | None) -> bytes | None:
+    if text is not None and in_base64 is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"give the {name} as text or in base64, not both"
+        )
+    if text is not None:
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"the {name} holds half of a character; give it in base64",
+            ) from None
+    if in_base64 is None:
+        return None
+    try:
+        return base64.b64decode(in_base64, validate=True)
+    except ValueError as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"the {name} in base64 cannot be read: {error}"
+        ) from None
