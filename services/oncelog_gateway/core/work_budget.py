@@ -6,8 +6,8 @@ Where they are processes of their own, the same share keeps the gateway's other 
 
 from typing import Final
 
-SHARE: Final = 0.2
-BURST_S: Final = 0.03
+SHARE: Final = 0.25
+BURST_S: Final = 0.05
 """A page that somebody waits for takes less, so that it waits for nothing."""
 WAIT_MAX_S: Final = 0.25
 """Many pages at once share what there is, and each goes on."""
