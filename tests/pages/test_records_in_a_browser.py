@@ -58,9 +58,11 @@ def test_a_record_leads_to_its_transaction_in_few_clicks(tab, shipments):
     page.get_by_role("link", name="Topics", exact=True).click()
     page.get_by_role("link", name=TOPIC, exact=True).click()
     page.get_by_role("link", name="Browse its records").click()
+    page.wait_for_url("**/records?*")
     assert page.locator("tr.row").count() == 9
     page.get_by_label("key is").fill("order-9")
     page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**key=order-9**")
     found = page.locator("tr.row")
     assert found.count() == 1
     assert "aborted" in found.inner_text()
@@ -76,6 +78,7 @@ def test_each_outcome_has_its_word(tab, shipments):
     counts = page.locator(".counts").inner_text()
     assert "read_committed gets 3 of these 7 records" in counts
     page.get_by_role("link", name="What read_committed gets").click()
+    page.wait_for_url("**isolation=read_committed**")
     assert page.locator("tr.row").count() == 3
     page.get_by_role("link", name=f"why {TOPIC}-0 is held").click()
     page.get_by_text("still-open").first.wait_for()
@@ -92,6 +95,7 @@ def test_a_long_value_is_folded_and_unfolds(tab, shipments):
     assert whole.inner_text().startswith("every word of a long story every")
     assert "The first" in whole.inner_text()
     page.get_by_role("link", name="this record, also in hex").locator("visible=true").click()
+    page.wait_for_url("**/record?*")
     assert len(page.locator("#value pre").first.inner_text()) == len(LONG)
 
 
