@@ -1,8 +1,8 @@
 """What REST shows of records."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from oncelog_gateway.core.record_walk import MarkerKind, Outcome
 from oncelog_gateway.resources import INT32_MAX, Failure, RequestBody, Resource
@@ -84,23 +84,46 @@ class RecordPage(Resource):
     incomplete: list[Failure] = Field(description="what could not be read, and why")
 
 
+_BASE64: Final = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+Base64 = Annotated[str | None, Field(pattern=_BASE64)]
+
+
+def _one_of(*names: str) -> dict[str, Any]:
+    """Of JSON Schema: text or base64, not both."""
+    return {
+        "allOf": [
+            {
+                "anyOf": [
+                    {"properties": {name: {"type": "null"}}},
+                    {"properties": {f"{name}_base64": {"type": "null"}}},
+                ]
+            }
+            for name in names
+        ]
+    }
+
+
 class NewHeader(RequestBody):
+    model_config = ConfigDict(json_schema_extra=_one_of("value"))
+
     name: str = Field(max_length=1_000)
     value: str | None = Field(None, description="text; null: see `value_base64`, or it is null")
-    value_base64: str | None = None
+    value_base64: Base64 = None
 
 
 class WriteRecordRequest(RequestBody):
+    model_config = ConfigDict(json_schema_extra=_one_of("key", "value"))
+
     partition: int | None = Field(
         None, ge=0, le=INT32_MAX, description="null: by the key as a Java producer chooses, or any"
     )
     key: str | None = Field(None, description="text; null: see `key_base64`, or it is null")
-    key_base64: str | None = None
+    key_base64: Base64 = None
     value: str | None = Field(
         None,
         description="text; null: see `value_base64`, or it is null, which compaction deletes by",
     )
-    value_base64: str | None = None
+    value_base64: Base64 = None
     headers: list[NewHeader] = Field(default_factory=list, max_length=100)
     transaction: Literal["none", "commit", "abort"] = Field(
         "none", description="`commit` and `abort`: in a transaction of its own, which ends so"

@@ -185,7 +185,11 @@ def _record_of(asked: WriteRecordRequest, now_ms: int) -> Record:
         _bytes_of("value", asked.value, asked.value_base64),
         now_ms,
         headers=tuple(
-            (one.name, _bytes_of("header", one.value, one.value_base64)) for one in asked.headers
+            (
+                _text("header's name", one.name).decode(),
+                _bytes_of("header", one.value, one.value_base64),
+            )
+            for one in asked.headers
         ),
     )
 
@@ -196,18 +200,15 @@ def _bytes_of(name: str, text: str | None, in_base64: str | None) -> bytes | Non
             ErrorCode.INVALID_REQUEST, f"give the {name} as text or in base64, not both"
         )
     if text is not None:
-        try:
-            return text.encode()
-        except UnicodeEncodeError:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"the {name} holds half of a character; give it in base64",
-            ) from None
-    if in_base64 is None:
-        return None
+        return _text(name, text)
+    return None if in_base64 is None else base64.b64decode(in_base64, validate=True)
+
+
+def _text(name: str, text: str) -> bytes:
     try:
-        return base64.b64decode(in_base64, validate=True)
-    except ValueError as error:
+        return text.encode()
+    except UnicodeEncodeError:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"the {name} in base64 cannot be read: {error}"
+            ErrorCode.INVALID_REQUEST,
+            f"the {name} holds half of a character, which UTF-8 cannot carry",
         ) from None

@@ -111,6 +111,16 @@ class DictStorage:
         )
         return found
 
+    async def Produce(self, request, context):  # noqa: N802
+        """It keeps nothing."""
+        await self._answer()
+        return storage_pb2.ProduceResponse(
+            partitions=[
+                storage_pb2.PartitionProduced(topic=one.topic, partition=one.partition)
+                for one in request.partitions
+            ]
+        )
+
     async def Fetch(self, request, context):  # noqa: N802
         """It holds no records."""
         await self._answer()

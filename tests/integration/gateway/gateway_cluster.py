@@ -130,6 +130,14 @@ class DictCoordinator:
         found.state = "CompleteCommit" if request.committed else "CompleteAbort"
         return coordinator_pb2.CompletePreparedTransactionResponse()
 
+    async def InitProducerId(self, request, context):  # noqa: N802
+        await self._answer()
+        return coordinator_pb2.InitProducerIdResponse(producer_id=1_000, producer_epoch=0)
+
+    async def EndTxn(self, request, context):  # noqa: N802
+        await self._answer()
+        return coordinator_pb2.EndTxnResponse(producer_id=1_000, producer_epoch=1)
+
     async def DescribeSink(self, request, context):  # noqa: N802
         await self._answer()
         return self.sinks.get(request.sink) or coordinator_pb2.DescribeSinkResponse(
