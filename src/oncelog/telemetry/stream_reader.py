@@ -137,10 +137,28 @@ def build_reader(redis_url: str, history: History, events_max: int) -> StreamRea
     return StreamReader(redis_url, history, events_max)
 
 
+_TEXTS_OF_0_1: Final = frozenset(
+    {"transactional_id", "client_id", "client_host", "topic", "names", "added", "origin"}
+)
+"""Fields of 0.1.0 that stay texts, also where they look like numbers."""
+
+
 def _decoded(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
     """Nothing, for an entry that no role has written."""
+    if b"kind" in fields and b"role" in fields:
+        return _decoded_of_0_1(fields)
     try:
         told = json.loads(fields[EVENT_FIELD.encode()])
     except (KeyError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def _decoded_of_0_1(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
+    """An entry of a role of 0.1.0, which has a field for each field (docs/upgrades.md)."""
+    found: dict[str, Value] = {}
+    for name_bytes, value_bytes in fields.items():
+        name, value = name_bytes.decode(errors="replace"), value_bytes.decode(errors="replace")
+        is_number = name not in _TEXTS_OF_0_1 and value.lstrip("-").isdecimal()
+        found[name] = int(value) if is_number else value
+    return found

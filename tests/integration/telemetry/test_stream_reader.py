@@ -64,6 +64,36 @@ async def test_an_entry_that_no_role_wrote_is_passed_over(redis_server):
     await feed.stop()
 
 
+async def test_an_event_of_the_version_before_is_read(redis_server):
+    """While a cluster is upgraded, both write into one stream."""
+    redis = Redis.from_url(redis_server.url)
+    await redis.xadd(
+        STREAM,
+        {
+            "kind": "opened",
+            "role": "storage",
+            "node": "11",
+            "time_ms": "1700000000000",
+            "origin": "7",
+            "number": "0",
+            "transactional_id": "42",
+            "producer_id": "-1",
+            "topic": "orders",
+            "partition": "3",
+        },
+    )
+    await redis.aclose()
+    history = History()
+    reader = StreamReader(redis_server.url, history, 100)
+    reader.start()
+    await until(lambda: len(history))
+    (event,) = history.of_transaction("42")
+    assert (event.role, event.node, event.time_ms) == ("storage", 11, 1_700_000_000_000)
+    assert (event.text("topic"), event.number("partition")) == ("orders", 3)
+    assert event.number("producer_id") == -1
+    await reader.stop()
+
+
 async def events_of(gateway):
     rest = Rest(f"http://127.0.0.1:{gateway.port}")
     return (await asyncio.to_thread(rest.get, "/v1/events"))["events"]
