@@ -172,7 +172,7 @@ def _views(
 ) -> Views:
     transactions = Transactions(roles, audit, clock, settings.trace_url)
     partitions = Partitions(roles, transactions, clock)
-    groups = Groups(roles, audit, transactions, clock)
+    groups = Groups(roles, audit, transactions, partitions, clock)
     sinks = Sinks(roles, audit)
     return Views(
         transactions,

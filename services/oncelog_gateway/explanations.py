@@ -25,7 +25,7 @@ from oncelog_gateway.core.diagnosis import (
     QueueFacts,
     TransactionFacts,
 )
-from oncelog_gateway.core.explain_group import Behind, GroupFacts, OffsetFacts, explain_group
+from oncelog_gateway.core.explain_group import GroupFacts, OffsetFacts, explain_group
 from oncelog_gateway.core.explain_partition import explain_partition
 from oncelog_gateway.core.explain_producer import (
     explain_idle_producer,
@@ -34,6 +34,7 @@ from oncelog_gateway.core.explain_producer import (
 )
 from oncelog_gateway.core.explain_sink import AttemptFacts, SinkFacts, explain_sink
 from oncelog_gateway.core.explain_transaction import explain_transaction
+from oncelog_gateway.core.held_back import Behind
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.group_resources import GroupOffset, UnstableOffset
 from oncelog_gateway.groups import Groups
@@ -317,10 +318,10 @@ class Explanations:
         unknown += dict.fromkeys(one.detail for one in page.incomplete)
         if page.total > PARTITIONS_MAX:
             unknown.append(f"{page.total - PARTITIONS_MAX} more partitions were not looked at")
-        lagging = [Partition(row.topic, row.partition) for row in page.offsets if row.lag]
+        waiting = [Partition(row.topic, row.partition) for row in page.offsets if row.held_by]
         held = {
             facts.partition: facts
-            for facts in await self._partition_facts(lagging)
+            for facts in await self._partition_facts(waiting)
             if facts.holder is not None
         }
         offsets = [_offset_facts(row, held) for row in page.offsets]
@@ -337,7 +338,7 @@ class Explanations:
             holder,
             tuple(unknown),
         )
-        first = next((one.held for one in offsets if one.held is not None), None)
+        first = next((one.held for one in offsets if one.is_blocked), None)
         if pending or first is None:
             return explain_group(facts, await self._owner(holder))
         return explain_group(facts, explain_partition(first, await self._owner(first.holder)))
@@ -380,10 +381,20 @@ def _committer(found: UnstableOffset) -> HolderFacts:
 def _offset_facts(row: GroupOffset, held: Mapping[Partition, PartitionFacts]) -> OffsetFacts:
     partition = Partition(row.topic, row.partition)
     behind = None
-    if row.behind is not None and partition not in held:
+    if row.behind is not None:
         found = row.behind
         behind = Behind(found.records, found.aborted, found.markers, found.is_whole)
-    return OffsetFacts(partition, row.offset, row.lag, behind, held.get(partition))
+    facts = held.get(partition)
+    return OffsetFacts(
+        partition,
+        row.offset,
+        row.lag,
+        behind,
+        facts,
+        row.held_back or 0,
+        # It may have ended between the two looks.
+        row.is_blocked and facts is not None,
+    )
 
 
 def _unknown_history(history: History) -> list[str]:

@@ -5,7 +5,14 @@ from typing import Literal
 from pydantic import Field
 
 from oncelog_gateway.core.topic_configs import JSON_INTEGER_MAX
-from oncelog_gateway.resources import Page, PartitionIndex, RequestBody, Resource, TopicName
+from oncelog_gateway.resources import (
+    LsoHolder,
+    Page,
+    PartitionIndex,
+    RequestBody,
+    Resource,
+    TopicName,
+)
 
 
 class Group(Resource):
@@ -70,7 +77,21 @@ class GroupOffset(Resource):
     )
     metadata: str
     log_end_offset: int | None = Field(description="null: the leader did not say, or it is deleted")
-    lag: int | None = Field(description="records not read yet, open and aborted ones included")
+    lag: int | None = Field(
+        description="records not read yet, open and aborted ones included: `readable` and `held_back` together"
+    )
+    readable: int | None = Field(
+        description="of the lag, offsets up to the last stable offset: what read_committed can pass now"
+    )
+    held_back: int | None = Field(
+        description="of the lag, what no read_committed reader gets before an open transaction ends"
+    )
+    held_by: LsoHolder | None = Field(
+        description="the transaction that holds them back; null: nothing is held back"
+    )
+    is_blocked: bool = Field(
+        description="something is held back, and no record is left to read before it"
+    )
     behind: RecordsAfter | None = Field(
         None, description="with `count_records`; null: nothing is behind, or it was not counted"
     )
@@ -83,6 +104,15 @@ class GroupOffsetPage(Page):
     group_id: str
     offsets: list[GroupOffset]
     total_lag: int = Field(description="of all pages")
+    total_readable: int = Field(description="of all pages")
+    total_held_back: int = Field(description="of all pages")
+    blocked_by: LsoHolder | None = Field(
+        description="of the transactions that block the group, the one that does for the longest; null: none does"
+    )
+    stands: str = Field(
+        description="in words, where it stands",
+        examples=["blocked by pay-7 for 2 min", "behind by 12"],
+    )
 
 
 class ToOffset(RequestBody):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from oncelog.api.v1 import groups_pb2 as pb
-from oncelog.api.v1 import storage_pb2
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis, Partition, ProducerId
 from oncelog.rpc.metadata import GROUP
@@ -15,6 +14,13 @@ from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.core.group_assignment import assigned_partitions
 from oncelog_gateway.core.hanging import CoordinatedTransaction
 from oncelog_gateway.core.paging import PageRequest
+from oncelog_gateway.group_reading import (
+    BlockedReadings,
+    Reading,
+    Standing,
+    readings_of,
+    standing_of,
+)
 from oncelog_gateway.group_resources import (
     Group,
     GroupAssignment,
@@ -32,8 +38,9 @@ from oncelog_gateway.group_resources import (
     UnstableOffset,
 )
 from oncelog_gateway.operators import Operator
+from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.records_behind import RecordsBehind
-from oncelog_gateway.resources import paged, resource_of
+from oncelog_gateway.resources import PartitionStatus, paged, resource_of
 from oncelog_gateway.roles import Roles, all_answers, raise_for
 from oncelog_gateway.transactions import Transactions
 
@@ -52,7 +59,7 @@ COUNTED_AT_ONCE: Final = 8
 class GroupLags:
     """By group and topic; an offset that an open transaction is about to change is left out."""
 
-    lags: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
     not_shown: int = 0
     """Groups beyond the limit."""
 
@@ -61,12 +68,19 @@ class Groups:
     """Reads and deletes groups through the coordinators of their shards. Every method raises KafkaError."""
 
     def __init__(
-        self, roles: Roles, audit: AuditLog, transactions: Transactions, clock: Clock
+        self,
+        roles: Roles,
+        audit: AuditLog,
+        transactions: Transactions,
+        partitions: Partitions,
+        clock: Clock,
     ) -> None:
         self._roles = roles
         self._audit = audit
         self._transactions = transactions
+        self._partitions = partitions
         self._clock = clock
+        self._blocked = BlockedReadings(roles)
 
     async def page(self, *, states: Sequence[str], paging: PageRequest) -> GroupPage:
         """In order of id. A silent coordinator is a failure in the page, unless all are silent."""
@@ -127,19 +141,35 @@ class Groups:
         """Every partition the group has committed for, its lag where the leader answers, and who will change it."""
         await self.describe(group_id)
         found = await self._committed(group_id, with_pending=True)
-        described = await self._roles.describe_partitions(found)
-        failures = [one for one in described.values() if isinstance(one, KafkaError)]
+        statuses = await self._statuses(found)
+        offsets = ((partition, one.offset) for partition, one in found.items())
+        readings = readings_of(group_id, offsets, statuses)
+        blocked = await self._blocked.among(readings)
         unstable, silent = await self._unstable(found)
         rows = [
-            _offset(partition, found[partition], described.get(partition), unstable)
-            for partition in found
+            _offset(one, found[one.partition], unstable, is_blocked=one.place in blocked)
+            for one in readings
         ]
-        failures += silent
-        page, about = paged(rows, lambda row: (row.topic, row.partition), paging, failures)
+        page, about = paged(rows, lambda row: (row.topic, row.partition), paging, silent)
+        failed = (one.failure for one in statuses.values() if one.failure is not None)
+        about["incomplete"] = [*failed, *about["incomplete"]]
         if count_records:
             page = await self._counted(page)
-        total_lag = sum(row.lag or 0 for row in rows)
-        return GroupOffsetPage(group_id=group_id, offsets=page, total_lag=total_lag, **about)
+        standing = standing_of(readings, blocked)
+        return GroupOffsetPage(
+            group_id=group_id,
+            offsets=page,
+            total_lag=standing.lag or 0,
+            total_readable=standing.readable,
+            total_held_back=standing.held_back,
+            blocked_by=standing.blocked_by,
+            stands=standing.words,
+            **about,
+        )
+
+    async def _statuses(self, partitions: Iterable[Partition]) -> dict[Partition, PartitionStatus]:
+        asked = list(partitions)
+        return dict(zip(asked, await self._partitions.statuses(asked), strict=True))
 
     async def _counted(self, page: Sequence[GroupOffset]) -> list[GroupOffset]:
         """Reads at most the first MiB behind each of the first offsets that are behind, a few at a time."""
@@ -185,29 +215,60 @@ class Groups:
             for one in _only(answer.groups, group_id).offsets
         }
 
-    async def lags(self, ends: Mapping[Partition, int], count_max: int) -> GroupLags:
-        """How many records each group has not read yet, by topic, of the first groups in order of id. `ends` are high
-        watermarks; a partition that is not there counts nothing. A silent coordinator leaves its groups out."""
+    async def lags(
+        self, statuses: Mapping[Partition, PartitionStatus], count_max: int
+    ) -> GroupLags:
+        """How far each group has read, by topic, of the first groups in order of id. A partition that is not in
+        `statuses` counts nothing. A silent coordinator leaves its groups out."""
         found, _ = await self._listed(())
+        offsets = await self._offsets_of([one.group_id for one in found[:count_max]])
+        readings = [
+            one
+            for group_id, of_group in offsets.items()
+            for one in readings_of(group_id, of_group, statuses)
+            if one.unread is not None
+        ]
+        blocked = await self._blocked.among(readings)
+        by_topic: dict[tuple[str, str], list[Reading]] = {}
+        for one in readings:
+            by_topic.setdefault((one.group_id, one.partition.topic), []).append(one)
+        return GroupLags(
+            {key: standing_of(same, blocked) for key, same in by_topic.items()},
+            max(len(found) - count_max, 0),
+        )
+
+    async def standings(self, group_ids: Sequence[str], partitions_max: int) -> dict[str, Standing]:
+        """Of these groups; partitions beyond the limit are left out, and so are the groups of a silent coordinator."""
+        offsets = await self._offsets_of(group_ids)
+        asked = dict.fromkeys(partition for one in offsets.values() for partition, _ in one)
+        statuses = await self._statuses(list(asked)[:partitions_max])
+        readings = {
+            group_id: readings_of(group_id, of_group, statuses)
+            for group_id, of_group in offsets.items()
+        }
+        blocked = await self._blocked.among(one for same in readings.values() for one in same)
+        return {group_id: standing_of(same, blocked) for group_id, same in readings.items()}
+
+    async def _offsets_of(self, group_ids: Iterable[str]) -> dict[str, list[tuple[Partition, int]]]:
+        """Of each group whose coordinator answers; one question for all groups of a coordinator."""
         of_coordinator: dict[int, list[str]] = {}
-        for one in found[:count_max]:
-            shard = self._roles.image.shard_for(GROUP, one.group_id)
+        for group_id in group_ids:
+            shard = self._roles.image.shard_for(GROUP, group_id)
             if shard is not None and shard.coordinator >= 0:
-                of_coordinator.setdefault(shard.coordinator, []).append(one.group_id)
+                of_coordinator.setdefault(shard.coordinator, []).append(group_id)
         answers, _ = await all_answers(
             self._roles.ask_groups(
-                node_id, lambda groups: groups.OffsetFetch, _fetch_of_all_topics(group_ids)
+                node_id, lambda groups: groups.OffsetFetch, _fetch_of_all_topics(asked)
             )
-            for node_id, group_ids in of_coordinator.items()
+            for node_id, asked in of_coordinator.items()
         )
-        lags: dict[tuple[str, str], int] = {}
-        for group in (one for answer in answers for one in answer.groups):
-            for offset in group.offsets:
-                end = ends.get(Partition(offset.topic, offset.partition))
-                if offset.offset >= 0 and end is not None:
-                    key = (group.group_id, offset.topic)
-                    lags[key] = lags.get(key, 0) + max(end - offset.offset, 0)
-        return GroupLags(lags, max(len(found) - count_max, 0))
+        return {
+            group.group_id: [
+                (Partition(one.topic, one.partition), one.offset) for one in group.offsets
+            ]
+            for answer in answers
+            for group in answer.groups
+        }
 
     async def delete(self, operator: Operator, group_id: str) -> None:
         """With its offsets. Refused while it has members."""
@@ -371,20 +432,23 @@ def _unstable(
 
 
 def _offset(
-    partition: Partition,
+    reading: Reading,
     committed: pb.OffsetFetchResponse.Offset,
-    described: storage_pb2.PartitionDescription | KafkaError | None,
     unstable: Mapping[int, UnstableOffset],
+    *,
+    is_blocked: bool,
 ) -> GroupOffset:
-    end = None if described is None or isinstance(described, KafkaError) else described
-    offset = committed.offset if committed.offset >= 0 else None
-    high_watermark = None if end is None else end.high_watermark
+    found = reading.unread
     return GroupOffset(
-        topic=partition.topic,
-        partition=partition.partition,
-        offset=offset,
+        topic=reading.partition.topic,
+        partition=reading.partition.partition,
+        offset=reading.offset,
         metadata=committed.metadata,
-        log_end_offset=high_watermark,
-        lag=None if offset is None or high_watermark is None else max(0, high_watermark - offset),
+        log_end_offset=None if reading.status is None else reading.status.high_watermark,
+        lag=None if found is None else sum(found),
+        readable=None if found is None else found.readable,
+        held_back=None if found is None else found.held_back,
+        held_by=reading.held_by,
+        is_blocked=is_blocked,
         unstable_by=[unstable[one] for one in committed.pending_producer_ids],
     )

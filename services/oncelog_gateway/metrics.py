@@ -15,8 +15,9 @@ from prometheus_client.registry import Collector
 
 from oncelog.process.exposition import exposed, metric_of
 from oncelog.process.role_metrics import RoleMetric
+from oncelog_gateway.group_reading import Standing, holder_of
 from oncelog_gateway.groups import GroupLags
-from oncelog_gateway.resources import PartitionStatus, Transaction
+from oncelog_gateway.resources import LsoHolder, PartitionStatus, Transaction
 
 ReadMetrics = Callable[[], Iterable[RoleMetric]]
 """What other roles of the same process count; of other processes it is on their own `/metrics`."""
@@ -141,19 +142,41 @@ def _of_transactions(snapshot: Snapshot) -> Iterable[Metric]:
 
 
 def _of_groups(found: GroupLags) -> Iterable[Metric]:
-    lags = GaugeMetricFamily(
-        "oncelog_group_lag",
-        "Records of a topic that a consumer group has not read yet, open and aborted ones included",
-        labels=["group", "topic"],
-    )
-    for (group_id, topic), lag in sorted(found.lags.items()):
-        lags.add_metric([group_id, topic], lag)
-    yield lags
+    for name, text, read in (
+        (
+            "lag",
+            "Records of a topic that a consumer group has not read yet, open and aborted ones included",
+            lambda one: one.lag,
+        ),
+        (
+            "readable_records",
+            "Of its lag, what read_committed can pass now: up to the last stable offset",
+            lambda one: one.readable,
+        ),
+        (
+            "held_back_records",
+            "Of its lag, what no read_committed reader gets before an open transaction ends",
+            lambda one: one.held_back,
+        ),
+        (
+            "blocked_seconds",
+            "How long the transaction is open that the group waits for, with no record left before it; 0: none is",
+            _blocked_seconds,
+        ),
+    ):
+        family = GaugeMetricFamily(f"oncelog_group_{name}", text, labels=["group", "topic"])
+        for key, standing in sorted(found.standings.items()):
+            family.add_metric(key, read(standing))
+        yield family
     yield GaugeMetricFamily(
         "oncelog_groups_not_shown",
         "Groups without series because there are too many (ONCELOG_GATEWAY_METRICS_GROUPS_MAX)",
         value=found.not_shown,
     )
+
+
+def _blocked_seconds(one: Standing) -> float:
+    return 0.0 if one.holder is None else (one.holder.held_for_ms or 0) / 1000
 
 
 def _of_partitions(partitions: list[PartitionStatus]) -> Iterable[Metric]:
@@ -169,6 +192,16 @@ def _of_partitions(partitions: list[PartitionStatus]) -> Iterable[Metric]:
         ("size_bytes", "Bytes of all segments", lambda row: row.size_bytes),
         ("open_transactions", "Transactions open here", lambda row: row.open_transaction_count),
         ("lso_held_by_hanging_transaction", "1: nobody will end what holds the LSO", _is_hanging),
+        (
+            "oldest_open_transaction_age_seconds",
+            "Since the transaction began that holds the LSO; of a hanging one since its last record; 0: none does",
+            lambda row: _seconds(row, lambda one: holder_of(one).held_for_ms),
+        ),
+        (
+            "oldest_open_transaction_idle_seconds",
+            "Since the last sign of life of that transaction: its last record here (KIP-664); 0: none does",
+            lambda row: _seconds(row, lambda one: one.idle_ms),
+        ),
     ):
         family = GaugeMetricFamily(f"oncelog_partition_{name}", text, labels=_PARTITION_LABELS)
         for row in partitions:
@@ -176,6 +209,14 @@ def _of_partitions(partitions: list[PartitionStatus]) -> Iterable[Metric]:
             if value is not None:
                 family.add_metric([row.topic, str(row.partition)], value)
         yield family
+
+
+def _seconds(row: PartitionStatus, read: Callable[[LsoHolder], int | None]) -> float | None:
+    """None: the leader did not answer, or the time is not known."""
+    if row.failure is not None:
+        return None
+    milliseconds = 0 if row.lso_holder is None else read(row.lso_holder)
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _is_hanging(row: PartitionStatus) -> int | None:

@@ -169,13 +169,13 @@ class Partitions:
         owner = owner_of(opened, known)
         named = owner or named_by(opened, known)
         is_hanging = opened in unowned if is_known else None
+        began = known_or_none(owner.start_time_ms) if owner else None
         return resource_of(
             LsoHolder,
             opened,
             transactional_id=named.transactional_id if named else None,
-            age_ms=max(now - owner.start_time_ms, 0)
-            if owner and owner.start_time_ms >= 0
-            else None,
+            start_time_ms=began,
+            age_ms=None if began is None else max(now - began, 0),
             idle_ms=_idle_ms(opened, now),
             coordinator_state=named.state if named else None,
             hanging=is_hanging,

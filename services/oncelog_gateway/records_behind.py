@@ -7,7 +7,7 @@ from oncelog.api.v1 import types_pb2
 from oncelog.client.core.visibility import AbortedTransaction, sight_batches
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
-from oncelog_gateway.core.explain_group import Behind
+from oncelog_gateway.core.held_back import Behind
 from oncelog_gateway.roles import Roles
 
 BYTES_MAX: Final = 1 << 20
@@ -18,16 +18,20 @@ class RecordsBehind:
     def __init__(self, roles: Roles) -> None:
         self._roles = roles
 
-    async def count(self, partition: Partition, offset: int, end: int) -> Behind | None:
-        """From `offset` to the high watermark `end`. None: the leader could not be read."""
+    async def count(
+        self, partition: Partition, offset: int, end: int, bytes_max: int = BYTES_MAX
+    ) -> Behind | None:
+        """From `offset` to `end`, or to the last stable offset. None: the leader could not be read."""
         records = aborted = markers = 0
-        position, left = offset, BYTES_MAX
+        position, left = offset, bytes_max
         while position < end and left > 0:
             try:
                 found = await self._roles.fetch(partition, position, left, types_pb2.READ_COMMITTED)
             except KafkaError:
                 return None
             if not found.records:
+                # Cleaned away, or held back: there is nothing more up to the last stable offset.
+                position = max(position, min(found.last_stable_offset, end))
                 break
             left -= len(found.records)
             for one in sight_batches(found.records, aborted_in(found)):
@@ -40,7 +44,7 @@ class RecordsBehind:
                     records += count
                 else:
                     aborted += count
-        return Behind(records, aborted, markers, position >= end)
+        return Behind(records, aborted, markers, position >= end, position)
 
 
 def aborted_in(found: pb.FetchedPartition) -> list[AbortedTransaction]:

@@ -218,9 +218,12 @@ class LsoHolder(Resource):
     producer_id: int
     producer_epoch: int
     start_offset: int
+    start_time_ms: int | None = Field(
+        None, description="when it began, by its coordinator; null: no coordinator has it open"
+    )
     age_ms: int | None = Field(description="since it began, by its coordinator")
     idle_ms: int | None = Field(
-        description="since the timestamp of its last record in this partition"
+        description="since its last sign of life: the timestamp of its last record in this partition"
     )
     coordinator_epoch: int = Field(
         description="of the last marker for this producer id here; -1: none yet"

@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import dataclass
+from typing import Final
 
 from oncelog.ids import Partition
 from oncelog.wording import counted
@@ -12,18 +13,9 @@ from oncelog_gateway.core.diagnosis import (
     HolderFacts,
     PartitionFacts,
 )
+from oncelog_gateway.core.held_back import Behind, Holder
 
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """What comes after a committed offset, as far as it was read."""
-
-    records: int = 0
-    """Of committed transactions, or of none."""
-    aborted: int = 0
-    markers: int = 0
-    is_whole: bool = True
-    """Everything up to the high watermark was read."""
+PLACES_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +27,11 @@ class OffsetFacts:
     behind: Behind | None = None
     """Of a partition with lag, where its leader could be read."""
     held: PartitionFacts | None = None
+    """Where an open transaction holds back what the group has not read."""
+    held_back: int = 0
+    """Of the lag."""
+    is_blocked: bool = False
+    """Nothing is left to read before that transaction."""
 
     @property
     def name(self) -> str:
@@ -61,9 +58,9 @@ def explain_group(facts: GroupFacts, owner: Diagnosis | None) -> Diagnosis:
     lagging = [one for one in facts.offsets if one.lag]
     if not lagging:
         return _nothing_behind(facts)
-    held = [one for one in lagging if one.held is not None and one.held.holder is not None]
-    if held:
-        return _held_back(facts, held, owner)
+    blocked = [one for one in lagging if one.is_blocked]
+    if blocked:
+        return _blocked(facts, blocked, owner)
     if all(
         one.behind is not None and one.behind.is_whole and not one.behind.records for one in lagging
     ):
@@ -113,19 +110,37 @@ def _unstable(facts: GroupFacts, owner: Diagnosis | None) -> Diagnosis:
     )
 
 
-def _held_back(facts: GroupFacts, held: list[OffsetFacts], owner: Diagnosis | None) -> Diagnosis:
-    names = ", ".join(one.name for one in held)
+def _blocked(facts: GroupFacts, blocked: list[OffsetFacts], owner: Diagnosis | None) -> Diagnosis:
+    names = ", ".join(one.name for one in blocked)
+    waiting = counted(sum(one.held_back for one in blocked), "record")
+    hold = "an open transaction holds" if len(blocked) == 1 else "open transactions hold"
     return Diagnosis(
         "input-held-back" if owner is None else owner.incident,
-        f"Group {facts.group_id!r} cannot read on in {names}: an open transaction holds its last stable offset."
+        f"Group {facts.group_id!r} cannot read on in {names}: {hold} back {waiting}."
         + (f" {owner.verdict}" if owner is not None else ""),
-        owner.findings if owner is not None else (),
+        (*map(_place, blocked[:PLACES_MAX]), *(owner.findings if owner is not None else ())),
         (_state(facts), *(owner.evidence if owner is not None else ())),
         owner.next_commands
         if owner is not None
-        else (Command(f"oncelog transactions explain {shlex.quote(held[0].name)}", "says who"),),
+        else (Command(f"oncelog transactions explain {shlex.quote(blocked[0].name)}", "says who"),),
         facts.unknown,
     )
+
+
+def _place(one: OffsetFacts) -> str:
+    """Where the group stands in one partition, and what holds it back there."""
+    place = f"{one.name}: committed offset {one.offset}, lag {one.lag}"
+    holder = None if one.held is None else one.held.holder
+    if holder is None or not one.held_back:
+        return f"{place}."
+    who = Holder(
+        holder.transactional_id,
+        holder.producer_id,
+        holder.age_ms,
+        holder.idle_ms,
+        holder.is_hanging,
+    )
+    return f"{place}, of which {one.held_back} held back by {who.words}."
 
 
 def _only_markers(facts: GroupFacts, lagging: list[OffsetFacts]) -> Diagnosis:
@@ -156,7 +171,7 @@ def _lags(facts: GroupFacts, lagging: list[OffsetFacts]) -> Diagnosis:
         facts,
         "behind" if facts.member_count else "no-members",
         f"Group {facts.group_id!r} is {count} behind{idle}.",
-        *(f"{one.name}: committed offset {one.offset}, lag {one.lag}." for one in lagging[:10]),
+        *map(_place, lagging[:PLACES_MAX]),
     )
 
 

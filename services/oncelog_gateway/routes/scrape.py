@@ -47,11 +47,7 @@ def scrape_router(
         # First those that have series in any case; of the internal ones most have none.
         every.sort(key=lambda one: image.topics[one.topic].internal)
         rows = await partitions.statuses(every[: settings.metrics_partitions_max])
-        ends = {
-            Partition(row.topic, row.partition): row.high_watermark
-            for row in rows
-            if row.high_watermark is not None
-        }
+        statuses = {Partition(row.topic, row.partition): row for row in rows}
         shown = [
             row
             for row in rows
@@ -63,7 +59,7 @@ def scrape_router(
             transactions=listed,
             partitions=shown,
             partitions_not_shown=max(len(every) - settings.metrics_partitions_max, 0),
-            group_lags=await groups.lags(ends, settings.metrics_groups_max),
+            group_lags=await groups.lags(statuses, settings.metrics_groups_max),
             coordinators_silent=len(failures),
             metadata_offset=image.metadata_offset,
             nodes=Counter(

@@ -13,11 +13,12 @@ from oncelog_gateway.core.diagnosis import (
     TransactionFacts,
     seconds,
 )
-from oncelog_gateway.core.explain_group import Behind, GroupFacts, OffsetFacts, explain_group
+from oncelog_gateway.core.explain_group import GroupFacts, OffsetFacts, explain_group
 from oncelog_gateway.core.explain_partition import explain_partition
 from oncelog_gateway.core.explain_producer import explain_idle_producer, explain_silence
 from oncelog_gateway.core.explain_sink import AttemptFacts, SinkFacts, explain_sink
 from oncelog_gateway.core.explain_transaction import explain_transaction
+from oncelog_gateway.core.held_back import Behind
 
 NOW = 1_000_000
 ORDERS = Partition("orders", 0)
@@ -182,7 +183,7 @@ def test_what_an_operator_decided_is_told(state, words):
 
 def test_a_group_behind_a_two_phase_one_is_told_what_ends_it():
     owner = explain_transaction(undecided(partitions=(held(),)))
-    stuck = OffsetFacts(ORDERS, 10, 4, held=held())
+    stuck = OffsetFacts(ORDERS, 10, 4, held=held(), is_blocked=True)
     found = explain_group(GroupFacts("g", "Stable", 1, (stuck,)), explain_partition(held(), owner))
     assert found.incident == "two-phase-undecided"
     assert "No time-out ends it" in found.verdict
@@ -265,7 +266,13 @@ GROUPS = [
     ("behind", group(MARKERS, OffsetFacts(ORDERS, 4, 6, Behind(5, 0, 1))), "5 records behind"),
     ("behind", group(OffsetFacts(ORDERS, 4, 6)), "6 records or more behind"),
     ("no-members", group(OffsetFacts(ORDERS, 4, 6, Behind(6)), members=0), "no members"),
-    ("open", group(OffsetFacts(ORDERS, 4, 6, held=held())), "cannot read on in orders-0"),
+    (
+        "open",
+        group(OffsetFacts(ORDERS, 4, 6, held=held(), held_back=6, is_blocked=True)),
+        "cannot read on in orders-0: an open transaction holds back 6 records.",
+    ),
+    # It has something to read before the transaction: it is behind.
+    ("behind", group(OffsetFacts(ORDERS, 4, 6, Behind(2), held(), 4)), "2 records behind"),
     (
         "unstable-offset-commit",
         group(pending=(ORDERS,), holder=HolderFacts(7, 4, 1, "pay")),
@@ -280,7 +287,9 @@ def test_a_group(incident, given, words):
     assert (found.incident, words in found.verdict) == (incident, True), found
 
 
-HELD_BY_A_HANGING_ONE = group(OffsetFacts(ORDERS, 4, 6, held=held(is_hanging=True)))
+HELD_BY_A_HANGING_ONE = group(
+    OffsetFacts(ORDERS, 4, 6, held=held(is_hanging=True), held_back=6, is_blocked=True)
+)
 
 
 def test_a_group_behind_a_hanging_one_is_given_its_command():
@@ -288,6 +297,7 @@ def test_a_group_behind_a_hanging_one_is_given_its_command():
     found = explain_group(HELD_BY_A_HANGING_ONE, partition)
     assert found.incident == "hanging-transaction"
     assert found.next_commands == partition.next_commands
+    assert "6 held back by a hanging transaction of" in found.findings[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,164 @@
+"""How far groups have read, partition by partition, and the transactions that hold them back."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Set
+from typing import Final, NamedTuple
+
+from oncelog.ids import Partition
+from oncelog_gateway.core.held_back import (
+    Holder,
+    Unread,
+    is_blocked,
+    longest,
+    may_be_blocked,
+    unread,
+    where_it_stands,
+)
+from oncelog_gateway.records_behind import RecordsBehind
+from oncelog_gateway.resources import LsoHolder, PartitionStatus
+from oncelog_gateway.roles import Roles
+
+LOOKS_MAX: Final = 100
+LOOKS_AT_ONCE: Final = 8
+"""Into partitions where the last offsets before an open transaction may be markers and aborted records."""
+LOOK_OFFSETS_MAX: Final = 1_000
+LOOK_BYTES_MAX: Final = 64 << 10
+"""Where more is left, some of it is taken for records."""
+
+
+class Reading(NamedTuple):
+    """Of one group in one partition."""
+
+    group_id: str
+    partition: Partition
+    offset: int | None
+    status: PartitionStatus | None
+
+    @property
+    def place(self) -> "Place":
+        return self.group_id, self.partition
+
+    @property
+    def ends(self) -> tuple[int, int, int] | None:
+        """Committed offset, last stable offset and high watermark; None: one of them is not known."""
+        status = self.status
+        if self.offset is None or status is None:
+            return None
+        if status.last_stable_offset is None or status.high_watermark is None:
+            return None
+        return self.offset, status.last_stable_offset, status.high_watermark
+
+    @property
+    def unread(self) -> Unread | None:
+        return None if self.ends is None else unread(*self.ends)
+
+    @property
+    def held_by(self) -> LsoHolder | None:
+        """None where nothing that the group has not read is held back."""
+        found = self.unread
+        return None if found is None or not found.held_back else _holder_in(self.status)
+
+
+class Standing(NamedTuple):
+    """Of one group."""
+
+    lag: int | None
+    """None: of no partition it is known."""
+    committed_count: int
+    """Partitions with a committed offset."""
+    readable: int
+    held_back: int
+    blocked_by: LsoHolder | None
+    blocked_in: Partition | None
+    """Where that holds it back the longest."""
+
+    @property
+    def holder(self) -> Holder | None:
+        return None if self.blocked_by is None else holder_of(self.blocked_by)
+
+    @property
+    def words(self) -> str:
+        if not self.committed_count:
+            return "has committed nothing"
+        return where_it_stands(self.lag, self.holder)
+
+
+Place = tuple[str, Partition]
+"""Of a group: its id, and a partition."""
+
+
+def standing_of(readings: Iterable[Reading], blocked: Set[Place]) -> Standing:
+    known = [(one, one.unread) for one in readings]
+    sums = [found for _, found in known if found is not None]
+    held = {
+        holder_of(holder): (holder, one.partition)
+        for one, _ in known
+        if one.place in blocked and (holder := one.held_by) is not None
+    }
+    worst = longest(list(held))
+    blocked_by, blocked_in = (None, None) if worst is None else held[worst]
+    return Standing(
+        sum(map(sum, sums)) if sums else None,
+        sum(one.offset is not None for one, _ in known),
+        sum(one.readable for one in sums),
+        sum(one.held_back for one in sums),
+        blocked_by,
+        blocked_in,
+    )
+
+
+def holder_of(found: LsoHolder) -> Holder:
+    return Holder(
+        found.transactional_id, found.producer_id, found.age_ms, found.idle_ms, found.hanging
+    )
+
+
+class BlockedReadings:
+    """Nothing is read of a partition that nothing holds back, or not for long."""
+
+    def __init__(self, roles: Roles) -> None:
+        self._records = RecordsBehind(roles)
+
+    async def among(self, readings: Iterable[Reading]) -> Set[Place]:
+        """Those where a read_committed reader has nothing left to read before an open transaction."""
+        blocked: set[Place] = set()
+        looks: dict[tuple[Partition, int], list[Reading]] = {}
+        for one in readings:
+            ends, holder = one.ends, one.held_by
+            if ends is None or holder is None or not may_be_blocked(*ends):
+                continue
+            readable = unread(*ends).readable
+            if not readable:
+                blocked.add(one.place)
+            elif readable <= LOOK_OFFSETS_MAX and holder_of(holder).holds_for_long:
+                looks.setdefault((one.partition, ends[0]), []).append(one)
+        chosen = list(looks.values())[:LOOKS_MAX]
+        turns = asyncio.Semaphore(LOOKS_AT_ONCE)
+        answers = await asyncio.gather(*(self._is_blocked(same[0], turns) for same in chosen))
+        for same, is_so in zip(chosen, answers, strict=True):
+            if is_so:
+                blocked.update(one.place for one in same)
+        return blocked
+
+    async def _is_blocked(self, reading: Reading, turns: asyncio.Semaphore) -> bool:
+        ends = reading.ends
+        assert ends is not None, reading
+        async with turns:
+            found = await self._records.count(reading.partition, ends[0], ends[1], LOOK_BYTES_MAX)
+        return found is not None and is_blocked(*ends, found)
+
+
+def readings_of(
+    group_id: str,
+    offsets: Iterable[tuple[Partition, int]],
+    statuses: Mapping[Partition, PartitionStatus],
+) -> list[Reading]:
+    """Kafka's -1 is no offset."""
+    return [
+        Reading(group_id, partition, offset if offset >= 0 else None, statuses.get(partition))
+        for partition, offset in offsets
+    ]
+
+
+def _holder_in(status: PartitionStatus | None) -> LsoHolder | None:
+    return None if status is None else status.lso_holder
