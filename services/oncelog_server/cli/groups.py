@@ -10,6 +10,8 @@ from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.times import milliseconds_of
 from oncelog.wording import counted
+from oncelog_gateway.core.endings import shell_word
+from oncelog_gateway.core.held_back import Holder
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import (
     AsOutput,
@@ -41,6 +43,8 @@ PAGE: Final = 10_000
 LAGS_MAX: Final = 500
 """Each is a question of its own."""
 LAGS_AT_ONCE: Final = 8
+SHOWN: Final = ("total_lag", "total_readable", "total_held_back", "blocked_by", "stands")
+"""Of a group's offsets, in the list of groups. A gateway of the version before knows the first one."""
 
 GroupId = Annotated[str, typer.Argument(callback=not_empty, help="the group.id")]
 
@@ -63,12 +67,12 @@ def list_groups(
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """List the groups of every coordinator, and the lag of each."""
+    """List the groups of every coordinator, the lag of each, and the transaction that blocks it."""
     rest = Rest(gateway)
     page = rest.get("/v1/groups", {"state": state, "limit": PAGE})
     rows = page["groups"]
-    for row, lag in zip(rows, _lags(rest, [row["group_id"] for row in rows]), strict=True):
-        row["total_lag"] = lag
+    for row, found in zip(rows, _offsets(rest, [row["group_id"] for row in rows]), strict=True):
+        row.update({name: found and found.get(name) for name in SHOWN})
     if not printed_as_json(rows, output):
         show_rows(
             {
@@ -76,6 +80,7 @@ def list_groups(
                 "state": "state",
                 "kind": lambda row: row["protocol_type"] or None,
                 ">lag": "total_lag",
+                "stands": "stands",
             },
             rows,
             empty="No group matches" if state else "No groups yet",
@@ -87,19 +92,18 @@ def list_groups(
     warn_of_incomplete(page["incomplete"])
 
 
-def _lags(rest: "Rest", group_ids: list[str]) -> list[int | None]:
+def _offsets(rest: "Rest", group_ids: list[str]) -> list[dict[str, Any] | None]:
     """Of each group; None for one whose lag is not known, and for those after the first few hundred."""
 
-    def lag_of(group_id: str) -> int | None:
+    def offsets_of(group_id: str) -> dict[str, Any] | None:
         try:
-            found = rest.get(f"/v1/groups/{quoted(group_id)}/offsets")
+            found: dict[str, Any] = rest.get(f"/v1/groups/{quoted(group_id)}/offsets")
         except OncelogError:
             return None  # It was deleted meanwhile, or its coordinator is away: the list says so itself.
-        lag: int = found["total_lag"]
-        return lag
+        return found
 
     with ThreadPoolExecutor(LAGS_AT_ONCE) as pool:
-        found = list(pool.map(lag_of, group_ids[:LAGS_MAX]))
+        found = list(pool.map(offsets_of, group_ids[:LAGS_MAX]))
     return found + [None] * (len(group_ids) - len(found))
 
 
@@ -131,7 +135,7 @@ def describe_group(group_id: GroupId, gateway: Gateway = "", output: AsOutput = 
 
 @app.command("offsets")
 def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = None) -> None:
-    """Show a group's committed offsets and its lag. Commit markers count."""
+    """Show a group's committed offsets, its lag, and what an open transaction holds back. Commit markers count."""
     query = {"limit": PAGE, "count_records": "true"}
     found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}/offsets", query)
     if printed_as_json(found, output):
@@ -143,13 +147,25 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
             ">end": "log_end_offset",
             ">lag": "lag",
             ">records": _records,
+            ">held": lambda one: one.get("held_back"),
             "note": _note,
         },
         found["offsets"],
         empty=f"Group {group_id} has committed nothing",
     )
     if found["offsets"]:
-        say(f"{counted(found['total_lag'], 'offset')} behind (commit markers count)")
+        say(f"{counted(found['total_lag'], 'offset')} behind (commit markers count)" + _held(found))
+
+
+def _held(found: dict[str, Any]) -> str:
+    """What of the lag no reader gets now, and what to look at."""
+    if not found.get("total_held_back"):
+        return ""
+    held = f", {found['total_held_back']} of them held back by open transactions"
+    if not found["blocked_by"]:
+        return held
+    group = shell_word(found["group_id"])
+    return f"{held}; {found['stands']}: oncelog transactions explain {group}"
 
 
 def _records(offset: dict[str, Any]) -> str:
@@ -163,13 +179,28 @@ def _records(offset: dict[str, Any]) -> str:
 
 
 def _note(offset: dict[str, Any]) -> str:
-    """Why clients that want stable offsets wait here, then what was committed with the offset."""
-    held = [
+    """What holds it back, why clients that want stable offsets wait, then what was committed with the offset."""
+    holder = offset.get("held_by")
+    unstable = [
         f"unstable: {one['transactional_id'] or 'producer {}'.format(one['producer_id'])}, "
         f"{one['coordinator_state'] or 'unknown to every coordinator'}"
         for one in offset["unstable_by"]
     ]
-    return "; ".join(filter(None, [*held, offset["metadata"]]))
+    held = []
+    if holder:
+        word = "blocked" if offset["is_blocked"] else "held"
+        held = [f"{word} by {_holder(holder).words}"]
+    return "; ".join(filter(None, [*held, *unstable, offset["metadata"]]))
+
+
+def _holder(found: dict[str, Any]) -> Holder:
+    return Holder(
+        found["transactional_id"],
+        found["producer_id"],
+        found["age_ms"],
+        found["idle_ms"],
+        found["hanging"],
+    )
 
 
 @app.command("delete")

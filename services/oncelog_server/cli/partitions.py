@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from oncelog.errors import OncelogError
+from oncelog_gateway.core.held_back import LONG_MS
 from oncelog_server.cli.offline import is_offline, way_out
 from oncelog_server.cli.options import AsOutput, Gateway
 from oncelog_server.cli.rest import Rest, quoted
@@ -200,4 +201,7 @@ def held_by(row: dict[str, Any]) -> str | None:
     name = holder["transactional_id"] or f"producer {holder['producer_id']}"
     if holder["hanging"]:
         return f"{name}, hanging, silent for {duration(holder['idle_ms'])}"
-    return f"{name}, {holder['coordinator_state'] or 'unknown'}, {duration(holder['age_ms'])} old"
+    is_silent = (holder["idle_ms"] or 0) >= LONG_MS
+    silent = f", silent for {duration(holder['idle_ms'])}" if is_silent else ""
+    state = holder["coordinator_state"] or "unknown"
+    return f"{name}, {state}, {duration(holder['age_ms'])} old{silent}"

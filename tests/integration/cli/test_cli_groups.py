@@ -108,7 +108,19 @@ def test_records_behind_are_told_from_markers_and_aborted_ones(oncelog, server):
     # It is counted up to the open transaction.
     assert found["behind"] == {"records": 2, "aborted": 1, "markers": 2, "is_whole": False}
     assert [one["transactional_id"] for one in found["unstable_by"]] == ["pay"]
-    assert "2+ unstable: pay" in " ".join(oncelog("groups", "offsets", "counters").split())
+    assert (found["readable"], found["held_back"]) == (5, 1)
+    assert (found["held_by"]["transactional_id"], found["is_blocked"]) == ("pay", False)
+    shown = " ".join(oncelog("groups", "offsets", "counters").split())
+    assert "2+ 1 held by pay for" in shown
+    assert "unstable: pay" in shown
+    assert "6 offsets behind (commit markers count), 1 of them held back" in shown
+    # Once it has read all that is committed, it is blocked.
+    move = ("groups", "reset-offsets", "counters", "--topic", "counted", "--execute", "--to")
+    oncelog(*move, "6")
+    shown = " ".join(oncelog("groups", "offsets", "counters").split())
+    assert "1 of them held back by open transactions; blocked by pay for" in shown
+    assert "blocked by pay for" in " ".join(oncelog("groups", "list").split())
+    oncelog(*move, "1")
     producer.abort_transaction(20)
     found = json.loads(oncelog("groups", "offsets", "counters", "-o", "json"))["offsets"][0]
     assert found["behind"] == {"records": 2, "aborted": 2, "markers": 3, "is_whole": True}

@@ -78,6 +78,56 @@ def test_the_transaction_behind_an_unstable_offset_is_named(gateway, capsys, mon
     assert "unstable: pay, Ongoing; unstable: producer 5, unknown to every coordinator; m" in said
 
 
+HANGING = {
+    "transactional_id": None,
+    "producer_id": 4711,
+    "age_ms": None,
+    "idle_ms": 7_200_000,
+    "hanging": True,
+}
+
+
+def test_a_blocked_group_is_told_in_80_columns(gateway, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    words = "blocked by a hanging transaction of producer 4711 for at least 2 h"
+    row = {"topic": "orders", "partition": 0, "offset": 1200, "log_end_offset": 1540, "lag": 340}
+    gateway.answers["/v1/groups/billing/offsets"] = {
+        "group_id": "billing",
+        "offsets": [
+            {
+                **row,
+                "metadata": "",
+                "behind": None,
+                "unstable_by": [],
+                "held_back": 339,
+                "held_by": HANGING,
+                "is_blocked": True,
+            }
+        ],
+        "total_lag": 340,
+        "total_readable": 1,
+        "total_held_back": 339,
+        "blocked_by": HANGING,
+        "stands": words,
+    }
+    gateway.answers["/v1/groups"] = {
+        "groups": [{"group_id": "billing", "state": "Stable", "protocol_type": "consumer"}],
+        "total": 1,
+        "incomplete": [],
+    }
+    for command in ("list", "offsets billing"):
+        assert run(["groups", *command.split(), "--gateway", gateway.url]) == 0
+        said = capsys.readouterr().out
+        table = said.partition("offsets behind")[0].splitlines()[
+            : None if command == "list" else -1
+        ]
+        assert max(map(len, table)) <= 80, said
+        for word in ("hanging", "4711", "340"):
+            assert word in "".join(table), said
+    assert f"339 of them held back by open transactions; {words}: oncelog" in said
+    assert "oncelog transactions explain billing" in said
+
+
 def test_advice_is_given_once_for_a_transaction(gateway, capsys):
     advice = "its producer will end it: oncelog transactions terminate pay"
     gateway.answers["/v1/topics/orders/partitions"] = {
