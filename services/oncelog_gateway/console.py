@@ -247,10 +247,14 @@ def _add_groups_and_sinks(router: APIRouter, pages: Pages) -> None:
     async def group_list(page: str = "1") -> HTMLResponse:
         number = page_number(page)
         known, failures = await pages.views.groups.known(GROUPS_MAX)
+        shown = rows_of(known, number)
         return pages.page(
             "groups.html",
             "/groups",
-            groups=rows_of(known, number),
+            groups=shown,
+            standings=await pages.views.groups.standings(
+                [one.group_id for one in shown], PARTITIONS_READ_MAX
+            ),
             total=len(known),
             steps=Steps.of(number, len(known), {}),
             failures=failures,
@@ -270,6 +274,7 @@ def _add_groups_and_sinks(router: APIRouter, pages: Pages) -> None:
             subject=id,
             found=explanation.found,
             offsets=offsets.offsets,
+            standing=offsets,
             members=described.members,
         )
 

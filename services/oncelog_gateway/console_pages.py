@@ -25,6 +25,7 @@ from oncelog_gateway.core.endings import (
 )
 from oncelog_gateway.core.wording import duration, rate, size
 from oncelog_gateway.explanations import Explanation, Explanations
+from oncelog_gateway.group_reading import holder_of
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.partitions import Partitions
@@ -89,6 +90,7 @@ class Pages:
         self._templates.filters["counted"] = counted
         self._templates.filters["size"] = size
         self._templates.filters["rate"] = rate
+        self._templates.filters["holder"] = holder_of
         self._templates.filters["abort_command"] = _abort_command
         self._templates.filters["terminate_command"] = terminate_command
         self._templates.filters["complete_command"] = complete_command

@@ -14,6 +14,9 @@ class DictStorage:
         self.producers = {}
         self.records = {}
         self.markers = []
+        self.described = []
+        """Partitions that were asked for their offsets, once for each time."""
+        self.fetched = []
         self.before_describe = []
         self.before_mark = lambda: None
         self.is_silent = False
@@ -61,6 +64,7 @@ class DictStorage:
     async def DescribePartitions(self, request, context):  # noqa: N802
         await self._answer()
         rows = []
+        self.described += [(one.topic, one.partition) for one in request.partitions]
         for one in request.partitions:
             opened = self._open(one.topic, one.partition)
             row = storage_pb2.PartitionDescription(
@@ -68,7 +72,7 @@ class DictStorage:
                 partition=one.partition,
                 log_end_offset=100,
                 high_watermark=100,
-                last_stable_offset=opened[0].current_txn_start_offset if opened else 100,
+                last_stable_offset=self._stable(one.topic, one.partition),
                 size_bytes=4096,
                 segment_count=1,
                 lso_holder=opened[0] if opened else storage_pb2.ActiveProducer(producer_id=-1),
@@ -122,14 +126,24 @@ class DictStorage:
         )
 
     async def Fetch(self, request, context):  # noqa: N802
-        """It holds no records."""
+        """It holds no records: all that was below the last stable offset is cleaned away."""
         await self._answer()
+        self.fetched += [(one.topic, one.partition, one.fetch_offset) for one in request.partitions]
         return storage_pb2.FetchResponse(
             partitions=[
-                storage_pb2.FetchedPartition(topic=one.topic, partition=one.partition)
+                storage_pb2.FetchedPartition(
+                    topic=one.topic,
+                    partition=one.partition,
+                    high_watermark=100,
+                    last_stable_offset=self._stable(one.topic, one.partition),
+                )
                 for one in request.partitions
             ]
         )
+
+    def _stable(self, topic, partition):
+        opened = self._open(topic, partition)
+        return opened[0].current_txn_start_offset if opened else 100
 
     async def ListOffsets(self, request, context):  # noqa: N802
         """Logs begin at 5 and end at 100; record N has the timestamp N."""
