@@ -76,12 +76,12 @@ async def test_a_page_that_is_closed_shows_the_command(tmp_path):
         page = await client.ask("GET", PAGE, bearer(tokens["viewer"]))
         assert page.status == 403
         assert (
-            "<pre>oncelog acls add --principal User:token:viewer --operation Read --topic orders "
+            '<pre class="wrap">oncelog acls add --principal User:token:viewer --operation Read --topic orders '
             "--config /etc/admin.properties</pre>"
         ) in page.text
         await allow(cluster, "User:token:viewer", permission=Permission.DENY)
         page = await client.ask("GET", PAGE, bearer(tokens["viewer"]))
-        assert "<pre>oncelog acls list --topic orders --config" in page.text
+        assert '<pre class="wrap">oncelog acls list --topic orders --config' in page.text
         assert "acls add" not in page.text
 
 

@@ -71,7 +71,7 @@ def test_the_console_names_the_command_that_opens_records(cluster, capsys):
     with pytest.raises(HTTPError, match="403") as closed:
         urlopen(page, timeout=WAIT_S)
     shown = html.unescape(closed.value.read().decode())
-    command = shown.partition("<pre>oncelog ")[2].partition("</pre>")[0]
+    command = shown.partition('<pre class="wrap">oncelog ')[2].partition("</pre>")[0]
     assert f"--topic {topic}" in command, shown
     assert run(shlex.split(command)) == 0, capsys.readouterr()
 
