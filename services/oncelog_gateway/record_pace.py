@@ -6,7 +6,7 @@ from typing import Final
 
 from oncelog_gateway.core.work_budget import WorkBudget
 
-TURN_S: Final = 0.001
+TURN_S: Final = 0.0005
 """Of work, before others have their turn."""
 
 

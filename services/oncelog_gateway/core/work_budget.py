@@ -8,7 +8,9 @@ from typing import Final
 
 SHARE: Final = 0.25
 BURST_S: Final = 0.05
-"""A page that somebody waits for takes less, so that it waits for nothing."""
+"""A page that somebody waits for takes less, so that it has only its rests."""
+REST: Final = 2.0
+"""Behind each turn, as a part of it: a commit that is under way crosses the loop several times meanwhile."""
 WAIT_MAX_S: Final = 0.25
 """Many pages at once share what there is, and each goes on."""
 
@@ -24,4 +26,4 @@ class WorkBudget:
         """Returns how long to wait before more work. What was worked without waiting is owed."""
         self._saved = min(self._saved + (now - self._at) * SHARE, BURST_S) - seconds
         self._at = now
-        return min(max(-self._saved / SHARE, 0.0), WAIT_MAX_S)
+        return max(min(-self._saved / SHARE, WAIT_MAX_S), seconds * REST)
