@@ -27,6 +27,28 @@ from oncelog_gateway.roles import Roles, raise_for
 TRANSACTION_TIMEOUT_MS: Final = 30_000
 TRIES_MAX: Final = 20
 TRY_AGAIN_S: Final = 0.05
+PERHAPS_DONE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""What was asked may be done all the same. So it is unknown and no refusal, and no script is told to try again."""
+_AGAIN: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Under TV2 the epoch tells a repetition, so asking again is safe."""
 _TV2: Final = 2
 _ALL: Final = -1
 _OUTCOMES: Final = {
@@ -66,7 +88,7 @@ class RecordWriter:
         async with self._audit.attempt(operator, "produce", target) as attempt:
             partition = self._partition_of(topic, asked.partition, record)
             if asked.transaction == "none":
-                offset = await self._append(partition, record, None)
+                offset = await _or_unknown(self._append(partition, record, None))
                 transactional_id = None
             else:
                 async with self._lock:
@@ -83,6 +105,10 @@ class RecordWriter:
             audit_id=attempt.audit_id,
             detail=attempt.detail,
         )
+
+    async def refused(self, operator: Operator, topic: str, error: KafkaError) -> None:
+        """Both lines in the audit log of a write that its caller may not do."""
+        await self._audit.refused(operator, {"action": "produce", "topic": topic}, error)
 
     def _partition_of(self, topic: str, number: int | None, record: Record) -> Partition:
         """As a Java producer chooses for a key; without one, any that has a leader."""
@@ -111,7 +137,7 @@ class RecordWriter:
             with contextlib.suppress(KafkaError):
                 await self._end(producer, is_commit=False)
             raise
-        await self._end(producer, is_commit=outcome == "commit")
+        await _or_unknown(self._end(producer, is_commit=outcome == "commit"))
         return offset
 
     async def _begin(self) -> _Producer:
@@ -166,13 +192,26 @@ class RecordWriter:
         return found.base_offset
 
 
+async def _or_unknown(work: Awaitable[T]) -> T:
+    """Raises KafkaError(REQUEST_TIMED_OUT) where the work may be done and nobody says so."""
+    try:
+        return await work
+    except KafkaError as error:
+        if error.error_code not in PERHAPS_DONE:
+            raise
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"it is not known whether the record is written; look before you write it again: {error}",
+        ) from error
+
+
 async def _until_settled(call: Callable[[], Awaitable[T]]) -> T:
-    """The coordinator refuses while markers of the transaction before are on their way."""
+    """The coordinator refuses while markers of the transaction before are on their way, or while its shard moves."""
     for _ in range(TRIES_MAX - 1):
         try:
             return await call()
         except KafkaError as error:
-            if error.error_code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            if error.error_code not in _AGAIN:
                 raise
         await asyncio.sleep(TRY_AGAIN_S)
     return await call()

@@ -82,6 +82,8 @@ class Connection(asyncio.Protocol):
         self._in_progress_bytes = 0
         self._answers: list[bytes] = []
         """They are written before anything is awaited."""
+        self._answered_count = 0
+        """Since others had a turn for sure."""
         self._held_bytes = 0
         self._complete_bytes = 0
         """What the budget believes this connection holds, and how much of that are whole requests."""
@@ -209,8 +211,9 @@ class Connection(asyncio.Protocol):
                 self._home.counters.count_request(frame[1], self.last_progress - began)
                 began = self.last_progress
         except Exception:
-            # As in `_answer`.
+            # As in `_answer`. What was answered before it was appended.
             log.exception("%s: a small request failed", self.peer)
+            self._write()
             self._is_closing = True
             self._close()
             return []
@@ -387,6 +390,11 @@ class Connection(asyncio.Protocol):
                 finally:
                     self._home.unsent.held_bytes -= sent_bytes
         self._is_answering = False
+        self._answered_count += len(together) or 1
+        if self._frames and self._answered_count >= _ANSWERS_TOGETHER_MAX:
+            # One read brings two thousand small requests, and none of them may wait for anything: others have a turn.
+            self._answered_count = 0
+            await asyncio.sleep(0)
         if self._session.is_refused:
             self._is_closing = True
         if self._session.throttle_ms and not self._is_closing:

@@ -65,7 +65,7 @@ class Dispatcher:
         if (
             route is None
             or route.at_a_glance is None
-            or (sasl is not None and not sasl.is_open)
+            or (sasl is not None and (sasl.is_raw or not sasl.is_open))
             or self._throttling.is_on
         ):
             return None
@@ -80,7 +80,7 @@ class Dispatcher:
         is_each_for_itself = (
             self._cluster.is_alone
             or spans.recorder is not None
-            or (sasl is not None and not sasl.is_open)
+            or (sasl is not None and (sasl.is_raw or not sasl.is_open))
         )
         asked = [] if is_each_for_itself else that_go_together(frames)
         return asked if len(asked) > 1 else ()

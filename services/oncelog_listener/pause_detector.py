@@ -22,7 +22,8 @@ what was sent to it when the sender's kernel sends it again, which is seconds la
 
 Both event loops handle what can be read, then timers that are due, and only then the tasks that this wakes. So when a
 frozen process goes on, the timer here fires after the waiting bytes were taken from the sockets. It fires before any
-request among them is begun.
+request among them is begun, but for a small Produce in a process with every role (`Dispatcher.glance`): its sequence
+says whether it is late, and no other listener has answered its client.
 """
 
 import asyncio

@@ -13,6 +13,7 @@ from oncelog.protocol.frames import Frame, framed_response
 from oncelog.protocol.messages import Schema
 from oncelog.protocol.small_produce import SmallProduce, read_small_produce
 from oncelog.protocol.versions import APIS, PRODUCE
+from oncelog_listener.core.produce_rules import is_transactional
 
 TOGETHER_MAX: Final = 16
 _FRAME_BYTES_MAX: Final = 8_192
@@ -50,6 +51,7 @@ def _shared(asked: SmallProduce) -> tuple[object, ...]:
         asked.acks,
         asked.timeout_ms,
         asked.records[_PRODUCER],
+        is_transactional(asked.records),
     )
 
 

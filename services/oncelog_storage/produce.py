@@ -307,12 +307,15 @@ class ProduceHandler:
                 item.written(appended)
 
     async def _wait_committed(self, work: _Request) -> None:
+        """Each batch of a request has the request's timeout, and all have it at the same time."""
+        deadline = time.monotonic() + work.timeout_s
         for item in work.batches:
+            left_s = max(deadline - time.monotonic(), 0.0)
             match work.wanted(item), item.appended:
                 case Wanted.COMMITTED, Appended(last_offset=last_offset):
-                    code = await item.leader.wait_committed(last_offset, work.timeout_s)
+                    code = await item.leader.wait_committed(last_offset, left_s)
                 case Wanted.WRITTEN, Appended(last_offset=last_offset):
-                    code = await item.leader.wait_written(last_offset, work.timeout_s)
+                    code = await item.leader.wait_written(last_offset, left_s)
                 case _:
                     continue
             if code:

@@ -12,7 +12,7 @@ from oncelog_gateway.access import CALLER
 from oncelog_gateway.core.record_filter import RecordFilter
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import described
-from oncelog_gateway.record_access import RecordAccess
+from oncelog_gateway.record_access import RecordAccess, RecordsClosedError
 from oncelog_gateway.record_resources import (
     Isolation,
     RecordPage,
@@ -139,8 +139,13 @@ def records_router(
         """By itself or in a transaction of its own. Without an answer it may have been written: look before you write
         it again.
         """
-        access.check(CALLER.get(), operators.address_of(request), name, Operation.WRITE)
-        return await writer.write(operators.of(request), name, body)
+        operator = operators.of(request)
+        try:
+            access.check(CALLER.get(), operators.address_of(request), name, Operation.WRITE)
+        except RecordsClosedError as closed:
+            await writer.refused(operator, name, closed)
+            raise
+        return await writer.write(operator, name, body)
 
     return router
 

@@ -50,6 +50,9 @@ def answer_to_producer(error_code: ErrorCode, mode: int) -> ErrorCode:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             return ErrorCode.INVALID_TXN_STATE
+        case ErrorCode.OPERATION_NOT_ATTEMPTED:
+            # Another partition was refused. This one may come again by itself.
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         case _:
             return error_code
 

@@ -145,6 +145,10 @@ async def test_who_may_write_is_asked_like_who_may_read(tmp_path):
 
         assert await status("viewer") == 403
         assert await status("operator") == 403
+        audit = await client.ask("GET", "/v1/audit", bearer(tokens["admin"]))
+        acts = json.loads(audit.text)["acts"]
+        assert [one["outcome"] for one in acts[:2]] == ["refused", "refused"]
+        assert acts[0]["target"] == {"action": "produce", "topic": "orders"}
         await allow(cluster, "User:token:viewer", operation=Operation.WRITE)
         await allow(cluster, "User:token:operator", operation=Operation.WRITE)
         # The role comes first: a viewer changes nothing.

@@ -10,6 +10,8 @@ from tests.unit.listener.listener_requests import batch, fetch_request, produce_
 from tests.unit.listener.listener_world import World, eventually
 from tests.unit.listener.wire_client import WireClient, is_alive
 
+from oncelog.protocol.frames import framed, write_request_head
+from oncelog.protocol.messages import schema_of
 from oncelog.record.batch import HEADER_BYTES, stamp
 from oncelog.rpc.contract import STORAGE
 from oncelog.rpc.direct import DirectStub
@@ -87,6 +89,48 @@ async def test_answers_at_once_keep_their_place_and_share_a_write(world, version
         assert len(world.storage.received("Produce")) == 1, "a batch without a sequence"
         assert role.counters.latencies["Produce"].count == 6
         assert len(recorder.written) == 4, "3 at once, 1 awaited, 2 at once, the metadata"
+
+
+class Noting:
+    """A transport that notes something at each write."""
+
+    def __init__(self, transport, note):
+        self._transport = transport
+        self._note = note
+        self.noted = []
+
+    def write(self, data):
+        self.noted.append(self._note())
+        self._transport.write(data)
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+
+async def test_many_small_requests_leave_others_their_turn(world):
+    world.storage = StorageAtOnce()
+    world.directory.put(STORAGE, DirectStub(world.storage))
+    schema = schema_of(PRODUCE, 9)
+    asked = schema.write_request(produce_request(9, records=[batch(producer_id=5)]))
+    small = [
+        framed([write_request_head(PRODUCE, 9, at, "test", True), *asked]) for at in range(900)
+    ]
+    async with world.connected() as (role, busy):
+        await busy.call(API_VERSIONS, 0)
+        (connection,) = role._open
+        other = await WireClient.connect(role.port)
+        await other.call(API_VERSIONS, 0)
+        (of_the_other,) = (one for one in role._open if one is not connection)
+        done = role.counters.latencies
+        of_the_other._transport = noting = Noting(
+            of_the_other._transport, lambda: done["Produce"].count
+        )
+        versions = other.send(API_VERSIONS, 0)
+        connection.data_received(b"".join(small))
+        await other.receive(versions)
+        numbers = [(await busy.receive(schema))[0] for _ in small]
+        assert numbers == list(range(900))
+        assert noting.noted[0] < 100, "it did not wait for all of them"
 
 
 async def test_a_long_poll_holds_up_what_comes_behind_it(world):

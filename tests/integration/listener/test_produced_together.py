@@ -12,6 +12,7 @@ from oncelog_listener.produced_together import TOGETHER_MAX, that_go_together
 
 PRODUCE, METADATA = 0, 3
 OF_A_PRODUCER = batch(producer_id=5)
+TRANSACTIONAL = 0x10
 
 
 class Elsewhere(Directory):
@@ -126,6 +127,7 @@ def test_what_differs_by_more_than_its_place_ends_the_row():
         frame(1, version=10),
         frame(1, records=other_producer),
         frame(1, records=batch(extra=9_000, producer_id=5)),
+        frame(1, records=batch(TRANSACTIONAL, producer_id=5)),
         b"\0\3\0\1",
         b"",
     ):

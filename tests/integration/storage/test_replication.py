@@ -11,6 +11,7 @@ from tests.integration.storage.replica_cluster import (
 )
 from tests.integration.storage.storage_node import txn_batch, until
 
+from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import TRANSACTION_STATE_TOPIC
 
@@ -24,6 +25,24 @@ async def test_acks_all_waits_for_every_in_sync_replica(cluster):
         assert ends == [3 * number + 3] * 3
     await cluster.caught_up()
     assert differences(cluster) == {}
+
+
+async def test_all_batches_of_a_request_have_its_timeout_at_once(cluster):
+    """One after the other they would have taken twelve times as long."""
+    names = [f"t{number}" for number in range(12)]
+    for name in names:
+        cluster.controller.topic(name, replicas=(1, 2))
+    cluster.cut_off.add(2)
+    request = pb.ProduceRequest(
+        acks=-1,
+        timeout_ms=1_000,
+        partitions=[
+            pb.PartitionRecords(topic=name, partition=0, records=bytes(batch())) for name in names
+        ],
+    )
+    async with asyncio.timeout(8):
+        answer = await cluster.nodes[1].storage.Produce(request, None)
+    assert [one.error_code for one in answer.partitions] == [ErrorCode.REQUEST_TIMED_OUT] * 12
 
 
 async def test_transactions_are_the_same_on_every_replica(cluster):

@@ -375,6 +375,8 @@ LEGACY, ABORTABLE, ADD = VerificationMode
         (ErrorCode.CONCURRENT_TRANSACTIONS, ADD, ErrorCode.CONCURRENT_TRANSACTIONS),
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ADD, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ADD, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, LEGACY, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, ADD, ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
 def test_what_a_producer_is_told(code, mode, expected):
