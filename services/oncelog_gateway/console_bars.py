@@ -72,7 +72,7 @@ class TransactionBar:
 
 @dataclass(frozen=True, slots=True)
 class BetweenRow:
-    """What happened between two transactions: its last event in words, all of them inside."""
+    """A row for what happened between two transactions: its last event in words, all of them inside."""
 
     key: str
     began_ms: int
@@ -138,7 +138,7 @@ def _bar(span: Span, now_ms: int, scale_ms: int, slow_ms: int) -> TransactionBar
         span.key,
         span.began_ms,
         clock(span.began_ms),
-        f"{span.producer_id}:{span.producer_epoch}",
+        f"Producer {span.producer_id}, epoch {span.producer_epoch}",
         span.outcome,
         _LOOKS.get(span.outcome, "warn" if took_ms >= slow_ms else ""),
         duration(took_ms),
@@ -185,7 +185,7 @@ def _partition_names(names: Sequence[str]) -> str:
 
 
 def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> Strip | None:
-    """Of the last hour, the newest thousand at most. None: there are not two to compare."""
+    """Draws those of the last hour, the newest thousand at most. Returns None where there are not two to compare."""
     drawn = [one for one in spans if one.began_ms >= now_ms - STRIP_MS][-STRIP_DOTS_MAX:]
     if len(drawn) < 2:
         return None
@@ -224,8 +224,9 @@ def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> 
 def bars_page(
     transactional_id: str, found: Sequence[Span | Between], number: int, now_ms: int
 ) -> dict[str, Any]:
-    """What the template needs of one page of bars, newest first."""
+    """Makes what the template needs of one page of bars, newest first. A page behind the last one is the last one."""
     newest_first = found[::-1]
+    number = min(number, max(math.ceil(len(found) / BARS_MAX), 1))
     page_of = {
         one.key: at // BARS_MAX + 1 for at, one in enumerate(newest_first) if isinstance(one, Span)
     }

@@ -213,6 +213,7 @@ class Connection(asyncio.Protocol):
         except Exception:
             # As in `_answer`. What was answered before it was appended.
             log.exception("%s: a small request failed", self.peer)
+            self._home.counters.count_failure(frame[1])
             self._write()
             self._is_closing = True
             self._close()

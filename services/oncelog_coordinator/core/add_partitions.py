@@ -112,7 +112,7 @@ def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnReco
 
 
 def is_verified(txn: TxnMetadata, asked: Verifiable) -> bool:
-    """Whether `verify` lets these partitions in."""
+    """Says whether `verify` lets these partitions in."""
     return _refusal(txn, asked) is None and not _absent(txn.partitions, tuple(asked.partitions))
 
 

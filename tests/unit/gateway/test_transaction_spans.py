@@ -177,5 +177,11 @@ def test_the_strip_has_times_and_durations_at_its_axes():
     assert strip.dots[1].y < strip.dots[0].y, "the longer one is higher"
 
 
+def test_a_page_behind_the_last_one_is_the_last_one():
+    events = [one for at in range(30) for one in transaction(100 * at)]
+    assert page_of(events, number=99)["rows"] == page_of(events, number=2)["rows"] != []
+    assert page_of([], number=99)["rows"] == []
+
+
 def test_one_transaction_makes_no_strip():
     assert page_of(transaction(100))["strip"] is None
