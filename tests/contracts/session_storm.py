@@ -22,6 +22,9 @@ from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
 
 CALLERS = 40
 CALLS_EACH = 60
+ANSWERS_EACH = 2
+"""A caller calls on until it has them, however many of its calls found no server."""
+NUMBERS_EACH = 100_000
 
 
 class CountingStorage:
@@ -73,9 +76,13 @@ async def call(stub, servicer, dice, number, outcomes):
 
 
 async def caller(stub, servicer, dice, first, outcomes):
-    for number in range(first, first + CALLS_EACH):
+    answers = 0
+    for number in range(first, first + NUMBERS_EACH):
         assert number not in outcomes
         await call(stub, servicer, dice, number, outcomes)
+        answers += outcomes[number] == "answered"
+        if number >= first + CALLS_EACH - 1 and answers >= ANSWERS_EACH:
+            return
 
 
 async def restarts(served, servicer, dice, is_over):
@@ -113,18 +120,18 @@ class SessionStormContract:
             storm = asyncio.create_task(restarts(served, servicer, dice, is_over))
             async with asyncio.TaskGroup() as group:
                 for number in range(CALLERS):
-                    first = 1 + number * CALLS_EACH
+                    first = 1 + number * NUMBERS_EACH
                     group.create_task(caller(stub, servicer, dice, first, outcomes))
             is_over.set()
             await storm
-            assert len(outcomes) == CALLERS * CALLS_EACH
+            assert len(outcomes) >= CALLERS * CALLS_EACH
             assert max(servicer.executed.values()) == 1
             for number, outcome in outcomes.items():
                 if outcome == "answered":
                     assert servicer.executed[number] == 1
                 if outcome == "not begun":
                     assert servicer.executed[number] == 0
-            assert Counter(outcomes.values())["answered"] > CALLS_EACH
+            assert Counter(outcomes.values())["answered"] >= CALLERS * ANSWERS_EACH
             assert session.calls_in_flight == 0
             await session.close()
             await served.server.stop(DEADLINE_S)

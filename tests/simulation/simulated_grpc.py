@@ -1,6 +1,7 @@
 """The medium of the contracts of calls that is simulated: `grpc.aio` is replaced while a scenario runs."""
 
 import asyncio
+import random
 from contextlib import asynccontextmanager, contextmanager
 from signal import SIGSTOP
 
@@ -38,6 +39,7 @@ class SimulatedGrpc:
         network = self.network = SimNetwork(world, drawn_profile(world, self._wildness))
         world.loop.network = network
         with _installed(network):
+            random.seed(self._seed)  # Pauses between attempts draw from it.
             try:
                 world.loop.run_until_complete(bounded())
             finally:
