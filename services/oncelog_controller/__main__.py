@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from oncelog.process.run import Program, Running, Settings, run
-from oncelog.rpc.contract import CONTROLLER
+from oncelog.rpc.contract import CONTROLLER, PROCESS
 from oncelog.rpc.node_settings import NamedNodeSettings
 from oncelog_controller.settings import ControllerSettings
 
@@ -18,6 +18,7 @@ from oncelog_controller.settings import ControllerSettings
 async def _open(settings: Settings) -> AsyncIterator[Running]:
     # Imported late: `--help` and a wrong flag need none of it.
     from oncelog.rpc.mutual_tls import limits_of
+    from oncelog.rpc.process_servicer import ProcessServicer
     from oncelog.rpc.server import RpcServer
     from oncelog_controller.role_metrics import controller_metrics
     from oncelog_controller.wiring import build_controller
@@ -35,6 +36,7 @@ async def _open(settings: Settings) -> AsyncIterator[Running]:
         await controller.start()
         stack.push_async_callback(controller.stop)
         server.served.add(CONTROLLER, controller.servicer)
+        server.served.add(PROCESS, ProcessServicer(node.node_id))
         await server.set_ready(True)
         stack.push_async_callback(server.set_ready, False)
         # Its stop is all the drain there is: that releases the lease, and a standby takes over at once.

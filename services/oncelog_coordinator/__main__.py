@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.api.v1.process_pb2 import DescribeProcessResponse
 from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
@@ -35,6 +36,12 @@ def _metrics(role: "CoordinatorRole") -> Iterable[RoleMetric]:
     return coordinator_metrics(role)
 
 
+def _tell(role: "CoordinatorRole", answer: DescribeProcessResponse) -> None:
+    from oncelog_coordinator.process_counts import tell_counts
+
+    tell_counts(role, answer)
+
+
 PROGRAM = RoleProgram(
     module="oncelog_coordinator",
     summary="A coordinator: owns shards of transactions and groups.",
@@ -43,6 +50,7 @@ PROGRAM = RoleProgram(
     build=_build,
     services=_services,
     metrics=_metrics,
+    tell=_tell,
 )
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.api.v1.process_pb2 import DescribeProcessResponse
 from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import MARKER_SENDER
@@ -33,6 +34,12 @@ def _metrics(role: "MarkerSenderRole") -> Iterable[RoleMetric]:
     return marker_sender_metrics(role)
 
 
+def _tell(role: "MarkerSenderRole", answer: DescribeProcessResponse) -> None:
+    from oncelog_marker_sender.process_counts import tell_counts
+
+    tell_counts(role, answer)
+
+
 PROGRAM = RoleProgram(
     module="oncelog_marker_sender",
     summary="A marker sender: brings the markers of decided transactions to partition leaders.",
@@ -42,6 +49,7 @@ PROGRAM = RoleProgram(
     node=NodeSettings,
     services=_services,
     metrics=_metrics,
+    tell=_tell,
 )
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.api.v1.process_pb2 import DescribeProcessResponse
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.process.published_configs import published
 from oncelog.process.role_metrics import PROCESS, PROCESS_LABELS, RoleMetric
@@ -25,6 +26,7 @@ from oncelog.process.sources import Sources
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog.rpc.process_servicer import ProcessServicer
 from oncelog.rpc.role import Role
 from oncelog.runtime import Clock, SystemClock
 from oncelog.telemetry.history import History, LocalFeed
@@ -268,6 +270,7 @@ async def _start_log(
 
     storage_stub, marker_sender_stub = DirectStub(), DirectStub()
     coordinator_stub, group_coordinator_stub = DirectStub(), DirectStub()
+    process_stub = DirectStub()
     directory, marker_directory = (
         LocalDirectory(
             storage=storage_stub,
@@ -275,6 +278,7 @@ async def _start_log(
             coordinator=coordinator_stub,
             group_coordinator=group_coordinator_stub,
             controller=controller,
+            process=process_stub,
         )
         for _ in range(2)
     )
@@ -307,9 +311,25 @@ async def _start_log(
     )
     storage_stub.bind(storage.servicer)
     marker_sender_stub.bind(marker_sender.servicer)
+    process_stub.bind(_process(storage, coordinator, marker_sender))
     for role in (storage, marker_sender, coordinator):
         await _start(stack, role)
     return directory, marker_directory, (storage, coordinator, marker_sender)
+
+
+def _process(
+    storage: "StorageRole", coordinator: CoordinatorSlot, marker_sender: "MarkerSenderRole"
+) -> ProcessServicer:
+    from oncelog_coordinator import process_counts as of_coordinator
+    from oncelog_marker_sender import process_counts as of_marker_sender
+    from oncelog_storage import process_counts as of_storage
+
+    def tell(answer: DescribeProcessResponse) -> None:
+        of_storage.tell_counts(storage, answer)
+        of_coordinator.tell_counts(coordinator.role, answer)
+        of_marker_sender.tell_counts(marker_sender, answer)
+
+    return ProcessServicer(NODE_ID, tell)
 
 
 async def _start_listener(

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.api.v1.process_pb2 import DescribeProcessResponse
 from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import STORAGE
@@ -42,6 +43,12 @@ def _metrics(role: "StorageRole") -> Iterable[RoleMetric]:
     return storage_metrics(role)
 
 
+def _tell(role: "StorageRole", answer: DescribeProcessResponse) -> None:
+    from oncelog_storage.process_counts import tell_counts
+
+    tell_counts(role, answer)
+
+
 PROGRAM = RoleProgram(
     module="oncelog_storage",
     summary="A storage node: keeps partitions and copies those it does not lead.",
@@ -52,6 +59,7 @@ PROGRAM = RoleProgram(
     is_whole=_is_whole,
     history=_history,
     metrics=_metrics,
+    tell=_tell,
 )
 
 if __name__ == "__main__":

@@ -77,9 +77,14 @@ class FetchHandler:
             response, reading = self._read_all(request, response_type)
         except NotInMemory:
             return await self._fetch_in_turns(request, deadline, response_type)
-        if reading.is_enough or request.max_wait_ms <= 0 or not request.partitions:
-            return response
-        if self._is_stopping or len(self._waiters) >= self._settings.fetch_waiters_max:
+        if (
+            reading.is_enough
+            or request.max_wait_ms <= 0
+            or not request.partitions
+            or self._is_stopping
+            or len(self._waiters) >= self._settings.fetch_waiters_max
+        ):
+            reading.count_given()
             return response
         # What is too little is read again later, and must not be held until then.
         del response
@@ -112,6 +117,7 @@ class FetchHandler:
             except NotInMemory:
                 return await self._fetch_in_turns(request, deadline, response_type)
             if reading.is_enough or loop.time() >= deadline or self._is_stopping:
+                reading.count_given()
                 return response
             del response
 
@@ -143,6 +149,7 @@ class FetchHandler:
                     or self._is_stopping
                     or len(self._waiters) >= self._settings.fetch_waiters_max
                 ):
+                    reading.count_given()
                     return response
                 del response
                 missing_bytes = reading.missing_bytes

@@ -83,6 +83,9 @@ class HostedPartition(Partition):
             return found
         appended = self._write(records, header, now)
         self.written(header)
+        counts = self.counts
+        counts.produced_records += header.record_count
+        counts.produced_bytes += len(records)
         return appended
 
     def append_from_coordinator(

@@ -36,6 +36,7 @@ from oncelog_storage.core.hosting import (
 )
 from oncelog_storage.core.partition import UNKNOWN_LEADERSHIP
 from oncelog_storage.core.recovery import UNKNOWN_LOG_START
+from oncelog_storage.core.topic_counts import CountsOfTopics
 from oncelog_storage.files import OpenFiles, StorageFailed, way_out_of_damage
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import PartitionLog
@@ -71,6 +72,7 @@ class ReplicaManager:
         self._log_directory = log_directory
         self._files = files
         self._partitions: dict[tuple[str, int], HostedPartition] = {}
+        self.counts = CountsOfTopics()
         self._retiring: set[Partition] = set()
         self.request_flush: Callable[[HostedPartition], None] = _unset
         self.request_checkpoint: Callable[[HostedPartition], None] = _unset
@@ -345,6 +347,7 @@ class ReplicaManager:
             checkpoint_bytes=self._settings.checkpoint_bytes,
             high_watermark=high_watermark_at_load(log),
         )
+        leader.counts = self.counts.of(log.partition.topic)
         leader.coordinator_epoch = self._log_directory.coordinator_epochs.get(log.partition, -1)
         self._partitions[(log.partition.topic, log.partition.partition)] = leader
         self._lead(leader, image)
@@ -365,6 +368,8 @@ class ReplicaManager:
             )
             if change is Change.DROP:
                 self.drop(leader)
+                if name not in new.topics:
+                    self.counts.forget(name)
             elif change is not Change.NOTHING:
                 leader.log.config = new.topic_config(name, self._node_id)
             if change is Change.LEAD:

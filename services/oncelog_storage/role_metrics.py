@@ -1,8 +1,9 @@
 """What a storage process tells on its `/metrics`: replication and cleaning."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
-from oncelog.process.role_metrics import RoleMetric, counter, gauge, histograms_by
+from oncelog.process.role_metrics import RoleMetric, counter, counters_by, gauge, histograms_by
 from oncelog_storage.wiring import StorageRole
 
 
@@ -64,8 +65,29 @@ def storage_metrics(role: StorageRole) -> Iterator[RoleMetric]:
         lag,
         ("follower",),
     )
+    yield from _topic_metrics(role)
     yield from _produce_metrics(role)
     yield from _cleaner_metrics(role)
+
+
+def _topic_metrics(role: StorageRole) -> Iterator[RoleMetric]:
+    used = [(topic or "(others)", counts) for topic, counts in role.counts.used()]
+    for name, text, read in (
+        (
+            "produced_records",
+            "Records that clients wrote to partitions led here",
+            attrgetter("produced_records"),
+        ),
+        ("produced_bytes", "Of these the batches", attrgetter("produced_bytes")),
+        (
+            "consumed_records",
+            "Offsets of what consumers were given: markers and aborted records as well",
+            attrgetter("consumed_records"),
+        ),
+        ("consumed_bytes", "Of these the batches", attrgetter("consumed_bytes")),
+    ):
+        values = {topic: read(counts) for topic, counts in used}
+        yield counters_by(f"oncelog_storage_topic_{name}", text, "topic", values)
 
 
 def _produce_metrics(role: StorageRole) -> Iterator[RoleMetric]:

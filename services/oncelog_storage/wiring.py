@@ -15,6 +15,7 @@ from oncelog.runtime import Clock, SystemClock
 from oncelog.telemetry.feed import Feed, build_feed
 from oncelog.wording import counted
 from oncelog_storage.changed_settings import ChangedSettings
+from oncelog_storage.core.topic_counts import CountsOfTopics
 from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.files import OpenFiles, way_out
@@ -142,6 +143,11 @@ class StorageRole:
     def replicas(self) -> Iterator[HostedPartition]:
         """Every replica held here so far, led or followed, for tests and the simulator."""
         return iter(self._hosted)
+
+    @property
+    def counts(self) -> CountsOfTopics:
+        """What clients wrote to and read from the partitions led here."""
+        return self._hosted.counts
 
     @property
     def image(self) -> MetadataImage:

@@ -19,6 +19,7 @@ from oncelog_storage.core.messages import (
     Leaders,
 )
 from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.topic_counts import TopicCounts
 
 _EMPTY_READS_MAX: Final = 100
 _ANY_BYTES: Final = 2**31
@@ -73,6 +74,7 @@ class Fetching(Generic[HostedT]):
         "_leaders",
         "_left_bytes",
         "_request",
+        "given",
         "is_final",
         "is_full",
         "total_bytes",
@@ -91,6 +93,8 @@ class Fetching(Generic[HostedT]):
         self._is_committed_only = is_committed_only
         self._left_bytes = min(request.max_bytes or _ANY_BYTES, bytes_max)
         self.total_bytes = 0
+        self.given: list[tuple[TopicCounts, int, int]] = []
+        """Bytes and offsets, to be counted if this look is the answer."""
         self.is_final = False
         """Waiting is pointless because of an error."""
         self.is_full = False
@@ -190,7 +194,15 @@ class Fetching(Generic[HostedT]):
                 answer.aborted_transactions.add(
                     producer_id=entry.producer_id, first_offset=entry.first_offset
                 )
+        if not self._request.read_to_log_end:
+            self.given.append((leader.counts, len(records), next_offset - offset))
         return len(records)
+
+    def count_given(self) -> None:
+        """This look is the answer. What was read and read again is counted once."""
+        for counts, size_bytes, offset_count in self.given:
+            counts.consumed_bytes += size_bytes
+            counts.consumed_records += offset_count
 
     def _refuse(self, answer: FetchedPartition, error: KafkaError) -> None:
         answer.error_code = error.error_code

@@ -34,6 +34,7 @@ from oncelog_storage.core.partition_values import (
 )
 from oncelog_storage.core.produced import rules_of_topic
 from oncelog_storage.core.producer_state import KeptBatch, ProducerEntry
+from oncelog_storage.core.topic_counts import TopicCounts
 from oncelog_storage.core.verification import VerificationGuard, Verifications
 
 UNKNOWN_LEADERSHIP: Final = Leadership(-1, -1, False, 0, 0)
@@ -45,6 +46,8 @@ class Partition:
     def __init__(self, log: LogState, high_watermark: int | None = None) -> None:
         self.state: Final = log
         self.partition: Final = log.partition
+        self.counts = TopicCounts()
+        """Of its topic on this node."""
         self.verifications = Verifications()
         self.high_watermark = log.log_end_offset if high_watermark is None else high_watermark
         self.local_end = log.log_end_offset

@@ -2,7 +2,7 @@
 
 import time
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -43,6 +43,11 @@ class Histogram:
         self.sum_s += seconds
         if trace_id:
             self._exemplars[bucket] = Exemplar(trace_id, seconds, time.time())
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """Of each bound, those above the one before; what is longer than all stands last."""
+        return self._counts
 
     @property
     def count(self) -> int:

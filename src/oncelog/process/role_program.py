@@ -14,12 +14,15 @@ from typing import Any, Generic, TypeVar
 from pydantic_settings import BaseSettings
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.api.v1.process_pb2 import DescribeProcessResponse
 from oncelog.process.logs import log_as_node
 from oncelog.process.published_configs import published
 from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.run import Program, Running, Settings, run
+from oncelog.rpc.contract import PROCESS
 from oncelog.rpc.node import Node, NodeHistory
 from oncelog.rpc.node_settings import NamedNodeSettings, NodeSettings
+from oncelog.rpc.process_servicer import ProcessServicer
 from oncelog.rpc.role import Role
 
 RoleSettingsT = TypeVar("RoleSettingsT", bound=BaseSettings)
@@ -49,6 +52,8 @@ class RoleProgram(Generic[RoleSettingsT]):
     kafka_address: Callable[[RoleSettingsT, NodeSettings], KafkaAddress] | None = None
     metrics: Callable[[Any], Iterable[RoleMetric]] = lambda role: ()
     """What the built role counts, for `/metrics` of the process."""
+    tell: Callable[[Any, DescribeProcessResponse], None] = lambda role, answer: None
+    """What the built role counts, for gateways that ask its process."""
     is_whole: Callable[[Any], Awaitable[None]] | None = None
     """Returns when the role that has started, and whose node lives, has what it missed: only then is it ready."""
     history: Callable[[RoleSettingsT], NodeHistory] | None = None
@@ -92,6 +97,7 @@ class RoleProgram(Generic[RoleSettingsT]):
             # Before it starts: a role may call its own services while it does.
             for name, servicer in self.services(role).items():
                 node.serve(name, servicer)
+            node.serve(PROCESS, ProcessServicer(node.node_id, partial(self.tell, role)))
             await role.start()
             stack.push_async_callback(role.stop)
             await node.ready(partial(self.is_whole, role) if self.is_whole else None)

@@ -99,6 +99,7 @@ _TABLE: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
         "DescribeDeliveries": _C,
         "DescribeQueues": _G,
     },
+    "Process": {"DescribeProcess": _G},
     # A session opens to every node; each call on it is checked by its own row.
     "Peer": {"Session": _NODES},
 }

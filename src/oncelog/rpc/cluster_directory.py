@@ -5,17 +5,18 @@ image gets the node's response or PeerUnavailable. An epoch fences every write t
 sender, where any will do, is chosen among the nodes that are not fenced.
 """
 
+from collections.abc import Mapping
 from typing import cast
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.rpc.contract import MARKER_SENDER
+from oncelog.rpc.contract import MARKER_SENDER, PROCESS
 from oncelog.rpc.controller_stub import ActiveControllerStub
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.session_client import SessionStub
 from oncelog.rpc.session_pool import SessionPool
-from oncelog.rpc.stubs import ControllerStub, MarkerSenderStub
+from oncelog.rpc.stubs import ControllerStub, MarkerSenderStub, ProcessStub
 
 
 class ClusterDirectory(Directory):
@@ -58,6 +59,12 @@ class ClusterDirectory(Directory):
 
     def controller(self) -> ControllerStub:
         return cast(ControllerStub, self._controller)
+
+    def controller_processes(self) -> Mapping[str, ProcessStub]:
+        return {
+            address: cast(ProcessStub, SessionStub(self._pool.get(address), PROCESS))
+            for address in sorted(self._controller_addresses)
+        }
 
     def stub(self, node_id: int, service_name: str) -> DirectStub | SessionStub:
         if node_id == self._node_id:

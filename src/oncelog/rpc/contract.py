@@ -17,6 +17,7 @@ from oncelog.api.v1 import (
     groups_pb2,
     marker_sender_pb2,
     peer_pb2,
+    process_pb2,
     storage_pb2,
 )
 
@@ -26,6 +27,7 @@ TRANSACTION_COORDINATOR = "TransactionCoordinator"
 GROUP_COORDINATOR = "GroupCoordinator"
 MARKER_SENDER = "MarkerSender"
 PEER = "Peer"
+PROCESS = "Process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +81,5 @@ SERVICES: Mapping[str, Service] = {
     GROUP_COORDINATOR: _service(groups_pb2, GROUP_COORDINATOR),
     MARKER_SENDER: _service(marker_sender_pb2, MARKER_SENDER),
     PEER: _service(peer_pb2, PEER),
+    PROCESS: _service(process_pb2, PROCESS),
 }

@@ -4,11 +4,13 @@ The roles' code takes its stubs from a `Directory` and does not know whether a c
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, cast
 
 from oncelog.rpc.contract import (
     GROUP_COORDINATOR,
     MARKER_SENDER,
+    PROCESS,
     STORAGE,
     TRANSACTION_COORDINATOR,
 )
@@ -18,6 +20,7 @@ from oncelog.rpc.stubs import (
     ControllerStub,
     GroupCoordinatorStub,
     MarkerSenderStub,
+    ProcessStub,
     StorageStub,
     TransactionCoordinatorStub,
 )
@@ -36,6 +39,13 @@ class Directory(ABC):
     @abstractmethod
     def marker_sender(self) -> MarkerSenderStub:
         """The one to work with. Raises KeyError when none lives."""
+
+    def controller_processes(self) -> Mapping[str, ProcessStub]:
+        """By address: controllers are no nodes. Empty where they are of this process."""
+        return {}
+
+    def process(self, node_id: int) -> ProcessStub:
+        return cast(ProcessStub, self.stub(node_id, PROCESS))
 
     def storage(self, node_id: int) -> StorageStub:
         return cast(StorageStub, self.stub(node_id, STORAGE))
@@ -62,6 +72,7 @@ class LocalDirectory(Directory):
         marker_sender: MarkerSenderStub | DirectStub,
         controller: ControllerStub | DirectStub,
         group_coordinator: GroupCoordinatorStub | DirectStub | None = None,
+        process: ProcessStub | DirectStub | None = None,
     ) -> None:
         self._stubs: dict[str, Any] = {
             STORAGE: storage,
@@ -69,6 +80,8 @@ class LocalDirectory(Directory):
             GROUP_COORDINATOR: group_coordinator,
             MARKER_SENDER: marker_sender,
         }
+        if process is not None:
+            self._stubs[PROCESS] = process
         self._controller = controller
 
     def stub(self, node_id: int, service_name: str) -> Any:

@@ -11,6 +11,7 @@ from oncelog.api.v1 import controller_pb2 as controller
 from oncelog.api.v1 import coordinator_pb2 as coordinator
 from oncelog.api.v1 import groups_pb2 as groups
 from oncelog.api.v1 import marker_sender_pb2 as marker_sender
+from oncelog.api.v1 import process_pb2 as process
 from oncelog.api.v1 import storage_pb2 as storage
 
 RequestT = TypeVar("RequestT", contravariant=True)
@@ -129,3 +130,7 @@ class MarkerSenderStub(Protocol):
         marker_sender.DescribeDeliveriesRequest, marker_sender.DescribeDeliveriesResponse
     ]
     DescribeQueues: Unary[marker_sender.DescribeQueuesRequest, marker_sender.DescribeQueuesResponse]
+
+
+class ProcessStub(Protocol):
+    DescribeProcess: Unary[process.DescribeProcessRequest, process.DescribeProcessResponse]

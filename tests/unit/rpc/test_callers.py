@@ -13,6 +13,7 @@ SERVICE_OF = {
     "coordinator": "TransactionCoordinator",
     "group coordinator": "GroupCoordinator",
     "marker sender": "MarkerSender",
+    "process": "Process",
 }
 
 

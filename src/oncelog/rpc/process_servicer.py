@@ -1,0 +1,50 @@
+"""What a process tells of itself, whatever its role: its version, what it uses, and what its role has counted."""
+
+import os
+import time
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from oncelog.api.v1 import process_pb2 as pb
+
+
+class ProcessServicer:
+    """Answers the `Process` service. Asked every few seconds: a role only copies numbers that it has."""
+
+    def __init__(
+        self, node_id: int, tell: Callable[[pb.DescribeProcessResponse], None] = lambda answer: None
+    ) -> None:
+        """`tell` puts in what the role counts."""
+        self._node_id = node_id
+        self._tell = tell
+        self._started_ms = time.time_ns() // 1_000_000
+
+    async def DescribeProcess(
+        self, request: pb.DescribeProcessRequest, context: Any
+    ) -> pb.DescribeProcessResponse:
+        answer = pb.DescribeProcessResponse(
+            node_id=self._node_id,
+            version=_version(),
+            started_ms=self._started_ms,
+            cpu_seconds=time.process_time(),
+            resident_bytes=resident_bytes(),
+        )
+        self._tell(answer)
+        return answer
+
+
+@cache
+def _version() -> str:
+    """Reading it costs milliseconds."""
+    return version("oncelog")
+
+
+def resident_bytes() -> int:
+    """0 where the system does not tell it this way, as outside Linux."""
+    try:
+        with open("/proc/self/statm", "rb") as found:
+            return int(found.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
