@@ -21,9 +21,11 @@ from oncelog_gateway.console_pages import Pages, Views
 from oncelog_gateway.explanations import Explanations
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.head_requests import HeadAsGet
+from oncelog_gateway.image_watch import ImageWatch
 from oncelog_gateway.metrics import Metrics, ReadMetrics
 from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.operators import Operators
+from oncelog_gateway.overviews import Overviews
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import Problem, install
 from oncelog_gateway.producers import Producers
@@ -128,7 +130,7 @@ def create_app(
         tokens_router(Tokens(roles, audit, clock), operators),
         features_router(Features(roles, audit), operators),
         audit_router(views.acts),
-        cluster_router(roles),
+        cluster_router(roles, views.overviews, clock),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, groups, metrics, settings),
         console_router(Pages(app, roles, views, settings, clock), access, record_access, operators),
@@ -185,6 +187,7 @@ def _views(
         Nodes(roles, audit),
         Acts(settings.audit_path),
         Records(roles, transactions),
+        Overviews(roles, transactions, partitions, groups, ImageWatch(roles.metadata, clock)),
     )
 
 

@@ -28,13 +28,10 @@ from oncelog_gateway.console_record import add_record
 from oncelog_gateway.console_records import add_records
 from oncelog_gateway.console_topics import add_topics
 from oncelog_gateway.console_values import LagSamples, audit_row, bar_of, event_rows
-from oncelog_gateway.core.hanging import OPEN_STATES
-from oncelog_gateway.core.overview import OverviewFacts, verdict_of
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.route_roles import ROLE_OF
 from oncelog_gateway.core.swim_lanes import NAMES_WIDTH, draw
 from oncelog_gateway.core.transaction_spans import gather
-from oncelog_gateway.nodes import Duties, cluster_node
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import all_partitions
 from oncelog_gateway.record_access import RecordAccess
@@ -92,46 +89,19 @@ def _add_overview(router: APIRouter, pages: Pages) -> None:
 
     @router.get("/")
     async def index() -> HTMLResponse:
-        image = pages.roles.image
-        visible = [one for one in all_partitions(image) if not image.topics[one.topic].internal]
-        opened = await pages.views.transactions.urgent(
-            OVERVIEW_ROWS_MAX, states=sorted(OPEN_STATES)
-        )
-        rows = await pages.views.partitions.statuses(visible[:PARTITIONS_READ_MAX])
-        rows.sort(key=_worst_first)
-        lag_samples.add(pages.clock.now(), sum(row.lso_lag or 0 for row in rows))
-        known_groups, group_failures = await pages.views.groups.known(OVERVIEW_ROWS_MAX)
-        duties = Duties(image)
-        hanging = [row for row in rows if row.lso_holder and row.lso_holder.hanging]
-        under_replicated_count = sum(row.under_replicated for row in rows)
-        verdict = verdict_of(
-            OverviewFacts(
-                [f"{row.topic}-{row.partition}" for row in hanging],
-                [f"{row.topic}-{row.partition}" for row in rows if row.leader is None],
-                [one for one, node in sorted(image.nodes.items()) if node.fenced],
-                opened.late_count,
-                opened.old_two_phase_count,
-                under_replicated_count,
-                len(opened.failures) + len(group_failures),
-                opened.total,
-            )
-        )
+        found = await pages.views.overviews.look(OVERVIEW_ROWS_MAX)
+        image, now = pages.roles.image, pages.clock.now()
+        lag_samples.add(now, found.lso_lag)
         return pages.page(
             "index.html",
             "/",
-            verdict=verdict,
+            found=found,
+            verdict=found.verdict,
             image=image,
-            opened=opened.rows,
-            opened_count=opened.total,
-            failures=opened.failures,
-            rows=rows[:OVERVIEW_ROWS_MAX],
-            partition_count=len(visible),
-            hanging=hanging,
-            groups=known_groups,
-            group_failures=group_failures,
-            lagging_count=sum(bool(row.lso_lag) for row in rows),
-            under_replicated_count=under_replicated_count,
-            nodes=[cluster_node(image.nodes[one], duties) for one in sorted(image.nodes)],
+            fenced_count=sum(node.fenced for node in image.nodes.values()),
+            opened=found.opened,
+            held=pages.views.partitions.rows(found.looked, found.held[:OVERVIEW_ROWS_MAX]),
+            now=now,
             lags=lag_samples.line(),
             events="/v1/events?kind=transaction&limit=1",
         )

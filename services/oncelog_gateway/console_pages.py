@@ -18,6 +18,7 @@ from oncelog.runtime.clock import Clock
 from oncelog.wording import counted, noun
 from oncelog_gateway.access import CALLER
 from oncelog_gateway.acts import Acts
+from oncelog_gateway.console_values import clock as clock_words
 from oncelog_gateway.core.endings import (
     abort_command,
     complete_command,
@@ -28,6 +29,7 @@ from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.group_reading import holder_of
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.nodes import Nodes
+from oncelog_gateway.overviews import Overviews
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import status_of
 from oncelog_gateway.producers import Producers
@@ -44,7 +46,7 @@ from oncelog_gateway.transactions import Transactions
 
 PARTITIONS_READ_MAX: Final = 2_000
 ROWS_MAX: Final = 100
-OVERVIEW_ROWS_MAX: Final = 40
+OVERVIEW_ROWS_MAX: Final = 10
 """Of each list; its own page has all."""
 PAGE_DIGITS_MAX: Final = 6
 T = TypeVar("T")
@@ -64,6 +66,7 @@ class Views(NamedTuple):
     nodes: Nodes
     acts: Acts
     records: Records
+    overviews: Overviews
 
 
 class Pages:
@@ -86,6 +89,7 @@ class Pages:
         )
         self._templates.filters["duration"] = duration
         self._templates.filters["count"] = lambda number: f"{number:,}".replace(",", " ")
+        self._templates.filters["clock"] = clock_words
         self._templates.filters["noun"] = noun
         self._templates.filters["counted"] = counted
         self._templates.filters["size"] = size

@@ -1,9 +1,10 @@
 """How far groups have read, partition by partition, and the transactions that hold them back."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
+from oncelog.errors import KafkaError
 from oncelog.ids import Partition
 from oncelog_gateway.core.held_back import (
     Holder,
@@ -87,6 +88,14 @@ Place = tuple[str, Partition]
 """Of a group: its id, and a partition."""
 
 
+class GroupsBlocked(NamedTuple):
+    by: Mapping[Place, LsoHolder]
+    """What blocks a group in a partition."""
+    group_count: int
+    failures: Sequence[KafkaError]
+    """Of coordinators that did not say which groups there are."""
+
+
 def standing_of(readings: Iterable[Reading], blocked: Set[Place]) -> Standing:
     known = [(one, one.unread) for one in readings]
     sums = [found for _, found in known if found is not None]
@@ -109,7 +118,12 @@ def standing_of(readings: Iterable[Reading], blocked: Set[Place]) -> Standing:
 
 def holder_of(found: LsoHolder) -> Holder:
     return Holder(
-        found.transactional_id, found.producer_id, found.age_ms, found.idle_ms, found.hanging
+        found.transactional_id,
+        found.producer_id,
+        found.age_ms,
+        found.idle_ms,
+        found.hanging,
+        found.first_record_age_ms,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from oncelog.api.v1 import groups_pb2 as pb
+from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis, Partition, ProducerId
 from oncelog.rpc.metadata import GROUP
@@ -16,6 +17,7 @@ from oncelog_gateway.core.hanging import CoordinatedTransaction
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.group_reading import (
     BlockedReadings,
+    GroupsBlocked,
     Reading,
     Standing,
     readings_of,
@@ -38,7 +40,7 @@ from oncelog_gateway.group_resources import (
     UnstableOffset,
 )
 from oncelog_gateway.operators import Operator
-from oncelog_gateway.partitions import Partitions
+from oncelog_gateway.partitions import Looked, Partitions
 from oncelog_gateway.records_behind import RecordsBehind
 from oncelog_gateway.resources import PartitionStatus, paged, resource_of
 from oncelog_gateway.roles import Roles, all_answers, raise_for
@@ -206,7 +208,7 @@ class Groups:
         self, group_id: str, *, with_pending: bool = False
     ) -> dict[Partition, pb.OffsetFetchResponse.Offset]:
         coordinator = self._roles.coordinator_of_group(group_id)
-        request = _fetch_of_all_topics([group_id], with_pending=with_pending)
+        request = _fetch([group_id], with_pending=with_pending)
         answer = await self._roles.ask_groups(
             coordinator, lambda groups: groups.OffsetFetch, request
         )
@@ -249,8 +251,37 @@ class Groups:
         blocked = await self._blocked.among(one for same in readings.values() for one in same)
         return {group_id: standing_of(same, blocked) for group_id, same in readings.items()}
 
-    async def _offsets_of(self, group_ids: Iterable[str]) -> dict[str, list[tuple[Partition, int]]]:
-        """Of each group whose coordinator answers; one question for all groups of a coordinator."""
+    async def blocked(
+        self, held: Looked, partitions: Sequence[Partition], groups_max: int
+    ) -> GroupsBlocked:
+        """Of the first groups in order of id: which of them has nothing left to read before what holds one of these
+        partitions. Where there are none, no group is asked how far it is."""
+        found, failures = await self._listed(())
+        if not partitions:
+            return GroupsBlocked({}, len(found), failures)
+        statuses = dict(zip(partitions, self._partitions.rows(held, partitions), strict=True))
+        offsets = await self._offsets_of([one.group_id for one in found[:groups_max]], partitions)
+        readings = [
+            one
+            for group_id, of_group in offsets.items()
+            for one in readings_of(group_id, of_group, statuses)
+        ]
+        places = await self._blocked.among(readings)
+        return GroupsBlocked(
+            {
+                one.place: one.held_by
+                for one in readings
+                if one.place in places and one.held_by is not None
+            },
+            len(found),
+            failures,
+        )
+
+    async def _offsets_of(
+        self, group_ids: Iterable[str], partitions: Sequence[Partition] = ()
+    ) -> dict[str, list[tuple[Partition, int]]]:
+        """Of each group whose coordinator answers, in these partitions or in all; one question for all groups of a
+        coordinator."""
         of_coordinator: dict[int, list[str]] = {}
         for group_id in group_ids:
             shard = self._roles.image.shard_for(GROUP, group_id)
@@ -258,7 +289,7 @@ class Groups:
                 of_coordinator.setdefault(shard.coordinator, []).append(group_id)
         answers, _ = await all_answers(
             self._roles.ask_groups(
-                node_id, lambda groups: groups.OffsetFetch, _fetch_of_all_topics(asked)
+                node_id, lambda groups: groups.OffsetFetch, _fetch(asked, partitions)
             )
             for node_id, asked in of_coordinator.items()
         )
@@ -398,12 +429,19 @@ def _refusal(error_code: int, group_id: str) -> str:
     return f"group {group_id!r}"
 
 
-def _fetch_of_all_topics(
-    group_ids: Iterable[str], *, with_pending: bool = False
+def _fetch(
+    group_ids: Iterable[str], partitions: Sequence[Partition] = (), *, with_pending: bool = False
 ) -> pb.OffsetFetchRequest:
+    """Of these partitions; of all where none is named."""
+    by_topic: dict[str, list[int]] = {}
+    for one in partitions:
+        by_topic.setdefault(one.topic, []).append(one.partition)
+    topics = [types_pb2.TopicPartitions(topic=name, partitions=of) for name, of in by_topic.items()]
     return pb.OffsetFetchRequest(
         groups=[
-            pb.OffsetFetchRequest.Group(group_id=one, member_epoch=-1, all_topics=True)
+            pb.OffsetFetchRequest.Group(
+                group_id=one, member_epoch=-1, all_topics=not topics, topics=topics
+            )
             for one in group_ids
         ],
         with_pending=with_pending,

@@ -1,6 +1,7 @@
 """Partitions as REST shows them: offsets, the transaction that holds the LSO, and what hangs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from oncelog.api.v1 import storage_pb2
 from oncelog.errors import ErrorCode, KafkaError
@@ -19,6 +20,7 @@ from oncelog_gateway.core.hanging import (
 )
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.rate_samples import RateSamples, Sample
+from oncelog_gateway.first_records import FirstRecords
 from oncelog_gateway.nodes import require_node
 from oncelog_gateway.resources import (
     ActiveProducer,
@@ -43,43 +45,57 @@ class Partitions:
         self._roles = roles
         self._transactions = transactions
         self._clock = clock
+        self._first_records = FirstRecords(roles)
         self.rates = RateSamples()
 
     async def statuses(self, partitions: Sequence[Partition]) -> list[PartitionStatus]:
         """In the order asked. What a leader does not answer is a `failure` in its row, never an exception."""
+        return self.rows(await self.look(partitions), partitions)
+
+    async def look(self, partitions: Sequence[Partition]) -> "Looked":
+        """The same without rows: there may be thousands, and a page shows a few."""
         described = await self._roles.describe_partitions(partitions)
         now = self._clock.now()
         for partition, answer in described.items():
             if not isinstance(answer, KafkaError):
                 self.rates.add(partition, _sample(now, answer))
-        holders = [
+        held = [
             opened_of(partition, answer.lso_holder)
             for partition, answer in described.items()
             if not isinstance(answer, KafkaError) and _is_held(answer)
         ]
-        answered, failures = await self._transactions.of_producers(
-            [one.producer_id for one in holders]
-        )
-        known = Coordinated(answered)
-        suspects = [one for one in holders if owner_of(one, known.of(one)) is None]
-        unowned = set() if failures else set(await self._confirmed(suspects))
-        shown = {
-            one.partition: self._holder(one, known.of(one), unowned, is_known=not failures)
-            for one in holders
-        }
+        holders, failures = await self._holders(held)
+        return Looked(described, holders, failures)
+
+    def rows(self, looked: "Looked", partitions: Iterable[Partition]) -> list[PartitionStatus]:
         image = self._roles.image
         return [
-            _status(image, partition, described[partition], shown.get(partition))
-            for partition in partitions
+            _status(image, one, looked.described[one], looked.holders.get(one))
+            for one in partitions
         ]
+
+    async def _holders(
+        self, held: Sequence[OpenTransaction]
+    ) -> tuple[dict[Partition, LsoHolder], tuple[KafkaError, ...]]:
+        """Of one transaction in each partition; and who did not say what it knows of them."""
+        answered, failures = await self._transactions.of_producers(
+            [one.producer_id for one in held]
+        )
+        known = Coordinated(answered)
+        suspects = [one for one in held if owner_of(one, known.of(one)) is None]
+        unowned = set() if failures else set(await self._confirmed(suspects))
+        began = await self._first_records.timestamps_of(unowned)
+        return {
+            one.partition: self._holder(
+                one, known.of(one), unowned, began.get(one), is_known=not failures
+            )
+            for one in held
+        }, failures
 
     async def opened(self, one: OpenTransaction) -> LsoHolder:
         """Whose it is, since when, and whether anybody will end it; as of what holds an LSO."""
-        answered, failures = await self._transactions.of_producers([one.producer_id])
-        known = Coordinated(answered).of(one)
-        suspects = [one] if owner_of(one, known) is None and not failures else []
-        unowned = set(await self._confirmed(suspects))
-        return self._holder(one, known, unowned, is_known=not failures)
+        holders, _ = await self._holders([one])
+        return holders[one.partition]
 
     async def producers(self, partition: Partition) -> list[ActiveProducer]:
         """Every producer the leader remembers. Raises KafkaError."""
@@ -118,7 +134,11 @@ class Partitions:
         # A coordinator that did not answer may own any of them: then none is accused.
         confirmed = [] if silent else await self._confirmed(suspects)
         now = self._clock.now()
-        found = [self._hanging(one, named_by(one, known.of(one)), now) for one in confirmed]
+        began = await self._first_records.timestamps_of(confirmed)
+        found = [
+            self._hanging(one, named_by(one, known.of(one)), began.get(one), now)
+            for one in confirmed
+        ]
         rows = [row for row in found if shown.shows(row.idle_ms, row.coordinator)]
         page, about = paged(
             rows,
@@ -141,13 +161,18 @@ class Partitions:
         return still_open(suspects, opened_in(again))
 
     def _hanging(
-        self, opened: OpenTransaction, named: CoordinatedTransaction | None, now: Millis
+        self,
+        opened: OpenTransaction,
+        named: CoordinatedTransaction | None,
+        first_timestamp_ms: int | None,
+        now: Millis,
     ) -> HangingTransaction:
         return resource_of(
             HangingTransaction,
             opened,
             topic=opened.partition.topic,
             partition=opened.partition.partition,
+            first_timestamp_ms=first_timestamp_ms,
             idle_ms=_idle_ms(opened, now),
             transactional_id=named.transactional_id if named else None,
             coordinator_state=named.state if named else None,
@@ -162,6 +187,7 @@ class Partitions:
         opened: OpenTransaction,
         known: Sequence[CoordinatedTransaction],
         unowned: set[OpenTransaction],
+        first_timestamp_ms: int | None,
         *,
         is_known: bool,
     ) -> LsoHolder:
@@ -176,11 +202,25 @@ class Partitions:
             transactional_id=named.transactional_id if named else None,
             start_time_ms=began,
             age_ms=None if began is None else max(now - began, 0),
+            first_timestamp_ms=first_timestamp_ms,
+            first_record_age_ms=None
+            if first_timestamp_ms is None
+            else max(now - first_timestamp_ms, 0),
             idle_ms=_idle_ms(opened, now),
             coordinator_state=named.state if named else None,
             hanging=is_hanging,
             advice=advice(opened, owner, is_hanging=is_hanging),
         )
+
+
+class Looked(NamedTuple):
+    """What leaders and coordinators say of some partitions."""
+
+    described: Mapping[Partition, storage_pb2.PartitionDescription | KafkaError]
+    holders: Mapping[Partition, LsoHolder]
+    """Of those whose last stable offset a transaction holds."""
+    failures: tuple[KafkaError, ...]
+    """Of coordinators: whether a transaction hangs is not known then."""
 
 
 def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partition]:

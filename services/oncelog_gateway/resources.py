@@ -222,6 +222,12 @@ class LsoHolder(Resource):
         None, description="when it began, by its coordinator; null: no coordinator has it open"
     )
     age_ms: int | None = Field(description="since it began, by its coordinator")
+    first_timestamp_ms: int | None = Field(
+        None,
+        description="of one that hangs: the timestamp of its first record in this partition; null: not hanging, or "
+        "that record is gone",
+    )
+    first_record_age_ms: int | None = Field(None, description="since that record")
     idle_ms: int | None = Field(
         description="since its last sign of life: the timestamp of its last record in this partition"
     )
@@ -291,6 +297,9 @@ class HangingTransaction(Resource):
     start_offset: int
     coordinator_epoch: int = Field(
         description="of the last marker this producer id got here; -1: none yet"
+    )
+    first_timestamp_ms: int | None = Field(
+        None, description="of its first record here, by its producer; null: that record is gone"
     )
     last_timestamp_ms: KnownOrNone = Field(description="of its last record here, by its producer")
     idle_ms: int | None = Field(

@@ -62,10 +62,18 @@ class TransactionsFound(NamedTuple):
     rows: list[Transaction]
     total: int
     """Of all that match."""
-    late_count: int
-    old_two_phase_count: int
     failures: tuple[KafkaError, ...]
     """Of coordinators that did not answer."""
+
+
+class TransactionsOpen(NamedTuple):
+    rows: list[Transaction]
+    """The oldest of them."""
+    total: int
+    overdue: list[Transaction]
+    """Late ones, and two-phase ones that are old: the oldest of them."""
+    overdue_count: int
+    failures: tuple[KafkaError, ...]
 
 
 class Transactions:
@@ -141,8 +149,29 @@ class Transactions:
         return TransactionsFound(
             [_shown(Transaction, one, now) for one in shown],
             len(found),
-            sum(_is_late(one, now) for one in found),
-            sum(is_two_phase(one) and _is_older(one, OLD_MS, now) for one in found),
+            listing.failures,
+        )
+
+    async def opened(self, rows_max: int, overdue_max: int) -> TransactionsOpen:
+        """Those that are open, and those of them that are open for too long."""
+        listing = await self._roles.list_transactions(states=sorted(OPEN_STATES))
+        now = self._clock.now()
+        overdue = [
+            one
+            for one in listing.transactions
+            if (_is_older(one, OLD_MS, now) if is_two_phase(one) else _is_late(one, now))
+        ]
+        return TransactionsOpen(
+            [
+                _shown(Transaction, one, now)
+                for one in nsmallest(rows_max, listing.transactions, key=_open_first)
+            ],
+            len(listing.transactions),
+            [
+                _shown(Transaction, one, now)
+                for one in nsmallest(overdue_max, overdue, key=_open_first)
+            ],
+            len(overdue),
             listing.failures,
         )
 

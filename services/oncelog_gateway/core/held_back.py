@@ -78,6 +78,8 @@ class Holder:
     idle_ms: int | None
     """Since its last record in the partition."""
     is_hanging: bool | None
+    first_record_age_ms: int | None = None
+    """Of one that hangs: since its first record in the partition. None: not known, or no coordinator is missing."""
 
     @property
     def name(self) -> str:
@@ -85,8 +87,14 @@ class Holder:
 
     @property
     def held_for_ms(self) -> int | None:
-        """For so long at least: one that no coordinator has open began before its last record."""
-        return self.idle_ms if self.age_ms is None else self.age_ms
+        """For so long at least where its begin is not known: that was before its last record."""
+        known = (self.age_ms, self.first_record_age_ms, self.idle_ms)
+        return next((one for one in known if one is not None), None)
+
+    @property
+    def is_begin_known(self) -> bool:
+        """By its coordinator, or by its first record in the partition."""
+        return self.age_ms is not None or self.first_record_age_ms is not None
 
     @property
     def holds_for_long(self) -> bool:
@@ -102,7 +110,7 @@ class Holder:
         """Empty: not known."""
         if self.held_for_ms is None:
             return ""
-        return f"{'at least ' if self.age_ms is None else ''}{duration(self.held_for_ms)}"
+        return f"{'' if self.is_begin_known else 'at least '}{duration(self.held_for_ms)}"
 
     @property
     def since(self) -> str:

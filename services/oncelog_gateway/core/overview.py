@@ -1,67 +1,112 @@
-"""One sentence on a cluster: what somebody who opens the console has to know first."""
+"""What is wrong with a cluster, since when, and what to do about it, the worst first.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+The overview of the console, `GET /v1/cluster/health`, `oncelog health` and `oncelog mcp` say it from here. A
+transaction is one row: what it blocks, that it is late and that nobody decides it are told together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from oncelog.wording import counted
-
-Look = Literal["good", "warn", "bad"]
+from oncelog_gateway.core.node_troubles import (
+    Queue,
+    Seen,
+    behind,
+    fenced,
+    leaderless,
+    queues,
+    silent,
+    unanswered,
+    unowned,
+)
+from oncelog_gateway.core.transaction_troubles import (
+    BlockedGroup,
+    Hang,
+    Undecided,
+    hanging,
+    undecided,
+)
+from oncelog_gateway.core.trouble import Check, Look, Trouble
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewFacts:
-    hanging: Sequence[str] = ()
-    """Partitions, held by a transaction that nobody will end."""
-    leaderless: Sequence[str] = ()
-    """Partitions that nobody can read or write."""
-    fenced: Sequence[int] = ()
-    """Node ids that do not answer the controller."""
-    late_count: int = 0
-    """Transactions open for longer than their timeout."""
-    old_two_phase_count: int = 0
-    """Transactions that no time-out ends, open for longer than 15 minutes."""
-    under_replicated_count: int = 0
-    silent_count: int = 0
-    """Coordinators that did not answer this page."""
+    hanging: Sequence[Hang] = ()
+    blocked: Sequence[BlockedGroup] = ()
+    undecided: Sequence[Undecided] = ()
+    """Late ones, and two-phase ones that are open for long: the oldest of each."""
+    undecided_count: int = 0
+    leaderless: Sequence[Seen] = ()
+    unanswered: Sequence[Seen] = ()
+    """Partitions whose leader does not answer: `what` is Kafka's name of the error."""
+    unowned: Sequence[Seen] = ()
+    """Shards without a coordinator: `transaction shards 0–3`."""
+    fenced: Sequence[Seen] = ()
+    """Nodes that do not answer the controller: `what` says what each does."""
+    behind: Sequence[Seen] = ()
+    """Partitions with a replica out of sync."""
+    queues: Sequence[Queue] = ()
+    silent: Mapping[Check, Sequence[str]] = field(default_factory=dict)
+    """What did not answer, in words: what is to be known of it is not."""
+    node_count: int = 0
+    partition_count: int = 0
+    unasked_count: int = 0
+    """Partitions beyond those that were asked what holds them back."""
     open_count: int = 0
+    group_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     look: Look
     text: str
+    troubles: tuple[Trouble, ...]
+    looked_at: Mapping[Check, str]
+    """Of each check without a trouble, in words."""
+
+    @property
+    def counts(self) -> str:
+        """`1 to act on, 3 to look at.`"""
+        acts = sum(one.look == "bad" for one in self.troubles)
+        looks = len(self.troubles) - acts
+        words = [f"{acts} to act on"] * bool(acts) + [f"{looks} to look at"] * bool(looks)
+        return f"{', '.join(words)}."
 
 
 def verdict_of(facts: OverviewFacts) -> Verdict:
-    """The gravest first. What is wrong is counted, and named where it is one."""
-    wrong = [
-        _named(facts.hanging, "partition", "held by a hanging transaction"),
-        _named(facts.leaderless, "partition", "without a leader"),
-    ]
-    doubtful = [
-        _named([f"node {one}" for one in facts.fenced], "node", "fenced"),
-        facts.late_count
-        and f"{counted(facts.late_count, 'transaction')} open for longer than "
-        f"{'its' if facts.late_count == 1 else 'their'} timeout",
-        facts.old_two_phase_count
-        and f"{counted(facts.old_two_phase_count, 'two-phase transaction')} open for longer than 15 minutes",
-        facts.under_replicated_count
-        and f"{counted(facts.under_replicated_count, 'partition')} with a replica out of sync",
-        facts.silent_count and f"{counted(facts.silent_count, 'coordinator')} without an answer",
-    ]
-    reasons = [one for one in (*wrong, *doubtful) if one]
-    if reasons:
-        return Verdict("bad" if any(wrong) else "warn", f"{'; '.join(reasons)}.")
-    opened = (
-        f"{counted(facts.open_count, 'transaction')} open, none late"
-        if facts.open_count
-        else "no transaction is open"
+    found = (
+        *leaderless(facts.leaderless),
+        *unanswered(facts.unanswered),
+        *hanging(facts.hanging, facts.blocked),
+        *unowned(facts.unowned),
+        *undecided(facts.undecided, facts.undecided_count, facts.blocked),
+        *queues(facts.queues),
+        *silent(facts.silent),
+        *fenced(facts.fenced),
+        *behind(facts.behind),
     )
-    return Verdict("good", f"All is well: {opened}, every partition has a leader.")
+    troubles = tuple(sorted(found, key=lambda one: one.look != "bad"))
+    troubled = {one.check for one in troubles}
+    looked_at = {check: text for check, text in _looked_at(facts).items() if check not in troubled}
+    if not troubles:
+        return Verdict("good", f"All is well: {'; '.join(looked_at.values())}.", (), looked_at)
+    worst = troubles[0]
+    since = f" (for {worst.since.words})" if worst.since.words else ""
+    more = len(troubles) - 1
+    text = f"{worst.sentence}{since}{f'; and {more} more' if more else ''}."
+    return Verdict(worst.look, text, troubles, looked_at)
 
 
-def _named(names: Sequence[str], kind: str, what: str) -> str:
-    if not names:
-        return ""
-    return f"{names[0]} is {what}" if len(names) == 1 else f"{counted(len(names), kind)} {what}"
+def _looked_at(facts: OverviewFacts) -> Mapping[Check, str]:
+    opened = counted(facts.open_count, "open transaction")
+    unasked = counted(facts.unasked_count, "partition")
+    return {
+        "nodes": f"{counted(facts.node_count, 'node')} live",
+        "coordinators": "every shard has a coordinator",
+        "leaders": f"{counted(facts.partition_count, 'partition')} have a leader",
+        "partitions": "every replica is in sync",
+        "transactions": f"{opened}, none hangs or is late"
+        + (f"; what holds {unasked} back was not asked" if facts.unasked_count else ""),
+        "groups": f"{counted(facts.group_count, 'group')}, none is blocked",
+        "markers": "no marker waits",
+    }

@@ -89,6 +89,7 @@ _VIEWER: Final[tuple[RouteKey, ...]] = (
     ("GET", "/v1/sinks/{sink:path}"),
     ("GET", "/v1/features"),
     ("GET", "/v1/cluster"),
+    ("GET", "/v1/cluster/health"),
     ("GET", "/v1/whoami"),
     ("GET", "/v1/audit"),
     ("GET", "/"),

@@ -9,7 +9,10 @@ from fastapi.responses import JSONResponse, Response
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
 from oncelog.rpc.metadata import GROUP, TRANSACTION
+from oncelog.runtime.clock import Clock
 from oncelog_gateway.nodes import Duties, cluster_node
+from oncelog_gateway.overview_resources import ClusterHealth, health_of
+from oncelog_gateway.overviews import Overviews
 from oncelog_gateway.problems import described
 from oncelog_gateway.resources import (
     ClusterStatus,
@@ -19,9 +22,10 @@ from oncelog_gateway.resources import (
     resource_of,
 )
 from oncelog_gateway.roles import Roles
+from oncelog_gateway.time_budget import time_budget
 
 
-def cluster_router(roles: Roles) -> APIRouter:
+def cluster_router(roles: Roles, overviews: Overviews, clock: Clock) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["cluster"])
 
     @router.get(**described("/cluster", "Describe the cluster"))
@@ -40,6 +44,14 @@ def cluster_router(roles: Roles) -> APIRouter:
             features=dict(image.feature_levels),
             nodes=[cluster_node(image.nodes[node_id], duties) for node_id in sorted(image.nodes)],
         )
+
+    @router.get(**described("/cluster/health", "Say whether the cluster is well"))
+    async def describe_health() -> ClusterHealth:
+        """What is wrong, since when and what to do, the worst first. It waits 1.8 seconds at most for all roles.
+        What did not answer is a trouble of its own."""
+        with time_budget():
+            found = await overviews.look(0)
+        return health_of(found.verdict, clock.now())
 
     return router
 

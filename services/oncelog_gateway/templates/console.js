@@ -72,7 +72,8 @@
     for (const one of document.querySelectorAll("time[data-ms]")) {
       const at = new Date(Number(one.dataset.ms));
       one.title = at.toISOString();
-      one.textContent = at.toLocaleTimeString([], { hour12: false }) + "." + String(at.getMilliseconds()).padStart(3, "0");
+      const fraction = "seconds" in one.dataset ? "" : "." + String(at.getMilliseconds()).padStart(3, "0");
+      one.textContent = at.toLocaleTimeString([], { hour12: false }) + fraction;
     }
   }
 

@@ -96,8 +96,8 @@ class Tools:
         ]
 
     def health(self) -> dict[str, Any]:
-        """Is the cluster well: listeners, nodes, shards, partitions, hanging transactions. Each check with its detail
-        and, where it is not well, the command that shows more."""
+        """Is the cluster well: listeners, nodes, shards, partitions, transactions, groups, markers. Each check says
+        what is wrong, since when and what to do; or what was looked at."""
         checks = checks_of(self._rest, self._bootstrap)
         return {"healthy": all(one.ok for one in checks), "checks": [asdict(one) for one in checks]}
 

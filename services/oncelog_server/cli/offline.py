@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from oncelog_gateway.core.trouble import repair_words
+
 STORAGE_ERROR: Final = "KAFKA_STORAGE_ERROR"
 
 
@@ -13,9 +15,4 @@ def is_offline(row: dict[str, Any]) -> bool:
 
 def way_out(rows: Sequence[dict[str, Any]]) -> str:
     """For partitions that are offline: their nodes' logs say why, and the repair shows what it would cost."""
-    leaders = sorted({row["leader"] for row in rows})
-    nodes = f"node {leaders[0]}" if len(leaders) == 1 else f"nodes {', '.join(map(str, leaders))}"
-    return (
-        f"the log of {nodes} says why; with the node stopped, "
-        "`oncelog storage repair FOLDER` shows what is damaged in its data folder"
-    )
+    return repair_words(sorted({row["leader"] for row in rows}))

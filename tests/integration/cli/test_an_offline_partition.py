@@ -48,7 +48,7 @@ def test_health_and_partitions_name_the_repair(damaged):
     done = called(damaged, "health")
     said = " ".join(done.stdout.split())
     assert done.returncode == 1
-    assert "1 partition offline, orders-0 first" in said
+    assert "orders-0 is offline: files are damaged or missing" in said
     assert "oncelog storage repair" in said
     assert "1 topic at " in said
     assert "oncelog storage repair" in called(damaged, "partitions").stdout

@@ -17,6 +17,8 @@ class DictStorage:
         self.described = []
         """Partitions that were asked for their offsets, once for each time."""
         self.fetched = []
+        self.batches = {}
+        """By topic, partition and offset."""
         self.before_describe = []
         self.before_mark = lambda: None
         self.is_silent = False
@@ -126,7 +128,7 @@ class DictStorage:
         )
 
     async def Fetch(self, request, context):  # noqa: N802
-        """It holds no records: all that was below the last stable offset is cleaned away."""
+        """It holds no records but those in `batches`: all below the last stable offset is cleaned away."""
         await self._answer()
         self.fetched += [(one.topic, one.partition, one.fetch_offset) for one in request.partitions]
         return storage_pb2.FetchResponse(
@@ -136,6 +138,7 @@ class DictStorage:
                     partition=one.partition,
                     high_watermark=100,
                     last_stable_offset=self._stable(one.topic, one.partition),
+                    records=self.batches.get((one.topic, one.partition, one.fetch_offset), b""),
                 )
                 for one in request.partitions
             ]

@@ -168,6 +168,10 @@ class DictCoordinator:
         )
 
 
+def _is_named(group, topic, partition):
+    return any(one.topic == topic and partition in one.partitions for one in group.topics)
+
+
 class DictGroups:
     """Groups by id, with offsets."""
 
@@ -175,6 +179,7 @@ class DictGroups:
         self.groups = {}
         self.offsets = {}
         self.pending = {}
+        self.offset_fetches = []
         self.error_code = ErrorCode.NONE
 
     def put(self, group_id, *, state="Empty", members=()):
@@ -218,6 +223,7 @@ class DictGroups:
         )
 
     async def OffsetFetch(self, request, context):  # noqa: N802
+        self.offset_fetches.append(request)
         return groups_pb2.OffsetFetchResponse(
             groups=[
                 groups_pb2.OffsetFetchResponse.Group(
@@ -234,6 +240,7 @@ class DictGroups:
                         for (topic, partition), offset in self.offsets.get(
                             group.group_id, {}
                         ).items()
+                        if group.all_topics or _is_named(group, topic, partition)
                     ],
                 )
                 for group in request.groups

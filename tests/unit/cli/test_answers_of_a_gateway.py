@@ -2,6 +2,13 @@
 
 import json
 
+from oncelog.ids import Millis, Partition
+from oncelog_gateway.core.held_back import Holder
+from oncelog_gateway.core.node_troubles import Queue, Seen
+from oncelog_gateway.core.overview import OverviewFacts, verdict_of
+from oncelog_gateway.core.transaction_troubles import Hang
+from oncelog_gateway.core.trouble import Since
+from oncelog_gateway.overview_resources import health_of
 from oncelog_server.cli import run
 
 
@@ -185,25 +192,34 @@ def test_the_way_out_of_an_offline_partition_is_named(gateway, capsys):
 
 
 def test_every_row_of_health_that_is_not_ok_names_a_command(gateway, capsys):
-    nodes = [{"node_id": 1, "fenced": False}, {"node_id": 2, "fenced": True}]
-    gateway.answers["/v1/cluster"] = {
-        "nodes": nodes,
-        "unowned_shard_count": 2,
-        "leaderless_partition_count": 1,
-    }
-    gateway.answers["/v1/partitions"] = {"partitions": [OFFLINE]}
-    gateway.answers["/v1/hanging-transactions"] = {
-        "hanging": [],
-        "incomplete": [OFFLINE["failure"]],
-        "open_transactions": 0,
-    }
+    facts = OverviewFacts(
+        hanging=[
+            Hang(
+                Partition("orders", 1),
+                Holder(None, 77, None, 5_000, True),
+                start_offset=3,
+                producer_epoch=0,
+                held_back=9,
+            )
+        ],
+        leaderless=[Seen("orders-2")],
+        unanswered=[Seen("orders-0", nodes=(3,), what="KAFKA_STORAGE_ERROR")],
+        unowned=[Seen("transaction shards 0–3")],
+        fenced=[Seen("node 2", Since(60_000, True), what="storage")],
+        silent={"groups": ["node 4 did not answer"]},
+        queues=[Queue(2, 1, 60_000)],
+    )
+    health = health_of(verdict_of(facts), Millis(1_000_000))
+    gateway.answers["/v1/cluster/health"] = health.model_dump(mode="json")
     command = ["health", "--bootstrap", "127.0.0.1:1", "-o", "json", "--gateway"]
     assert run([*command, gateway.url]) == 1
     found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
     assert not any(one["ok"] for one in found.values())
     assert all("oncelog " in one["detail"] for one in found.values()), found
     assert "oncelog storage repair" in found["partitions"]["detail"]
-    assert "out of service: 2; see: oncelog nodes list" in found["nodes"]["detail"]
+    assert "node 2 (storage) is out of service" in found["nodes"]["detail"]
+    assert "(for at least 1 min)" in found["nodes"]["detail"]
+    assert "oncelog transactions abort --topic orders" in found["transactions"]["detail"]
     assert run([*command, "http://127.0.0.1:1"]) == 1
     found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
     assert "oncelog health --gateway URL" in found["gateway"]["detail"]

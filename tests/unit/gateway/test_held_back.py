@@ -68,6 +68,11 @@ HANGING = Holder(None, 77, None, 7_200_000, True)
             Holder("old", 8, None, 1_000, True),
             "blocked by a hanging transaction of old for at least 1 s",
         ),
+        (
+            12,
+            Holder(None, 77, None, 1_000, True, 7_200_000),
+            "blocked by a hanging transaction of producer 77 for 2 h",
+        ),
         (12, Holder(None, 9, None, None, None), "blocked by producer 9"),
     ],
 )

@@ -1,0 +1,153 @@
+"""One look at a cluster for its overview: everybody is asked once, all at the same time."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from oncelog.errors import KafkaError
+from oncelog.ids import Partition
+from oncelog_gateway.core.node_troubles import Queue, Seen
+from oncelog_gateway.core.overview import OverviewFacts, Verdict, verdict_of
+from oncelog_gateway.core.transaction_troubles import BlockedGroup, Hang, Undecided
+from oncelog_gateway.core.trouble import Check
+from oncelog_gateway.group_reading import GroupsBlocked, holder_of
+from oncelog_gateway.groups import Groups
+from oncelog_gateway.image_watch import ImageWatch
+from oncelog_gateway.marker_queues import marker_queues
+from oncelog_gateway.partitions import Looked, Partitions, all_partitions
+from oncelog_gateway.resources import MarkerQueue, Transaction
+from oncelog_gateway.roles import Roles
+from oncelog_gateway.transactions import Transactions, TransactionsOpen
+
+PARTITIONS_MAX: Final = 2_000
+"""So many are asked what holds them back. Who has no leader or replica, the image says of all."""
+HELD_MAX: Final = 50
+"""Partitions, those that are held for the longest, of which it is looked whom they block."""
+GROUPS_MAX: Final = 1_000
+OVERDUE_MAX: Final = 50
+
+
+class Overview(NamedTuple):
+    verdict: Verdict
+    opened: TransactionsOpen
+    looked: Looked
+    held: list[Partition]
+    """By how much is held back, the most first."""
+    lso_lag: int
+    """Of all partitions."""
+    partition_count: int
+    group_count: int | None
+    """None: no coordinator said."""
+
+
+class Overviews:
+    def __init__(
+        self,
+        roles: Roles,
+        transactions: Transactions,
+        partitions: Partitions,
+        groups: Groups,
+        watch: ImageWatch,
+    ) -> None:
+        self._roles = roles
+        self._transactions = transactions
+        self._partitions = partitions
+        self._groups = groups
+        self._watch = watch
+
+    async def look(self, open_max: int) -> Overview:
+        """With the oldest `open_max` transactions. What does not answer is a trouble, never an exception."""
+        image = self._roles.image
+        every = all_partitions(image)
+        # Those of users first: of Kafka's own a transaction seldom holds one.
+        every.sort(key=lambda one: image.topics[one.topic].internal)
+        opened, looked, (queues, silent_senders) = await asyncio.gather(
+            self._transactions.opened(open_max, OVERDUE_MAX),
+            self._partitions.look(every[:PARTITIONS_MAX]),
+            marker_queues(self._roles),
+        )
+        blocked = await self._groups.blocked(looked, _longest_held(looked), GROUPS_MAX)
+        lags = _lags(looked)
+        facts = OverviewFacts(
+            hanging=[
+                Hang(key, holder_of(one), one.start_offset, one.producer_epoch, lags.get(key, 0))
+                for key, one in looked.holders.items()
+                if one.hanging
+            ],
+            blocked=[
+                BlockedGroup(group_id, key, lags.get(key, 0), holder_of(holder))
+                for (group_id, key), holder in blocked.by.items()
+            ],
+            undecided=[_undecided(one) for one in opened.overdue],
+            undecided_count=opened.overdue_count,
+            leaderless=self._watch.leaderless(),
+            unanswered=self._unanswered(looked),
+            unowned=self._watch.unowned(),
+            fenced=self._watch.fenced(),
+            behind=self._watch.behind(),
+            queues=[_queue(one) for one in queues],
+            silent=_silent((*opened.failures, *looked.failures), blocked, silent_senders),
+            node_count=len(image.nodes),
+            partition_count=len(every),
+            unasked_count=max(len(every) - PARTITIONS_MAX, 0),
+            open_count=opened.total,
+            group_count=blocked.group_count,
+        )
+        return Overview(
+            verdict_of(facts),
+            opened,
+            looked,
+            sorted(looked.holders, key=lambda one: (-lags.get(one, 0), one)),
+            sum(lags.values()),
+            len(every),
+            blocked.group_count if not blocked.failures else None,
+        )
+
+    def _unanswered(self, looked: Looked) -> list[Seen]:
+        """Without those that have no leader: that is told already."""
+        found = []
+        for key, answer in looked.described.items():
+            leadership = self._roles.image.partition(key)
+            if isinstance(answer, KafkaError) and leadership is not None and leadership.leader >= 0:
+                found.append(
+                    Seen(str(key), nodes=(leadership.leader,), what=answer.error_code.name)
+                )
+        return found
+
+
+def _longest_held(looked: Looked) -> list[Partition]:
+    held = {
+        key: holder_of(one) for key, one in looked.holders.items() if holder_of(one).holds_for_long
+    }
+    return sorted(held, key=lambda key: (not held[key].is_hanging, -(held[key].held_for_ms or 0)))[
+        :HELD_MAX
+    ]
+
+
+def _lags(looked: Looked) -> dict[Partition, int]:
+    return {
+        key: max(answer.high_watermark - answer.last_stable_offset, 0)
+        for key, answer in looked.described.items()
+        if not isinstance(answer, KafkaError)
+    }
+
+
+def _undecided(one: Transaction) -> Undecided:
+    return Undecided(one.transactional_id, one.age_ms or 0, one.timeout_ms, one.is_late)
+
+
+def _queue(one: MarkerQueue) -> Queue:
+    return Queue(one.node, one.marker_count, one.oldest_age_ms)
+
+
+def _silent(
+    transactions: Sequence[KafkaError],
+    groups: GroupsBlocked,
+    markers: Sequence[KafkaError],
+) -> Mapping[Check, Sequence[str]]:
+    failures: dict[Check, Sequence[KafkaError]] = {
+        "transactions": transactions,
+        "groups": groups.failures,
+        "markers": markers,
+    }
+    return {check: [one.message for one in found] for check, found in failures.items() if found}

@@ -1,0 +1,105 @@
+"""Whether the cluster is well, over REST and on the overview: what is wrong, since when, and what to do."""
+
+import asyncio
+
+import pytest
+from tests.integration.gateway.test_blocked_groups import HOUR_MS, MINUTE_MS, ago, words_of
+
+from oncelog.record.records import Record, encode_batch
+
+
+@pytest.fixture
+async def blocked(cluster):
+    """`pay` holds orders-0 for an hour and blocks `billing`. What holds orders-1 hangs and blocks `mail`."""
+    await cluster.create_topic("orders", 3)
+    cluster.coordinator.put(
+        "pay", producer_id=4, partitions=[("orders", 0)], start_time_ms=ago(HOUR_MS + 1)
+    )
+    cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=60)
+    cluster.storage.open_transaction(
+        "orders", 1, producer_id=77, start_offset=40, timestamp_ms=ago(MINUTE_MS)
+    )
+    for group, offsets in (
+        ("billing", {("orders", 0): 60}),
+        ("mail", {("orders", 1): 40}),
+        ("well", {("orders", 2): 90}),
+    ):
+        cluster.groups.put(group)
+        cluster.groups.offsets[group] = offsets
+    return cluster
+
+
+async def health(cluster):
+    return (await cluster.get("/v1/cluster/health")).json
+
+
+async def test_what_is_wrong_is_one_list_with_the_worst_first(blocked):
+    found = await health(blocked)
+    assert not found["healthy"]
+    hanging, late = found["troubles"]
+    assert (hanging["severity"], hanging["subject"], hanging["groups"]) == (
+        "act",
+        "orders-1",
+        ["mail"],
+    )
+    assert "60 records held back; it blocks group mail" in hanging["what"]
+    assert hanging["is_at_least"]
+    assert MINUTE_MS <= hanging["age_ms"] < 2 * MINUTE_MS
+    assert hanging["command"].startswith("oncelog transactions abort --topic orders --partition 1")
+    assert (late["severity"], late["subject"], late["groups"]) == ("look", "pay", ["billing"])
+    assert (
+        "40 records of orders-0 held back; it is open for longer than its timeout" in late["what"]
+    )
+    assert HOUR_MS < late["age_ms"] < HOUR_MS + MINUTE_MS
+    assert late["page"] == "/transaction?id=pay"
+    page = words_of(await blocked.get("/"))
+    assert "1 to act on, 1 to look at." in page
+    assert page.index("orders-1 is held by") < page.index("pay blocks group billing")
+
+
+async def test_a_hanging_one_began_with_its_first_record(blocked):
+    began = ago(2 * HOUR_MS)
+    batch = encode_batch(
+        [Record(b"k", b"v", began)], base_offset=40, producer_id=77, producer_epoch=0
+    )
+    blocked.storage.batches["orders", 1, 40] = bytes(batch)
+    hanging = (await health(blocked))["troubles"][0]
+    assert (hanging["since_ms"], hanging["is_at_least"]) == (pytest.approx(began, abs=5_000), False)
+    (found,) = (await blocked.get("/v1/hanging-transactions")).json["hanging"]
+    assert found["first_timestamp_ms"] == began
+    assert "hanging transaction of producer 77 for 2 h" in words_of(
+        await blocked.get("/group?id=mail")
+    )
+    fetches = len(blocked.storage.fetched)
+    await health(blocked)
+    assert len(blocked.storage.fetched) == fetches, "a first record does not change"
+
+
+async def test_a_cluster_without_trouble_says_what_it_looked_at(cluster):
+    await cluster.create_topic("orders", 3)
+    found = await health(cluster)
+    assert (found["healthy"], found["troubles"]) == (True, []), found
+    assert "have a leader; every replica is in sync" in found["verdict"]
+    assert set(found["looked_at"]) == {
+        *("nodes", "coordinators", "leaders", "partitions", "transactions", "groups", "markers")
+    }
+    assert "All is well:" in words_of(await cluster.get("/"))
+
+
+async def test_groups_are_not_asked_while_nothing_is_held_for_long(cluster):
+    await cluster.create_topic("orders", 1)
+    cluster.groups.put("billing")
+    cluster.groups.offsets["billing"] = {("orders", 0): 60}
+    cluster.coordinator.put("pay", producer_id=4, partitions=[("orders", 0)], start_time_ms=ago(0))
+    cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=60)
+    assert (await health(cluster))["healthy"]
+    assert not cluster.groups.offset_fetches
+
+
+async def test_a_silent_coordinator_is_a_trouble_and_no_error(blocked):
+    blocked.coordinator.is_silent = True
+    async with asyncio.timeout(10):
+        found = await health(blocked)
+    assert not found["healthy"]
+    assert any("whether a transaction hangs" in one["what"] for one in found["troubles"])
+    assert not any("abort" in one["command"] for one in found["troubles"])
