@@ -25,6 +25,7 @@ PATHS = (
     "/",
     "/transactions",
     "/transactions?state=Ongoing",
+    "/slowest",
     "/transaction?id=id-0",
     "/transaction?id=id-9999",
     "/producers",

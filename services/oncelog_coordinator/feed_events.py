@@ -145,6 +145,7 @@ class DecisionEvents:
             timeout_ms=record.timeout_ms,
             client_id=client.id,
             client_host=client.host,
+            **_trace(record),
             **self._shard,
         )
 
@@ -170,6 +171,11 @@ class DecisionEvents:
             names=names_of(asked.partitions),
             **self._shard,
         )
+
+
+def _trace(record: TxnMetadata) -> dict[str, str]:
+    """Of a transaction that has one, kept or not."""
+    return {} if record.trace is None else {"trace_id": f"{record.trace.trace_id:032x}"}
 
 
 def _named(event: Any, name: str) -> int:

@@ -67,6 +67,7 @@ from oncelog_gateway.sinks import Sinks
 from oncelog_gateway.timelines import Timelines
 from oncelog_gateway.tokens import Tokens
 from oncelog_gateway.topic_changes import TopicChanges
+from oncelog_gateway.topic_writers import TopicWriters
 from oncelog_gateway.traces import TracedRequests
 from oncelog_gateway.transactions import Transactions
 from oncelog_gateway.ways_in import NO_WAYS_IN, WaysIn
@@ -188,6 +189,7 @@ def _views(
         Acts(settings.audit_path),
         Records(roles, transactions),
         Overviews(roles, transactions, partitions, groups, ImageWatch(roles.metadata, clock)),
+        TopicWriters(roles, transactions),
     )
 
 

@@ -1,14 +1,17 @@
 """Pages for people. The server renders them; a script of ours reads their content again as events come. Nothing comes
 from elsewhere, and nothing has to be built."""
 
+from http import HTTPStatus
 from typing import Any, Final, cast, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
+from oncelog.rpc.metadata import MetadataImage
+from oncelog.telemetry.events import EventFilter
 from oncelog_gateway.access import Access
 from oncelog_gateway.console_bars import bars_page
 from oncelog_gateway.console_cluster import add_nodes, add_producers
@@ -30,13 +33,14 @@ from oncelog_gateway.console_topics import add_topics
 from oncelog_gateway.console_values import LagSamples, audit_row, bar_of, event_rows
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.route_roles import ROLE_OF
+from oncelog_gateway.core.slow_transactions import slowest
 from oncelog_gateway.core.swim_lanes import NAMES_WIDTH, draw
 from oncelog_gateway.core.transaction_spans import gather
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import all_partitions
 from oncelog_gateway.record_access import RecordAccess
 from oncelog_gateway.resources import PartitionStatus, TransactionState
-from oncelog_gateway.subjects import KINDS, Kind
+from oncelog_gateway.subjects import KINDS, Kind, partition_of
 
 EVENTS_SHOWN_MAX: Final = 300
 EVENTS_GATHERED_MAX: Final = 8_000
@@ -59,6 +63,7 @@ def console_router(
     for add in (
         _add_overview,
         _add_transactions,
+        _add_slowest,
         _add_partitions,
         add_topics,
         add_producers,
@@ -140,7 +145,8 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
         )
 
     @router.get("/transaction")
-    async def one_transaction(id: str, page: str = "1") -> HTMLResponse:
+    async def one_transaction(id: str, page: str = "1", at: str = "") -> HTMLResponse:
+        """`at`: the key of a transaction whose bar is wanted, on whichever page that is."""
         explanation = await pages.explained(id, "transaction")
         if explanation.found is None:
             return pages.missing(id, explanation)
@@ -159,13 +165,30 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             found=explanation.found,
             detail=detail,
             **bars_page(
-                id, gather(every[-EVENTS_GATHERED_MAX:]), page_number(page), pages.clock.now()
+                id, gather(every[-EVENTS_GATHERED_MAX:]), page_number(page), pages.clock.now(), at
             ),
+            trace_url=pages.settings.trace_url,
             picture=draw(events),
             left=NAMES_WIDTH,
             events_shown=event_rows(events)[::-1],
             missing=pages.views.timelines.history.away_reason,
             events="/v1/events?limit=1&" + urlencode({"transactional_id": id}),
+        )
+
+
+def _add_slowest(router: APIRouter, pages: Pages) -> None:
+    @router.get("/slowest")
+    async def slowest_transactions() -> HTMLResponse:
+        history, now = pages.views.timelines.history, pages.clock.now()
+        changes = history.newest(EVENTS_GATHERED_MAX, EventFilter(frozenset({"transaction"})))
+        found = slowest(changes, ROWS_MAX, now)
+        return pages.page(
+            "slowest.html",
+            "/transactions",
+            found=found,
+            now=now,
+            missing=history.away_reason,
+            events="/v1/events?kind=transaction&limit=1",
         )
 
 
@@ -256,8 +279,10 @@ def _add_groups_and_sinks(router: APIRouter, pages: Pages) -> None:
 
 def _add_explanation(router: APIRouter, pages: Pages) -> None:
     @router.get("/explain")
-    async def explain(subject: str = "", kind: str = "") -> HTMLResponse:
+    async def explain(subject: str = "", kind: str = "") -> Response:
         wanted = cast("Kind | None", kind if kind in KINDS else None)
+        if elsewhere := not kind and _page_of(pages.roles.image, subject.strip()):
+            return RedirectResponse(elsewhere, HTTPStatus.SEE_OTHER)
         if not subject.strip():
             what = "Name a transactional.id, producer id, topic-partition, group or sink."
             return pages.missing("", Explained(None, what))
@@ -284,6 +309,15 @@ def _add_audit_and_docs(router: APIRouter, pages: Pages) -> None:
             tags=_by_tag(schema),
             base=str(request.base_url).rstrip("/"),
         )
+
+
+def _page_of(image: MetadataImage, text: str) -> str:
+    """Of what is typed and needs no explanation: `orders-0@17` is a record, `night-*` a list. Empty: of none."""
+    partition, at, offset = text.rpartition("@")
+    found = partition_of(partition) if at and offset.isdecimal() else None
+    if found is not None and image.partition(found) is not None:
+        return f"/record?{urlencode({**found._asdict(), 'offset': offset})}"
+    return f"/transactions?{urlencode({'id_pattern': text})}" if "*" in text else ""
 
 
 def _worst_first(row: PartitionStatus) -> tuple[bool, int, bool]:

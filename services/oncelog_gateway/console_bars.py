@@ -68,6 +68,7 @@ class TransactionBar:
     partitions: str
     steps: tuple[EventRow, ...]
     steps_left_out: int
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ def _bar(span: Span, now_ms: int, scale_ms: int, slow_ms: int) -> TransactionBar
         took_ms > scale_ms,
         _partition_names(list(span.partitions)),
         *_steps(span.events),
+        span.trace_id,
     )
 
 
@@ -222,14 +224,18 @@ def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> 
 
 
 def bars_page(
-    transactional_id: str, found: Sequence[Span | Between], number: int, now_ms: int
+    transactional_id: str, found: Sequence[Span | Between], number: int, now_ms: int, key: str = ""
 ) -> dict[str, Any]:
-    """Makes what the template needs of one page of bars, newest first. A page behind the last one is the last one."""
+    """Makes what the template needs of one page of bars, newest first. A page behind the last one is the last one.
+
+    `key`: of a transaction whose page is wanted.
+    """
     newest_first = found[::-1]
     number = min(number, max(math.ceil(len(found) / BARS_MAX), 1))
     page_of = {
         one.key: at // BARS_MAX + 1 for at, one in enumerate(newest_first) if isinstance(one, Span)
     }
+    number = page_of.get(key, number)
     spans = [one for one in found if isinstance(one, Span)]
     shown = newest_first[(number - 1) * BARS_MAX : number * BARS_MAX]
     rows, scale_ms = rows_of_bars(shown, spans, now_ms)

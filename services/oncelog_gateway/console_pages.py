@@ -19,6 +19,7 @@ from oncelog.wording import counted, noun
 from oncelog_gateway.access import CALLER
 from oncelog_gateway.acts import Acts
 from oncelog_gateway.console_values import clock as clock_words
+from oncelog_gateway.console_values import moment
 from oncelog_gateway.core.endings import (
     abort_command,
     complete_command,
@@ -42,6 +43,7 @@ from oncelog_gateway.sinks import Sinks
 from oncelog_gateway.subjects import Kind, SeveralKinds
 from oncelog_gateway.time_budget import time_budget
 from oncelog_gateway.timelines import Timelines
+from oncelog_gateway.topic_writers import TopicWriters
 from oncelog_gateway.transactions import Transactions
 
 PARTITIONS_READ_MAX: Final = 2_000
@@ -67,6 +69,7 @@ class Views(NamedTuple):
     acts: Acts
     records: Records
     overviews: Overviews
+    writers: TopicWriters
 
 
 class Pages:
@@ -90,6 +93,7 @@ class Pages:
         self._templates.filters["duration"] = duration
         self._templates.filters["count"] = lambda number: f"{number:,}".replace(",", " ")
         self._templates.filters["clock"] = clock_words
+        self._templates.filters["moment"] = lambda time_ms: moment(time_ms)[:19]
         self._templates.filters["noun"] = noun
         self._templates.filters["counted"] = counted
         self._templates.filters["size"] = size

@@ -4,7 +4,7 @@ import base64
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -25,13 +25,20 @@ from oncelog_gateway.record_resources import BrowsedRecord, PartitionRead, Recor
 from oncelog_gateway.record_source import Wanted
 from oncelog_gateway.records import PARTITIONS_MAX
 from oncelog_gateway.resources import INT32_MAX
-from oncelog_gateway.routes.records import begin_of, whole_number
+from oncelog_gateway.routes.records import begin_of, refused, whole_number
 
 RECORDS_SHOWN: Final = 50
 CONTENT_BYTES: Final = 2_000
 HEX_BYTES: Final = 256
 """In a row that unfolds; the page of the record shows more."""
 SPANS_SHOWN: Final = 5
+_OUTCOMES: Final = (
+    ("committed", "committed"),
+    ("aborted", "aborted"),
+    ("open", "open"),
+    ("plain", "of no transaction"),
+    ("marker", "markers"),
+)
 
 
 class RecordRow(NamedTuple):
@@ -61,11 +68,13 @@ def add_records(
         key: str = "",
         header: str = "",
         text: str = "",
+        outcome: str = "",
         cursor: str = "",
     ) -> HTMLResponse:
         """A field that was left empty is not given: an empty key is asked for by REST."""
         begin = request.query_params.get("from", "") or "newest"
         is_committed = isolation == "read_committed"
+        outcome = "" if is_committed else outcome
         try:
             reader = access.check(CALLER.get(), operators.address_of(request), topic)
         except RecordsClosedError as closed:
@@ -81,6 +90,7 @@ def add_records(
                 content_bytes=CONTENT_BYTES,
                 cursor=cursor or None,
                 are_markers_wanted=markers != "hide",
+                outcomes=_outcomes_of(outcome),
             ),
         )
         filters = {
@@ -92,12 +102,10 @@ def add_records(
             "key": key,
             "header": header,
             "text": text,
+            "outcome": outcome,
         }
         turns, now_ms = Turns(pages.views.records.pace), pages.clock.now()
-        rows = []
-        for one in found.records:
-            rows.append(record_row(one, now_ms))
-            await turns.next()
+        rows = await _rows(found.records, turns, now_ms)
         return await pages.page_in_turns(
             turns,
             "records.html",
@@ -110,11 +118,20 @@ def add_records(
             is_later=bool(cursor),
             partition_count=len(pages.roles.topic(topic).partitions),
             partitions_max=PARTITIONS_MAX,
+            outcomes=_OUTCOMES,
             content_bytes=CONTENT_BYTES,
             hour_ago=time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(now_ms / 1000 - 3600)),
             **_shown(found),
             **_links(filters, found),
         )
+
+
+async def _rows(records: Sequence[BrowsedRecord], turns: Turns, now_ms: int) -> list[RecordRow]:
+    rows = []
+    for one in records:
+        rows.append(record_row(one, now_ms))
+        await turns.next()
+    return rows
 
 
 def _is_writer(caller: Caller | None) -> bool:
@@ -198,6 +215,14 @@ def _spans(found: RecordPage) -> list[PartitionRead]:
     """Of the first partitions with a record here; without any, of the first that were read."""
     shown = {one.partition for one in found.records}
     return [one for one in found.partitions if not shown or one.partition in shown][:SPANS_SHOWN]
+
+
+def _outcomes_of(text: str) -> frozenset[Outcome]:
+    """Raises RequestValidationError, as REST does."""
+    found = {name for name in get_args(Outcome) if name == text}
+    if text and not found:
+        raise refused("outcome", f"{text!r} is none of {', '.join(get_args(Outcome))}")
+    return frozenset(found)
 
 
 def _partition_of(text: str) -> int | None:

@@ -65,6 +65,8 @@ def add_topics(router: APIRouter, pages: Pages) -> None:
             "/topics",
             row=row,
             rows=rows,
+            writers=await pages.views.writers.of(rows),
+            now=pages.clock.now(),
             partition_count=len(partitions),
             configs=sorted(image.topics[name].configs.items()),
             replicas=len(image.topics[name].partitions[0].replicas) if partitions else 0,

@@ -31,6 +31,8 @@ EXPANSION: Final = 16
 """So many bytes of records cost as much as a byte of a batch: zeros compress a thousandfold."""
 UNREADABLE_BYTES: Final = 4 << 20
 """What a batch that cannot be shown counts as: it may have been unpacked in vain."""
+ASKED_MAX: Final = 200
+"""Transactions of one page that a leader is asked about. With a filter of outcomes most of them may not be shown."""
 SHOWN_BYTES_MAX: Final = 4 << 20
 """Of the keys, values and headers of one page."""
 
@@ -75,6 +77,8 @@ class Wanted:
     content_bytes: int = 4_096
     cursor: str | None = None
     are_markers_wanted: bool = True
+    outcomes: frozenset[Outcome] = frozenset()
+    """Empty: all."""
 
     @property
     def is_committed_only(self) -> bool:
@@ -96,6 +100,8 @@ class PageSoFar:
     aborted: int = 0
     markers: int = 0
     filtered: int = 0
+    asked: int = 0
+    """Transactions that a leader was asked about."""
     failures: dict[str, KafkaError] = field(default_factory=dict)
     unreadable_from: int = 0
     """Of one window: where it, or a batch in it that cannot be shown, begins."""
@@ -145,18 +151,32 @@ class Source:
         """At most `share` records, and the offset to go on from. None: the end is reached."""
         start, end = max(offset, self.known.log_start_offset), end_of(self.known, page.wanted)
         found: list[Seen] = []
+        rows: list[Found] = []
 
         def take(seen: Seen) -> bool:
-            if len(found) == share or page.shown_bytes_left <= 0:
+            if len(rows) + len(found) == share or page.shown_bytes_left <= 0:
                 return False
             found.append(seen)
             page.shown_bytes_left -= content_size(seen, page.wanted.content_bytes)
             return True
 
-        position = start
-        if start < end:
-            position = await self._scan(start, end, page, max(page.bytes_left, 1), take)
-        return await self._decided(found), position if position < end else None
+        position, spent = start, page.spent
+        left, has_more = max(page.bytes_left, 1), start < end
+        while has_more:
+            before = position
+            position = await self._scan(position, end, page, left, take)
+            # Behind the last stable offset some of them may turn out not to be wanted.
+            rows += await self._decided(found, page)
+            left = page.bytes_left - (page.spent - spent)
+            has_more = (
+                bool(page.wanted.outcomes and found)
+                and before < position < end
+                and len(rows) < share
+                and min(left, page.shown_bytes_left) > 0
+                and page.asked < ASKED_MAX
+            )
+            found.clear()
+        return rows, position if position < end else None
 
     async def backward(
         self, before: int, share: int, page: PageSoFar
@@ -186,12 +206,14 @@ class Source:
                 continue
             goes_on = True
             kept = _as_many_as_fit(found.newest_first(), page)
-            rows += await self._decided(kept)
+            rows += await self._decided(kept, page)
             all_kept = len(kept) == found.count
             before = max(page.unreadable_from, begin) if all_kept else kept[-1].record.offset
             if page.looked == looked:
                 # Compaction leaves wide gaps.
                 window *= 8
+            elif page.asked >= ASKED_MAX:
+                break
             elif cost * 8 <= quota:
                 window = min(window * 4, WINDOW_MAX)
         return rows, before if before > begin else None
@@ -249,13 +271,15 @@ class Source:
                 position = max(position, header.next_offset)
         return min(position, end)
 
-    async def _decided(self, found: Sequence[Seen]) -> list[Found]:
-        """With the outcomes that only the leader knows: it is asked once for each transaction."""
+    async def _decided(self, found: Sequence[Seen], page: PageSoFar) -> list[Found]:
+        """With the outcomes that only the leader knows: it is asked once for each transaction. What is not wanted by
+        its outcome is left out."""
         stable = self.known.last_stable_offset
         first: dict[Transaction, int] = {}
         for one in found:
             if one.outcome is None and one.transaction is not None:
                 first.setdefault(one.transaction, one.record.offset)
+        page.asked += len(first)
         outcomes = dict(
             zip(first, await asyncio.gather(*map(self._outcome, first.values())), strict=True)
         )
@@ -264,6 +288,10 @@ class Source:
             outcome = one.outcome
             if outcome is None:
                 outcome = outcomes[one.transaction] if one.transaction is not None else "plain"
+            if page.wanted.outcomes and outcome not in page.wanted.outcomes:
+                page.filtered += 1
+                page.shown_bytes_left += content_size(one, page.wanted.content_bytes)
+                continue
             rows.append(Found(self.partition.partition, one, outcome, stable))
         return rows
 
@@ -285,7 +313,8 @@ def _is_wanted(seen: Seen, page: PageSoFar) -> bool:
     if seen.outcome == "aborted" and wanted.is_committed_only:
         page.aborted += 1
         return False
-    if wanted.filter.fits(seen.record):
+    is_shown = not wanted.outcomes or seen.outcome is None or seen.outcome in wanted.outcomes
+    if is_shown and wanted.filter.fits(seen.record):
         return True
     page.filtered += 1
     return False

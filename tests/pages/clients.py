@@ -6,8 +6,15 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.incidents.scenes import raw, raw_produce
 
+from oncelog_server.cli.rest import Rest
+
 WAIT_S = 30
 NAME = "slow/one"
+
+
+def wake(server):
+    """The first request loads the gateway. On a busy machine that takes longer than a browser is to wait for a page."""
+    Rest(server.gateway).get("/v1/cluster")
 
 
 def begin(server, name=NAME, client_id="app-1", topic="orders"):

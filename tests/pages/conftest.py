@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.pages.clients import WAIT_S
+from tests.pages.clients import WAIT_S, wake
 from tests.targets import open_target
 
 playwright = pytest.importorskip("playwright.sync_api", reason="`make pages` installs Playwright")
@@ -32,6 +32,7 @@ def server(tmp_path_factory):
             admin = AdminClient({"bootstrap.servers": running.bootstrap})
             (created,) = admin.create_topics([NewTopic("orders", 1, 1)]).values()
             created.result(WAIT_S)
+            wake(running)
             yield running
 
 

@@ -16,6 +16,7 @@ axe = pytest.importorskip(
 PATHS = [
     "/",
     "/transactions",
+    "/slowest",
     "/transaction?id=slow%2Fone",
     "/partitions",
     "/partition?topic=orders&partition=0",

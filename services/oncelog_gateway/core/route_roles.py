@@ -95,6 +95,7 @@ _VIEWER: Final[tuple[RouteKey, ...]] = (
     ("GET", "/"),
     ("GET", "/transactions"),
     ("GET", "/transaction"),
+    ("GET", "/slowest"),
     ("GET", "/partitions"),
     ("GET", "/partition"),
     ("GET", "/topics"),

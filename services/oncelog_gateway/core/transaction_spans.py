@@ -52,6 +52,8 @@ class Span:
     """When each partition had its marker."""
     partitions: dict[str, None] = field(default_factory=dict)
     refusals: int = 0
+    trace_id: str = ""
+    """Kept or not; empty: its coordinator records no traces."""
 
     @property
     def key(self) -> str:
@@ -148,6 +150,7 @@ class _Gathering:
             # The names of a field that was cut end with "…": it is shown as it is.
             span.partitions.update(dict.fromkeys(added.split(",")))
         span.outcome = outcome
+        span.trace_id = event.text("trace_id") or span.trace_id
         if outcome in ("committing", "aborting") and span.decided_ms is None:
             span.decided_ms = event.time_ms
             span.reason = REASONS.get(event.text("request"), "")

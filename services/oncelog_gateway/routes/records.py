@@ -10,6 +10,7 @@ from oncelog.security.acl import Operation
 from oncelog.times import milliseconds_of
 from oncelog_gateway.access import CALLER
 from oncelog_gateway.core.record_filter import RecordFilter
+from oncelog_gateway.core.record_walk import Outcome
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import described
 from oncelog_gateway.record_access import RecordAccess, RecordsClosedError
@@ -89,6 +90,10 @@ Cursor = Annotated[
         description="`next_cursor` of the page before; it goes on from there, whatever `from` says",
     ),
 ]
+Outcomes = Annotated[
+    list[Outcome] | None,
+    Query(description="only with this outcome; repeat it for several. Markers are an outcome too"),
+]
 Markers = Annotated[bool, Query(description="control records too, with read_uncommitted")]
 
 
@@ -112,6 +117,7 @@ def records_router(
         content_bytes: ContentBytes = 4_096,
         cursor: Cursor = None,
         markers: Markers = True,
+        outcome: Outcomes = None,
     ) -> RecordPage:
         """With the outcome of each record's transaction. The next page goes on where this one ended: `next_cursor`.
 
@@ -127,6 +133,7 @@ def records_router(
             content_bytes,
             cursor,
             markers,
+            frozenset(outcome or ()),
         )
         access.check(CALLER.get(), operators.address_of(request), name)
         return await records.page(name, wanted)

@@ -69,6 +69,12 @@
   }
 
   function localTimes() {
+    for (const one of document.querySelectorAll("time[data-at]")) {
+      const at = new Date(Number(one.dataset.at));
+      one.title = at.toISOString();
+      const day = at.toDateString() === new Date().toDateString() ? "" : at.toLocaleDateString("sv") + " ";
+      one.textContent = day + at.toLocaleTimeString([], { hour12: false });
+    }
     for (const one of document.querySelectorAll("time[data-ms]")) {
       const at = new Date(Number(one.dataset.ms));
       one.title = at.toISOString();

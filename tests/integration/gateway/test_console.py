@@ -50,6 +50,9 @@ def prepare(bootstrap):
 PAGES = {
     "/": ("Overview", "orders-0"),
     "/transactions": ("pay&lt;b&gt;/1", "Ongoing"),
+    "/slowest": ("pay&lt;b&gt;/1", "Of 1 transaction that this gateway remembers"),
+    "/explain?subject=pay*": ("pay&lt;b&gt;/1", "Ongoing"),
+    "/explain?subject=orders-0%400": ("nothing is decided",),
     "/transactions?state=CompleteAbort": ("No transaction matches",),
     "/transactions?id_pattern=pay*&late=1": ("No transaction matches",),
     "/transaction?id=pay%3Cb%3E%2F1": (
@@ -68,7 +71,7 @@ PAGES = {
     "/partition?topic=orders&partition=7": ("there is no partition 7",),
     "/topics": ("orders", "browse", "kept for"),
     "/topics?topic=nothing": ("No topic",),
-    "/topic?name=orders": ("Browse its records", "pay&lt;b&gt;/1", "held back by"),
+    "/topic?name=orders": ("Browse its records", "pay&lt;b&gt;/1", "held back by", "100 %"),
     "/topic?name=nothing": ("there is no topic",),
     "/records?topic=orders": ("open", "pay&lt;b&gt;/1", "<code>x</code>"),
     "/record?topic=orders&partition=0&offset=0": ("open", "pay&lt;b&gt;/1", "nothing is decided"),

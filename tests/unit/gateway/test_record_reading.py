@@ -8,7 +8,7 @@ from oncelog.record.batch import Codec, read_header
 from oncelog.record.control import Marker, MarkerType, encode_marker
 from oncelog.record.records import Record, encode_batch
 from oncelog_gateway.core.record_filter import RecordFilter
-from oncelog_gateway.record_source import Newest, Oldest, Wanted
+from oncelog_gateway.record_source import ASKED_MAX, Newest, Oldest, Wanted
 from oncelog_gateway.records import Records
 
 LSO_HOLDER = 9
@@ -259,3 +259,51 @@ async def test_too_many_partitions_are_not_read_together():
         await Records(leaders, Nobody()).page("t", Wanted())
     page = await Records(leaders, Nobody()).page("t", Wanted(partition=200))
     assert (page.records, page.next_cursor) == ([], None)
+
+
+def mixed(count):
+    """Offsets by outcome: of no transaction, committed, aborted; each transaction has one record and a marker."""
+    log, of = [], {"plain": [], "committed": [], "aborted": []}
+    for at in range(0, count, 5):
+        log.append(batch(at, b"p"))
+        of["plain"].append(at)
+        for place, kind, producer_id in ((1, MarkerType.COMMIT, 7), (3, MarkerType.ABORT, 8)):
+            log += [
+                batch(at + place, b"t", producer_id=producer_id),
+                marker(at + place + 1, kind, producer_id),
+            ]
+            of["committed" if place == 1 else "aborted"].append(at + place)
+    return log, of
+
+
+@pytest.mark.parametrize("outcome", ["plain", "committed"])
+@pytest.mark.parametrize("stable", [0, 100, 200])
+async def test_only_records_of_an_outcome_are_shown(outcome, stable):
+    """Below the last stable offset and behind it, where only the leader knows."""
+    log, of = mixed(200)
+    wanted = {"outcomes": frozenset({outcome}), "limit": 7}
+    if outcome == "committed":
+        # These leaders name no aborted transaction, and call all that is decided committed.
+        of["committed"] += of["aborted"]
+    expected = [(0, offset) for offset in sorted(of[outcome])]
+    for begin, order in ((Oldest(), 1), (Newest(), -1)):
+        found, _ = await every(Leaders({0: log}, {0: stable}), begin=begin, **wanted)
+        assert found == expected[::order]
+
+
+async def test_markers_are_an_outcome_too():
+    log, _ = mixed(50)
+    found, _ = await every(Leaders({0: log}), begin=Oldest(), outcomes=frozenset({"marker"}))
+    assert len(found) == 20
+
+
+async def test_a_page_asks_about_so_many_transactions_at_most():
+    log, _ = mixed(5_000)
+    for begin in (Oldest(), Newest()):
+        leaders = Leaders({0: log}, {0: 0})
+        wanted = Wanted(begin, outcomes=frozenset({"open"}), limit=50)
+        page = await Records(leaders, Nobody()).page("t", wanted)
+        assert page.next_cursor is not None
+        assert page.records == []
+        assert page.unshown.filtered > 0
+        assert leaders.described <= ASKED_MAX + 50

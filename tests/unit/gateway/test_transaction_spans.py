@@ -185,3 +185,19 @@ def test_a_page_behind_the_last_one_is_the_last_one():
 
 def test_one_transaction_makes_no_strip():
     assert page_of(transaction(100))["strip"] is None
+
+
+def test_a_bar_knows_the_trace_of_its_own_transaction():
+    first, second = transaction(100), transaction(200)
+    for events, trace in ((first, "a" * 32), (second, "b" * 32)):
+        for at in (2, 5):
+            events[at].fields["trace_id"] = trace
+    rows = bars_page("id", gather([*first, *second, *transaction(300)]), 1, NOW)["rows"]
+    assert [one.trace_id for one in rows] == ["", "b" * 32, "a" * 32]
+
+
+def test_a_link_to_a_transaction_finds_its_page():
+    found = gather([one for at in range(100) for one in transaction(100 + at * 50)])
+    page = bars_page("id", found, 1, NOW, found[3].key)
+    assert found[3].key in [one.key for one in page["rows"]]
+    assert page["steps"].first > BARS_MAX

@@ -1,0 +1,62 @@
+"""Who writes to a topic: its newest batches, added up by producer. Their headers say it; no record is read."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import nlargest
+from typing import NamedTuple
+
+from oncelog.record.batch import BatchHeader
+
+
+@dataclass(slots=True)
+class Writer:
+    producer_id: int
+    """-1: a producer without idempotence."""
+    is_transactional: bool = False
+    records: int = 0
+    bytes: int = 0
+    last_timestamp_ms: int = -1
+
+
+class Writers(NamedTuple):
+    rows: list[Writer]
+    """Who wrote the most bytes first."""
+    writer_count: int
+    records: int
+    bytes: int
+    """Of all writers."""
+    span_ms: int
+    """From the first to the last timestamp of what was read."""
+
+
+def writers_of(headers: Iterable[BatchHeader], rows_max: int) -> Writers:
+    """Markers are nobody's. Producers without an id are one row."""
+    found: dict[int, Writer] = {}
+    first = last = -1
+    for header in headers:
+        if header.is_control:
+            continue
+        one = found.setdefault(header.producer_id, Writer(header.producer_id))
+        one.is_transactional |= header.is_transactional
+        one.records += header.record_count
+        one.bytes += header.size_bytes
+        one.last_timestamp_ms = max(one.last_timestamp_ms, header.max_timestamp)
+        if header.max_timestamp >= 0:
+            last = max(last, header.max_timestamp)
+            begin = header.base_timestamp if header.base_timestamp >= 0 else header.max_timestamp
+            first = begin if first < 0 else min(first, begin)
+    return Writers(
+        nlargest(rows_max, found.values(), key=lambda one: (one.bytes, one.producer_id)),
+        len(found),
+        sum(one.records for one in found.values()),
+        sum(one.bytes for one in found.values()),
+        max(last - first, 0),
+    )
+
+
+def window_of(log_start: int, log_end: int, size_bytes: int, bytes_max: int) -> int:
+    """How many offsets before the end of a log hold about so many bytes; one at least."""
+    count = log_end - log_start
+    if count <= 0 or size_bytes <= bytes_max:
+        return max(count, 1)
+    return max(count * bytes_max // size_bytes, 1)
