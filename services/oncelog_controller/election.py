@@ -26,7 +26,7 @@ from oncelog_controller.metadata_store import (
 _log = logging.getLogger(__name__)
 
 STANDBY_POLL_S = 0.3
-STANDBY_POLL_S_MAX = 1.0
+STANDBY_POLL_S_MAX = 2.0
 """A lease that is long and whose holder is watched is looked at as seldom. Its holder's end is told by its port."""
 RENEWALS_A_LEASE = 4
 RELEASE_TIMEOUT_S = 2.0

@@ -8,7 +8,18 @@ a standby may try, so taking it early costs a needless failover and nothing else
 from collections.abc import Callable
 from typing import TypeVar
 
-from sqlalchemy import BigInteger, Connection, cast, extract, func, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Update,
+    bindparam,
+    cast,
+    extract,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from oncelog_controller.database import Database, failure_of
@@ -40,7 +51,16 @@ class Lease:
             if view.controller_epoch != seen.controller_epoch:
                 return None
             controller_epoch = view.controller_epoch + 1
-            self._write(connection, now_ms, controller_epoch)
+            connection.execute(
+                update(controller_state)
+                .where(controller_state.c.state_id == STATE_ID)
+                .values(
+                    holder=self._controller_id,
+                    controller_epoch=controller_epoch,
+                    rpc_address=self._rpc_address,
+                    lease_expires_at_ms=now_ms + self._lease_ms,
+                )
+            )
             return LeaseView(
                 self._controller_id, controller_epoch, self._rpc_address, self._lease_ms
             )
@@ -50,12 +70,17 @@ class Lease:
     async def renew(self, controller_epoch: int, raise_to: int | None = None) -> bool:
         """Hold it for longer, expired or not, from now on as epoch `raise_to` if given. False when another has it."""
 
+        values = {
+            "held_epoch": controller_epoch,
+            "next_epoch": raise_to or controller_epoch,
+            "holder_id": self._controller_id,
+            "address": self._rpc_address,
+            "lease_ms": self._lease_ms,
+        }
+
         def renewed(connection: Connection) -> bool:
-            view, now_ms = _read(connection, lock=True)
-            if view.controller_epoch != controller_epoch or view.is_free:
-                return False
-            self._write(connection, now_ms, raise_to or controller_epoch)
-            return True
+            renewal = _RENEWALS[connection.dialect.name == "postgresql"]
+            return connection.execute(renewal, values).rowcount == 1
 
         return await self._run(renewed)
 
@@ -67,18 +92,6 @@ class Lease:
             update(controller_state).where(mine).values(holder=NOBODY, lease_expires_at_ms=0)
         )
         await self._run(lambda connection: connection.execute(statement).rowcount)
-
-    def _write(self, connection: Connection, now_ms: int, controller_epoch: int) -> None:
-        connection.execute(
-            update(controller_state)
-            .where(controller_state.c.state_id == STATE_ID)
-            .values(
-                holder=self._controller_id,
-                controller_epoch=controller_epoch,
-                rpc_address=self._rpc_address,
-                lease_expires_at_ms=now_ms + self._lease_ms,
-            )
-        )
 
     async def _run(self, function: Callable[[Connection], ResultT]) -> ResultT:
         try:
@@ -97,8 +110,28 @@ _LEASE = select(
     controller_state.c.lease_expires_at_ms,
 ).where(controller_state.c.state_id == STATE_ID)
 _LOCKED_LEASE = _LEASE.with_for_update()
-_POSTGRES_NOW_MS = select(cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger))
-_SQLITE_NOW_MS = select(cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger))
+_POSTGRES_NOW_MS = cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
+_SQLITE_NOW_MS = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
+
+
+def _renewal(now_ms: ColumnElement[int]) -> Update:
+    """One statement. A wait for the row's lock makes the lease no longer."""
+    row = controller_state.c
+    is_held = (row.controller_epoch == bindparam("held_epoch")) & (row.holder != NOBODY)
+    return (
+        update(controller_state)
+        .where((row.state_id == STATE_ID) & is_held)
+        .values(
+            holder=bindparam("holder_id"),
+            controller_epoch=bindparam("next_epoch"),
+            rpc_address=bindparam("address"),
+            lease_expires_at_ms=now_ms + bindparam("lease_ms", type_=BigInteger),
+        )
+    )
+
+
+# Made once, as above: a holder renews its lease all the time.
+_RENEWALS = {True: _renewal(_POSTGRES_NOW_MS), False: _renewal(_SQLITE_NOW_MS)}
 
 
 def _read(connection: Connection, *, lock: bool) -> tuple[LeaseView, int]:
@@ -106,9 +139,8 @@ def _read(connection: Connection, *, lock: bool) -> tuple[LeaseView, int]:
     found = connection.execute(_LOCKED_LEASE if lock else _LEASE).one()
     # Asked after the lock was got: a wait for it must not count as time that the holder has left.
     is_postgres = connection.dialect.name == "postgresql"
-    now_ms = int(
-        connection.execute(_POSTGRES_NOW_MS if is_postgres else _SQLITE_NOW_MS).scalar_one()
-    )
+    now = select(_POSTGRES_NOW_MS if is_postgres else _SQLITE_NOW_MS)
+    now_ms = int(connection.execute(now).scalar_one())
     remaining_ms = max(0, int(found.lease_expires_at_ms) - now_ms)
     view = LeaseView(
         int(found.holder), int(found.controller_epoch), str(found.rpc_address), remaining_ms

@@ -13,7 +13,7 @@ from oncelog_controller.listening import refuses
 from oncelog_controller.metadata_log import MetadataLog
 
 LOOK_MS_MIN = 50
-LOOK_MS_MAX = 500
+LOOK_MS_MAX = 1000
 """Between two looks at the sessions, unless a node goes away."""
 LOOK_AGAIN_S = 0.1
 STALL_MS = 1000

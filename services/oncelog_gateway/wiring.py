@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 128
+DATE_HEADER_S: Final = 1.0
+"""How old the `Date` of an answer may be."""
 
 
 def build_gateway(
@@ -83,6 +85,7 @@ class GatewayRole:
         self._port: int | None = None
         self._listening: socket.socket | None = None
         self._server: uvicorn.Server | None = None
+        self._ends = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 
     @property
@@ -112,7 +115,7 @@ class GatewayRole:
         if self._reader is not None:
             await self._reader.stop()
         if self._server is not None:
-            self._server.should_exit = True
+            self._ends.set()
         else:
             self._serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -134,12 +137,22 @@ class GatewayRole:
         from oncelog_gateway.application import create_app
         from oncelog_gateway.http_connection import HttpConnection
 
+        ends = self._ends
+
         class Server(uvicorn.Server):
-            """Signals belong to the process, not to one of its roles."""
+            """Signals belong to the process, not to one of its roles. uvicorn looks ten times a second whether it
+            shall end; here it is told."""
 
             @contextmanager
             def capture_signals(self) -> Generator[None, None, None]:
                 yield
+
+            async def main_loop(self) -> None:
+                while not ends.is_set():
+                    await self.on_tick(0)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(DATE_HEADER_S):
+                            await ends.wait()
 
         settings = self._settings
         app = create_app(

@@ -5,7 +5,7 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, event, text
 from tests.contracts.journal import JournalContract
 from tests.integration.controller.sql_databases import (
     database_url,
@@ -210,6 +210,25 @@ async def test_of_two_that_see_a_free_lease_one_gets_it(database_url):
         (winner,) = [view for view in views if view is not None]
         assert winner.holder == (await one.read()).holder
         assert 0 < (await two.read()).remaining_ms <= 60_000
+
+
+async def test_a_renewal_is_one_statement(database_url):
+    """A quiet cluster's controller does little else."""
+    async with leases_at(database_url, 1) as [(lease, _)]:
+        held = await lease.take(await lease.read())
+        seen = []
+
+        def executed(_connection, _cursor, statement, *_rest):
+            if not statement.startswith("BEGIN"):
+                seen.append(statement)
+
+        event.listen(Engine, "before_cursor_execute", executed)
+        try:
+            assert await lease.renew(held.controller_epoch)
+        finally:
+            event.remove(Engine, "before_cursor_execute", executed)
+        assert len(seen) == 1
+        assert 59_000 < (await lease.read()).remaining_ms <= 60_000
 
 
 async def test_a_lease_is_renewed_by_its_holder_only(database_url):

@@ -139,6 +139,8 @@ def start_redis_server(command: str, folder: Path, log: Path) -> ProcessRef:
         f"dir {json.dumps(str(own), ensure_ascii=False)}",
         'save ""',
         "appendonly no",
+        # Its own timers: one a second is enough to end connections, and nothing in it expires.
+        "hz 1",
         *(f'rename-command {name} ""' for name in COMMANDS_OFF),
     ]
     try:

@@ -22,7 +22,7 @@ from oncelog.process.role_metrics import PROCESS, PROCESS_LABELS, RoleMetric
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-LAG_INTERVAL_S: Final = 0.5
+LAG_INTERVAL_S: Final = 1.0
 ROLE_METRICS_TIMEOUT_S: Final = 2.0
 """For a loop that does not come to it: then the rest is served, and tells why."""
 

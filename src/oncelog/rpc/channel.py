@@ -14,6 +14,9 @@ CLUSTER_NAME: Final = "oncelog.internal"
 
 ChannelOptions = list[tuple[str, Any]]
 
+_WINDOW_BYTES: Final = 8 * 2**20
+"""What a stream may send before its reader has taken it: two frames of a session."""
+
 
 def open_channel(address: str, limits: SessionLimits) -> grpc.aio.Channel:
     """A channel with a connection of its own, which is not made before the first call.
@@ -69,6 +72,7 @@ def _client_options(limits: SessionLimits) -> ChannelOptions:
     return [
         *_message_sizes(limits),
         *_keepalive(limits),
+        *_windows(),
         # Channels to one address would otherwise share a connection and the backoff of its last failure.
         ("grpc.use_local_subchannel_pool", 1),
         _proxy(limits),
@@ -82,6 +86,7 @@ def server_options(limits: SessionLimits) -> ChannelOptions:
     return [
         *_message_sizes(limits),
         *_keepalive(limits),
+        *_windows(),
         # Two servers on one port would split the calls between them.
         ("grpc.so_reuseport", 0),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", min(1000, limits.keepalive_ms // 2)),
@@ -100,6 +105,12 @@ def _message_sizes(limits: SessionLimits) -> ChannelOptions:
     # A frame with a message of the greatest size has a few bytes around it.
     room = limits.message_bytes_max + limits.frame_bytes
     return [("grpc.max_receive_message_length", room), ("grpc.max_send_message_length", room)]
+
+
+def _windows() -> ChannelOptions:
+    # gRPC would measure the way with a ping for about each heartbeat, and each wakes four threads of two processes for
+    # seconds: a third of what an idle cluster cost. What it finds on a long way is such a window.
+    return [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", _WINDOW_BYTES)]
 
 
 def _keepalive(limits: SessionLimits) -> ChannelOptions:

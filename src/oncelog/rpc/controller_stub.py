@@ -167,14 +167,15 @@ class ActiveControllerStub:
             return address, None
 
     async def keep_acquainted(self) -> None:
-        """Keep a session with every controller, for ever.
+        """Keep a session with every controller, for ever: one that broke is opened again.
 
         The one that becomes active is then asked over a connection that is there. Its name need not be resolved in
         that moment: the name server may be busy, or be on the machine that took the active controller with it.
         """
         while True:
             await asyncio.sleep(ACQUAINTED_EVERY_S)
-            asked = (self._describe(address) for address in self._addresses)
+            away = [address for address in self._addresses if not self._pool.get(address).is_open]
+            asked = (self._describe(address) for address in away)
             for answer in await asyncio.gather(*asked, return_exceptions=True):
                 if isinstance(answer, Exception):
                     # It must not end the process: a call that needs the controller finds out by itself.

@@ -41,8 +41,8 @@ from oncelog.rpc.sessions import PeerUnavailable
 logger = logging.getLogger(__name__)
 
 REGISTER_TIMEOUT_S = 5.0
-BEATS_PER_SESSION = 4
-"""Heartbeats in one session timeout: a lost one, or a busy moment, must not look like a dead process."""
+BEAT_OF_SESSION = 0.3
+"""Of a session timeout, between two heartbeats: two lost ones, or a busy moment, must not look like a dead process."""
 
 DRAINING_BEAT_S = 0.1
 RETRY_PAUSE_MS = 20
@@ -414,7 +414,7 @@ class Node:
                 timeout_s=self._session_timeout_s / 2,
             )
             self._heartbeat_answered(answer, loop.time())
-            interval_s = self._session_timeout_s / BEATS_PER_SESSION
+            interval_s = self._session_timeout_s * BEAT_OF_SESSION
             if self._wants_drain:
                 interval_s = min(interval_s, DRAINING_BEAT_S)
             self._beat_now.clear()

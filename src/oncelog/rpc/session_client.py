@@ -93,6 +93,12 @@ class PeerSession:
         """Sent, or waiting for their turn."""
         return 0 if self._stream is None else self._stream.calls_in_flight
 
+    @property
+    def is_open(self) -> bool:
+        """A call now needs no new stream; gRPC's pings find out when the other end is gone."""
+        stream = self._stream
+        return stream is not None and not stream.is_over and not stream.is_retired
+
     def end(self) -> None:
         """Fail what is in flight and end the stream, without waiting for its end."""
         self._is_closed = True

@@ -11,6 +11,7 @@ from tests.integration.gateway.gateway_cluster import gateway_cluster
 
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.errors import ErrorCode, OncelogError
+from oncelog_gateway import wiring
 from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.wiring import build_gateway
 
@@ -352,3 +353,16 @@ async def test_readiness_is_checked_once_for_all_who_ask(tmp_path):
         answers = await asyncio.gather(*(cluster.get("/ready") for _ in range(5)))
         assert [one.status for one in answers] == [503] * 5
         assert len(calls) == 1
+
+
+async def test_a_gateway_that_does_not_tick_ends_at_once(monkeypatch):
+    """Nothing wakes an idle gateway but its `Date` header."""
+    monkeypatch.setattr(wiring, "DATE_HEADER_S", 600)
+    gateway = build_gateway(GatewaySettings(port=0, authentication="none"), None, None)
+    await gateway.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert b"\r\ndate: " in await reader.read()
+    writer.close()
+    async with asyncio.timeout(60):
+        await gateway.stop()
