@@ -1,4 +1,5 @@
-"""The console with ten thousand transactional ids, a thousand of them in an open transaction: what each page takes."""
+"""What each page of the console takes with ten thousand transactional ids, two thousand partitions and two hundred
+groups. A thousand of the ids have a transaction open."""
 
 import tempfile
 import time
@@ -6,6 +7,7 @@ import urllib.request
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -20,6 +22,9 @@ from oncelog_server.demo.processes import OncelogServer
 PAGE_BAR_MS = 300
 TOPIC = "many"
 PARTITIONS = 20
+WIDE_TOPICS = 99
+"""Of as many partitions each."""
+GROUPS = 200
 REPEATS = 10
 PATHS = (
     "/",
@@ -38,6 +43,7 @@ PATHS = (
     f"/records?topic={TOPIC}",
     f"/record?topic={TOPIC}&partition=0&offset=0",
     "/groups",
+    "/group?id=group-7",
     "/sinks",
     "/nodes",
     f"/explain?subject={TOPIC}-0",
@@ -53,10 +59,24 @@ def wanted_of(is_quick: bool) -> Wanted:
 
 def fill(bootstrap: str, wanted: Wanted, replicas: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    topic = NewTopic(TOPIC, PARTITIONS, replication_factor=replicas)
-    for future in admin.create_topics([topic]).values():
+    share = wanted.ids / 10_000
+    names = [TOPIC, *(f"wide-{number}" for number in range(round(WIDE_TOPICS * share)))]
+    topics = [NewTopic(name, PARTITIONS, replication_factor=replicas) for name in names]
+    for future in admin.create_topics(topics).values():
         future.result(CALL_TIMEOUT_S)
     make_transactions(bootstrap, wanted)
+    _commit_offsets(bootstrap, round(GROUPS * share))
+
+
+def _commit_offsets(bootstrap: str, count: int) -> None:
+    """Each group has read nothing of the topic: what is open there blocks it."""
+    offsets = [TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)]
+    for number in range(count):
+        consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": f"group-{number}", "log_level": 0}
+        )
+        consumer.commit(offsets=offsets, asynchronous=False)
+        consumer.close()
 
 
 def console(is_quick: bool, show_step: ShowStep) -> list[Measurement]:

@@ -44,7 +44,7 @@ from oncelog_coordinator.core.txn_events import (
     VerifyPartitions,
 )
 from oncelog_coordinator.core.txn_state import TxnMetadata
-from oncelog_coordinator.core.views import split_state_filters
+from oncelog_coordinator.core.views import most_urgent, split_state_filters
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.request_origins import client_of, origins_of, request_number
 from oncelog_coordinator.settings import CoordinatorSettings
@@ -338,7 +338,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         self, request: pb.ListTransactionsRequest, context: object
     ) -> pb.ListTransactionsResponse:
         states, unknown = split_state_filters(request.state_filters)
-        found: list[pb.TransactionDescription] = []
+        found: list[tuple[TxnMetadata, TransactionTerm]] = []
         try:
             compile_id_pattern(request.transactional_id_pattern)
             for term, driver in self._shards.drivers():
@@ -351,7 +351,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.transactional_id_pattern,
                 )
                 answer: ListAnswer = await driver.ask(event, request_id)
-                found += [self._description(txn, term) for txn in answer.transactions]
+                found += [(txn, term) for txn in answer.transactions]
         except KafkaError as refused:
             return pb.ListTransactionsResponse(
                 error_code=refused.error_code,
@@ -364,7 +364,12 @@ class TransactionCoordinatorServicer(SinkCalls):
                 error_message=str(unavailable),
                 unknown_state_filters=unknown,
             )
-        return pb.ListTransactionsResponse(transactions=found, unknown_state_filters=unknown)
+        shown = most_urgent(found, max(request.most_urgent, 0), lambda one: one[0])
+        return pb.ListTransactionsResponse(
+            transactions=[self._description(txn, term) for txn, term in shown],
+            unknown_state_filters=unknown,
+            total_count=len(found),
+        )
 
     def _description(self, txn: TxnMetadata, term: TransactionTerm) -> pb.TransactionDescription:
         return pb.TransactionDescription(

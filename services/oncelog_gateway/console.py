@@ -13,7 +13,7 @@ from oncelog.ids import Partition
 from oncelog.rpc.metadata import MetadataImage
 from oncelog.telemetry.events import EventFilter
 from oncelog_gateway.access import Access
-from oncelog_gateway.console_bars import bars_page
+from oncelog_gateway.console_bars import bars_page, partition_names
 from oncelog_gateway.console_cluster import add_nodes, add_producers
 from oncelog_gateway.console_login import add_login
 from oncelog_gateway.console_pages import (
@@ -39,7 +39,7 @@ from oncelog_gateway.core.transaction_spans import gather
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import all_partitions
 from oncelog_gateway.record_access import RecordAccess
-from oncelog_gateway.resources import PartitionStatus, TransactionState
+from oncelog_gateway.resources import TransactionState
 from oncelog_gateway.subjects import KINDS, Kind, partition_of
 
 EVENTS_SHOWN_MAX: Final = 300
@@ -186,6 +186,7 @@ def _add_slowest(router: APIRouter, pages: Pages) -> None:
             "slowest.html",
             "/transactions",
             found=found,
+            names=partition_names,
             now=now,
             missing=history.away_reason,
             events="/v1/events?kind=transaction&limit=1",
@@ -202,14 +203,15 @@ def _add_partitions(router: APIRouter, pages: Pages) -> None:
             for one in all_partitions(image, topic)
             if topic or not image.topics[one.topic].internal
         ]
-        rows = await pages.views.partitions.statuses(partitions[:PARTITIONS_READ_MAX])
-        rows.sort(key=_worst_first)
+        read = partitions[:PARTITIONS_READ_MAX]
+        looked = await pages.views.partitions.look(read)
+        worst_first = sorted(read, key=looked.trouble_of)
         return pages.page(
             "partitions.html",
             "/partitions",
-            rows=rows_of(rows, number),
+            rows=pages.views.partitions.rows(looked, rows_of(worst_first, number)),
             partition_count=len(partitions),
-            steps=Steps.of(number, len(rows), {"topic": topic}),
+            steps=Steps.of(number, len(read), {"topic": topic}),
             topic=topic,
         )
 
@@ -318,10 +320,6 @@ def _page_of(image: MetadataImage, text: str) -> str:
     if found is not None and image.partition(found) is not None:
         return f"/record?{urlencode({**found._asdict(), 'offset': offset})}"
     return f"/transactions?{urlencode({'id_pattern': text})}" if "*" in text else ""
-
-
-def _worst_first(row: PartitionStatus) -> tuple[bool, int, bool]:
-    return (row.failure is None, -(row.lso_lag or 0), not row.under_replicated)
 
 
 def _by_tag(schema: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.telemetry.events import Event
+from oncelog.wording import counted
 from oncelog_gateway.console_pages import Steps
 from oncelog_gateway.console_values import EventRow, clock, event_rows
 from oncelog_gateway.core.event_text import sentence
 from oncelog_gateway.core.transaction_spans import Between, Phase, Span, slow_from_ms
-from oncelog_gateway.core.wording import duration
+from oncelog_gateway.core.wording import duration, ranges
 
 WIDTH: Final = 1_000
 PART_WIDTH_MIN: Final = 3
 STEPS_MAX: Final = 100
 BARS_MAX: Final = 25
-PARTITIONS_NAMED_MAX: Final = 3
+TOPICS_NAMED_MAX: Final = 3
 STRIP_HEIGHT: Final = 120
 STRIP_LEFT: Final = 60
 STRIP_RIGHT: Final = 60
@@ -151,7 +152,7 @@ def _bar(span: Span, now_ms: int, scale_ms: int, slow_ms: int) -> TransactionBar
             for name, at in span.marked.items()
         ),
         took_ms > scale_ms,
-        _partition_names(list(span.partitions)),
+        partition_names(list(span.partitions)),
         *_steps(span.events),
         span.trace_id,
     )
@@ -180,10 +181,20 @@ def _steps(events: Sequence[Event]) -> tuple[tuple[EventRow, ...], int]:
     return tuple(event_rows(events[:STEPS_MAX])), max(len(events) - STEPS_MAX, 0)
 
 
-def _partition_names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:PARTITIONS_NAMED_MAX])
-    more = len(names) - PARTITIONS_NAMED_MAX
-    return f"{shown} and {more} more" if more > 0 else shown
+def partition_names(names: Sequence[str]) -> str:
+    """By topic: `orders-0–3, payments-1`."""
+    of_topic: dict[str, list[int]] = {}
+    cut = []
+    for name in names:
+        topic, _, number = name.rpartition("-")
+        if number.isdecimal():
+            of_topic.setdefault(topic, []).append(int(number))
+        else:
+            cut.append(name)
+    every = [f"{topic}-{ranges(numbers)}" for topic, numbers in of_topic.items()] + cut
+    more = len(every) - TOPICS_NAMED_MAX
+    shown = ", ".join(every[:TOPICS_NAMED_MAX])
+    return f"{shown} and {counted(more, 'topic')} more" if more > 0 else shown
 
 
 def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> Strip | None:

@@ -304,6 +304,7 @@ class Explanations:
                 holder.age_ms,
                 holder.idle_ms,
                 holder.hanging,
+                holder.first_record_age_ms,
             ),
             "" if row.failure is None else row.failure.detail,
         )

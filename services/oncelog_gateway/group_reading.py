@@ -28,36 +28,21 @@ LOOK_BYTES_MAX: Final = 64 << 10
 
 
 class Reading(NamedTuple):
-    """Of one group in one partition."""
+    """Of one group in one partition. What follows from it is worked out once: there may be thousands."""
 
     group_id: str
     partition: Partition
     offset: int | None
     status: PartitionStatus | None
+    ends: tuple[int, int, int] | None
+    """Committed offset, last stable offset and high watermark; None: one of them is not known."""
+    unread: Unread | None
+    held_by: LsoHolder | None
+    """None where nothing that the group has not read is held back."""
 
     @property
     def place(self) -> "Place":
         return self.group_id, self.partition
-
-    @property
-    def ends(self) -> tuple[int, int, int] | None:
-        """Committed offset, last stable offset and high watermark; None: one of them is not known."""
-        status = self.status
-        if self.offset is None or status is None:
-            return None
-        if status.last_stable_offset is None or status.high_watermark is None:
-            return None
-        return self.offset, status.last_stable_offset, status.high_watermark
-
-    @property
-    def unread(self) -> Unread | None:
-        return None if self.ends is None else unread(*self.ends)
-
-    @property
-    def held_by(self) -> LsoHolder | None:
-        """None where nothing that the group has not read is held back."""
-        found = self.unread
-        return None if found is None or not found.held_back else _holder_in(self.status)
 
 
 class Standing(NamedTuple):
@@ -89,8 +74,8 @@ Place = tuple[str, Partition]
 
 
 class GroupsBlocked(NamedTuple):
-    by: Mapping[Place, LsoHolder]
-    """What blocks a group in a partition."""
+    places: Set[Place]
+    """Where a group is blocked."""
     group_count: int
     failures: Sequence[KafkaError]
     """Of coordinators that did not say which groups there are."""
@@ -141,7 +126,8 @@ class BlockedReadings:
             ends, holder = one.ends, one.held_by
             if ends is None or holder is None or not may_be_blocked(*ends):
                 continue
-            readable = unread(*ends).readable
+            assert one.unread is not None, one
+            readable = one.unread.readable
             if not readable:
                 blocked.add(one.place)
             elif readable <= LOOK_OFFSETS_MAX and holder_of(holder).holds_for_long:
@@ -169,10 +155,22 @@ def readings_of(
 ) -> list[Reading]:
     """Kafka's -1 is no offset."""
     return [
-        Reading(group_id, partition, offset if offset >= 0 else None, statuses.get(partition))
+        _reading(group_id, partition, offset if offset >= 0 else None, statuses.get(partition))
         for partition, offset in offsets
     ]
 
 
-def _holder_in(status: PartitionStatus | None) -> LsoHolder | None:
-    return None if status is None else status.lso_holder
+def _reading(
+    group_id: str, partition: Partition, offset: int | None, status: PartitionStatus | None
+) -> Reading:
+    if (
+        offset is None
+        or status is None
+        or status.last_stable_offset is None
+        or status.high_watermark is None
+    ):
+        return Reading(group_id, partition, offset, status, None, None, None)
+    ends = (offset, status.last_stable_offset, status.high_watermark)
+    found = unread(*ends)
+    held_by = status.lso_holder if found.held_back else None
+    return Reading(group_id, partition, offset, status, ends, found, held_by)

@@ -258,7 +258,7 @@ class Groups:
         partitions. Where there are none, no group is asked how far it is."""
         found, failures = await self._listed(())
         if not partitions:
-            return GroupsBlocked({}, len(found), failures)
+            return GroupsBlocked(frozenset(), len(found), failures)
         statuses = dict(zip(partitions, self._partitions.rows(held, partitions), strict=True))
         offsets = await self._offsets_of([one.group_id for one in found[:groups_max]], partitions)
         readings = [
@@ -266,16 +266,7 @@ class Groups:
             for group_id, of_group in offsets.items()
             for one in readings_of(group_id, of_group, statuses)
         ]
-        places = await self._blocked.among(readings)
-        return GroupsBlocked(
-            {
-                one.place: one.held_by
-                for one in readings
-                if one.place in places and one.held_by is not None
-            },
-            len(found),
-            failures,
-        )
+        return GroupsBlocked(await self._blocked.among(readings), len(found), failures)
 
     async def _offsets_of(
         self, group_ids: Iterable[str], partitions: Sequence[Partition] = ()

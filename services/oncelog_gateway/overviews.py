@@ -67,16 +67,17 @@ class Overviews:
             marker_queues(self._roles),
         )
         blocked = await self._groups.blocked(looked, _longest_held(looked), GROUPS_MAX)
-        lags = _lags(looked)
+        lags = {key: looked.lag_of(key) for key in looked.described}
+        holders = {key: holder_of(one) for key, one in looked.holders.items()}
         facts = OverviewFacts(
             hanging=[
-                Hang(key, holder_of(one), one.start_offset, one.producer_epoch, lags.get(key, 0))
+                Hang(key, holders[key], one.start_offset, one.producer_epoch, lags.get(key, 0))
                 for key, one in looked.holders.items()
                 if one.hanging
             ],
             blocked=[
-                BlockedGroup(group_id, key, lags.get(key, 0), holder_of(holder))
-                for (group_id, key), holder in blocked.by.items()
+                BlockedGroup(group_id, key, lags.get(key, 0), holders[key])
+                for group_id, key in blocked.places
             ],
             undecided=[_undecided(one) for one in opened.overdue],
             undecided_count=opened.overdue_count,
@@ -122,14 +123,6 @@ def _longest_held(looked: Looked) -> list[Partition]:
     return sorted(held, key=lambda key: (not held[key].is_hanging, -(held[key].held_for_ms or 0)))[
         :HELD_MAX
     ]
-
-
-def _lags(looked: Looked) -> dict[Partition, int]:
-    return {
-        key: max(answer.high_watermark - answer.last_stable_offset, 0)
-        for key, answer in looked.described.items()
-        if not isinstance(answer, KafkaError)
-    }
 
 
 def _undecided(one: Transaction) -> Undecided:

@@ -65,7 +65,7 @@ class Partitions:
             if not isinstance(answer, KafkaError) and _is_held(answer)
         ]
         holders, failures = await self._holders(held)
-        return Looked(described, holders, failures)
+        return Looked(described, holders, failures, self._roles.image)
 
     def rows(self, looked: "Looked", partitions: Iterable[Partition]) -> list[PartitionStatus]:
         image = self._roles.image
@@ -221,6 +221,21 @@ class Looked(NamedTuple):
     """Of those whose last stable offset a transaction holds."""
     failures: tuple[KafkaError, ...]
     """Of coordinators: whether a transaction hangs is not known then."""
+    image: MetadataImage
+
+    def lag_of(self, partition: Partition) -> int:
+        """Offsets that are held back; 0 also where the leader did not answer."""
+        answer = self.described[partition]
+        if isinstance(answer, KafkaError):
+            return 0
+        return max(answer.high_watermark - answer.last_stable_offset, 0)
+
+    def trouble_of(self, partition: Partition) -> tuple[bool, int, bool]:
+        """The less, the sooner somebody has to look at it."""
+        found = self.image.partition(partition)
+        is_whole = found is None or len(found.isr) >= len(found.replicas)
+        is_answered = not isinstance(self.described[partition], KafkaError)
+        return is_answered, -self.lag_of(partition), is_whole
 
 
 def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partition]:

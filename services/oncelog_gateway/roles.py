@@ -36,6 +36,8 @@ class Listing:
 
     transactions: tuple[coordinator_pb2.TransactionDescription, ...]
     failures: tuple[KafkaError, ...]
+    total_count: int = 0
+    """Of all that match, where only the most urgent were asked for."""
 
 
 class Roles(LeaderCalls):
@@ -50,13 +52,16 @@ class Roles(LeaderCalls):
         producer_ids: Sequence[int] = (),
         min_duration_ms: int = -1,
         id_pattern: str = "",
+        most_urgent: int = 0,
     ) -> Listing:
-        """Of all coordinators. Only a refused filter raises; a silent coordinator is a failure in the listing."""
+        """Of all coordinators; with `most_urgent` that many of each. Only a refused filter raises; a silent coordinator
+        is a failure in the listing."""
         request = coordinator_pb2.ListTransactionsRequest(
             state_filters=states,
             producer_id_filters=producer_ids,
             duration_filter_ms=min_duration_ms,
             transactional_id_pattern=id_pattern,
+            most_urgent=most_urgent,
         )
         answers, failures = await self._ask_coordinators(
             lambda coordinator: coordinator.ListTransactions, request
@@ -64,15 +69,17 @@ class Roles(LeaderCalls):
         for failure in failures:
             if failure.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION:
                 raise failure
+        # A coordinator of an older version knows neither the limit nor the count.
+        total = sum(max(one.total_count, len(one.transactions)) for one in answers)
         if len(answers) == 1:
-            return Listing(tuple(answers[0].transactions), tuple(failures))
+            return Listing(tuple(answers[0].transactions), tuple(failures), total)
         # By producer id too: two tries of one Spark task share a transactional id.
         found: dict[tuple[str, int], coordinator_pb2.TransactionDescription] = {
             (one.transactional_id, one.producer_id): one
             for answer in answers
             for one in answer.transactions
         }
-        return Listing(tuple(found.values()), tuple(failures))
+        return Listing(tuple(found.values()), tuple(failures), total)
 
     async def _ask_coordinators(
         self,

@@ -136,8 +136,11 @@ class Transactions:
     ) -> TransactionsFound:
         """Open ones first, the oldest of them first; then the newest. Only the rows that are shown are made: there may
         be very many. Raises KafkaError for a pattern that cannot be."""
+        is_all = late_only or two_phase_only
         listing = await self._roles.list_transactions(
-            states=states, id_pattern=as_regular_expression(id_pattern)
+            states=states,
+            id_pattern=as_regular_expression(id_pattern),
+            most_urgent=0 if is_all else skipped + rows_max,
         )
         now = self._clock.now()
         found: Sequence[coordinator_pb2.TransactionDescription] = listing.transactions
@@ -148,7 +151,7 @@ class Transactions:
         shown = nsmallest(skipped + rows_max, found, key=_open_first)[skipped:]
         return TransactionsFound(
             [_shown(Transaction, one, now) for one in shown],
-            len(found),
+            len(found) if is_all else listing.total_count,
             listing.failures,
         )
 

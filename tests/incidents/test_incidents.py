@@ -194,14 +194,14 @@ def test_a_slow_live_producer_holds_the_lso(server, topic, name):
         assert found["incident"] == "open-and-slow"
         assert name in text_of(found) + subject
         assert "3 records" in text_of(found)
-        assert "by its timeout of 60 s" in text_of(found)
+        assert "by its timeout of 1 min" in text_of(found)
         assert any("terminate" in one["command"] for one in found["next_commands"])
         shown(
             server.gateway,
             subject,
             "open-and-slow",
             "client 'app-1' at 127.0.0.1:",
-            "by its timeout of 60 s",
+            "by its timeout of 1 min",
             f"oncelog transactions terminate {name}",
         )
 

@@ -121,7 +121,7 @@ def test_which_transaction_was_slow_and_where(server, operator):
     row.get_by_text(re.compile(r"^\d+ s$")).first.wait_for()
     producer.commit_transaction(WAIT_S)
     operator.click("Transactions", exact=True)
-    operator.click("The slowest of late")
+    operator.click("The slowest transactions")
     row = operator.page.locator("tbody tr").filter(has_text="slow-writer")
     took = row.locator("td").nth(1).inner_text()
     assert re.fullmatch(r"\d+ s", took), took

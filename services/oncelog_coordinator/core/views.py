@@ -4,13 +4,36 @@ The duration filter is strict, and compares with the stored start, which is -1 i
 duration. In CompleteCommit and CompleteAbort the start is still the last transaction's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from heapq import nsmallest
+from typing import Final, TypeVar
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
 from oncelog_coordinator.core.id_pattern import compile_id_pattern
 from oncelog_coordinator.core.txn_events import DescribeAnswer, ListAnswer, ListTransactions
 from oncelog_coordinator.core.txn_state import STATE_OF_NAME, TxnMetadata, TxnState
+
+ListedT = TypeVar("ListedT")
+_NOT_OPEN: Final = frozenset(
+    {TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT, TxnState.DEAD}
+)
+
+
+def most_urgent(
+    listed: Sequence[ListedT], count: int, transaction_of: Callable[[ListedT], TxnMetadata]
+) -> Sequence[ListedT]:
+    """The open one that began first of all at the top; behind the open ones those that changed last. Of a page of a
+    hundred among a hundred thousand only these are described. A count of 0: all, in any order."""
+    if not count:
+        return listed
+    return nsmallest(count, listed, key=lambda one: _urgency(transaction_of(one)))
+
+
+def _urgency(txn: TxnMetadata) -> tuple[bool, int, str]:
+    if txn.state not in _NOT_OPEN and txn.start_timestamp >= 0:
+        return (False, txn.start_timestamp, txn.transactional_id)
+    return (True, -txn.last_update_timestamp, txn.transactional_id)
 
 
 def split_state_filters(

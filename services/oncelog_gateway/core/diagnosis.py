@@ -6,6 +6,7 @@ from typing import Final
 
 from oncelog.ids import Partition
 from oncelog.telemetry.events import Event
+from oncelog_gateway.core.wording import duration
 
 RECENT_MS: Final = 60_000
 """Refusals and loops older than this are the past."""
@@ -57,6 +58,8 @@ class HolderFacts:
     age_ms: int | None = None
     idle_ms: int | None = None
     is_hanging: bool | None = None
+    first_record_age_ms: int | None = None
+    """Of one that hangs, where its first record is still there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +131,10 @@ def ago(now: int, then: int) -> str:
 
 
 def seconds(milliseconds: int) -> str:
-    """`0.3 s`, `47 s`, `12 min`."""
+    """`0.3 s`, `47 s`, `2 min 22 s`: as everywhere, but for tenths of what has just happened."""
     if milliseconds < 10_000:
         return f"{max(milliseconds, 0) / 1000:.1f} s"
-    if milliseconds < 600_000:
-        return f"{milliseconds // 1000} s"
-    return f"{milliseconds // 60_000} min"
+    return duration(milliseconds)
 
 
 def client_of(event: Event) -> str:

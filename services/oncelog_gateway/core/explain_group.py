@@ -139,6 +139,7 @@ def _place(one: OffsetFacts) -> str:
         holder.age_ms,
         holder.idle_ms,
         holder.is_hanging,
+        holder.first_record_age_ms,
     )
     return f"{place}, of which {one.held_back} held back by {who.words}."
 

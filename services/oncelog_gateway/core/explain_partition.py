@@ -67,8 +67,12 @@ def _hanging(facts: PartitionFacts) -> Diagnosis:
         f"read_committed stops at offset {facts.last_stable_offset}, {counted(facts.held_back, 'record')} before the "
         "high watermark, for good.",
     ]
-    if holder.idle_ms is not None:
-        findings.insert(1, f"Its last record here is {seconds(holder.idle_ms)} old.")
+    ages = (("first", holder.first_record_age_ms), ("last", holder.idle_ms))
+    known = [
+        f"its {which} record here is {seconds(age)} old" for which, age in ages if age is not None
+    ]
+    if known:
+        findings.insert(1, f"I{', and '.join(known)[1:]}.")
     if holder.transactional_id:
         findings.append(
             f"The producer id belongs to {holder.transactional_id!r}, which is {holder.state} at its coordinator."

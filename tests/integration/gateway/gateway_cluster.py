@@ -44,6 +44,8 @@ class DictCoordinator:
         self.error_code = ErrorCode.NONE
         self.is_silent = False
         self.is_older = False
+        self.listed = []
+        """What was asked for."""
         self.completed = []
         """What was committed and aborted by its identity."""
         self.seen_start_ms = None
@@ -77,6 +79,7 @@ class DictCoordinator:
 
     async def ListTransactions(self, request, context):  # noqa: N802
         await self._answer()
+        self.listed.append(request)
         if self.error_code:
             return coordinator_pb2.ListTransactionsResponse(
                 error_code=self.error_code, error_message="being loaded"

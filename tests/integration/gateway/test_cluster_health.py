@@ -103,3 +103,13 @@ async def test_a_silent_coordinator_is_a_trouble_and_no_error(blocked):
     assert not found["healthy"]
     assert any("whether a transaction hangs" in one["what"] for one in found["troubles"])
     assert not any("abort" in one["command"] for one in found["troubles"])
+
+
+async def test_a_list_of_transactions_asks_for_what_it_shows(cluster):
+    for number in range(150):
+        cluster.coordinator.put(f"id-{number}", producer_id=number, state="CompleteCommit")
+    shown = words_of(await cluster.get("/transactions?page=2"))
+    assert cluster.coordinator.listed[-1].most_urgent == 200
+    assert "101 to 150 of 150" in shown
+    await cluster.get("/transactions?late=1")
+    assert cluster.coordinator.listed[-1].most_urgent == 0, "the gateway tells which are late"

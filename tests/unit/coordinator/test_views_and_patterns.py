@@ -19,7 +19,7 @@ from oncelog.errors import KafkaError
 from oncelog_coordinator.core.id_pattern import compile_id_pattern
 from oncelog_coordinator.core.txn_events import DescribeTransaction, ListTransactions
 from oncelog_coordinator.core.txn_state import TxnTombstone
-from oncelog_coordinator.core.views import split_state_filters
+from oncelog_coordinator.core.views import most_urgent, split_state_filters
 
 
 def machine():
@@ -144,3 +144,16 @@ def test_no_pattern_takes_long():
     started = time.perf_counter()
     assert not matches("a" * 10_000)
     assert time.perf_counter() - started < 2
+
+
+def test_the_most_urgent_are_open_ones_by_begin_then_the_newest():
+    rows = [
+        stored(COMPLETE_COMMIT, transactional_id="done", last_update_timestamp=NOW),
+        stored(ONGOING, transactional_id="young", start_timestamp=START + 5),
+        stored(EMPTY, transactional_id="empty", start_timestamp=-1, last_update_timestamp=NOW + 1),
+        stored(ONGOING, transactional_id="old", start_timestamp=START),
+        stored(COMPLETE_COMMIT, transactional_id="long ago", last_update_timestamp=1),
+    ]
+    named = [one.transactional_id for one in most_urgent(rows, 4, lambda one: one)]
+    assert named == ["old", "young", "empty", "done"]
+    assert list(most_urgent(rows, 0, lambda one: one)) == rows

@@ -85,13 +85,13 @@ ROWS = [
     (
         "fenced-by-timeout",
         facts(events=[BEGUN, bumped(13, "timeout"), refusal(1, "INVALID_PRODUCER_EPOCH", **APP_1)]),
-        "longer than its timeout of 60 s",
+        "longer than its timeout of 1 min",
     ),
     ("fenced-by-operator", facts(events=[BEGUN, bumped(3, "operator")]), "an operator terminated"),
     (
         "invalid-txn-state",
         facts(events=[BEGUN, bumped(13, "timeout"), refusal(1, "INVALID_TXN_STATE", **APP_1)]),
-        "its timeout of 60 s passed",
+        "its timeout of 1 min passed",
     ),
     (
         "concurrent-transactions",
@@ -292,6 +292,17 @@ HELD_BY_A_HANGING_ONE = group(
 )
 
 
+def test_a_hanging_transaction_is_as_old_as_its_first_record():
+    found = explain_partition(
+        held(is_hanging=True, idle_ms=60_000, first_record_age_ms=7_200_000), None
+    )
+    assert (
+        "Its first record here is 2 h old, and its last record here is 1 min old." in found.findings
+    )
+    unknown = explain_partition(held(is_hanging=True, idle_ms=60_000), None)
+    assert "Its last record here is 1 min old." in unknown.findings
+
+
 def test_a_group_behind_a_hanging_one_is_given_its_command():
     partition = explain_partition(held(is_hanging=True), None)
     found = explain_group(HELD_BY_A_HANGING_ONE, partition)
@@ -337,7 +348,7 @@ def attempt(state, deadline_s=30):
     ("incident", "attempts", "words"),
     [
         ("healthy", (), "batch 7 was committed last"),
-        ("spark-attempt-open", (attempt("Open"),), "batch 8 open since 90 s ago"),
+        ("spark-attempt-open", (attempt("Open"),), "batch 8 open since 1 min 30 s ago"),
         ("spark-attempt-open", (attempt("Open", -1),), "within a second"),
         ("spark-markers-under-way", (attempt("Committing"),), "on their way"),
     ],

@@ -198,28 +198,32 @@ class DescribeTransactionsResponse(_message.Message):
     def __init__(self, transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ...) -> None: ...
 
 class ListTransactionsRequest(_message.Message):
-    __slots__ = ("state_filters", "producer_id_filters", "duration_filter_ms", "transactional_id_pattern")
+    __slots__ = ("state_filters", "producer_id_filters", "duration_filter_ms", "transactional_id_pattern", "most_urgent")
     STATE_FILTERS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FILTERS_FIELD_NUMBER: _ClassVar[int]
     DURATION_FILTER_MS_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONAL_ID_PATTERN_FIELD_NUMBER: _ClassVar[int]
+    MOST_URGENT_FIELD_NUMBER: _ClassVar[int]
     state_filters: _containers.RepeatedScalarFieldContainer[str]
     producer_id_filters: _containers.RepeatedScalarFieldContainer[int]
     duration_filter_ms: int
     transactional_id_pattern: str
-    def __init__(self, state_filters: _Optional[_Iterable[str]] = ..., producer_id_filters: _Optional[_Iterable[int]] = ..., duration_filter_ms: _Optional[int] = ..., transactional_id_pattern: _Optional[str] = ...) -> None: ...
+    most_urgent: int
+    def __init__(self, state_filters: _Optional[_Iterable[str]] = ..., producer_id_filters: _Optional[_Iterable[int]] = ..., duration_filter_ms: _Optional[int] = ..., transactional_id_pattern: _Optional[str] = ..., most_urgent: _Optional[int] = ...) -> None: ...
 
 class ListTransactionsResponse(_message.Message):
-    __slots__ = ("error_code", "unknown_state_filters", "transactions", "error_message")
+    __slots__ = ("error_code", "unknown_state_filters", "transactions", "error_message", "total_count")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_STATE_FILTERS_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_COUNT_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     unknown_state_filters: _containers.RepeatedScalarFieldContainer[str]
     transactions: _containers.RepeatedCompositeFieldContainer[TransactionDescription]
     error_message: str
-    def __init__(self, error_code: _Optional[int] = ..., unknown_state_filters: _Optional[_Iterable[str]] = ..., transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., error_message: _Optional[str] = ...) -> None: ...
+    total_count: int
+    def __init__(self, error_code: _Optional[int] = ..., unknown_state_filters: _Optional[_Iterable[str]] = ..., transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., error_message: _Optional[str] = ..., total_count: _Optional[int] = ...) -> None: ...
 
 class ForceTerminateTransactionRequest(_message.Message):
     __slots__ = ("transactional_id", "start_time_ms")
