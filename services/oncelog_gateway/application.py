@@ -29,7 +29,10 @@ from oncelog_gateway.overviews import Overviews
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import Problem, install
 from oncelog_gateway.producers import Producers
+from oncelog_gateway.prometheus_history import PrometheusHistory
 from oncelog_gateway.query_check import only_known_parameters
+from oncelog_gateway.rate_recorder import RateRecorder
+from oncelog_gateway.rates import Rates
 from oncelog_gateway.reassignments import Reassignments
 from oncelog_gateway.record_access import RecordAccess
 from oncelog_gateway.record_writing import RecordWriter
@@ -49,6 +52,7 @@ from oncelog_gateway.routes.nodes import (
     reassignments_router,
     replica_moves_router,
 )
+from oncelog_gateway.routes.rates import rates_router
 from oncelog_gateway.routes.records import records_router
 from oncelog_gateway.routes.scrape import scrape_router
 from oncelog_gateway.routes.sinks import sinks_router
@@ -79,6 +83,9 @@ _DESCRIPTION: Final = (
 )
 
 
+_OF_EVERY_ROUTE: Final = [Depends(only_as_guarded), Depends(only_known_parameters)]
+
+
 class _AnyText(PathConvertor):
     """Of `{id:path}`. Starlette's own ends at a line break, which a transactional id or a group may have."""
 
@@ -96,12 +103,14 @@ def create_app(
     read_metrics: ReadMetrics = lambda: (),
     history: History | None = None,
     ways_in: WaysIn = NO_WAYS_IN,
+    recorder: RateRecorder | None = None,
 ) -> FastAPI:
     """Everything the gateway serves. Starts nothing and asks nobody."""
     roles = Roles(metadata, directory, settings.call_timeout_ms)
     audit = AuditLog(settings.audit_path, clock)
     # An empty history is false, and the one that fills later is the one to show.
-    views = _views(roles, audit, History() if history is None else history, clock, settings)
+    rates = _rates(recorder or RateRecorder(metadata, directory, clock), clock, settings)
+    views = _views(roles, audit, History() if history is None else history, clock, settings, rates)
     transactions, partitions, groups = views.transactions, views.partitions, views.groups
     changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)
@@ -119,7 +128,8 @@ def create_app(
         prepared_router(transactions),
         partitions_router(roles, partitions),
         partition_router(roles, partitions, transactions),
-        topics_router(roles),
+        topics_router(roles, views.rates),
+        rates_router(views.rates),
         records_router(views.records, RecordWriter(roles, audit, clock), record_access, operators),
         topic_changes_router(changes, operators),
         topic_alterations_router(roles, changes, operators),
@@ -137,9 +147,7 @@ def create_app(
         console_router(Pages(app, roles, views, settings, clock), access, record_access, operators),
     )
     for router in routers:
-        app.include_router(
-            router, dependencies=[Depends(only_as_guarded), Depends(only_known_parameters)]
-        )
+        app.include_router(router, dependencies=_OF_EVERY_ROUTE)
     routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     install(app, routes)
     app.add_middleware(TracedRequests)
@@ -171,11 +179,17 @@ def _bare_app() -> FastAPI:
 
 
 def _views(
-    roles: Roles, audit: AuditLog, history: History, clock: Clock, settings: GatewaySettings
+    roles: Roles,
+    audit: AuditLog,
+    history: History,
+    clock: Clock,
+    settings: GatewaySettings,
+    rates: Rates,
 ) -> Views:
     transactions = Transactions(roles, audit, clock, settings.trace_url)
     partitions = Partitions(roles, transactions, clock)
     groups = Groups(roles, audit, transactions, partitions, clock)
+    rates.record_groups(groups, roles)
     sinks = Sinks(roles, audit)
     return Views(
         transactions,
@@ -190,7 +204,13 @@ def _views(
         Records(roles, transactions),
         Overviews(roles, transactions, partitions, groups, ImageWatch(roles.metadata, clock)),
         TopicWriters(roles, transactions),
+        rates,
     )
+
+
+def _rates(recorder: RateRecorder, clock: Clock, settings: GatewaySettings) -> Rates:
+    url = settings.prometheus_url
+    return Rates(recorder, clock, PrometheusHistory(url) if url else None)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -27,10 +27,11 @@ from oncelog_gateway.console_pages import (
     page_number,
     rows_of,
 )
+from oncelog_gateway.console_rates import add_rates, charts_of_families, charts_of_group
 from oncelog_gateway.console_record import add_record
 from oncelog_gateway.console_records import add_records
 from oncelog_gateway.console_topics import add_topics
-from oncelog_gateway.console_values import LagSamples, audit_row, bar_of, event_rows
+from oncelog_gateway.console_values import audit_row, bar_of, event_rows
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.route_roles import ROLE_OF
 from oncelog_gateway.core.slow_transactions import slowest
@@ -69,6 +70,7 @@ def console_router(
         add_producers,
         _add_groups_and_sinks,
         add_nodes,
+        add_rates,
         _add_explanation,
         _add_audit_and_docs,
     ):
@@ -82,7 +84,6 @@ def console_router(
 def _add_overview(router: APIRouter, pages: Pages) -> None:
     script = (TEMPLATES / "console.js").read_bytes()
     style = (TEMPLATES / "style.css").read_bytes()
-    lag_samples = LagSamples()
 
     @router.get("/console.js")
     async def console_script() -> Response:
@@ -96,7 +97,6 @@ def _add_overview(router: APIRouter, pages: Pages) -> None:
     async def index() -> HTMLResponse:
         found = await pages.views.overviews.look(OVERVIEW_ROWS_MAX)
         image, now = pages.roles.image, pages.clock.now()
-        lag_samples.add(now, found.lso_lag)
         return pages.page(
             "index.html",
             "/",
@@ -107,7 +107,7 @@ def _add_overview(router: APIRouter, pages: Pages) -> None:
             opened=found.opened,
             held=pages.views.partitions.rows(found.looked, found.held[:OVERVIEW_ROWS_MAX]),
             now=now,
-            lags=lag_samples.line(),
+            lag_charts=charts_of_families(pages, "lso_lag"),
             events="/v1/events?kind=transaction&limit=1",
         )
 
@@ -271,6 +271,7 @@ def _add_groups_and_sinks(router: APIRouter, pages: Pages) -> None:
             offsets=offsets.offsets,
             standing=offsets,
             members=described.members,
+            charts=charts_of_group(pages.views.rates, id),
         )
 
     @router.get("/sinks")

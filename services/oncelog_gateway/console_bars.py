@@ -13,6 +13,7 @@ from oncelog.telemetry.events import Event
 from oncelog.wording import counted
 from oncelog_gateway.console_pages import Steps
 from oncelog_gateway.console_values import EventRow, clock, event_rows
+from oncelog_gateway.core.axes import TimeMark, ValueMark, decades_of, time_marks
 from oncelog_gateway.core.event_text import sentence
 from oncelog_gateway.core.transaction_spans import Between, Phase, Span, slow_from_ms
 from oncelog_gateway.core.wording import duration, ranges
@@ -23,11 +24,8 @@ STEPS_MAX: Final = 100
 BARS_MAX: Final = 25
 TOPICS_NAMED_MAX: Final = 3
 STRIP_HEIGHT: Final = 120
-STRIP_LEFT: Final = 60
-STRIP_RIGHT: Final = 60
 STRIP_MS: Final = 3_600_000
 STRIP_DOTS_MAX: Final = 1_000
-_DECADES_MS: Final = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000)
 _LOOKS: Final = {"committed": "good", "aborted": "bad", "aborting": "bad"}
 _WORDS: Final[dict[Phase, str]] = {
     "adding": "begun, nothing written yet",
@@ -86,7 +84,7 @@ class BetweenRow:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    x: int
+    percent: float
     y: int
     look: str
     key: str
@@ -95,18 +93,12 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class AxisMark:
-    at: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Strip:
     """How long each took, over time: time from left to right, duration upwards by powers of ten."""
 
     dots: tuple[Dot, ...]
-    times: tuple[AxisMark, ...]
-    durations: tuple[AxisMark, ...]
+    times: tuple[TimeMark, ...]
+    values: tuple[ValueMark, ...]
 
 
 def rows_of_bars(
@@ -202,21 +194,16 @@ def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> 
     drawn = [one for one in spans if one.began_ms >= now_ms - STRIP_MS][-STRIP_DOTS_MAX:]
     if len(drawn) < 2:
         return None
-    first = drawn[0].began_ms
-    width_ms = max(drawn[-1].began_ms - first, 1)
+    first, last = drawn[0].began_ms, drawn[-1].began_ms
     longest = max(one.duration_ms(now_ms) for one in drawn)
-    decades = [one for one in _DECADES_MS if one <= longest] or [_DECADES_MS[0]]
-    top = math.log10(next((one for one in _DECADES_MS if one > longest), longest)) or 1.0
-
-    def x(at_ms: int) -> int:
-        return STRIP_LEFT + (at_ms - first) * (WIDTH - STRIP_LEFT - STRIP_RIGHT) // width_ms
+    decades, top = decades_of(longest)
 
     def y(took_ms: int) -> int:
         return round((STRIP_HEIGHT - 8) * (1 - math.log10(max(took_ms, 1)) / top)) + 4
 
     dots = tuple(
         Dot(
-            x(one.began_ms),
+            round((one.began_ms - first) * 100 / max(last - first, 1), 2),
             y(one.duration_ms(now_ms)),
             _LOOKS.get(one.outcome, "" if one.ended_ms else "warn"),
             one.key,
@@ -225,12 +212,10 @@ def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> 
         )
         for one in drawn
     )
-    ticks = [first + width_ms * at // 3 for at in range(4)]
-    times = {clock(at)[:8]: AxisMark(x(at), clock(at)[:8]) for at in ticks}
     return Strip(
         dots,
-        tuple(times.values()),
-        tuple(AxisMark(y(one), duration(one)) for one in decades),
+        time_marks(first, max(last, first + 1)),
+        tuple(ValueMark(y(one), duration(one)) for one in decades),
     )
 
 
@@ -254,7 +239,6 @@ def bars_page(
         "rows": rows,
         "scale": duration(scale_ms),
         "strip": strip_of(spans, now_ms, page_of),
-        "strip_left": STRIP_LEFT,
         "strip_height": STRIP_HEIGHT,
         "total": len(found),
         "transaction_count": len(spans),

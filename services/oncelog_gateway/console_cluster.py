@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog_gateway.console_pages import PARTITIONS_READ_MAX, ROWS_MAX, Pages
+from oncelog_gateway.console_rates import charts_of_families
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.wording import ranges
 from oncelog_gateway.node_resources import NODES_MAX, NodeStatus
@@ -71,6 +72,9 @@ def add_nodes(router: APIRouter, pages: Pages) -> None:
             total=found.total,
             of_roles=[one for one in named if one.nodes],
             shards=_shards(image),
+            charts=charts_of_families(pages, "cpu", "memory"),
+            silent=pages.views.rates.silent,
+            versions=pages.views.rates.versions,
             unowned=_owned_by(image, -1),
             leaderless=[
                 f"{topic.name}-{one.partition}"

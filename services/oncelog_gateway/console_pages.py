@@ -18,8 +18,8 @@ from oncelog.runtime.clock import Clock
 from oncelog.wording import counted, noun
 from oncelog_gateway.access import CALLER
 from oncelog_gateway.acts import Acts
+from oncelog_gateway.console_values import axis_time, moment
 from oncelog_gateway.console_values import clock as clock_words
-from oncelog_gateway.console_values import moment
 from oncelog_gateway.core.endings import (
     abort_command,
     complete_command,
@@ -34,6 +34,7 @@ from oncelog_gateway.overviews import Overviews
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import status_of
 from oncelog_gateway.producers import Producers
+from oncelog_gateway.rates import Rates
 from oncelog_gateway.record_pace import Turns
 from oncelog_gateway.records import Records
 from oncelog_gateway.resources import PartitionStatus
@@ -70,6 +71,7 @@ class Views(NamedTuple):
     records: Records
     overviews: Overviews
     writers: TopicWriters
+    rates: Rates
 
 
 class Pages:
@@ -98,6 +100,7 @@ class Pages:
         self._templates.filters["counted"] = counted
         self._templates.filters["size"] = size
         self._templates.filters["rate"] = rate
+        self._templates.filters["axis_time"] = axis_time
         self._templates.filters["holder"] = holder_of
         self._templates.filters["abort_command"] = _abort_command
         self._templates.filters["terminate_command"] = terminate_command

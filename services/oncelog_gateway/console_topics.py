@@ -8,7 +8,8 @@ from fastapi.responses import HTMLResponse
 
 from oncelog.ids import Partition
 from oncelog_gateway.console_pages import PARTITIONS_READ_MAX, ROWS_MAX, Pages, Steps, page_number
-from oncelog_gateway.core.rate_samples import Rate
+from oncelog_gateway.console_rates import charts_of_topic
+from oncelog_gateway.rate_recorder import NO_RATE, TopicRate
 from oncelog_gateway.resources import PartitionStatus
 from oncelog_gateway.topic_resources import config_texts
 
@@ -26,8 +27,8 @@ class TopicRow(NamedTuple):
     """The partition that is held back the most."""
     retention_ms: int
     retention_bytes: int
-    rate: Rate | None
-    """What is written; None: there are no two samples yet."""
+    rate: TopicRate | None
+    """A second; None: the gateway has no two readings yet."""
 
 
 def add_topics(router: APIRouter, pages: Pages) -> None:
@@ -46,7 +47,7 @@ def add_topics(router: APIRouter, pages: Pages) -> None:
             "topics.html",
             "/topics",
             rows=rows,
-            span_ms=max((row.rate.span_ms for row in rows if row.rate), default=0),
+            span_ms=pages.views.rates.topic_rates()[1],
             total=len(names),
             topic=topic,
             internal=internal,
@@ -64,6 +65,7 @@ def add_topics(router: APIRouter, pages: Pages) -> None:
             "topic.html",
             "/topics",
             row=row,
+            charts=charts_of_topic(pages.views.rates, name),
             rows=rows,
             writers=await pages.views.writers.of(rows),
             now=pages.clock.now(),
@@ -85,10 +87,16 @@ async def _topic_rows(pages: Pages, names: list[str]) -> list[TopicRow]:
     for row in await pages.views.partitions.statuses(wanted[:PARTITIONS_READ_MAX]):
         if row.failure is None:
             found[row.topic].append(row)
-    return [_topic_row(pages, name, found[name]) for name in names]
+    rates, span_ms = pages.views.rates.topic_rates()
+    return [
+        _topic_row(pages, name, found[name], rates.get(name, NO_RATE) if span_ms else None)
+        for name in names
+    ]
 
 
-def _topic_row(pages: Pages, name: str, rows: list[PartitionStatus]) -> TopicRow:
+def _topic_row(
+    pages: Pages, name: str, rows: list[PartitionStatus], rate: TopicRate | None
+) -> TopicRow:
     topic = pages.roles.topic(name)
     held = [row for row in rows if row.lso_holder is not None]
     configs = config_texts(pages.roles.image, topic)
@@ -102,5 +110,5 @@ def _topic_row(pages: Pages, name: str, rows: list[PartitionStatus]) -> TopicRow
         max(held, key=lambda row: row.lso_lag or 0, default=None),
         int(configs["retention.ms"]),
         int(configs["retention.bytes"]),
-        pages.views.partitions.rates.rate(Partition(name, one.partition) for one in rows),
+        rate,
     )

@@ -2,13 +2,13 @@
 
 import json
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.telemetry.events import Event
 from oncelog_gateway.acts import Act
+from oncelog_gateway.core.axes import Shape
 from oncelog_gateway.core.event_text import sentence
 from oncelog_gateway.core.swim_lanes import GAP_MS, look_of
 from oncelog_gateway.core.wording import duration
@@ -31,8 +31,6 @@ _SAID_LAST: Final = frozenset(
     }
 )
 """Of Kafka's own records, what one seldom looks for."""
-LAG_SAMPLES_MAX: Final = 720
-LAG_EVERY_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,14 @@ def event_rows(events: Sequence[Event]) -> list[EventRow]:
 
 def clock(time_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.gmtime(time_ms / 1000)) + f".{time_ms % 1000:03d}"
+
+
+def axis_time(time_ms: int, shape: Shape) -> str:
+    """As the page comes, in UTC; a script writes the viewer's own time in its place."""
+    if shape == "milli":
+        return clock(time_ms)
+    form = {"second": "%H:%M:%S", "minute": "%H:%M", "day": "%d %b"}[shape]
+    return time.strftime(form, time.gmtime(time_ms / 1000))
 
 
 def moment(time_ms: int) -> str:
@@ -139,37 +145,6 @@ def bar_of(row: PartitionStatus, producers: Sequence[ActiveProducer]) -> Bar | N
             if one.current_txn_start_offset is not None
         ),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class LagLine:
-    points: str
-    now: int
-    most: int
-    span: int
-
-
-class LagSamples:
-    """The records held back in all partitions, as often as the overview was read."""
-
-    def __init__(self) -> None:
-        self._samples: deque[tuple[int, int]] = deque(maxlen=LAG_SAMPLES_MAX)
-
-    def add(self, time_ms: int, lag: int) -> None:
-        if not self._samples or time_ms - self._samples[-1][0] >= LAG_EVERY_MS:
-            self._samples.append((time_ms, lag))
-
-    def line(self) -> LagLine | None:
-        """None while there are no two samples."""
-        if len(self._samples) < 2:
-            return None
-        first, last = self._samples[0][0], self._samples[-1][0]
-        most = max(lag for _, lag in self._samples)
-        points = " ".join(
-            f"{(at - first) * 1000 / max(last - first, 1):.0f},{84 - lag * 78 / max(most, 1):.0f}"
-            for at, lag in self._samples
-        )
-        return LagLine(points, self._samples[-1][1], most, last - first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ class Groups:
         """How far each group has read, by topic, of the first groups in order of id. A partition that is not in
         `statuses` counts nothing. A silent coordinator leaves its groups out."""
         found, _ = await self._listed(())
-        offsets = await self._offsets_of([one.group_id for one in found[:count_max]])
+        offsets = await self.offsets_of([one.group_id for one in found[:count_max]])
         readings = [
             one
             for group_id, of_group in offsets.items()
@@ -241,7 +241,7 @@ class Groups:
 
     async def standings(self, group_ids: Sequence[str], partitions_max: int) -> dict[str, Standing]:
         """Of these groups; partitions beyond the limit are left out, and so are the groups of a silent coordinator."""
-        offsets = await self._offsets_of(group_ids)
+        offsets = await self.offsets_of(group_ids)
         asked = dict.fromkeys(partition for one in offsets.values() for partition, _ in one)
         statuses = await self._statuses(list(asked)[:partitions_max])
         readings = {
@@ -260,7 +260,7 @@ class Groups:
         if not partitions:
             return GroupsBlocked(frozenset(), len(found), failures)
         statuses = dict(zip(partitions, self._partitions.rows(held, partitions), strict=True))
-        offsets = await self._offsets_of([one.group_id for one in found[:groups_max]], partitions)
+        offsets = await self.offsets_of([one.group_id for one in found[:groups_max]], partitions)
         readings = [
             one
             for group_id, of_group in offsets.items()
@@ -268,7 +268,7 @@ class Groups:
         ]
         return GroupsBlocked(await self._blocked.among(readings), len(found), failures)
 
-    async def _offsets_of(
+    async def offsets_of(
         self, group_ids: Iterable[str], partitions: Sequence[Partition] = ()
     ) -> dict[str, list[tuple[Partition, int]]]:
         """Of each group whose coordinator answers, in these partitions or in all; one question for all groups of a

@@ -33,8 +33,6 @@ class Overview(NamedTuple):
     looked: Looked
     held: list[Partition]
     """By how much is held back, the most first."""
-    lso_lag: int
-    """Of all partitions."""
     partition_count: int
     group_count: int | None
     """None: no coordinator said."""
@@ -99,7 +97,6 @@ class Overviews:
             opened,
             looked,
             sorted(looked.holders, key=lambda one: (-lags.get(one, 0), one)),
-            sum(lags.values()),
             len(every),
             blocked.group_count if not blocked.failures else None,
         )

@@ -19,7 +19,6 @@ from oncelog_gateway.core.hanging import (
     still_open,
 )
 from oncelog_gateway.core.paging import PageRequest
-from oncelog_gateway.core.rate_samples import RateSamples, Sample
 from oncelog_gateway.first_records import FirstRecords
 from oncelog_gateway.nodes import require_node
 from oncelog_gateway.resources import (
@@ -46,7 +45,6 @@ class Partitions:
         self._transactions = transactions
         self._clock = clock
         self._first_records = FirstRecords(roles)
-        self.rates = RateSamples()
 
     async def statuses(self, partitions: Sequence[Partition]) -> list[PartitionStatus]:
         """In the order asked. What a leader does not answer is a `failure` in its row, never an exception."""
@@ -55,10 +53,6 @@ class Partitions:
     async def look(self, partitions: Sequence[Partition]) -> "Looked":
         """The same without rows: there may be thousands, and a page shows a few."""
         described = await self._roles.describe_partitions(partitions)
-        now = self._clock.now()
-        for partition, answer in described.items():
-            if not isinstance(answer, KafkaError):
-                self.rates.add(partition, _sample(now, answer))
         held = [
             opened_of(partition, answer.lso_holder)
             for partition, answer in described.items()
@@ -284,10 +278,6 @@ def partitions_to_search(
         if (partition is None or one.partition == partition)
         and (broker is None or broker in one.replicas)
     ]
-
-
-def _sample(now: int, one: storage_pb2.PartitionDescription) -> Sample:
-    return Sample(now, one.leader_epoch, one.log_start_offset, one.log_end_offset, one.size_bytes)
 
 
 def _is_held(answer: storage_pb2.PartitionDescription) -> bool:

@@ -100,6 +100,19 @@ class GatewaySettings(AccessSettings):
         "https://jaeger.example.com/trace/{trace_id}; transactions link to it. Empty: the trace id alone is shown",
     )
 
+    prometheus_url: str = Field(
+        "",
+        description="a Prometheus that scrapes this cluster, http://prometheus:9090; the page of rates then shows "
+        "seven days, and times before this gateway's start. Empty: a day at most, from the gateway's memory",
+    )
+
+    @field_validator("prometheus_url")
+    @classmethod
+    def _prometheus_url(cls, text: str) -> str:
+        if text and not text.startswith(("http://", "https://")):
+            raise ValueError(f"{text!r} must begin with http:// or https://")
+        return text
+
     @field_validator("trace_url")
     @classmethod
     def _trace_url(cls, text: str) -> str:

@@ -54,8 +54,22 @@ class TopicSummary(Resource):
     configs: ShownConfigs = Field(description="only what differs from the defaults")
 
 
+class TopicRates(Resource):
+    records_in: float
+    bytes_in: float
+    records_out: float = Field(description="offsets: markers and aborted records as well")
+    bytes_out: float
+    span_ms: int = Field(description="the time that the rates are of")
+
+
+class ListedTopic(TopicSummary):
+    rates: TopicRates | None = Field(
+        description="a second; null: this gateway has no two readings yet"
+    )
+
+
 class TopicPage(Page):
-    topics: list[TopicSummary]
+    topics: list[ListedTopic]
 
 
 class TopicPartitionLeadership(Resource):

@@ -21,6 +21,7 @@ from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.telemetry.history import History
 from oncelog.telemetry.stream_reader import StreamReader, build_reader
+from oncelog_gateway.rate_recorder import RateRecorder
 from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.ways_in import NO_WAYS_IN, ways_in
 
@@ -80,6 +81,7 @@ class GatewayRole:
         self._clock = clock
         self._read_metrics = read_metrics
         self._waits_for_client = waits_for_client
+        self._recorder = RateRecorder(metadata, directory, clock)
         self._ways_in = NO_WAYS_IN
         self._tls: ReloadingContext | None = None
         self._port: int | None = None
@@ -107,6 +109,7 @@ class GatewayRole:
         self._serving.add_done_callback(_log_failure)
         if self._reader is not None:
             self._reader.start()
+        self._recorder.start()
 
     async def stop(self) -> None:
         """Raises what ended serving early, if anything did."""
@@ -114,6 +117,7 @@ class GatewayRole:
         assert self._serving is not None
         if self._reader is not None:
             await self._reader.stop()
+        await self._recorder.stop()
         if self._server is not None:
             self._ends.set()
         else:
@@ -163,6 +167,7 @@ class GatewayRole:
             self._read_metrics,
             self._history,
             self._ways_in,
+            self._recorder,
         )
         config = uvicorn.Config(
             app,

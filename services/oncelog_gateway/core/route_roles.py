@@ -79,6 +79,7 @@ _VIEWER: Final[tuple[RouteKey, ...]] = (
     ("GET", "/v1/topics/{name}/configs"),
     # The role is not enough: ACLs and a setting decide as well (`record_access`).
     ("GET", "/v1/topics/{name}/records"),
+    ("GET", "/v1/rates"),
     ("GET", "/v1/groups"),
     ("GET", "/v1/groups/{group_id:path}/offsets"),
     ("GET", "/v1/groups/{group_id:path}"),
@@ -103,6 +104,7 @@ _VIEWER: Final[tuple[RouteKey, ...]] = (
     ("GET", "/records"),
     ("GET", "/record"),
     ("GET", "/producers"),
+    ("GET", "/rates"),
     ("GET", "/groups"),
     ("GET", "/group"),
     ("GET", "/sinks"),

@@ -13,6 +13,8 @@ from oncelog_gateway.core.topic_configs import as_json, configs_as_json
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.problems import described
+from oncelog_gateway.rate_recorder import NO_RATE, TopicRate
+from oncelog_gateway.rates import Rates
 from oncelog_gateway.record_status import RecordStatus, record_status
 from oncelog_gateway.resources import (
     INT32_MAX,
@@ -34,9 +36,11 @@ from oncelog_gateway.topic_resources import (
     ConfigPage,
     CreatedTopic,
     CreateTopicRequest,
+    ListedTopic,
     TopicConfigEntry,
     TopicDetail,
     TopicPage,
+    TopicRates,
     TopicSummary,
     config_texts,
 )
@@ -51,7 +55,7 @@ Name = Annotated[str, Path(min_length=1, max_length=249, examples=["orders"])]
 Index = Annotated[int, Path(ge=0, le=INT32_MAX, examples=[0])]
 
 
-def topics_router(roles: Roles) -> APIRouter:
+def topics_router(roles: Roles, rates: Rates) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["topics"])
 
     @router.get(**described("/topics", "List topics", 404))
@@ -64,8 +68,15 @@ def topics_router(roles: Roles) -> APIRouter:
         image = roles.image
         names = [name for name in image.topics if internal or not image.topics[name].internal]
         page, about = paged(names, lambda name: (name,), paging)
+        found, span_ms = rates.topic_rates()
         return TopicPage(
-            topics=[_summary(TopicSummary, image.topics[name]) for name in page], **about
+            topics=[
+                _summary(
+                    ListedTopic, image.topics[name], rates=_rates(found.get(name, NO_RATE), span_ms)
+                )
+                for name in page
+            ],
+            **about,
         )
 
     @router.get(**described("/topics/{name}", "Describe a topic", 404))
@@ -247,6 +258,10 @@ def _summary(kind: type[TopicT], topic: pb.Topic, **given: Any) -> TopicT:
         configs=configs_as_json(topic.configs),
         **given,
     )
+
+
+def _rates(found: TopicRate, span_ms: int) -> TopicRates | None:
+    return TopicRates(**found._asdict(), span_ms=span_ms) if span_ms else None
 
 
 def _partition_page(

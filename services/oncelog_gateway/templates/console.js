@@ -44,7 +44,10 @@
       const nth = path ? linksTo(live, path).indexOf(active) : -1;
       const open = [...live.querySelectorAll("details[id][open]")].map((one) => one.id);
       const summary = active && active.tagName === "SUMMARY" && live.contains(active) ? active.parentElement.id : "";
+      const before = looked;
       live.replaceChildren(...fresh.childNodes);
+      // What had the focus lost it.
+      looked = before;
       for (const id of open) {
         const one = document.getElementById(id);
         if (one) one.open = true;
@@ -55,6 +58,7 @@
       const links = path ? linksTo(live, path) : [];
       if (links.length) links[Math.min(nth, links.length - 1)].focus();
       localTimes();
+      charts();
     } catch (error) {
       state.textContent = "the gateway does not respond; trying again";
     } finally {
@@ -68,6 +72,15 @@
     if (waiting === null) waiting = setTimeout(() => { waiting = null; readAgain(); }, Math.max(400, 5 * took));
   }
 
+  // Made once: a page has a thousand times, and making one is dear.
+  const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  const SHAPES = {
+    minute: new Intl.DateTimeFormat("en-GB", clock),
+    second: new Intl.DateTimeFormat("en-GB", { ...clock, second: "2-digit" }),
+    day: new Intl.DateTimeFormat([], { day: "numeric", month: "short" }),
+  };
+  SHAPES.milli = SHAPES.second;
+
   function localTimes() {
     for (const one of document.querySelectorAll("time[data-at]")) {
       const at = new Date(Number(one.dataset.at));
@@ -75,13 +88,94 @@
       const day = at.toDateString() === new Date().toDateString() ? "" : at.toLocaleDateString("sv") + " ";
       one.textContent = day + at.toLocaleTimeString([], { hour12: false });
     }
-    for (const one of document.querySelectorAll("time[data-ms]")) {
+    for (const one of document.querySelectorAll("[data-ms]")) {
       const at = new Date(Number(one.dataset.ms));
-      one.title = at.toISOString();
-      const fraction = "seconds" in one.dataset ? "" : "." + String(at.getMilliseconds()).padStart(3, "0");
-      one.textContent = at.toLocaleTimeString([], { hour12: false }) + fraction;
+      const isWhole = "seconds" in one.dataset || (one.dataset.shape && one.dataset.shape !== "milli");
+      const rest = isWhole ? "" : "." + String(at.getMilliseconds()).padStart(3, "0");
+      if (one.tagName === "TIME") one.title = at.toISOString();
+      one.textContent = SHAPES[one.dataset.shape || "second"].format(at) + rest;
     }
+    for (const one of document.querySelectorAll("[data-zone]")) one.textContent = "yours";
   }
+
+  // What a chart says of the moment under the pointer, or of the one that arrow keys chose. Its table has the numbers.
+  let looked = null;
+
+  function rowsOf(chart) {
+    return [...chart.querySelectorAll("tbody tr")].reverse();
+  }
+
+  function readAt(chart, number, isKey) {
+    const picture = chart.querySelector(".plot > svg");
+    const rows = rowsOf(chart);
+    const names = [...chart.querySelectorAll("thead th")].slice(1).map((one) => one.textContent);
+    const values = [...chart.querySelectorAll("[data-value]")];
+    for (const one of picture.querySelectorAll("line.at")) one.remove();
+    if (number === null) {
+      looked = null;
+      values.forEach((one) => { if (one.dataset.latest) one.textContent = one.dataset.latest; });
+      chart.querySelector("[data-now]").textContent = "now";
+      return;
+    }
+    number = Math.max(0, Math.min(rows.length - 1, number));
+    looked = { id: chart.id, ms: rows[number].firstElementChild.dataset.ms, isKey };
+    const cells = [...rows[number].children].map((one) => one.textContent);
+    values.forEach((one, at) => {
+      one.dataset.latest = one.dataset.latest || one.textContent;
+      one.textContent = cells[at + 1];
+    });
+    chart.querySelector("[data-now]").textContent = "at " + cells[0];
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+    const x = ((number + 0.5) * 100) / rows.length + "%";
+    for (const [name, value] of [["class", "at"], ["x1", x], ["x2", x], ["y1", 0], ["y2", 150]]) line.setAttribute(name, value);
+    picture.append(line);
+    picture.setAttribute("aria-valuenow", number);
+    picture.setAttribute("aria-valuetext", cells[0] + ": " + names.map((name, at) => name + " " + cells[at + 1]).join(", "));
+  }
+
+  function charts() {
+    for (const chart of document.querySelectorAll(".chart")) {
+      const picture = chart.querySelector(".plot > svg");
+      const last = rowsOf(chart).length - 1;
+      // A slider through time: arrow keys move it, and what it stands on is read out.
+      for (const [name, value] of [["role", "slider"], ["tabindex", 0], ["aria-valuemin", 0], ["aria-valuemax", last], ["aria-valuenow", last], ["aria-valuetext", "now"]]) picture.setAttribute(name, value);
+    }
+    const chart = looked && document.getElementById(looked.id);
+    if (!chart) return;
+    const { ms, isKey } = looked;
+    const number = rowsOf(chart).findIndex((row) => row.firstElementChild.dataset.ms === ms);
+    readAt(chart, number < 0 ? null : number, isKey);
+    if (isKey && number >= 0) chart.querySelector(".plot > svg").focus();
+  }
+
+  addEventListener("pointermove", (event) => {
+    const picture = event.target.closest && event.target.closest(".chart .plot > svg");
+    if (!picture) {
+      if (looked && !looked.isKey) readAt(document.getElementById(looked.id), null);
+      return;
+    }
+    const chart = picture.closest(".chart");
+    if (looked && looked.id !== chart.id) readAt(document.getElementById(looked.id), null);
+    const box = picture.getBoundingClientRect();
+    readAt(chart, Math.floor(((event.clientX - box.left) / box.width) * rowsOf(chart).length), false);
+  });
+  addEventListener("focusin", (event) => {
+    const chart = event.target.matches(".chart .plot > svg") && event.target.closest(".chart");
+    if (chart && !(looked && looked.id === chart.id)) readAt(chart, rowsOf(chart).length - 1, true);
+  });
+  addEventListener("focusout", (event) => {
+    if (looked && looked.isKey && event.target.matches(".plot > svg") && event.target.isConnected) readAt(event.target.closest(".chart"), null);
+  });
+  addEventListener("keydown", (event) => {
+    if (!event.target.matches(".chart .plot > svg")) return;
+    const chart = event.target.closest(".chart");
+    const rows = rowsOf(chart);
+    const at = looked && looked.id === chart.id ? rows.findIndex((row) => row.firstElementChild.dataset.ms === looked.ms) : rows.length - 1;
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, PageUp: at - 10, PageDown: at + 10, Home: 0, End: rows.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    readAt(chart, to, true);
+  });
 
   const events = document.getElementById("live").dataset.events;
   function announce(text, isGood) {
@@ -228,4 +322,5 @@
   if (lanes) lanes.scrollLeft = lanes.scrollWidth;
   state.textContent = "live";
   localTimes();
+  charts();
 })();

@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
+from oncelog.process.latency_bounds import LATENCY_BOUNDS_S
+
 T = TypeVar("T")
 
-LATENCY_BOUNDS_S: Final = (
-    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
-    *(1.0, 2.0, 5.0, 10.0, 30.0, 60.0),
-)
-"""Of every latency, so that those of different roles can be compared bucket by bucket."""
 PROCESS: Final = "oncelog_process"
 PROCESS_LABELS: Final = ("module", "role", "node_id", "version")
 """Of the gauge that is 1 for each role of a process that is scraped."""

@@ -5,7 +5,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from oncelog.process.exposition import CONTENT_TYPE, OPENMETRICS_CONTENT_TYPE, exposed, metric_of
-from oncelog.process.role_metrics import LATENCY_BOUNDS_S, Histogram, gauges_by, histograms_by
+from oncelog.process.latency_bounds import LATENCY_BOUNDS_S
+from oncelog.process.role_metrics import Histogram, gauges_by, histograms_by
 
 
 class _Shown(Collector):

@@ -1,0 +1,77 @@
+"""Axes of pictures: where their marks are, at round times and round values, and what is written there."""
+
+import math
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+_TIME_STEPS_MS: Final = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(_SECOND * one for one in (1, 2, 5, 10, 20, 30)),
+    *(_MINUTE * one for one in (1, 2, 5, 10, 15, 30)),
+    *(_HOUR * one for one in (1, 2, 3, 6, 12)),
+    *(_DAY * one for one in (1, 2, 7)),
+)
+DECADES_MS: Final = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000)
+"""Of an axis of durations by powers of ten; above ten seconds by those of the clock."""
+
+
+Shape = Literal["milli", "second", "minute", "day"]
+"""How finely a time is written."""
+
+
+class TimeMark(NamedTuple):
+    """A time on the horizontal axis."""
+
+    percent: float
+    time_ms: int
+    shape: Shape
+
+
+class ValueMark(NamedTuple):
+    """On the vertical axis; y counts from the top."""
+
+    y: float
+    text: str
+
+
+def time_marks(from_ms: int, to_ms: int, marks_max: int = 6) -> tuple[TimeMark, ...]:
+    """At round times within the span."""
+    span_ms = max(to_ms - from_ms, 1)
+    step_ms = next((one for one in _TIME_STEPS_MS if span_ms <= one * marks_max), 7 * _DAY)
+    shape = shape_of(step_ms)
+    first = -(-from_ms // step_ms) * step_ms
+    return tuple(
+        TimeMark(round((at - from_ms) * 100 / span_ms, 2), at, shape)
+        for at in range(first, to_ms + 1, step_ms)
+    )
+
+
+def shape_of(step_ms: int) -> Shape:
+    """What tells two times apart that are one step apart."""
+    if step_ms >= _DAY:
+        return "day"
+    if step_ms >= _MINUTE:
+        return "minute"
+    return "second" if step_ms >= _SECOND else "milli"
+
+
+def round_values(largest: float, marks_max: int = 4, *, is_binary: bool = False) -> list[float]:
+    """From 0 on in equal round steps, the last one not below the largest value. Bytes are round in their own units."""
+    if not largest > 0:
+        return [0.0, 1.0]
+    unit = 1.0
+    if is_binary:
+        unit = 1024.0 ** math.floor(math.log(max(largest, 1), 1024))
+    wanted = largest / unit / marks_max
+    power = 10.0 ** math.floor(math.log10(wanted))
+    step = unit * next(one * power for one in (1, 2, 5, 10) if one * power >= wanted * 0.9999)
+    return [step * number for number in range(math.ceil(largest / step - 1e-4) + 1)]
+
+
+def decades_of(longest_ms: int) -> tuple[Sequence[int], float]:
+    """The marks of a logarithmic axis of durations, and the power of ten at its top."""
+    marks = [one for one in DECADES_MS if one <= longest_ms] or [DECADES_MS[0]]
+    return marks, math.log10(
+        next((one for one in DECADES_MS if one > longest_ms), longest_ms)
+    ) or 1.0

@@ -1,0 +1,227 @@
+"""Lines over time as a picture and as a table: which are drawn, how they differ without colour, and what they say."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from oncelog_gateway.core.axes import Shape, TimeMark, ValueMark, round_values, shape_of, time_marks
+from oncelog_gateway.core.rate_families import Family
+from oncelog_gateway.core.rate_ring import OTHERS, Line
+from oncelog_gateway.core.wording import duration, rate, size
+
+HEIGHT: Final = 150
+WIDTH: Final = 1_000
+LINES_MAX: Final = 6
+"""More are not told apart. The rest is one line."""
+
+
+LATEST_STEPS: Final = 6
+
+
+class ChartLine(NamedTuple):
+    name: str
+    look: str
+    strokes: tuple[str, ...]
+    """Points of each part without a gap."""
+    dots: tuple[tuple[float, float], ...]
+    """Parts of one step."""
+    latest: str
+    href: str
+
+
+class ChartRow(NamedTuple):
+    time_ms: int
+    shape: Shape
+    cells: tuple[str, ...]
+
+
+class Chart(NamedTuple):
+    id: str
+    title: str
+    unit: str
+    note: str
+    lines: tuple[ChartLine, ...]
+    times: tuple[TimeMark, ...]
+    values: tuple[ValueMark, ...]
+    rows: tuple[ChartRow, ...]
+    """Newest first."""
+    began_percent: float | None
+    """Where what is remembered begins, if that is in the picture."""
+    says: str
+    """In one sentence, for who does not see it."""
+
+
+class Span(NamedTuple):
+    """So many steps."""
+
+    first_ms: int
+    step_ms: int
+    steps: int
+
+    @property
+    def end_ms(self) -> int:
+        return self.first_ms + self.step_ms * self.steps
+
+
+def span_until(now_ms: int, minutes: int, step_ms: int) -> Span:
+    """The last one is the step that runs."""
+    count = minutes * 60_000 // step_ms
+    return Span((now_ms // step_ms - count + 1) * step_ms, step_ms, count)
+
+
+def chart_of(
+    family: Family,
+    found: Sequence[Line],
+    span: Span,
+    *,
+    since_ms: int | None,
+    links: Callable[[str], str] = lambda name: "",
+    looks: dict[str, int] | None = None,
+) -> Chart | None:
+    """None: nothing is known of any step. With the `looks` of other charts a name looks the same in all of them."""
+    shown = [one for one in _shown(found) if any(value is not None for value in one.values)]
+    if not shown:
+        return None
+    known = [value for one in shown for value in one.values if value is not None]
+    marks = round_values(max(known), is_binary=family.unit.startswith("bytes"))
+    top = marks[-1]
+    say = SAID[family.unit]
+    chosen = _looks([one.name for one in shown], {} if looks is None else looks)
+    lines = tuple(
+        ChartLine(
+            one.name or "all others",
+            chosen[one.name],
+            *_drawn(one.values, top),
+            _latest(one.values, say),
+            links(one.name) if one.name else "",
+        )
+        for one in shown
+    )
+    rows = tuple(
+        ChartRow(
+            span.first_ms + number * span.step_ms,
+            shape_of(span.step_ms),
+            tuple(_said(one.values[number], say) for one in shown),
+        )
+        for number in range(span.steps - 1, -1, -1)
+    )
+    began = None
+    if since_ms is not None and span.first_ms + span.step_ms < since_ms < span.end_ms:
+        began = (since_ms - span.first_ms) * 100 / (span.end_ms - span.first_ms)
+    now = ", ".join(f"{one.name} {one.latest}" for one in lines)
+    return Chart(
+        family.name,
+        family.title,
+        UNITS[family.unit],
+        family.note,
+        lines,
+        time_marks(span.first_ms, span.end_ms, 4),
+        tuple(ValueMark(_y(one, top), _marked(one, say)) for one in marks),
+        rows,
+        began,
+        f"{family.title}, {UNITS[family.unit]}, of the last {duration(span.end_ms - span.first_ms)}. Now: {now}",
+    )
+
+
+def _shown(found: Sequence[Line]) -> list[Line]:
+    """The largest, in order of name; what is left as one line of no name."""
+    named = [one for one in found if one.name != OTHERS]
+    rest = [one for one in found if one.name == OTHERS]
+    if len(named) > LINES_MAX:
+        named.sort(key=_weight, reverse=True)
+        rest += named[LINES_MAX:]
+        named = sorted(named[:LINES_MAX])
+    return [*named, Line(OTHERS, _added([one.values for one in rest]))] if rest else named
+
+
+def _looks(names: Sequence[str], known: dict[str, int]) -> dict[str, str]:
+    """A look of its own for each name of a chart, the one that it has elsewhere if nobody took that."""
+    free = list(range(LINES_MAX))
+    chosen: dict[str, str] = {OTHERS: "others"}
+    for name in sorted(filter(None, names), key=lambda one: one not in known):
+        wanted = known.setdefault(name, free[0])
+        number = wanted if wanted in free else free[0]
+        free.remove(number)
+        chosen[name] = f"l{number}"
+    return chosen
+
+
+def _weight(one: Line) -> float:
+    known = [value for value in one.values if value is not None]
+    return sum(known) / len(known) if known else -1.0
+
+
+def _added(lines: Sequence[Sequence[float | None]]) -> list[float | None]:
+    return [
+        sum(known) if (known := [value for value in step if value is not None]) else None
+        for step in zip(*lines, strict=True)
+    ]
+
+
+def _y(value: float, top: float) -> float:
+    return round(HEIGHT * (1 - min(value / top, 1.0)), 1)
+
+
+def _drawn(
+    values: Sequence[float | None], top: float
+) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...]]:
+    """In the middle of each step."""
+    parts: list[list[tuple[float, float]]] = [[]]
+    for number, value in enumerate(values):
+        if value is None:
+            parts.append([])
+        else:
+            parts[-1].append((round((number + 0.5) * WIDTH / len(values), 1), _y(value, top)))
+    strokes = tuple(" ".join(f"{x},{y}" for x, y in part) for part in parts if len(part) > 1)
+    dots = tuple((x / WIDTH * 100, y) for part in parts if len(part) == 1 for x, y in part)
+    return strokes, dots
+
+
+def _latest(values: Sequence[float | None], say: Callable[[float], str]) -> str:
+    """Of the newest steps: the running one may have no reading yet, and what is dear is read more seldom."""
+    newest = values[: -LATEST_STEPS - 1 : -1]
+    return _said(next((one for one in newest if one is not None), None), say)
+
+
+def _marked(value: float, say: Callable[[float], str]) -> str:
+    """Round values need no decimals."""
+    return say(value).replace(".0", "", 1) if value else "0"
+
+
+def _said(value: float | None, say: Callable[[float], str]) -> str:
+    return "–" if value is None else say(value)
+
+
+def _seconds(value: float) -> str:
+    if value < 0.01:
+        return f"{value * 1000:.3g} ms"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.3g} s"
+
+
+def _number(value: float) -> str:
+    for limit, unit in ((1e9, "G"), (1e6, "M")):
+        if value >= limit:
+            return f"{value / limit:.3g} {unit}"
+    return rate(value) if value >= 0.1 or not value else f"{value:.2g}"
+
+
+SAID: Final[Mapping[str, Callable[[float], str]]] = {
+    "bytes/s": lambda value: f"{size(round(value))}/s",
+    "records/s": _number,
+    "transactions/s": _number,
+    "seconds": _seconds,
+    "records": _number,
+    "markers": _number,
+    "bytes": lambda value: size(round(value)),
+    "cores": lambda value: f"{value * 100:.3g} %",
+}
+UNITS: Final[Mapping[str, str]] = {
+    "bytes/s": "bytes a second",
+    "records/s": "records a second",
+    "transactions/s": "a second",
+    "seconds": "time",
+    "records": "records",
+    "markers": "markers",
+    "bytes": "bytes",
+    "cores": "of one core",
+}
+"""What stands beside a title."""

@@ -1,0 +1,65 @@
+"""By how much the counters of several processes have grown, from what each of them tells now and told before.
+
+A counter begins anew with its process, or with a role in it; then its growth is what is known of it, and never less
+than nothing. While a process that should tell is silent the growth of all is not known: it is told with the next whole
+reading, unless that is too long ago. Then there is a gap.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
+
+Counters = Mapping[str, Sequence[float]]
+"""By name, each with numbers that only grow."""
+
+
+class Told(NamedTuple):
+    """By one process."""
+
+    started_ms: int
+    """Another number: its counters began at zero."""
+    counters: Counters
+
+
+class Grown(NamedTuple):
+    since_ms: int
+    by: Mapping[str, Sequence[float]]
+
+
+class CounterGrowth:
+    """Of one kind of counters, which several processes have together."""
+
+    def __init__(self) -> None:
+        self._time_ms: int | None = None
+        """Of the last whole reading."""
+        self._before: dict[str, Told] = {}
+
+    def taken(
+        self, time_ms: int, told: Mapping[str, Told], expected: Set[str], longest_ms: int
+    ) -> Grown | None:
+        """Takes a reading, by process. None: not every process that is `expected` told, or too long after the last."""
+        if not expected or not expected <= told.keys():
+            return None
+        before, since_ms = self._before, self._time_ms
+        self._before, self._time_ms = dict(told), time_ms
+        if since_ms is None or not 0 < time_ms - since_ms <= longest_ms:
+            return None
+        found: dict[str, Sequence[float]] = {}
+        for process, one in told.items():
+            if process not in before:
+                # What it counted before it was asked for the first time belongs to no time.
+                continue
+            known = before[process]
+            base: Counters = known.counters if known.started_ms == one.started_ms else {}
+            for name, values in one.counters.items():
+                grown = _difference(values, base.get(name, ()))
+                sums = found.get(name)
+                found[name] = (
+                    grown if sums is None else [a + b for a, b in zip(sums, grown, strict=True)]
+                )
+        return Grown(since_ms, found)
+
+
+def _difference(values: Sequence[float], base: Sequence[float]) -> list[float]:
+    if len(base) != len(values):
+        return list(values)
+    return [max(now - then, 0.0) for now, then in zip(values, base, strict=True)]

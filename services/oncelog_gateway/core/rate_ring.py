@@ -1,0 +1,255 @@
+"""What a gateway remembers of rates: a day, in two rings of numbers. Nothing of it is on disk.
+
+A ring has a place for each step of time. A *growth* (bytes, records, transactions) is put into the places that it
+spans, each its share: so the sum of all places is what was counted, in both rings. A *level* (lag, memory) leaves its
+largest value in each. NaN says that nothing is known of that step: a gap, and no zero.
+
+Lines come in groups, such as those of a topic. A group has so many places for names. The others share one line, which
+takes over the history of a name that gives its place to a busier one.
+"""
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+OTHERS: Final = ""
+"""The name of the line that those without a place share."""
+_NAN: Final = math.nan
+_PROMOTED_ABOVE: Final = 2.0
+"""So many times as busy as who has a place, or they would take turns."""
+_HALF_LIFE_MS: Final = 900_000
+
+
+class Group(NamedTuple):
+    """Lines that belong to the same names."""
+
+    families: tuple[str, ...]
+    is_growth: bool
+    names_max: int
+    absent: float = _NAN
+    """The level of a name that a reading does not have: 0 where a reading names only those above."""
+
+
+class TierSpec(NamedTuple):
+    step_ms: int
+    steps: int
+
+    @property
+    def span_ms(self) -> int:
+        return self.step_ms * self.steps
+
+
+TIERS: Final = (TierSpec(5_000, 180), TierSpec(60_000, 1_440))
+"""A quarter of an hour, and a day."""
+
+
+class Line(NamedTuple):
+    """A value for each step; None: not known."""
+
+    name: str
+    values: list[float | None]
+
+
+class _Tier:
+    def __init__(self, spec: TierSpec) -> None:
+        self.spec = spec
+        self.head = -1
+        """The newest step that has a place; times are counted in steps since 1970."""
+        self.covered_ms = array("f", [0.0]) * spec.steps
+        """Of each step, how much of it was seen."""
+        self.lines: dict[tuple[str, str], array[float]] = {}
+
+    def advance(self, time_ms: int) -> None:
+        newest = (time_ms - 1) // self.spec.step_ms
+        if newest <= self.head:
+            return
+        first = max(self.head + 1, newest - self.spec.steps + 1)
+        for step in range(first, newest + 1):
+            at = step % self.spec.steps
+            self.covered_ms[at] = 0.0
+            for line in self.lines.values():
+                line[at] = _NAN
+        self.head = newest
+
+    def line(self, family: str, name: str) -> "array[float]":
+        found = self.lines.get((family, name))
+        if found is None:
+            found = self.lines[family, name] = array("f", [_NAN]) * self.spec.steps
+        return found
+
+    def shares(self, from_ms: int, to_ms: int) -> Iterable[tuple[int, int]]:
+        """Places that the time spans, each with its milliseconds; what is older than the ring is left out."""
+        step_ms, count = self.spec
+        oldest = self.head - count + 1
+        for step in range(max(from_ms // step_ms, oldest), (to_ms - 1) // step_ms + 1):
+            begin, end = step * step_ms, (step + 1) * step_ms
+            yield step % count, min(to_ms, end) - max(from_ms, begin)
+
+    def fold(self, family: str, name: str, into: str) -> None:
+        """Adds a line to another one, and forgets it."""
+        given = self.lines.pop((family, name), None)
+        if given is None:
+            return
+        taker = self.line(family, into)
+        for at, value in enumerate(given):
+            if not math.isnan(value):
+                taker[at] = value if math.isnan(taker[at]) else taker[at] + value
+
+
+class RateRing:
+    """`groups` by their names. Its memory is that of its lines: two arrays for each."""
+
+    def __init__(self, groups: Mapping[str, Group], tiers: Sequence[TierSpec] = TIERS) -> None:
+        self._groups = groups
+        self._group_of = {family: group for group in groups.values() for family in group.families}
+        self._tiers = [_Tier(one) for one in tiers]
+        self._weights: dict[str, dict[str, float]] = {name: {} for name in groups}
+        """Of each group, how busy those are that have a place."""
+
+    def size_bytes(self) -> int:
+        return sum(
+            line.itemsize * len(line)
+            for tier in self._tiers
+            for line in (*tier.lines.values(), tier.covered_ms)
+        )
+
+    def cover(self, from_ms: int, to_ms: int) -> None:
+        """The time was seen: what is known of nothing in it was not told."""
+        for tier in self._tiers:
+            tier.advance(to_ms)
+            for at, share_ms in tier.shares(from_ms, to_ms):
+                tier.covered_ms[at] += share_ms
+
+    def take(
+        self, group_name: str, from_ms: int, to_ms: int, rows: Mapping[str, Sequence[float]]
+    ) -> None:
+        """A reading of a group, by name, in the order of its families; its time was covered."""
+        assert from_ms < to_ms, (from_ms, to_ms)
+        group, weights = self._groups[group_name], self._weights[group_name]
+        for tier in self._tiers:
+            tier.advance(to_ms)
+        self._weigh(group, weights, rows, to_ms - from_ms)
+        others: list[float] | None = None
+        for name, values in rows.items():
+            if name in weights:
+                self._put(group, name, from_ms, to_ms, values)
+            else:
+                others = [
+                    one + more
+                    for one, more in zip(others or [0.0] * len(values), values, strict=True)
+                ]
+        if others is not None:
+            self._put(group, OTHERS, from_ms, to_ms, others)
+        if not math.isnan(group.absent):
+            rest = [group.absent] * len(group.families)
+            for name in weights:
+                if name not in rows:
+                    self._put(group, name, from_ms, to_ms, rest)
+
+    def _weigh(
+        self,
+        group: Group,
+        weights: dict[str, float],
+        rows: Mapping[str, Sequence[float]],
+        elapsed_ms: int,
+    ) -> None:
+        """Gives places: to who comes while there are some, then to who is busier by far."""
+        per_ms = 1 / elapsed_ms if group.is_growth else 1.0
+        fading = 0.5 ** (elapsed_ms / _HALF_LIFE_MS)
+        for name in weights:
+            now = sum(rows[name]) * per_ms if name in rows else 0.0
+            weights[name] = weights[name] * fading + now * (1 - fading)
+        newcomers = [(sum(rows[name]) * per_ms, name) for name in rows if name not in weights]
+        for weight, name in sorted(newcomers, reverse=True):
+            if name == OTHERS:
+                continue
+            if len(weights) >= group.names_max:
+                idlest = min(weights, key=weights.__getitem__)
+                if weight <= weights[idlest] * _PROMOTED_ABOVE:
+                    return
+                self._forget(group, weights, idlest)
+            weights[name] = weight
+
+    def _forget(self, group: Group, weights: dict[str, float], name: str) -> None:
+        del weights[name]
+        for tier in self._tiers:
+            for family in group.families:
+                tier.fold(family, name, OTHERS)
+
+    def _put(
+        self, group: Group, name: str, from_ms: int, to_ms: int, values: Sequence[float]
+    ) -> None:
+        span_ms = to_ms - from_ms
+        for tier in self._tiers:
+            for family, value in zip(group.families, values, strict=True):
+                line = tier.line(family, name)
+                for at, share_ms in tier.shares(from_ms, to_ms):
+                    known = line[at]
+                    if group.is_growth:
+                        share = value * share_ms / span_ms
+                        line[at] = share if math.isnan(known) else known + share
+                    else:
+                        line[at] = value if math.isnan(known) else max(known, value)
+
+    # Reading.
+
+    def names(self, family: str) -> list[str]:
+        """Those with a line, in order; the others last."""
+        found = {name for of, name in self._tiers[0].lines if of == family}
+        return sorted(found, key=lambda name: (name == OTHERS, name))
+
+    def lines(self, family: str, first_ms: int, step_ms: int, count: int) -> list[Line]:
+        """Growth a second, or levels, for `count` steps from `first_ms` on. A step has whole places of a ring."""
+        return [
+            Line(name, self._values(family, name, first_ms, step_ms, count))
+            for name in self.names(family)
+        ]
+
+    def sums(
+        self, family: str, name: str, first_ms: int, step_ms: int, count: int
+    ) -> list[float | None]:
+        """Of a growth: how much in each step."""
+        return [
+            amount if covered_ms else None
+            for amount, covered_ms in self._amounts(family, name, first_ms, step_ms, count)
+        ]
+
+    def _values(
+        self, family: str, name: str, first_ms: int, step_ms: int, count: int
+    ) -> list[float | None]:
+        is_growth = self._group_of[family].is_growth
+        return [
+            None if not covered_ms else amount * 1000 / covered_ms if is_growth else amount
+            for amount, covered_ms in self._amounts(family, name, first_ms, step_ms, count)
+        ]
+
+    def _amounts(
+        self, family: str, name: str, first_ms: int, step_ms: int, count: int
+    ) -> Iterable[tuple[float, float]]:
+        """Of each step, the sum or the largest level, and how many milliseconds of it are known."""
+        tier = self._tier_of(first_ms, step_ms)
+        line = tier.lines.get((family, name))
+        is_growth = self._group_of[family].is_growth
+        places = step_ms // tier.spec.step_ms
+        first = first_ms // tier.spec.step_ms
+        for step in range(first, first + count * places, places):
+            amount, covered_ms = 0.0, 0.0
+            for one in range(step, step + places):
+                if line is None or not tier.head - tier.spec.steps < one <= tier.head:
+                    continue
+                at = one % tier.spec.steps
+                value = line[at]
+                if math.isnan(value):
+                    continue
+                amount = amount + value if is_growth else max(amount, value)
+                covered_ms += tier.covered_ms[at]
+            yield amount, covered_ms
+
+    def _tier_of(self, first_ms: int, step_ms: int) -> _Tier:
+        """The finest that reaches so far back and has such steps."""
+        for tier in self._tiers:
+            is_whole = step_ms % tier.spec.step_ms == 0
+            if is_whole and first_ms // tier.spec.step_ms > tier.head - tier.spec.steps:
+                return tier
+        return self._tiers[-1]

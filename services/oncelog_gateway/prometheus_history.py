@@ -1,0 +1,79 @@
+"""What a Prometheus remembers of this cluster, if one is configured: longer than a gateway, and through its restarts.
+
+It is asked for our own series. Its answers come in a thread, within the time of a page; what goes wrong is a line that
+says so.
+"""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from oncelog_gateway.core.charts import Span
+from oncelog_gateway.core.rate_queries import QUERIES, Query, line_of, text_of
+from oncelog_gateway.core.rate_ring import Line
+from oncelog_gateway.time_budget import wait_s
+
+TIMEOUT_S: Final = 1.0
+ANSWER_BYTES_MAX: Final = 4 << 20
+_HEADERS: Final = {"Accept": "application/json"}
+
+
+class PrometheusAway(Exception):
+    """With the reason, for people."""
+
+
+class PrometheusHistory:
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+
+    async def lines(self, families: Iterable[str], span: Span) -> dict[str, list[Line]]:
+        """Of each family. Raises PrometheusAway."""
+        asked = [(family, query) for family in families for query in QUERIES[family]]
+        timeout_s = wait_s(TIMEOUT_S)
+        try:
+            async with asyncio.timeout(timeout_s):
+                answers = await asyncio.gather(
+                    *(asyncio.to_thread(self._asked, one, span, timeout_s) for _, one in asked)
+                )
+        except TimeoutError:
+            raise PrometheusAway(f"did not answer within {timeout_s:.1f} s") from None
+        found: dict[str, list[Line]] = {family: [] for family, _ in asked}
+        for (family, _), lines in zip(asked, answers, strict=True):
+            found[family] += lines
+        return found
+
+    def _asked(self, query: Query, span: Span, timeout_s: float) -> list[Line]:
+        """Raises PrometheusAway."""
+        # A value of Prometheus looks back: that of a step stands at its end.
+        first_s, step_s = (span.first_ms + span.step_ms) / 1000, span.step_ms / 1000
+        asked = urlencode(
+            {
+                "query": text_of(query, span.step_ms),
+                "start": first_s,
+                "end": first_s + step_s * (span.steps - 1),
+                "step": step_s,
+                "timeout": f"{timeout_s:.3f}s",
+            }
+        )
+        request = urllib.request.Request(f"{self.url}/api/v1/query_range?{asked}", headers=_HEADERS)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+                content = answer.read(ANSWER_BYTES_MAX + 1)
+        except urllib.error.HTTPError as error:
+            raise PrometheusAway(f"answers {error.code} {error.reason}") from error
+        except OSError as error:
+            raise PrometheusAway(f"cannot be asked: {getattr(error, 'reason', error)}") from error
+        if len(content) > ANSWER_BYTES_MAX:
+            raise PrometheusAway(f"answers with more than {ANSWER_BYTES_MAX >> 20} MiB")
+        try:
+            result: list[Any] = json.loads(content)["data"]["result"]
+            return [
+                line_of(query, one["metric"], one["values"], first_s, step_s, span.steps)
+                for one in result
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise PrometheusAway(f"answers what cannot be read: {error!r}") from error

@@ -1,0 +1,113 @@
+"""Rates and levels over time, from what this gateway has recorded since it started."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from oncelog.api.v1.storage_pb2 import PartitionDescription
+from oncelog.process.latency_bounds import LATENCY_BOUNDS_S
+from oncelog.runtime.clock import Clock
+from oncelog_gateway.core.charts import Span
+from oncelog_gateway.core.held_back import unread
+from oncelog_gateway.core.quantiles import quantile
+from oncelog_gateway.core.rate_families import BUCKETS
+from oncelog_gateway.core.rate_ring import Line
+from oncelog_gateway.groups import Groups
+from oncelog_gateway.prometheus_history import PrometheusHistory
+from oncelog_gateway.rate_recorder import GroupLevels, RateRecorder, TopicRate
+from oncelog_gateway.roles import Roles
+from oncelog_gateway.time_budget import time_budget
+
+QUANTILES: Final = (("p50", 0.5), ("p99", 0.99))
+GROUPS_READ_MAX: Final = 500
+PARTITIONS_READ_MAX: Final = 5_000
+CALL_S: Final = 2.0
+ALL_S: Final = 4.0
+
+
+class Rates:
+    """What pages and REST read. Each look keeps the readings close together for a while."""
+
+    def __init__(
+        self, recorder: RateRecorder, clock: Clock, history: PrometheusHistory | None = None
+    ) -> None:
+        self._recorder = recorder
+        self._clock = clock
+        self.history = history
+        """None: no Prometheus is configured."""
+
+    def record_groups(self, groups: Groups, roles: Roles) -> None:
+        """From now on."""
+        self._recorder.read_groups = partial(group_levels, groups, roles)
+
+    def now(self) -> int:
+        self._recorder.touch()
+        return self._clock.now()
+
+    @property
+    def since_ms(self) -> int | None:
+        """When this gateway began to record."""
+        return self._recorder.since_ms
+
+    @property
+    def silent(self) -> Mapping[str, str]:
+        """Processes that told nothing when they were asked last, and why."""
+        return self._recorder.silent
+
+    @property
+    def versions(self) -> Mapping[int, str]:
+        """Of oncelog, by node id, of those that told."""
+        return self._recorder.versions
+
+    def topic_rates(self) -> tuple[Mapping[str, TopicRate], int]:
+        self._recorder.touch()
+        return self._recorder.topic_rates()
+
+    def lines(self, family: str, span: Span) -> list[Line]:
+        ring = self._recorder.ring
+        if family == "transactions":
+            # Commits first: there are more of them.
+            return ring.lines(family, *span)[::-1]
+        if family != "commit_latency":
+            return ring.lines(family, *span)
+        buckets = [ring.sums("marker_buckets", name, *span) for name in BUCKETS]
+        steps = list(zip(*buckets, strict=True))
+        return [
+            Line(
+                name,
+                [
+                    quantile(wanted, [one or 0.0 for one in step], LATENCY_BOUNDS_S)
+                    for step in steps
+                ],
+            )
+            for name, wanted in QUANTILES
+        ]
+
+    def line(self, family: str, name: str, span: Span, called: str) -> list[Line]:
+        """The one of this name, under another one; none where it shares a line with others."""
+        return [one._replace(name=called) for one in self.lines(family, span) if one.name == name]
+
+
+async def group_levels(groups: Groups, roles: Roles) -> GroupLevels:
+    """What each group has not read, of groups whose partitions are all known; silent coordinators leave theirs out."""
+    with time_budget(CALL_S, ALL_S):
+        known, _ = await groups.known(GROUPS_READ_MAX)
+        offsets = await groups.offsets_of([one.group_id for one in known])
+        asked = dict.fromkeys(partition for one in offsets.values() for partition, _ in one)
+        described = await roles.describe_partitions(list(asked)[:PARTITIONS_READ_MAX])
+    levels: dict[str, tuple[float, float]] = {}
+    for group_id, of_group in offsets.items():
+        found = [
+            (offset, described.get(partition)) for partition, offset in of_group if offset >= 0
+        ]
+        left = [
+            unread(offset, one.last_stable_offset, one.high_watermark)
+            for offset, one in found
+            if isinstance(one, PartitionDescription)
+        ]
+        if left and len(left) == len(found):
+            levels[group_id] = (
+                float(sum(one.readable for one in left)),
+                float(sum(one.held_back for one in left)),
+            )
+    return levels

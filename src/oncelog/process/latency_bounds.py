@@ -1,0 +1,8 @@
+"""The bounds of every latency that is counted, so that those of different roles can be compared bucket by bucket."""
+
+from typing import Final
+
+LATENCY_BOUNDS_S: Final = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    *(1.0, 2.0, 5.0, 10.0, 30.0, 60.0),
+)
