@@ -6,6 +6,7 @@ says so.
 
 import asyncio
 import json
+import math
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from oncelog_gateway.time_budget import wait_s
 
 TIMEOUT_S: Final = 1.0
 ANSWER_BYTES_MAX: Final = 4 << 20
+_SAID_BYTES: Final = 300
 _HEADERS: Final = {"Accept": "application/json"}
 
 
@@ -56,7 +58,7 @@ class PrometheusHistory:
                 "start": first_s,
                 "end": first_s + step_s * (span.steps - 1),
                 "step": step_s,
-                "timeout": f"{timeout_s:.3f}s",
+                "timeout": f"{math.ceil(timeout_s * 1000)}ms",
             }
         )
         request = urllib.request.Request(f"{self.url}/api/v1/query_range?{asked}", headers=_HEADERS)
@@ -64,7 +66,8 @@ class PrometheusHistory:
             with urllib.request.urlopen(request, timeout=timeout_s) as answer:
                 content = answer.read(ANSWER_BYTES_MAX + 1)
         except urllib.error.HTTPError as error:
-            raise PrometheusAway(f"answers {error.code} {error.reason}") from error
+            said = error.read(_SAID_BYTES).decode(errors="replace")
+            raise PrometheusAway(f"answers {error.code} {error.reason}: {said}") from error
         except OSError as error:
             raise PrometheusAway(f"cannot be asked: {getattr(error, 'reason', error)}") from error
         if len(content) > ANSWER_BYTES_MAX:

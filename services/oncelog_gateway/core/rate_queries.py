@@ -8,7 +8,8 @@ from oncelog_gateway.core.rate_ring import Line
 
 WINDOW_MIN_S: Final = 60
 """Of a rate: four scrapes at the usual interval."""
-_PROCESS: Final = "* on (job, instance) group_left (role, node_id) oncelog_process"
+_PROCESS: Final = "* on (job, instance) group_right oncelog_process"
+"""It is 1, and has the names. `oncelog up` has every role at one address."""
 
 
 class Query(NamedTuple):
