@@ -118,6 +118,31 @@ class BlockedReadings:
     def __init__(self, roles: Roles) -> None:
         self._records = RecordsBehind(roles)
 
+    async def where(
+        self,
+        offsets: Mapping[str, Iterable[tuple[Partition, int]]],
+        statuses: Mapping[Partition, PartitionStatus],
+    ) -> Set[Place]:
+        """As `among`, of what groups have committed. Most of it is told by two numbers: a group at the last stable
+        offset is blocked, and one beyond it is not."""
+        stable = {
+            partition: status.last_stable_offset
+            for partition, status in statuses.items()
+            if status.last_stable_offset is not None and status.lso_lag
+        }
+        blocked: set[Place] = set()
+        doubtful: list[Reading] = []
+        for group_id, of_group in offsets.items():
+            for partition, offset in of_group:
+                at = stable.get(partition)
+                if at is None or not 0 <= offset <= at:
+                    continue
+                if offset == at:
+                    blocked.add((group_id, partition))
+                else:
+                    doubtful.append(_reading(group_id, partition, offset, statuses[partition]))
+        return blocked | await self.among(doubtful)
+
     async def among(self, readings: Iterable[Reading]) -> Set[Place]:
         """Those where a read_committed reader has nothing left to read before an open transaction."""
         blocked: set[Place] = set()

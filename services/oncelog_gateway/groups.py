@@ -261,12 +261,7 @@ class Groups:
             return GroupsBlocked(frozenset(), len(found), failures)
         statuses = dict(zip(partitions, self._partitions.rows(held, partitions), strict=True))
         offsets = await self.offsets_of([one.group_id for one in found[:groups_max]], partitions)
-        readings = [
-            one
-            for group_id, of_group in offsets.items()
-            for one in readings_of(group_id, of_group, statuses)
-        ]
-        return GroupsBlocked(await self._blocked.among(readings), len(found), failures)
+        return GroupsBlocked(await self._blocked.where(offsets, statuses), len(found), failures)
 
     async def offsets_of(
         self, group_ids: Iterable[str], partitions: Sequence[Partition] = ()

@@ -24,7 +24,7 @@ class ClusterTrouble(Resource):
     is_at_least: bool = Field(description="it was so already when this gateway began to look")
     to_do: str
     command: str = Field(description="it changes nothing: it shows more, or what it would do")
-    groups: list[str] = Field(description="consumer groups that it blocks, five at most")
+    groups: list[str] = Field(description="consumer groups that it blocks, three at most")
     page: str = Field(description="of the console")
 
 

@@ -75,7 +75,7 @@ class Overviews:
             ],
             blocked=[
                 BlockedGroup(group_id, key, lags.get(key, 0), holders[key])
-                for group_id, key in blocked.places
+                for group_id, key in sorted(blocked.places)
             ],
             undecided=[_undecided(one) for one in opened.overdue],
             undecided_count=opened.overdue_count,

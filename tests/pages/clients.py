@@ -23,6 +23,8 @@ def begin(server, name=NAME, client_id="app-1", topic="orders"):
             "bootstrap.servers": server.bootstrap,
             "transactional.id": name,
             "client.id": client_id,
+            # The minute that is usual is over before the last test of a module, on a busy machine.
+            "transaction.timeout.ms": 900_000,
             "log_level": 0,
         }
     )

@@ -48,6 +48,14 @@ def test_a_page_is_accessible_and_fits_a_phone(tab, opened, path, scheme):
     assert found.violations_count == 0, found.generate_report()
 
 
+def test_on_a_phone_the_pages_are_one_line_and_this_one_is_in_it(tab):
+    page = tab("/audit", width=360)
+    assert page.locator("header").bounding_box()["height"] < 150
+    here = page.locator("header nav [aria-current]").bounding_box()
+    assert here["x"] >= 0
+    assert here["x"] + here["width"] <= 360
+
+
 def test_a_page_comes_within_300_ms(tab, opened):
     page = tab("/")
     for path in PATHS[:-1]:

@@ -8,7 +8,7 @@ from oncelog.ids import Partition
 from oncelog.wording import counted
 from oncelog_gateway.core.endings import abort_command, explain_command, terminate_command
 from oncelog_gateway.core.held_back import Holder
-from oncelog_gateway.core.trouble import NOT_KNOWN, ROWS_MAX, Since, Trouble, names, page
+from oncelog_gateway.core.trouble import NAMES_MAX, NOT_KNOWN, ROWS_MAX, Since, Trouble, names, page
 from oncelog_gateway.core.wording import duration
 
 
@@ -60,7 +60,7 @@ def hanging(found: Sequence[Hang], blocked: Sequence[BlockedGroup]) -> Iterator[
             "Abort it. The command shows first what it would do.",
             abort_command(one.partition, one.start_offset, one.producer_epoch),
             page("/partition", topic=one.partition.topic, partition=one.partition.partition),
-            tuple(waiting.get(one.partition, ())[:ROWS_MAX]),
+            tuple(waiting.get(one.partition, ())[:NAMES_MAX]),
         )
     if len(rows) > ROWS_MAX:
         yield Trouble(
@@ -136,7 +136,7 @@ def _blocking(groups: Sequence[BlockedGroup], known: Undecided | None) -> Troubl
         page("/transaction", id=name)
         if name
         else page("/partition", topic=first.topic, partition=first.partition),
-        tuple(ids[:ROWS_MAX]),
+        tuple(ids[:NAMES_MAX]),
     )
 
 

@@ -21,6 +21,13 @@ def duration(milliseconds: int | None) -> str:
     return f"{seconds} s"
 
 
+def precise_duration(milliseconds: int) -> str:
+    """As `duration`, with tenths below ten seconds: `1.4 s`. For durations that are compared."""
+    if 1_000 <= milliseconds < 10_000:
+        return f"{milliseconds / 1_000:.1f} s"
+    return duration(milliseconds)
+
+
 def size(size_bytes: int | None) -> str:
     """In the largest binary unit that keeps a number of at least 1."""
     if size_bytes is None:

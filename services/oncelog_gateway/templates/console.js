@@ -177,6 +177,10 @@
     readAt(chart, to, true);
   });
 
+  // On a phone the links of all pages are one line, which goes on to the side.
+  const here = document.querySelector("header nav [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - 40;
+
   const events = document.getElementById("live").dataset.events;
   function announce(text, isGood) {
     const note = document.createElement("p");

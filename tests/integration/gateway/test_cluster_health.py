@@ -113,3 +113,12 @@ async def test_a_list_of_transactions_asks_for_what_it_shows(cluster):
     assert "101 to 150 of 150" in shown
     await cluster.get("/transactions?late=1")
     assert cluster.coordinator.listed[-1].most_urgent == 0, "the gateway tells which are late"
+
+
+async def test_groups_are_named_in_order(blocked):
+    for number in range(9):
+        blocked.groups.put(f"a-{number}")
+        blocked.groups.offsets[f"a-{number}"] = {("orders", 0): 60}
+    late = (await health(blocked))["troubles"][1]
+    assert late["what"].startswith("blocks groups a-0, a-1, a-2 and 7 more:")
+    assert late["groups"] == ["a-0", "a-1", "a-2"]

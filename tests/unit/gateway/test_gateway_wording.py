@@ -13,7 +13,7 @@ from oncelog.topic_config import TOPIC_CONFIGS, checked_overrides
 from oncelog_gateway.core.id_pattern import ID_PATTERN_SCHEMA, as_regular_expression
 from oncelog_gateway.core.paging import PageRequest, page_of
 from oncelog_gateway.core.topic_configs import CONFIGS_SCHEMA, configs_as_json, configs_as_text
-from oncelog_gateway.core.wording import duration, ranges, size
+from oncelog_gateway.core.wording import duration, precise_duration, ranges, size
 
 
 class Row(NamedTuple):
@@ -146,3 +146,8 @@ def test_the_schema_has_every_config():
 )
 def test_numbers_that_follow_each_other_are_a_range(numbers, text):
     assert ranges(numbers) == text
+
+
+def test_durations_that_are_compared_have_tenths():
+    texts = [precise_duration(one) for one in (999, 1_000, 1_449, 9_999, 10_000, 61_000)]
+    assert texts == ["999 ms", "1.0 s", "1.4 s", "10.0 s", "10 s", "1 min 1 s"]
