@@ -7,7 +7,7 @@ wrong with the request itself, then whether the shard is here, then the machine.
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import ClassVar, Concatenate, Final, ParamSpec, TypeVar
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -25,6 +25,7 @@ from oncelog.rpc import plain
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime import DriverStopped
 from oncelog_coordinator.core import init_producer_id
+from oncelog_coordinator.core.client import Client
 from oncelog_coordinator.core.id_pattern import compile_id_pattern
 from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.core.shard_machine import ShardEvent
@@ -48,11 +49,14 @@ from oncelog_coordinator.core.views import most_urgent, split_state_filters
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.request_origins import client_of, origins_of, request_number
 from oncelog_coordinator.settings import CoordinatorSettings
-from oncelog_coordinator.shards import Shards, ShardUnavailable, TransactionTerm
+from oncelog_coordinator.shards import NO_REQUEST, Shards, ShardUnavailable, TransactionTerm
 from oncelog_coordinator.sink_servicer import SinkCalls
 
 TRANSACTIONS_PER_CALL_MAX = 1_000
 """In one AddPartitionsToTxn of a storage leader, or ids in one DescribeTransactions."""
+
+_TV1: Final = 0
+"""What clients are that add partitions themselves (facts 2.1)."""
 
 AnswerT = TypeVar("AnswerT")
 P = ParamSpec("P")
@@ -62,7 +66,11 @@ _Result = pb.AddPartitionsToTxnResponse.Result
 class TransactionCoordinatorServicer(SinkCalls):
     """Methods are named and shaped by `coordinator.proto`; those of Spark sinks are in `SinkCalls`."""
 
-    direct_methods: ClassVar = {"VerifyAtOnce": "verify_at_once"}
+    direct_methods: ClassVar = {
+        "VerifyAtOnce": "verify_at_once",
+        "AddPartitionsAtOnce": "add_partitions_at_once",
+        "EndTxnAtOnce": "end_txn_at_once",
+    }
 
     def __init__(
         self,
@@ -207,6 +215,30 @@ class TransactionCoordinatorServicer(SinkCalls):
             return None
         return self._shards.verified_at_once(request)
 
+    def add_partitions_at_once(self, request: plain.AddPartitionsRequest, context: object) -> bool:
+        """For a listener of this process: whether the transaction has these partitions, and that is committed. False:
+        nothing was done, and AddPartitionsToTxn does it or says what is wrong."""
+        image = self._metadata.image
+        if any(image.partition(partition) is None for partition in request.partitions):
+            return False
+        origin, client = self._origin_of(request.origin)
+        event = AddPartitions(
+            NO_REQUEST,
+            TransactionalId(request.transactional_id),
+            ProducerId(request.producer_id),
+            ProducerEpoch(request.producer_epoch),
+            tuple(request.partitions),
+            _TV1,
+            origin,
+            client=client,
+        )
+        return self._shards.ask_at_once(request.transactional_id, event) is not None
+
+    def _origin_of(self, given: plain.RequestOrigin) -> tuple[RequestOrigin | None, Client]:
+        is_known = self._checks_origins and given.listener
+        origin = RequestOrigin(*given[:3]) if is_known else None
+        return origin, Client(given.client_id, given.client_host)
+
     async def AddOffsetsToTxn(
         self, request: pb.AddOffsetsToTxnRequest, context: object
     ) -> pb.AddOffsetsToTxnResponse:
@@ -257,6 +289,21 @@ class TransactionCoordinatorServicer(SinkCalls):
             client=client_of(request),
         )
         return _ended(answer)
+
+    def end_txn_at_once(self, request: plain.EndTxnRequest, context: object) -> bool:
+        """For a listener of this process: whether the transaction is decided. False: as in `add_partitions_at_once`."""
+        origin, client = self._origin_of(request.origin)
+        event = EndTxn(
+            NO_REQUEST,
+            TransactionalId(request.transactional_id),
+            ProducerId(request.producer_id),
+            ProducerEpoch(request.producer_epoch),
+            request.commit,
+            _TV1,
+            origin=origin,
+            client=client,
+        )
+        return self._shards.ask_at_once(request.transactional_id, event) is not None
 
     async def ForceTerminateTransaction(
         self, request: pb.ForceTerminateTransactionRequest, context: object

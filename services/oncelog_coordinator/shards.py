@@ -170,7 +170,7 @@ class TransactionTerm(ShardTerm):
             await asyncio.shield(completion)
 
 
-_NO_REQUEST: Final = 0
+NO_REQUEST: Final = 0
 """The request id of an event that no machine decides."""
 
 
@@ -216,9 +216,17 @@ class Shards(ShardTerms[TransactionTerm]):
             if answer.error_code is ErrorCode.CONCURRENT_TRANSACTIONS and not _is_delayed(answer):
                 return await self._ask_until_complete(term, driver, transactional_id, event, answer)
         except (ShardUnavailable, DriverStopped) as unavailable:
-            self._report_refusal(transactional_id, event(_NO_REQUEST), unavailable.error_code)
+            self._report_refusal(transactional_id, event(NO_REQUEST), unavailable.error_code)
             raise
         return answer
+
+    def ask_at_once(self, transactional_id: str, event: AddPartitions | EndTxn) -> Any | None:
+        """The answer, where that is NONE and committed in this step. None: nothing was decided; `ask` is the way."""
+        term = self.term_of(transactional_id)
+        driver = None if term is None else term.driver
+        if driver is None or spans.recorder is not None:
+            return None
+        return driver.ask_at_once(event)
 
     def verified_at_once(self, request: plain.VerifyRequest) -> Millis | None:
         """When the transaction began that has these partitions. None: `ask` waits for what is being written, or says

@@ -64,6 +64,11 @@ from oncelog_listener.handlers.transactions import (
     init_producer_id,
     write_txn_markers,
 )
+from oncelog_listener.handlers.transactions_at_once import (
+    add_offsets_at_a_glance,
+    add_partitions_at_a_glance,
+    end_txn_at_a_glance,
+)
 
 Handler = Callable[[Call], Awaitable[Any]]
 """Answers with kio's response of the call's version; None is no answer at all (Produce with acks=0)."""
@@ -140,7 +145,12 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
 }
 
 _AT_ONCE: Final = {versions.PRODUCE: produce_at_once}
-_AT_A_GLANCE: Final = {versions.PRODUCE: produce_at_a_glance}
+_AT_A_GLANCE: Final = {
+    versions.PRODUCE: produce_at_a_glance,
+    versions.ADD_PARTITIONS_TO_TXN: add_partitions_at_a_glance,
+    versions.ADD_OFFSETS_TO_TXN: add_offsets_at_a_glance,
+    versions.END_TXN: end_txn_at_a_glance,
+}
 
 ROUTES: Final[dict[int, Route]] = {
     key: Route(api, _HANDLERS[key], key in _READS, _AT_ONCE.get(key), _AT_A_GLANCE.get(key))

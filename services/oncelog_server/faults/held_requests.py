@@ -77,7 +77,7 @@ class EndTxnGates:
 
     def add(self, transactional_id: str, gate: Gate) -> None:
         self._gates[transactional_id] = gate
-        ROUTES[END_TXN] = self._real._replace(handle=self._handle)
+        ROUTES[END_TXN] = self._real._replace(handle=self._handle, at_a_glance=None)
 
     def remove(self, transactional_id: str) -> None:
         self._gates.pop(transactional_id).open()

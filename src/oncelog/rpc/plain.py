@@ -74,6 +74,36 @@ class VerifyRequest:
     partitions: Sequence[Partition]
 
 
+class RequestOrigin(NamedTuple):
+    """As `types_pb2.RequestOrigin`, of a client that was not refused before."""
+
+    listener: int
+    connection: int
+    request: int
+    client_id: str
+    client_host: str
+
+
+class AddPartitionsRequest(NamedTuple):
+    """As `coordinator_pb2.AddPartitionsToTxnRequest`, of one transaction of TV1."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: Sequence[Partition]
+    origin: RequestOrigin
+
+
+class EndTxnRequest(NamedTuple):
+    """As `coordinator_pb2.EndTxnRequest`, of TV1."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    origin: RequestOrigin
+
+
 @dataclass(slots=True)
 class ProduceRequest:
     """As `storage_pb2.ProduceRequest`."""

@@ -158,26 +158,32 @@ class Driver:
         finally:
             self._replies.pop(request_id, None)
 
+    def ask_at_once(self, event: Any) -> Any | None:
+        """The reply, where the event is done and that is committed in this step. None: `ask` waits, or says what is
+        wrong. Nothing was decided then: `decide` changes nothing, and what it says is written before it is applied."""
+        if not self.is_settled:
+            return None
+        try:
+            event, decision, now = self._decide(event)
+            reply = next((one for one in decision.effects if isinstance(one, Reply)), None)
+            if (
+                reply is None
+                or reply.answer.error_code is not ErrorCode.NONE
+                or decision.needs_confirmation
+                or (decision.records and not self._is_appended_at_once(decision.records))
+            ):
+                return None
+            self._let_out(event, decision, self._take(event, decision, now))
+        except DriverStopped:
+            return None
+        return reply.answer
+
     def submit(self, event: Any) -> None:
         """Decide `event` now; its effects follow when its records are committed. Raises DriverStopped."""
         if self._stopped is not None:
             raise DriverStopped(self._stopped)
-        if self._enrich is not None:
-            event = self._enrich(event)
-        now = self._clock.now()
-        try:
-            decision: Decision[Any] = self.machine.decide(event, now)
-        except Exception as error:
-            # `decide` changes nothing, so the machine is as good as before: only this event is lost.
-            _log.error("%s: broke while deciding %r", self.name, event, exc_info=error)
-            raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        if decision.records or decision.unlogged:
-            self._apply(decision.records, decision.unlogged)
-        if self._on_label is not None and decision.label:
-            self._on_label(decision.label)
-        if self._observe is not None:
-            self._observe(event, decision, now)
-        decided_ns = 0 if self._committed is None else time.time_ns()
+        event, decision, now = self._decide(event)
+        decided_ns = self._take(event, decision, now)
         if decision.records:
             is_waited_for = not self._is_appended_at_once(decision.records)
         else:
@@ -187,6 +193,28 @@ class Driver:
             self._wake_writer()
         else:
             self._let_out(event, decision, decided_ns)
+
+    def _decide(self, event: Any) -> tuple[Any, Decision[Any], Millis]:
+        """The event with what it lacked, what follows from it, and the time of that."""
+        if self._enrich is not None:
+            event = self._enrich(event)
+        now = self._clock.now()
+        try:
+            return event, self.machine.decide(event, now), now
+        except Exception as error:
+            # `decide` changes nothing, so the machine is as good as before: only this event is lost.
+            _log.error("%s: broke while deciding %r", self.name, event, exc_info=error)
+            raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+
+    def _take(self, event: Any, decision: Decision[Any], now: Millis) -> int:
+        """Apply the decision, and tell of it. Returns the Unix time, where somebody asks for it."""
+        if decision.records or decision.unlogged:
+            self._apply(decision.records, decision.unlogged)
+        if self._on_label is not None and decision.label:
+            self._on_label(decision.label)
+        if self._observe is not None:
+            self._observe(event, decision, now)
+        return 0 if self._committed is None else time.time_ns()
 
     async def stop(self, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Refuse what waits with `error_code`, and give the append under way a moment to end."""

@@ -1,0 +1,115 @@
+"""A producer's calls to its coordinator, answered in the step in which their bytes arrive (ADR 0048).
+
+Only where the coordinator is of this process, does what is asked, and has that committed in this step. Everything else,
+what is refused above all, is asked again by the long way (`transactions.py`), and nothing has happened before.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS, Partition, shard_of
+from oncelog.protocol.frames import Frame
+from oncelog.protocol.small_transaction import (
+    SmallAddition,
+    SmallOffsets,
+    SmallRequest,
+    read_small_addition,
+    read_small_end_txn,
+    read_small_offsets,
+    small_addition_answer,
+    small_answer,
+)
+from oncelog.rpc import plain
+from oncelog.rpc.direct import takes_plain
+from oncelog.rpc.metadata import TRANSACTION
+from oncelog_listener.brokers import is_leaving
+from oncelog_listener.call import Session
+from oncelog_listener.cluster import Cluster
+
+_ADD: Final = "AddPartitionsAtOnce"
+_END: Final = "EndTxnAtOnce"
+
+
+def add_partitions_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
+    """The response's frame; None: `add_partitions_to_txn` answers."""
+    asked = read_small_addition(frame)
+    if asked is None or asked.topic in INTERNAL_TOPICS:
+        return None
+    partitions = [Partition(asked.topic, partition) for partition in asked.partitions]
+    is_added = _are_added(cluster, session, asked, partitions)
+    return small_addition_answer(asked) if is_added else None
+
+
+def add_offsets_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
+    """The response's frame; None: `add_offsets_to_txn` answers."""
+    asked = read_small_offsets(frame)
+    offsets = cluster.image.topics.get(CONSUMER_OFFSETS_TOPIC)
+    if asked is None or offsets is None or not offsets.partitions:
+        return None
+    number = shard_of(asked.group_id, len(offsets.partitions))
+    partitions = [Partition(CONSUMER_OFFSETS_TOPIC, number)]
+    return small_answer(asked) if _are_added(cluster, session, asked, partitions) else None
+
+
+def _are_added(
+    cluster: Cluster,
+    session: Session,
+    asked: SmallAddition | SmallOffsets,
+    partitions: Sequence[Partition],
+) -> bool:
+    coordinator = _coordinator(cluster, session, asked.request.transactional_id, _ADD)
+    if coordinator is None:
+        return False
+    request = plain.AddPartitionsRequest(
+        asked.request.transactional_id,
+        asked.producer_id,
+        asked.producer_epoch,
+        partitions,
+        _origin(cluster, session, asked.request),
+    )
+    is_added: bool = coordinator.AddPartitionsAtOnce(request)
+    return is_added
+
+
+def end_txn_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
+    """The response's frame; None: `end_txn` answers."""
+    asked = read_small_end_txn(frame)
+    if asked is None:
+        return None
+    coordinator = _coordinator(cluster, session, asked.request.transactional_id, _END)
+    if coordinator is None:
+        return None
+    request = plain.EndTxnRequest(
+        asked.request.transactional_id,
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.commit,
+        _origin(cluster, session, asked.request),
+    )
+    return small_answer(asked) if coordinator.EndTxnAtOnce(request) else None
+
+
+def _coordinator(cluster: Cluster, session: Session, name: str, method: str) -> Any | None:
+    """The stub of the transaction's coordinator, where a client may ask it in this way."""
+    # One that was refused for its connection tells of that when it comes again.
+    if cluster.access.is_checked or session.refusals or is_leaving(cluster):
+        return None
+    shard = cluster.image.shard_for(TRANSACTION, name)
+    if shard is None or shard.coordinator < 0:
+        return None
+    try:
+        stub = cluster.directory.coordinator(shard.coordinator)
+    except KeyError:
+        return None
+    return cast(Any, stub) if takes_plain(stub, method) else None
+
+
+def _origin(cluster: Cluster, session: Session, asked: SmallRequest) -> plain.RequestOrigin:
+    """As `Call.origin`. The request is not counted yet."""
+    return plain.RequestOrigin(
+        cluster.listener_start,
+        session.connection,
+        session.request_count + 1,
+        asked.client_id or "",
+        session.peer,
+    )
