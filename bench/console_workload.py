@@ -43,6 +43,7 @@ PATHS = (
     f"/records?topic={TOPIC}",
     f"/record?topic={TOPIC}&partition=0&offset=0",
     "/groups",
+    "/rates",
     "/group?id=group-7",
     "/sinks",
     "/nodes",

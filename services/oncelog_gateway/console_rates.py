@@ -82,7 +82,9 @@ async def _found(rates: Rates, span: Span) -> Found:
     problem = ""
     if rates.history is not None and not is_remembered:
         try:
-            lines = await rates.history.lines([one.name for one in FAMILIES], span)
+            history = await rates.history.lines([one.name for one in FAMILIES], span)
+            # `oncelog up` tells Prometheus nothing of its process.
+            lines = {name: found or rates.lines(name, span) for name, found in history.items()}
             return Found(lines, rates.history.url)
         except PrometheusAway as away:
             problem = f"Prometheus at {rates.history.url} {away}"
