@@ -37,7 +37,8 @@ class ImageWatch:
         self._metadata = metadata
         self._clock = clock
         self._noted: dict[Key, _Noted] = {}
-        self._note(MetadataImage(), metadata.image)
+        if metadata.image.metadata_offset >= 0:
+            self._note(MetadataImage(), metadata.image)
         metadata.on_change(self._note)
 
     def fenced(self) -> list[Seen]:

@@ -93,13 +93,14 @@ async def test_the_transaction_behind_an_unstable_offset_is_named(tmp_path):
 
 
 async def test_the_console_shows_groups(cluster):
-    assert b"No group has read anything yet" in (await cluster.get("/")).body
+    assert b"No group has read anything yet" in (await cluster.get("/groups")).body
     cluster.groups.put("a<b")
-    page = (await cluster.get("/")).body
+    page = (await cluster.get("/groups")).body
     assert b"a&lt;b" in page
     assert b"/group?id=a%3Cb" in page
     cluster.groups.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert b"its groups are not shown" in (await cluster.get("/")).body
+    assert b"its groups are not shown" in (await cluster.get("/groups")).body
+    assert b"whether a group is blocked is not known" in (await cluster.get("/")).body
 
 
 async def test_a_group_is_deleted_once_it_is_empty(cluster):

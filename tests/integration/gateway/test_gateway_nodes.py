@@ -116,8 +116,8 @@ async def test_what_is_under_replicated_is_found_and_shown(cluster):
     found = (await cluster.get("/v1/partitions?troubled=true")).json["partitions"]
     assert [(one["partition"], one["under_replicated"]) for one in found] == [(1, True)]
     page = (await cluster.get("/")).body
-    assert b"1 of 2" in page
-    assert b"fenced" in page, "node 2 never sent a heartbeat"
+    assert b"orders-1</a> has a replica out of sync, on node 2" in page
+    assert b"is out of service" in page, "node 2 never sent a heartbeat"
 
 
 async def test_a_reassignment_that_cannot_be_is_refused(cluster):

@@ -11,6 +11,7 @@ from tests.integration.gateway.gateway_cluster import gateway_cluster
 
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.errors import ErrorCode, OncelogError
+from oncelog.rpc.metadata import MetadataFollower
 from oncelog_gateway import wiring
 from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.wiring import build_gateway
@@ -61,9 +62,11 @@ def test_beside_other_roles_nothing_is_imported_before_a_request(tmp_path):
         "import asyncio, sys\n"
         "from oncelog_gateway.settings import GatewaySettings\n"
         "from oncelog_gateway.wiring import build_gateway\n"
+        "from oncelog.rpc.metadata import MetadataFollower\n"
         "async def go():\n"
-        "    silent = build_gateway(GatewaySettings(port=0), None, None, waits_for_client=True)\n"
-        "    asked = build_gateway(GatewaySettings(port=0), None, None, waits_for_client=True)\n"
+        "    follower = MetadataFollower(1, None)\n"
+        "    silent = build_gateway(GatewaySettings(port=0), follower, None, waits_for_client=True)\n"
+        "    asked = build_gateway(GatewaySettings(port=0), follower, None, waits_for_client=True)\n"
         "    await silent.start()\n"
         "    await silent.stop()\n"
         "    await asked.start()\n"
@@ -217,7 +220,7 @@ async def test_pages_escape_what_clients_named(cluster):
     assert answer.status == 200
     assert "<script>" not in page
     assert "&lt;script&gt;alert(1)" in page
-    assert "orders-0 is stuck at offset 40" in page
+    assert "orders-0</a> is held by a hanging transaction" in page
     assert "<code>oncelog transactions abort --topic orders --partition 0 --start-offset" in page
     partition = (await cluster.get("/partition?topic=orders&partition=0")).body.decode()
     assert "oncelog transactions abort --topic orders --partition 0 --start-offset" in partition
@@ -238,7 +241,8 @@ async def test_what_there_is_one_of_is_in_the_singular(cluster):
         ("open transactions", "open transaction", "open transactions")
     ):
         page = (await cluster.get("/")).body.decode()
-        assert f'<b>{producer_id}</b><span class="soft">{tile}</span>' in page
+        rest = ", the oldest" if producer_id else "</span>"
+        assert f'<b>{producer_id}</b><span class="soft">{tile}{rest}' in page
         cluster.coordinator.put(
             f"pay-{producer_id}", producer_id=producer_id, partitions=[("orders", 0)]
         )
@@ -249,7 +253,7 @@ async def test_pages_are_shown_when_no_role_answers(tmp_path):
         await cluster.create_topic("orders")
         cluster.storage.is_silent = cluster.coordinator.is_silent = True
         page = (await cluster.get("/")).body.decode()
-        assert "A coordinator did not answer" in page
+        assert "whether a transaction hangs or is late is not known" in page
         assert "REQUEST_TIMED_OUT" in page
 
 
@@ -358,7 +362,8 @@ async def test_readiness_is_checked_once_for_all_who_ask(tmp_path):
 async def test_a_gateway_that_does_not_tick_ends_at_once(monkeypatch):
     """Nothing wakes an idle gateway but its `Date` header."""
     monkeypatch.setattr(wiring, "DATE_HEADER_S", 600)
-    gateway = build_gateway(GatewaySettings(port=0, authentication="none"), None, None)
+    settings = GatewaySettings(port=0, authentication="none")
+    gateway = build_gateway(settings, MetadataFollower(1, None), None)
     await gateway.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
     writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
