@@ -128,12 +128,13 @@ def test_records_stay_while_somebody_reads_them(tab, shipments, path, is_read_ag
 
 
 def test_a_rate_comes_by_itself(tab, server, shipments):
-    page = tab("/topics?topic=arrivals")
-    page.get_by_text("Rates are of the last").wait_for()
+    page = tab("/health")
     producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "log_level": 0})
     for _ in range(5_000):
         producer.produce("arrivals", b"x" * 100)
     assert producer.flush(WAIT_S) == 0
+    page.goto("/topics?topic=arrivals")
+    page.get_by_text("Rates are of the last").wait_for()
     row = page.get_by_role("row").filter(has_text="arrivals")
     row.locator("td:nth-child(6)").filter(has_text="KiB").wait_for()
     assert row.locator("td:nth-child(8)").inner_text() == "0 B"
