@@ -4,7 +4,7 @@ JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A session lives for a minute: with the second compiler and the threads of G1 it takes twice the CPU."""
 
 
-def spark_session(name):
+def spark_session(name, jars=()):
     from pyspark.sql import SparkSession
 
     spark = (
@@ -18,6 +18,7 @@ def spark_session(name):
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.python.filterPushdown.enabled", "true")
+        .config("spark.jars", ",".join(map(str, jars)))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

@@ -19,6 +19,8 @@ from oncelog.client.connection import Connection, Deadline
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.log_places import READ_COMMITTED
 from oncelog.client.core.login import ClientLogin
+from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
+from oncelog.client.network.consumer_messages import commit_codes, offset_commit_request
 from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import NodeId, Partition
 from oncelog.protocol import versions
@@ -32,10 +34,15 @@ SPOKEN: Final[Mapping[int, int]] = {
     versions.LIST_OFFSETS: 6,
     versions.METADATA: 9,
     versions.CREATE_TOPICS: 5,
+    versions.FIND_COORDINATOR: 3,
+    versions.OFFSET_COMMIT: 8,
 }
 """api key → the version this client speaks. Produce 12 lets the leader add a partition to the transaction (KIP-890)."""
 
 API_VERSIONS_VERSION: Final = 3
+
+_GROUP: Final = 0
+"""FindCoordinator's key type."""
 
 _TOPIC_APPEARS_MS: Final = 2_000
 """How long a topic may be unknown: metadata of a topic just created reaches every broker within this."""
@@ -58,6 +65,8 @@ class ClientSettings:
     """Until a call with its repetitions must have succeeded: longer than a broker's restart."""
     backoff_min_ms: int = 20
     backoff_max_ms: int = 1_000
+    isolation_level: int = READ_COMMITTED
+    """At READ_UNCOMMITTED a partition ends at its high watermark, and records of open and aborted transactions show."""
 
 
 class _Leaders(NamedTuple):
@@ -103,6 +112,20 @@ class Cluster:
         self.refresh(names)
         return {name: self._topology.partition_counts[name] for name in names}
 
+    def partition_counts_of_all(self) -> dict[str, int]:
+        """Topic → number of partitions, of every topic that may be seen and is not the cluster's own."""
+
+        def attempt() -> dict[str, int]:
+            response = self._call_any(self._metadata_request(None))
+            self._take(response)
+            return {
+                topic.name: len(topic.partitions)
+                for topic in response.topics
+                if not topic.is_internal and error_code_of(topic.error_code.value) is ErrorCode.NONE
+            }
+
+        return self.retrying(attempt)
+
     def refresh(self, topics: Sequence[str]) -> None:
         """Learn the leaders of these topics. Raises OncelogError naming a topic that does not exist."""
         appears = Deadline(min(_TOPIC_APPEARS_MS, self.settings.call_timeout_ms // 4))
@@ -144,7 +167,9 @@ class Cluster:
     # ---------------------------------------------------------------------------------------------- calls
 
     def list_offsets(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Partition → offset at read_committed: -1 asks for the LSO, -2 for the first offset, others are milliseconds.
+        """Partition → offset: -1 asks where the partition ends, -2 for the first offset, others are milliseconds.
+
+        It ends at its LSO, or at its high watermark where the settings read uncommitted.
 
         A time after the last record answers -1. Each leader is asked once for all its partitions.
         """
@@ -156,7 +181,9 @@ class Cluster:
                 if partition not in found:
                     wanted.setdefault(self.leader_of(partition), []).append(partition)
             for address, partitions in wanted.items():
-                request = _list_offsets_request({key: timestamps[key] for key in partitions})
+                request = _list_offsets_request(
+                    {key: timestamps[key] for key in partitions}, self.settings.isolation_level
+                )
                 response = self._call(address, versions.LIST_OFFSETS, request)
                 for partition, answer in _by_partition(response.topics):
                     self.check_partition(partition, answer.error_code.value)
@@ -164,6 +191,31 @@ class Cluster:
 
         self.retrying(attempt)
         return found
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[Partition, int], timeout_ms: int
+    ) -> None:
+        """Commit to a group that has no members, as tools do.
+
+        Raises KafkaError, UNKNOWN_MEMBER_ID where the group has members, and what no repetition cured in `timeout_ms`.
+        """
+        places = {partition: OffsetToCommit(offset) for partition, offset in offsets.items()}
+
+        def attempt() -> None:
+            types = schema_of(versions.FIND_COORDINATOR, SPOKEN[versions.FIND_COORDINATOR])
+            find = types.request_types.FindCoordinatorRequest(key=group_id, key_type=_GROUP)
+            found = self._call_any((versions.FIND_COORDINATOR, find))
+            code = error_code_of(found.error_code.value)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, found.error_message or f"coordinator of group {group_id!r}")
+            types = schema_of(versions.OFFSET_COMMIT, SPOKEN[versions.OFFSET_COMMIT])
+            request = offset_commit_request(types.request_types, GroupMember(group_id), places)
+            response = self._call(Address(found.host, found.port), versions.OFFSET_COMMIT, request)
+            for partition, code in commit_codes(response).items():
+                if code is not ErrorCode.NONE:
+                    raise KafkaError(code, f"commit of {partition} to group {group_id!r}")
+
+        self.retrying(attempt, timeout_ms)
 
     def private_call(self, method: str, request: Any) -> Any:
         """A sink call (`oncelog.protocol.private_api`), repeated while its code is retriable.
@@ -319,10 +371,13 @@ class Cluster:
         self._connections.pop(connection.address, None)
         self._served.pop(connection.address, None)
 
-    def _metadata_request(self, topics: Sequence[str]) -> tuple[int, Any]:
+    def _metadata_request(self, topics: Sequence[str] | None) -> tuple[int, Any]:
+        """None: of all topics."""
         types = schema_of(versions.METADATA, SPOKEN[versions.METADATA]).request_types
         request = types.MetadataRequest(
-            topics=tuple(types.MetadataRequestTopic(name=topic) for topic in topics),
+            topics=None
+            if topics is None
+            else tuple(types.MetadataRequestTopic(name=topic) for topic in topics),
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
@@ -369,7 +424,7 @@ def _negotiate(connection: Connection, deadline: Deadline) -> Mapping[int, tuple
     return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
 
-def _list_offsets_request(timestamps: Mapping[Partition, int]) -> Any:
+def _list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: int) -> Any:
     types = schema_of(versions.LIST_OFFSETS, SPOKEN[versions.LIST_OFFSETS]).request_types
     topics: dict[str, list[Any]] = {}
     for partition, timestamp in timestamps.items():
@@ -378,7 +433,7 @@ def _list_offsets_request(timestamps: Mapping[Partition, int]) -> Any:
         )
     return types.ListOffsetsRequest(
         replica_id=-1,
-        isolation_level=READ_COMMITTED,
+        isolation_level=isolation_level,
         topics=tuple(
             types.ListOffsetsTopic(name=name, partitions=tuple(partitions))
             for name, partitions in topics.items()

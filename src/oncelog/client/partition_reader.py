@@ -1,22 +1,31 @@
-"""Reads the offsets [start, end) of one partition at read_committed, by position.
+"""Reads the offsets [start, end) of one partition by position, at read_committed unless the cluster's settings differ.
 
 The reader asks for a position, not for records: control batches, aborted data and what compaction removed take offsets
 too. So the record at `end - 1`, or any record at all, may not exist. After each response the position is the offset
 behind the last batch in it, whatever that batch showed. Reading is over when the position has reached `end`. When a
 response is empty although everything below `end` is decided, nothing is left to come: over as well.
 
+A plan that asks for outcomes shows every record with what became of its transaction. Up to the last stable offset a
+leader tells the aborted ones to who reads committed; so the reader fetches like that until it is there, and what lies
+behind is read uncommitted and called undecided.
+
 The next request leaves before the last answer is decoded, so broker and reader work at the same time.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
 from oncelog.client.cluster import SPOKEN, Cluster
 from oncelog.client.connection import Connection, Deadline
 from oncelog.client.core.decode import Columns, decode_batches
-from oncelog.client.core.log_places import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, READ_COMMITTED
+from oncelog.client.core.log_places import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+)
 from oncelog.client.core.visibility import AbortedTransaction, sight_batches
 from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import Partition
@@ -28,9 +37,14 @@ FETCH_BYTES: Final = 4 * 1024 * 1024
 """One answer: about 35 000 records of 120 bytes, enough to make the cost of a request and of an Arrow batch vanish."""
 
 FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
-_MAX_WAIT: Final = timedelta(milliseconds=500)
-_STALLS_MAX: Final = 60
-"""Answers in a row that move nothing, about half a second each, before the broker is called inconsistent."""
+MAX_WAIT_MS: Final = 500
+STALLED_MAX_MS: Final = 30_000
+"""How long answers may move nothing before the broker is called inconsistent."""
+
+COMMITTED: Final = "committed"
+ABORTED: Final = "aborted"
+UNDECIDED: Final = "undecided"
+"""Of a transactional record at or above the last stable offset at the time it was read."""
 
 
 class DataLossError(OncelogError):
@@ -45,7 +59,12 @@ class ReadPlan:
     start: int
     end: int
     with_headers: bool = False
+    with_outcome: bool = False
+    """The cluster's settings must read uncommitted."""
     fail_on_data_loss: bool = True
+    fetch_bytes: int = FETCH_BYTES
+    fetch_bytes_min: int = 1
+    max_wait_ms: int = MAX_WAIT_MS
 
 
 def read_partition(
@@ -63,6 +82,20 @@ def read_partition(
         reader.close()
 
 
+class _Runs:
+    """Batches of an answer in order, cut where the outcome changes: Arrow columns of a run share one."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, list[tuple[int, BatchHeader]]]] = []
+
+    def add(self, at: int, header: BatchHeader, outcome: str | None) -> None:
+        if outcome is None:
+            return
+        if not self.found or self.found[-1][0] != outcome:
+            self.found.append((outcome, []))
+        self.found[-1][1].append((at, header))
+
+
 class _PartitionReader:
     def __init__(self, cluster: Cluster, plan: ReadPlan, warn: Callable[[str], None]) -> None:
         self._cluster = cluster
@@ -71,8 +104,19 @@ class _PartitionReader:
         self._connection: Connection | None = None
         self._position = plan.start
         self._end = plan.end
-        self._fetch_bytes = FETCH_BYTES
-        self._stalls = 0
+        self._fetch_bytes = plan.fetch_bytes
+        self._is_behind_stable = False
+        """Of a plan with outcomes: whether the last stable offset is reached, and uncommitted records are fetched."""
+        self._stalled = Deadline(STALLED_MAX_MS)
+
+    @property
+    def _isolation_level(self) -> int:
+        return self._cluster.settings.isolation_level
+
+    @property
+    def _tells_outcomes(self) -> bool:
+        """Whether the next request asks for decided records and the list of aborted transactions."""
+        return self._plan.with_outcome and not self._is_behind_stable
 
     def close(self) -> None:
         if self._connection is not None:
@@ -81,11 +125,10 @@ class _PartitionReader:
 
     def read(self) -> Iterator[Columns]:
         while self._position < self._end:
-            self._stalls += 1
-            if self._stalls > _STALLS_MAX:
+            if self._stalled.has_passed:
                 raise KafkaError(
                     ErrorCode.OFFSET_NOT_AVAILABLE,
-                    f"{self._plan.partition}: nothing came for offset {self._position} in {_STALLS_MAX} answers",
+                    f"{self._plan.partition}: nothing came for offset {self._position} in {STALLED_MAX_MS // 1000} s",
                 )
             answer = self._next_answer()
             if answer is None:
@@ -132,10 +175,10 @@ class _PartitionReader:
             partition_max_bytes=self._fetch_bytes,
         )
         request = types.FetchRequest(
-            max_wait=_MAX_WAIT,
-            min_bytes=1,
+            max_wait=timedelta(milliseconds=0 if self._tells_outcomes else self._plan.max_wait_ms),
+            min_bytes=self._plan.fetch_bytes_min,
             max_bytes=self._fetch_bytes,
-            isolation_level=READ_COMMITTED,
+            isolation_level=READ_COMMITTED if self._tells_outcomes else self._isolation_level,
             topics=(types.FetchTopic(topic=self._plan.partition.topic, partitions=(partition,)),),
             forgotten_topics_data=(),
         )
@@ -148,24 +191,34 @@ class _PartitionReader:
             AbortedTransaction(transaction.producer_id, transaction.first_offset)
             for transaction in answer.aborted_transactions or ()
         ]
-        visible: list[tuple[int, BatchHeader]] = []
         start, position = self._position, self._position
+        runs = _Runs()
         for at, header, is_visible in sight_batches(records, aborted):
             if header.base_offset >= self._end:
                 position = self._end
                 break
             position = max(position, header.next_offset)
-            if is_visible and header.next_offset > start:
-                visible.append((at, header))
+            if header.next_offset > start:
+                runs.add(at, header, self._outcome(header, is_visible))
         if position == start:
             self._no_progress(answer, len(records))
             return
-        self._position, self._stalls = position, 0
+        self._position, self._stalled = position, Deadline(STALLED_MAX_MS)
+        self._is_behind_stable = position >= answer.last_stable_offset
         if self._position < self._end and self._connection is not None:
             self._send_ahead(self._connection)
-        yield from decode_batches(
-            records, visible, start=start, end=self._end, with_headers=self._plan.with_headers
-        )
+        for outcome, batches in runs.found:
+            for columns in decode_batches(
+                records, batches, start=start, end=self._end, with_headers=self._plan.with_headers
+            ):
+                yield replace(columns, outcome=outcome) if self._plan.with_outcome else columns
+
+    def _outcome(self, header: BatchHeader, is_visible: bool) -> str | None:
+        """What became of a batch's records; None: they are not shown."""
+        if is_visible:
+            is_undecided = header.is_transactional and self._is_behind_stable
+            return UNDECIDED if is_undecided and self._plan.with_outcome else COMMITTED
+        return None if header.is_control or not self._plan.with_outcome else ABORTED
 
     def _send_ahead(self, connection: Connection) -> None:
         try:
@@ -182,13 +235,22 @@ class _PartitionReader:
                     f"{self._plan.partition}: the batch at offset {self._position} is above {FETCH_BYTES_MAX} bytes",
                 )
             self._fetch_bytes = min(self._fetch_bytes * 4, FETCH_BYTES_MAX)
-        elif min(answer.last_stable_offset, answer.high_watermark) >= self._end:
+        elif self._readable_end(answer) >= self._end:
             self._position = self._end
+        elif self._tells_outcomes:
+            self._is_behind_stable = True
         else:
-            self._wait_for_end(answer.last_stable_offset)
+            self._wait_for_end(self._readable_end(answer))
 
-    def _wait_for_end(self, last_stable_offset: int) -> None:
-        """The plan was made from an LSO; a leader that is behind it has just been elected, or lost its tail."""
+    def _readable_end(self, answer: Any) -> int:
+        """Where the partition ends for who reads as this reader does, by the answer to its fetch."""
+        if self._isolation_level == READ_UNCOMMITTED and not self._tells_outcomes:
+            return int(answer.high_watermark)
+        return int(min(answer.last_stable_offset, answer.high_watermark))
+
+    def _wait_for_end(self, readable_end: int) -> None:
+        """The plan was made from the partition's end; a leader that is behind it has just been elected, or lost its
+        tail."""
         partition = self._plan.partition
 
         def attempt() -> None:
@@ -202,8 +264,8 @@ class _PartitionReader:
             if error.error_code is not ErrorCode.OFFSET_NOT_AVAILABLE:
                 raise
             self._lose(
-                f"{partition}: offsets {self._position} to {self._end - 1} were planned, but the log's last stable "
-                f"offset is {last_stable_offset}: it was truncated, or the topic was created anew"
+                f"{partition}: offsets {self._position} to {self._end - 1} were planned, but the log can be read "
+                f"up to offset {readable_end}: it was truncated, or the topic was created anew"
             )
             self._end = self._position
 

@@ -26,8 +26,11 @@ _FIELDS: Final = (
 _TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
 
 
-def arrow_schema(include_headers: bool) -> Any:
-    return pa.schema([*_FIELDS, ("headers", _HEADERS)] if include_headers else _FIELDS)
+def arrow_schema(include_headers: bool, include_outcome: bool) -> Any:
+    headers = (("headers", _HEADERS),) if include_headers else ()
+    return pa.schema(
+        (*_FIELDS, *headers, *((("outcome", pa.string()),) if include_outcome else ()))
+    )
 
 
 def record_batch(partition: Partition, columns: Columns, include_headers: bool) -> Any:
@@ -46,4 +49,7 @@ def record_batch(partition: Partition, columns: Columns, include_headers: bool) 
     if include_headers:
         assert columns.headers is not None
         arrays.append(columns.headers.cast(_HEADERS))
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(include_headers))
+    if columns.outcome is not None:
+        arrays.append(pa.repeat(pa.scalar(columns.outcome, pa.string()), count))
+    schema = arrow_schema(include_headers, columns.outcome is not None)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.errors import OncelogError
+from oncelog.spark.options import SourceOptions
 
 _SOURCE: Final = {
     "key": "BINARY",
@@ -18,17 +19,22 @@ _SOURCE: Final = {
     "timestampType": "INT",
 }
 _HEADERS: Final = {"headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>"}
+_OUTCOME: Final = {"outcome": "STRING"}
 
 
-def source_ddl(include_headers: bool) -> str:
-    """The source's schema; `headers` only when asked for."""
-    columns = _SOURCE | _HEADERS if include_headers else _SOURCE
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+def source_columns(options: SourceOptions) -> dict[str, str]:
+    """Column → type; `headers` and `outcome` only when asked for."""
+    headers = _HEADERS if options.include_headers else {}
+    return _SOURCE | headers | (_OUTCOME if options.include_outcome else {})
 
 
-def check_source_columns(names: list[str], include_headers: bool) -> None:
+def source_ddl(options: SourceOptions) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in source_columns(options).items())
+
+
+def check_source_columns(names: list[str], options: SourceOptions) -> None:
     """Raise OncelogError when the user gave a schema of his own: the columns of a log are fixed."""
-    expected = list(_SOURCE | _HEADERS if include_headers else _SOURCE)
+    expected = list(source_columns(options))
     if names != expected:
         raise OncelogError(
             f"the columns {names} were asked for, but a topic has {expected}: leave out .schema(...), and take the "

@@ -1,8 +1,18 @@
-"""The cluster that a query's options name, with their login."""
+"""The cluster that a query's options name, with their login and how they want calls to be made."""
+
+from dataclasses import replace
 
 from oncelog.client.cluster import ClientSettings, Cluster
+from oncelog.client.core.log_places import READ_UNCOMMITTED
 from oncelog.spark.options import SinkOptions, SourceOptions
 
 
 def cluster_of(options: SourceOptions | SinkOptions) -> Cluster:
-    return Cluster(options.bootstrap, ClientSettings(login=options.login))
+    calls = options.calls
+    given = {
+        name: getattr(calls, name) for name in calls.__slots__ if getattr(calls, name) is not None
+    }
+    settings = replace(ClientSettings(login=options.login), **given)
+    if isinstance(options, SourceOptions) and options.read_uncommitted:
+        settings = replace(settings, isolation_level=READ_UNCOMMITTED)
+    return Cluster(options.bootstrap, settings)

@@ -20,7 +20,7 @@ class DefaultSource(DataSource):
     def schema(self) -> str:
         from oncelog.spark.columns import source_ddl
 
-        return source_ddl(parse_source_options(self.options).include_headers)
+        return source_ddl(parse_source_options(self.options))
 
     @message_first
     def reader(self, schema: Any) -> Any:
@@ -28,7 +28,11 @@ class DefaultSource(DataSource):
         from oncelog.spark.source import BatchReader, PruningBatchReader
 
         options = parse_source_options(self.options)
-        check_source_columns(schema.names, options.include_headers)
+        check_source_columns(schema.names, options)
+        if options.group_id is not None:
+            raise OncelogError(
+                "option kafka.group.id is for streams, which show in that group how far they have read; leave it out"
+            )
         return PruningBatchReader(options) if options.pushdown else BatchReader(options)
 
     @message_first
@@ -37,7 +41,7 @@ class DefaultSource(DataSource):
         from oncelog.spark.source import StreamReader
 
         options = parse_source_options(self.options, is_stream=True)
-        check_source_columns(schema.names, options.include_headers)
+        check_source_columns(schema.names, options)
         return StreamReader(options)
 
     @message_first

@@ -1,20 +1,17 @@
-"""The connector's options: parsed once, refused with the option's name, its value and the way out.
+"""The connector's options, parsed once on the driver; what tasks get of them travels pickled."""
 
-Spark hands a data source every option of the query, its own included, so an unknown name cannot be refused as such.
-Two kinds are: names with the prefix `oncelog.`, and names so close to one of ours that they must be a slip of the pen.
-"""
-
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from oncelog.client.core.addresses import Address, parse_addresses
-from oncelog.client.core.login import ClientLogin, login_of
+from oncelog.client.core.addresses import Address
+from oncelog.client.core.login import ClientLogin
 from oncelog.errors import OncelogError
 from oncelog.ids import RESERVED_PREFIX, Partition, is_reserved_name
+from oncelog.record.batch import Codec
+from oncelog.spark.given_options import GivenOptions
 from oncelog.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -29,65 +26,15 @@ MAX_OFFSETS_PER_TRIGGER: Final = 500_000
 """A micro-batch costs about 0.35 s before its first row, so batches below 250 000 rows waste most of the time."""
 
 ATTEMPT_TIMEOUT_MS: Final = 15 * 60_000
+ATTEMPT_TIMEOUT_MIN_MS: Final = 1_000
 ATTEMPT_TIMEOUT_MAX_MS: Final = 24 * 3_600_000
 
-_NAMES: Final = (
-    "bootstrap.servers",
-    "kafka.bootstrap.servers",
-    "subscribe",
-    "assign",
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "maxOffsetsPerTrigger",
-    "failOnDataLoss",
-    "includeHeaders",
-    "pushdown",
-    "topic",
-    "transactionalId",
-    "onNewQuery",
-    "attemptTimeout",
-    "verifyReplay",
-    "jobId",
-    "batchId",
-    "partitioner",
-)
-_SLIP: Final = 0.85
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h)?")
-_UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-
-_NO_GROUP: Final = "the source keeps its offsets in the checkpoint and needs no group; leave it out"
-_RETRIES: Final = "the connector repeats a call until its own deadline; leave it out"
-_KAFKA_ONLY: Final = {
-    "subscribePattern": "name the topics with subscribe",
-    "minPartitions": "a topic-partition is one task; add partitions to the topic instead",
-    "maxRecordsPerPartition": "a topic-partition is one task; add partitions to the topic, or call repartition()",
-    "minOffsetsPerTrigger": "it waits for more records; use a longer trigger(processingTime=...) instead",
-    "maxTriggerDelay": "it belongs to minOffsetsPerTrigger; use trigger(processingTime=...) instead",
-    "groupIdPrefix": _NO_GROUP,
-    "kafka.group.id": _NO_GROUP,
-    "kafkaConsumer.pollTimeoutMs": _RETRIES,
-    "fetchOffset.numRetries": _RETRIES,
-    "fetchOffset.retryIntervalMs": _RETRIES,
-}
-"""Options of Spark's Kafka source and sink that are not honoured."""
-_KAFKA_ONLY_NAMES: Final = {name.lower(): name for name in _KAFKA_ONLY}
-
-_KAFKA_VALUES: Final = {
-    "kafka.isolation.level": (("read_committed",), "only committed records are read; leave it out"),
-    "isolation.level": (("read_committed",), "only committed records are read; leave it out"),
-    "kafka.acks": (("all", "-1"), "every write waits for all in-sync replicas; leave it out"),
-    "kafka.enable.idempotence": (("true",), "every write is idempotent; leave it out"),
-    "kafka.compression.type": (("none",), "set compression.type of the topic instead"),
-}
-"""Settings of Kafka's clients that are accepted with the values that describe what the connector does."""
-
-_LOGIN: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
-"""How Spark's Kafka source and sink log in; so do ours, with PEM files (`oncelog.client.core.login`)."""
+TRIGGER_DELAY_MS: Final = 15 * 60_000
+TRIGGER_DELAY_MAX_MS: Final = 7 * 24 * 3_600_000
+TASKS_MAX: Final = 100_000
+"""Of `minPartitions`: each task costs the driver memory and some milliseconds."""
+FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
+BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class OnNewQuery(Enum):
@@ -101,19 +48,51 @@ class Partitioner(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How calls to the cluster are made. None: as the client does without."""
+
+    client_id: str | None = None
+    request_timeout_ms: int | None = None
+    call_timeout_ms: int | None = None
+    backoff_min_ms: int | None = None
+    backoff_max_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """What a task asks a leader for. None: as the client does without."""
+
+    max_bytes: int | None = None
+    min_bytes: int = 1
+    max_wait_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What to read. Exactly one of `topics` and `assigned` is not empty."""
+    """What to read. One of `topics`, `topic_pattern` and `assigned` is given."""
 
     bootstrap: tuple[Address, ...]
     login: ClientLogin
+    calls: CallOptions
+    fetch: FetchOptions
     topics: tuple[str, ...]
+    topic_pattern: str | None
+    """Of whole names, for Python's `re`."""
     assigned: tuple[Partition, ...]
     starting: Offsets | Timestamps | None
     """None: earliest for a batch query, latest for a stream, as Spark's Kafka source does."""
     ending: Offsets | Timestamps
     max_offsets_per_trigger: int
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    group_id: str | None
+    """The group that shows how far the stream has read; None: no group does."""
+    read_uncommitted: bool
     fail_on_data_loss: bool
     include_headers: bool
+    include_outcome: bool
     pushdown: bool
 
 
@@ -123,6 +102,10 @@ class SinkOptions:
 
     bootstrap: tuple[Address, ...]
     login: ClientLogin
+    calls: CallOptions
+    codec: Codec
+    batch_bytes: int | None
+    """Before compression; None: as the client does without."""
     topic: str | None
     transactional_id: str
     on_new_query: OnNewQuery
@@ -137,15 +120,7 @@ class SinkOptions:
 
 def parse_source_options(options: Mapping[str, str], is_stream: bool = False) -> SourceOptions:
     """Raises OncelogError for an option that is missing, unknown, malformed or not honoured."""
-    given = _Given(options)
-    topics = tuple(dict.fromkeys(name for name in _split(given.text("subscribe") or "") if name))
-    assign = given.text("assign")
-    assigned = parse_assignment("assign", assign) if assign is not None else ()
-    if bool(topics) == bool(assigned):
-        what = "both were" if topics else "neither was"
-        raise OncelogError(
-            f"give either subscribe (topics with commas) or assign (JSON {{topic: [partitions]}}); {what} given"
-        )
+    given = GivenOptions(options)
     if is_stream:
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if given.text(name) is not None:
@@ -153,23 +128,42 @@ def parse_source_options(options: Mapping[str, str], is_stream: bool = False) ->
                     f"option {name} is for batch reads: a stream has no end; trigger(availableNow=True) ends it at "
                     "what is there when it starts"
                 )
+    topics, pattern, assigned = _subscription(given)
+    read_uncommitted = _read_uncommitted(given)
+    include_outcome = given.flag("includeOutcome", False)
+    if include_outcome and not read_uncommitted:
+        raise OncelogError(
+            "option includeOutcome needs isolation.level=read_uncommitted: at read_committed every record is committed"
+        )
     return SourceOptions(
         bootstrap=given.bootstrap(),
         login=given.login(),
+        calls=_calls(given, "kafka.default.api.timeout.ms"),
+        fetch=_fetch(given),
         topics=topics,
+        topic_pattern=pattern,
         assigned=assigned,
         starting=_starting(given),
         ending=_ending(given),
-        max_offsets_per_trigger=given.count("maxOffsetsPerTrigger", MAX_OFFSETS_PER_TRIGGER),
+        max_offsets_per_trigger=given.count("maxOffsetsPerTrigger") or MAX_OFFSETS_PER_TRIGGER,
+        min_offsets_per_trigger=given.count("minOffsetsPerTrigger"),
+        max_trigger_delay_ms=_or(
+            given.duration_ms("maxTriggerDelay", 0, TRIGGER_DELAY_MAX_MS), TRIGGER_DELAY_MS
+        ),
+        min_partitions=given.count("minPartitions", TASKS_MAX),
+        max_records_per_partition=given.count("maxRecordsPerPartition"),
+        group_id=given.text("kafka.group.id"),
+        read_uncommitted=read_uncommitted,
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         include_headers=given.flag("includeHeaders", False),
+        include_outcome=include_outcome,
         pushdown=given.flag("pushdown", False),
     )
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Raises OncelogError for an option that is missing, unknown or malformed."""
-    given = _Given(options)
+    given = GivenOptions(options)
     transactional_id = given.text("transactionalId")
     if not transactional_id:
         raise OncelogError(
@@ -181,7 +175,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             f"option transactionalId is {transactional_id!r}: names that begin with {RESERVED_PREFIX} are oncelog's "
             "own; choose another"
         )
-    timeout_ms = given.duration_ms("attemptTimeout", ATTEMPT_TIMEOUT_MS)
+    timeout_ms = given.duration_ms("attemptTimeout", ATTEMPT_TIMEOUT_MIN_MS, ATTEMPT_TIMEOUT_MAX_MS)
     job_id, batch_id = given.text("jobId"), given.number("batchId")
     if job_id is not None and batch_id is not None:
         raise OncelogError(
@@ -191,10 +185,13 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         bootstrap=given.bootstrap(),
         login=given.login(),
+        calls=_calls(given, "kafka.delivery.timeout.ms"),
+        codec=Codec[given.choice("kafka.compression.type", _CODECS).upper()],
+        batch_bytes=given.count("kafka.batch.size", BATCH_BYTES_MAX),
         topic=given.text("topic"),
         transactional_id=transactional_id,
         on_new_query=OnNewQuery(given.choice("onNewQuery", [kind.value for kind in OnNewQuery])),
-        attempt_timeout_ms=timeout_ms,
+        attempt_timeout_ms=_or(timeout_ms, ATTEMPT_TIMEOUT_MS),
         verify_replay=given.flag("verifyReplay", True),
         job_id=job_id,
         batch_id=batch_id,
@@ -202,102 +199,83 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     )
 
 
-class _Given:
-    """The query's options by lower-cased name: Spark's option names have no case."""
+_CODECS: Final = tuple(codec.name.lower() for codec in Codec)
+_ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._values = {name.lower(): value for name, value in options.items()}
-        known = {name.lower(): name for name in _NAMES}
-        for name in self._values:
-            if name in known or name.startswith(_LOGIN):
-                continue
-            self._refuse_kafka_option(name)
-            near = difflib.get_close_matches(name, known, n=1, cutoff=_SLIP)
-            if name.startswith("oncelog.") or near:
-                hint = (
-                    f"did you mean {known[near[0]]}?"
-                    if near
-                    else f"options are {', '.join(_NAMES)}"
-                )
-                raise OncelogError(f"option {name} is unknown: {hint}")
 
-    def _refuse_kafka_option(self, name: str) -> None:
-        if spelled := _KAFKA_ONLY_NAMES.get(name):
-            raise OncelogError(f"option {spelled} is not supported: {_KAFKA_ONLY[spelled]}")
-        accepted, way_out = _KAFKA_VALUES.get(name, ((), ""))
-        value = self._values[name]
-        if accepted and value.strip().lower() not in accepted:
-            raise OncelogError(f"option {name} is {value!r}, which is not supported: {way_out}")
-        if accepted or not name.startswith("kafka."):
-            return
-        way_out = "the connector has a client of its own, which does not have it; leave it out"
-        raise OncelogError(f"option {name} is not supported: {way_out}")
-
-    def text(self, name: str) -> str | None:
-        value = self._values.get(name.lower())
-        return None if value is None or not value.strip() else value.strip()
-
-    def bootstrap(self) -> tuple[Address, ...]:
-        text = self.text("bootstrap.servers") or self.text("kafka.bootstrap.servers")
-        if text is None:
+def _subscription(
+    given: GivenOptions,
+) -> tuple[tuple[str, ...], str | None, tuple[Partition, ...]]:
+    """What was given of subscribe, subscribePattern and assign; exactly one must be."""
+    topics = tuple(dict.fromkeys(name for name in _split(given.text("subscribe") or "") if name))
+    pattern = given.text("subscribePattern")
+    assign = given.text("assign")
+    found = [
+        name
+        for name, is_given in (
+            ("subscribe", bool(topics)),
+            ("subscribePattern", pattern is not None),
+            ("assign", assign is not None),
+        )
+        if is_given
+    ]
+    if len(found) != 1:
+        raise OncelogError(
+            "give one of subscribe (topics with commas), subscribePattern (a regular expression) and assign "
+            f"(JSON {{topic: [partitions]}}); {' and '.join(found) + ' were' if found else 'none was'} given"
+        )
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
             raise OncelogError(
-                "option bootstrap.servers is required, for example localhost:9092, where `oncelog up` listens"
-            )
-        return parse_addresses(text)
+                f"option subscribePattern is {pattern!r}, no regular expression of Python: {error}. "
+                "Give one that matches whole names, such as orders-.*"
+            ) from error
+    return topics, pattern, () if assign is None else parse_assignment("assign", assign)
 
-    def login(self) -> ClientLogin:
-        given = {
-            name.removeprefix("kafka."): value
-            for name, value in self._values.items()
-            if name.startswith(_LOGIN)
-        }
-        return login_of(given, "option kafka.")
 
-    def flag(self, name: str, default: bool) -> bool:
-        value = (self.text(name) or str(default)).lower()
-        if value not in ("true", "false"):
-            raise OncelogError(f"option {name} is {value!r}: give true or false")
-        return value == "true"
+def _read_uncommitted(given: GivenOptions) -> bool:
+    names = ("isolation.level", "kafka.isolation.level")
+    levels = {given.choice(name, _ISOLATION_LEVELS) for name in names if given.text(name)}
+    if len(levels) > 1:
+        raise OncelogError(f"options {' and '.join(names)} differ: give one of them")
+    return "read_uncommitted" in levels
 
-    def count(self, name: str, default: int) -> int:
-        value = self.text(name) or str(default)
-        if not (value.isascii() and value.isdigit()) or int(value) == 0:
-            raise OncelogError(f"option {name} is {value!r}: give a whole number above 0")
-        return int(value)
 
-    def number(self, name: str) -> int | None:
-        value = self.text(name)
-        if value is None:
-            return None
-        if not (value.isascii() and value.isdigit()):
-            raise OncelogError(f"option {name} is {value!r}: give a whole number, 0 or above")
-        return int(value)
+def _calls(given: GivenOptions, call_timeout: str) -> CallOptions:
+    """`call_timeout` is Kafka's name for how long a call may take with its repetitions."""
+    return CallOptions(
+        client_id=given.text("kafka.client.id"),
+        request_timeout_ms=given.count("kafka.request.timeout.ms"),
+        call_timeout_ms=given.count(call_timeout),
+        backoff_min_ms=given.count("kafka.retry.backoff.ms"),
+        backoff_max_ms=given.count("kafka.retry.backoff.max.ms"),
+    )
 
-    def choice(self, name: str, choices: list[str]) -> str:
-        """One of `choices`, of which the first is the default."""
-        value = (self.text(name) or choices[0]).lower()
-        if value not in choices:
-            raise OncelogError(f"option {name} is {value!r}: give {' or '.join(choices)}")
-        return value
 
-    def duration_ms(self, name: str, default_ms: int) -> int:
-        value = self.text(name)
-        if value is None:
-            return default_ms
-        match = _DURATION.fullmatch(value.lower())
-        milliseconds = int(match[1]) * _UNIT_MS[match[2]] if match else 0
-        if not 1_000 <= milliseconds <= ATTEMPT_TIMEOUT_MAX_MS:
-            raise OncelogError(
-                f"option {name} is {value!r}: give a time of 1s to 24h, such as 15m or 900s (a bare number is ms)"
-            )
-        return milliseconds
+def _fetch(given: GivenOptions) -> FetchOptions:
+    """A task fetches one partition at a time, so the smaller of the two limits of bytes holds."""
+    limits = (
+        given.count("kafka.fetch.max.bytes", FETCH_BYTES_MAX),
+        given.count("kafka.max.partition.fetch.bytes", FETCH_BYTES_MAX),
+    )
+    return FetchOptions(
+        max_bytes=min((limit for limit in limits if limit is not None), default=None),
+        min_bytes=given.count("kafka.fetch.min.bytes", FETCH_BYTES_MAX) or 1,
+        max_wait_ms=given.number("kafka.fetch.max.wait.ms"),
+    )
+
+
+def _or(given: int | None, default: int) -> int:
+    return default if given is None else given
 
 
 def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",")]
 
 
-def _starting(given: _Given) -> Offsets | Timestamps | None:
+def _starting(given: GivenOptions) -> Offsets | Timestamps | None:
     """The precedence is that of Spark's Kafka source: a time for all, times of partitions, offsets."""
     or_latest = given.choice("startingOffsetsByTimestampStrategy", ["error", "latest"]) == "latest"
     timestamps = _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp", or_latest)
@@ -308,7 +286,7 @@ def _starting(given: _Given) -> Offsets | Timestamps | None:
 
 
 def _timestamps(
-    given: _Given, of_all: str, of_partition: str, or_latest: bool
+    given: GivenOptions, of_all: str, of_partition: str, or_latest: bool
 ) -> Timestamps | None:
     timestamp_ms = given.number(of_all)
     if timestamp_ms is not None:
@@ -319,7 +297,7 @@ def _timestamps(
     )
 
 
-def _ending(given: _Given) -> Offsets | Timestamps:
+def _ending(given: GivenOptions) -> Offsets | Timestamps:
     timestamps = _timestamps(given, "endingTimestamp", "endingOffsetsByTimestamp", or_latest=True)
     if timestamps is not None:
         return timestamps

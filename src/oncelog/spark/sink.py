@@ -248,14 +248,14 @@ def _produce(
     iterator: Iterator[Any],
 ) -> "RowChecksum":
     """Send every row and wait until all are acknowledged; their number and checksum."""
-    from oncelog.client.core.encode import BatchAccumulator, ProducerIdentity
+    from oncelog.client.core.encode import BATCH_BYTES, BatchAccumulator, ProducerIdentity
     from oncelog.spark.row_checksum import RowChecksum
     from oncelog.spark.rows import RowRouter, records_of
 
     identity = ProducerIdentity(
         ProducerId(branch.producer_id), ProducerEpoch(branch.producer_epoch)
     )
-    accumulator = BatchAccumulator(identity)
+    accumulator = BatchAccumulator(identity, options.codec, options.batch_bytes or BATCH_BYTES)
     router = RowRouter(options.topic, options.partitioner, {}, task_partition)
     sent = RowChecksum()
     for batch in iterator:

@@ -1,11 +1,13 @@
-"""The source: batch and streaming reads of committed records, one Spark partition per topic-partition.
+"""The source: batch and streaming reads of committed records, one task per topic-partition unless options cut it.
 
 Planning asks the cluster for offsets; what a task gets is (topic, partition, start, end) and no more, so planning a
 micro-batch again after a crash gives the same ranges. The end is never above the last stable offset of the moment it
 was planned. So everything below it is decided, and a later read of the same range shows the same records.
 """
 
+import re
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -32,11 +34,13 @@ from oncelog.client.cluster import Cluster
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.spark.connecting import cluster_of
+from oncelog.spark.group_progress import GroupProgress
 from oncelog.spark.message_first import message_first, rows_message_first
 from oncelog.spark.offsets import (
     EARLIEST,
     LATEST,
     OffsetJson,
+    OffsetRange,
     Offsets,
     OffsetVector,
     Timestamps,
@@ -48,6 +52,7 @@ from oncelog.spark.offsets import (
 )
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.pruning import Pruning
+from oncelog.spark.task_ranges import TriggerDelay, task_ranges
 from oncelog.wording import counted
 
 _CONDITIONS: Final = {
@@ -97,12 +102,15 @@ class BatchReader(DataSourceReader):
                     elif options.ending == LATEST:  # no stable record is that late
                         start[partition] = end[partition]
         bounds = self._pruning
-        return [
-            RangePartition(*partition, first, last)
-            for partition in sorted(wanted)
-            if (first := max(start[partition], bounds.offset_min))
-            < (last := min(end[partition], bounds.offset_end))
-        ]
+        return _tasks(
+            options,
+            [
+                OffsetRange(partition, first, last)
+                for partition in sorted(wanted)
+                if (first := max(start[partition], bounds.offset_min))
+                < (last := min(end[partition], bounds.offset_end))
+            ],
+        )
 
     @rows_message_first
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -135,9 +143,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster: Cluster | None = None
         self._target: OffsetVector | None = None
         """With Trigger.AvailableNow: where the query ends."""
+        self._delay: TriggerDelay | None = None
+        if options.min_offsets_per_trigger is not None:
+            self._delay = TriggerDelay(
+                options.min_offsets_per_trigger, options.max_trigger_delay_ms
+            )
+        self._progress = None if options.group_id is None else GroupProgress(options.group_id)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_cluster": None, "_target": None}
+        """Tasks only read: what the driver keeps stays there."""
+        kept = {"_cluster": None, "_target": None, "_delay": None, "_progress": None}
+        return kept | {"_options": self._options}
 
     @message_first
     def initialOffset(self) -> OffsetJson:  # noqa: N802
@@ -151,9 +167,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
-        """The last stable offsets, as far from `start` as the limit allows. Markers count, so it is an upper bound."""
+        """Where partitions end, as far from `start` as the limit allows. Markers count, so it is an upper bound."""
         begin = from_json(start)
-        newest = self._stable_offsets(begin)
+        if self._progress is not None:
+            # Spark asks only once the micro-batch before is committed, so all below `start` is done.
+            self._progress.show(self._connected(), begin, tell)
+        newest = self._readable_ends(begin)
         if self._target is not None:
             newest = {
                 key: max(min(offset, self._target.get(key, 0)), begin.get(key, 0))
@@ -161,6 +180,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if key in self._target
             }
         if isinstance(limit, ReadMaxRows):
+            if self._target is None and self._waits_for_more(begin, newest):
+                return start
             return to_json(limited(begin, newest, limit.max_rows))
         if isinstance(limit, ReadAllAvailable):
             return to_json(newest)
@@ -181,10 +202,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @message_first
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """A pure function of its arguments: a micro-batch that is run again reads what it read before."""
-        return [
-            RangePartition(*span.partition, span.start, span.end)
-            for span in ranges_between(from_json(start), from_json(end))
-        ]
+        return _tasks(self._options, ranges_between(from_json(start), from_json(end)))
 
     @rows_message_first
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -203,8 +221,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster = cluster_of(self._options)
         return self._cluster
 
-    def _stable_offsets(self, begin: Mapping[Partition, int]) -> OffsetVector:
-        """Partition → LSO. Raises OncelogError, or warns, where offsets that were reached before are gone."""
+    def _waits_for_more(self, begin: OffsetVector, newest: OffsetVector) -> bool:
+        if self._delay is None:
+            return False
+        available = sum(max(0, end - begin.get(key, 0)) for key, end in newest.items())
+        return self._delay.waits(available, time.monotonic() * 1000)
+
+    def _readable_ends(self, begin: Mapping[Partition, int]) -> OffsetVector:
+        """Partition → its LSO, or its high watermark where the query reads uncommitted.
+
+        Raises OncelogError, or warns, where offsets that were reached before are gone.
+        """
         cluster = self._connected()
         existing = existing_partitions(cluster, self._options)
         newest: OffsetVector = cluster.list_offsets(dict.fromkeys(existing, LATEST))
@@ -226,6 +253,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         warn(what)
 
 
+def _tasks(options: SourceOptions, ranges: list[OffsetRange]) -> list[InputPartition]:
+    cut = task_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+    return [RangePartition(*one.partition, one.start, one.end) for one in cut]
+
+
 def existing_partitions(cluster: Cluster, options: SourceOptions) -> list[Partition]:
     """The partitions of the subscribed topics, or the assigned ones. Raises OncelogError for what does not exist."""
     if options.assigned:
@@ -237,7 +269,12 @@ def existing_partitions(cluster: Cluster, options: SourceOptions) -> list[Partit
                     f"{counted(counts[partition.topic], 'partition')}"
                 )
         return sorted(options.assigned)
-    counts = cluster.partition_counts(options.topics)
+    if options.topic_pattern is None:
+        counts = cluster.partition_counts(options.topics)
+    else:
+        matches = re.compile(options.topic_pattern).fullmatch
+        all_counts = cluster.partition_counts_of_all()
+        counts = {topic: count for topic, count in all_counts.items() if matches(topic)}
     return [Partition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
 
 
@@ -246,15 +283,25 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[An
     if not isinstance(partition, RangePartition):
         return
     # numpy and pyarrow load here, in the task: Spark imports this module in every process that looks a source up.
-    from oncelog.client.partition_reader import ReadPlan, read_partition
+    from oncelog.client.partition_reader import (
+        FETCH_BYTES,
+        MAX_WAIT_MS,
+        ReadPlan,
+        read_partition,
+    )
     from oncelog.spark.arrow_batches import record_batch
 
+    fetch = options.fetch
     plan = ReadPlan(
         Partition(partition.topic, partition.partition),
         partition.start,
         partition.end,
         with_headers=options.include_headers,
+        with_outcome=options.include_outcome,
         fail_on_data_loss=options.fail_on_data_loss,
+        fetch_bytes=fetch.max_bytes or FETCH_BYTES,
+        fetch_bytes_min=fetch.min_bytes,
+        max_wait_ms=MAX_WAIT_MS if fetch.max_wait_ms is None else fetch.max_wait_ms,
     )
     with cluster_of(options) as cluster:
         for columns in read_partition(cluster, plan, warn):
@@ -262,8 +309,12 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[An
 
 
 def warn(what: str) -> None:
-    """Standard error of a Python worker is the executor's log."""
-    print(f"oncelog: data loss accepted: {what}", file=sys.stderr)
+    tell(f"data loss accepted: {what}")
+
+
+def tell(what: str) -> None:
+    """Standard error of a Python worker is the executor's log, that of a planner the driver's."""
+    print(f"oncelog: {what}", file=sys.stderr)
 
 
 def _resolve(

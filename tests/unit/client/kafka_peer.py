@@ -16,6 +16,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode as KioError
 
 from oncelog.client.core.addresses import Address
+from oncelog.client.core.log_places import READ_COMMITTED
 from oncelog.client.core.visibility import AbortedTransaction
 from oncelog.protocol import versions
 from oncelog.protocol.frames import framed_response, read_client_id, read_request_prefix
@@ -66,10 +67,13 @@ class PeerPartition:
         del known[:-5]
         return KioError.none, offset
 
-    def read(self, position: int, max_bytes: int) -> bytes:
+    def end(self, isolation_level: int) -> int:
+        return self.lso if isolation_level == READ_COMMITTED else self.next_offset
+
+    def read(self, position: int, max_bytes: int, isolation_level: int) -> bytes:
         out = bytearray()
         for at, header in iter_headers(self.log):
-            if header.next_offset <= position or header.base_offset >= self.lso:
+            if header.next_offset <= position or header.base_offset >= self.end(isolation_level):
                 continue
             batch = self.log[at : at + header.size_bytes]
             if out and len(out) + len(batch) > max_bytes:
@@ -216,7 +220,8 @@ class KafkaPeer:
     def _list_offsets(self, request: Any, types: Any) -> Any:
         def offset(topic: str, requested: Any) -> int:
             partition = self.partitions[topic, requested.partition_index]
-            return partition.log_start if requested.timestamp == -2 else partition.lso
+            is_first = requested.timestamp == -2
+            return partition.log_start if is_first else partition.end(request.isolation_level)
 
         return types.ListOffsetsResponse(
             throttle_time=NO_THROTTLE,
@@ -241,7 +246,9 @@ class KafkaPeer:
         fetched = topic.partitions[0]
         partition = self.partitions[topic.topic, fetched.partition]
         is_in_range = partition.log_start <= fetched.fetch_offset <= partition.next_offset
-        records = partition.read(fetched.fetch_offset, fetched.partition_max_bytes)
+        records = partition.read(
+            fetched.fetch_offset, fetched.partition_max_bytes, request.isolation_level
+        )
         data = types.PartitionData(
             partition_index=fetched.partition,
             error_code=KioError.none if is_in_range else KioError.offset_out_of_range,
@@ -251,6 +258,7 @@ class KafkaPeer:
             aborted_transactions=tuple(
                 types.AbortedTransaction(producer_id=pid, first_offset=first)
                 for pid, first in partition.aborted
+                if request.isolation_level == READ_COMMITTED
             ),
             records=records if is_in_range else None,
         )

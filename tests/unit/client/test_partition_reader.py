@@ -1,9 +1,12 @@
 """Reading [start, end) by position, against a broker that hands out hand-made logs (SPARK source, facts 3)."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.client.kafka_peer import Hangup, KafkaPeer, PeerPartition
 
 from oncelog.client.cluster import ClientSettings, Cluster
+from oncelog.client.core.log_places import READ_UNCOMMITTED
 from oncelog.client.core.visibility import AbortedTransaction
 from oncelog.client.partition_reader import DataLossError, ReadPlan, read_partition
 from oncelog.ids import Partition
@@ -13,6 +16,8 @@ from oncelog.record.records import Record, encode_batch
 
 ORDERS = Partition("orders", 0)
 QUICK = ClientSettings(request_timeout_ms=5_000, call_timeout_ms=300, backoff_min_ms=1)
+
+UNCOMMITTED = replace(QUICK, isolation_level=READ_UNCOMMITTED)
 
 
 def data(*values, pid=-1):
@@ -100,6 +105,59 @@ def test_marker_is_the_last_offset(peer, log):
     log.append(data("a", "b", pid=7))
     log.append(marker(MarkerType.COMMIT, 7))
     assert read(peer, 0, 3) == [(0, "a"), (1, "b")]
+
+
+@pytest.fixture
+def mixed(log):
+    """One committed, one aborted and one open transaction, with plain records between."""
+    log.append(data("a", "b", pid=7))  # 0, 1
+    log.append(marker(MarkerType.COMMIT, 7))
+    log.append(data("c", pid=8))  # 3
+    log.append(data("d"))
+    log.append(marker(MarkerType.ABORT, 8))
+    log.append(data("e", "f", pid=9))  # 6, 7
+    log.append(data("g"))
+    log.append(data("h", pid=7))  # 9, decided, and yet behind an open one
+    log.append(marker(MarkerType.ABORT, 7))
+    log.aborted.append(AbortedTransaction(8, 3))
+    log.last_stable_offset = 6
+    return log
+
+
+def outcomes(peer, start, end, **plan):
+    with Cluster([peer.address], UNCOMMITTED) as cluster:
+        found = read_partition(cluster, ReadPlan(ORDERS, start, end, **plan), pytest.fail)
+        return [
+            (value.decode(), columns.outcome)
+            for columns in found
+            for value in columns.values.to_pylist()
+        ]
+
+
+def test_uncommitted_reading_shows_every_record_but_markers(peer, mixed):
+    assert read(peer, 0, 11, settings=UNCOMMITTED) == [
+        *[(0, "a"), (1, "b"), (3, "c"), (4, "d"), (6, "e"), (7, "f"), (8, "g"), (9, "h")]
+    ]
+    assert {outcome for _, outcome in outcomes(peer, 0, 11)} == {None}
+
+
+def test_each_record_tells_its_outcome_when_asked(peer, mixed):
+    decided = [("a", "committed"), ("b", "committed"), ("c", "aborted"), ("d", "committed")]
+    behind = [("e", "undecided"), ("f", "undecided"), ("g", "committed"), ("h", "undecided")]
+    assert outcomes(peer, 0, 11, with_outcome=True) == decided + behind
+    assert outcomes(peer, 3, 8, with_outcome=True) == decided[2:] + behind[:2]
+    assert outcomes(peer, 7, 9, with_outcome=True) == behind[1:3]
+    tiny = outcomes(peer, 0, 11, with_outcome=True, fetch_bytes=1)
+    assert tiny == decided + behind
+
+
+def test_a_cut_tail_is_noticed_by_who_reads_uncommitted(peer, mixed):
+    for plan in ({}, {"with_outcome": True}):
+        with (
+            Cluster([peer.address], UNCOMMITTED) as cluster,
+            pytest.raises(DataLossError, match=r"11 to 19 were planned, .*up to offset 11"),
+        ):
+            list(read_partition(cluster, ReadPlan(ORDERS, 0, 20, **plan), pytest.fail))
 
 
 def test_range_of_markers_only(peer, log):

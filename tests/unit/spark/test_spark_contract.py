@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -14,6 +15,7 @@ from oncelog.ids import Partition
 from oncelog.sink_answer import SinkAnswer
 from oncelog.spark.arrow_batches import arrow_schema, record_batch
 from oncelog.spark.columns import source_ddl
+from oncelog.spark.options import parse_source_options
 from oncelog.spark.pruning import OFFSET_END, Pruning
 
 pytest.importorskip("pyspark")
@@ -26,8 +28,16 @@ def test_answers_have_the_numbers_of_the_contract():
     assert {f"SINK_{answer.name}": answer.value for answer in SinkAnswer} == dict(contract)
 
 
+def options_with(include_headers, include_outcome):
+    flags = {"includeHeaders": include_headers, "includeOutcome": include_outcome}
+    given = {name: str(flag) for name, flag in flags.items()}
+    level = {"isolation.level": "read_uncommitted"}
+    return parse_source_options({"bootstrap.servers": "h:1", "subscribe": "t"} | level | given)
+
+
 @pytest.mark.parametrize("include_headers", [False, True])
-def test_arrow_schema_is_the_one_spark_derives_from_ours(include_headers):
+@pytest.mark.parametrize("include_outcome", [False, True])
+def test_arrow_schema_is_the_one_spark_derives_from_ours(include_headers, include_outcome):
     from pyspark.sql import types
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -42,10 +52,13 @@ def test_arrow_schema_is_the_one_spark_derives_from_ours(include_headers):
         ),
     }
     schema = types.StructType()
-    for column in re.split(r", (?![^<]*>)", source_ddl(include_headers)):
+    for column in re.split(
+        r", (?![^<]*>)", source_ddl(options_with(include_headers, include_outcome))
+    ):
         name, kind = column.split(" ", 1)
         schema.add(name, kinds[kind])
-    assert arrow_schema(include_headers).equals(to_arrow_schema(schema, timezone="UTC"))
+    ours = arrow_schema(include_headers, include_outcome)
+    assert ours.equals(to_arrow_schema(schema, timezone="UTC"))
 
 
 def test_rows_become_one_arrow_batch():
@@ -69,7 +82,10 @@ def test_rows_become_one_arrow_batch():
         "timestampType": 0,
         "headers": [{"key": "h", "value": b"x"}],
     }
-    assert batch.schema.equals(arrow_schema(True))
+    assert batch.schema.equals(arrow_schema(True, False))
+    with_outcome = record_batch(Partition("orders", 3), replace(columns, outcome="aborted"), True)
+    assert with_outcome.schema.equals(arrow_schema(True, True))
+    assert with_outcome.column("outcome").to_pylist() == ["aborted", "aborted"]
 
 
 def test_registration_is_light():

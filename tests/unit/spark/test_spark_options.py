@@ -4,12 +4,16 @@ import pickle
 
 import pytest
 
+from oncelog.client.core.log_places import READ_COMMITTED
 from oncelog.client.core.login import ClientLogin
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
+from oncelog.record.batch import Codec
 from oncelog.spark.columns import check_sink_columns, check_source_columns
+from oncelog.spark.connecting import cluster_of
 from oncelog.spark.offsets import EARLIEST, LATEST, Timestamps
 from oncelog.spark.options import (
+    FetchOptions,
     OnNewQuery,
     Partitioner,
     parse_sink_options,
@@ -58,8 +62,9 @@ def test_sparks_own_options_are_ignored():
     [
         ({"bootstrap.servers": ""}, "option bootstrap.servers is required"),
         ({"bootstrap.servers": "localhost"}, "'localhost' in bootstrap.servers is no host:port"),
-        ({"subscribe": ""}, "give either subscribe .* or assign .*neither was given"),
-        ({"assign": '{"orders": [0]}'}, "give either subscribe .* or assign .*both were given"),
+        ({"subscribe": ""}, "give one of subscribe .*; none was given"),
+        ({"assign": '{"orders": [0]}'}, "give one of .*; subscribe and assign were given"),
+        ({"subscribePattern": "a.*"}, "subscribe and subscribePattern were given"),
         ({"startingOffsets": "now"}, "option startingOffsets is 'now'.*earliest, latest or JSON"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "-3 is no offset of orders-0"),
         ({"startingOffsets": '{"orders": {"x": 1}}'}, "'x' is no partition of topic 'orders'"),
@@ -76,25 +81,33 @@ def test_sparks_own_options_are_ignored():
         ({"oncelog.foo": "1"}, "option oncelog.foo is unknown"),
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"bootstrap.server": "h:1"}, "did you mean bootstrap.servers"),
-        (
-            {"minOffsetsPerTrigger": "5"},
-            "minOffsetsPerTrigger is not supported: it waits for more .*processingTime",
-        ),
-        ({"maxRecordsPerPartition": "5"}, "maxRecordsPerPartition is not supported.*repartition"),
+        ({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger is '0': give a whole number above 0"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon': give a time of 0h to 168h"),
+        ({"minPartitions": "1000000"}, "minPartitions is '1000000': give at most 100000"),
+        ({"maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition is '-5'"),
+        ({"maxBytesPerTrigger": "1g"}, "maxBytesPerTrigger is not supported.*maxOffsetsPerTrigger"),
+        ({"groupIdPrefix": "x"}, "groupIdPrefix is not supported: .*kafka.group.id"),
+        ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset.*set startingOffsets"),
+        ({"kafka.fetch.max.bytes": "999999999"}, "kafka.fetch.max.bytes is .*at most 134217728"),
+        ({"kafka.request.timeout.ms": "5s"}, "kafka.request.timeout.ms is '5s': give a whole"),
+        ({"fetchOffset.numRetries": "3"}, "set kafka.default.api.timeout.ms"),
         ({"kafka.security.protocol": "SASL_SSL"}, "option kafka.sasl.mechanism is missing"),
         ({"kafka.sasl.mechanism": "PLAIN"}, "option kafka.sasl.mechanism.*protocol=SASL_SSL"),
         ({"kafka.ssl.truststore.type": "JKS"}, "option kafka.ssl.truststore.type is 'JKS'.*PEM"),
         ({"kafka.ssl.protocol": "TLS"}, "option kafka.ssl.protocol is not supported"),
         ({"kafka.max.poll.records": "5"}, "kafka.max.poll.records is not supported.*leave it out"),
-        ({"kafka.group.id": "g"}, "kafka.group.id is not supported: .*needs no group"),
-        ({"isolation.level": "read_uncommitted"}, "isolation.level is 'read_uncommitted'"),
-        ({"kafka.isolation.level": "read_uncommitted"}, "only committed records are read"),
+        ({"isolation.level": "serializable"}, "give read_committed or read_uncommitted"),
+        (
+            {"isolation.level": "read_committed", "kafka.isolation.level": "read_uncommitted"},
+            "isolation.level and kafka.isolation.level differ",
+        ),
+        ({"includeOutcome": "true"}, "includeOutcome needs isolation.level=read_uncommitted"),
         ({"startingTimestamp": "yesterday"}, "option startingTimestamp is 'yesterday'"),
         ({"startingOffsetsByTimestamp": '{"a": {"0": -1}}'}, "ByTimestamp is .*milliseconds"),
         ({"startingOffsetsByTimestampStrategy": "x"}, "give error or latest"),
         (
-            {"subscribePattern": "a.*"},
-            "subscribePattern is not supported: name the topics with subscribe",
+            {"subscribe": "", "subscribePattern": "a("},
+            r"subscribePattern is 'a\(', no regular expression of Python: .*orders-",
         ),
     ],
 )
@@ -112,6 +125,57 @@ def test_settings_that_say_what_happens_anyway_are_accepted():
     }
     assert parse_source_options({**SOURCE, **same}) == parse_source_options(SOURCE)
     assert parse_sink_options({**SINK, **same}) == parse_sink_options(SINK)
+
+
+def test_options_of_the_kafka_source_are_taken():
+    options = parse_source_options(
+        {
+            "kafka.bootstrap.servers": "h:1",
+            "subscribePattern": "orders-.*",
+            "minPartitions": "8",
+            "maxRecordsPerPartition": "1000",
+            "minOffsetsPerTrigger": "10",
+            "maxTriggerDelay": "2m",
+            "kafka.group.id": "g",
+            "kafka.isolation.level": "READ_UNCOMMITTED",
+            "includeOutcome": "true",
+            "kafka.fetch.max.bytes": "1000",
+            "kafka.max.partition.fetch.bytes": "500",
+            "kafka.fetch.max.wait.ms": "0",
+            "kafka.default.api.timeout.ms": "7000",
+        }
+    )
+    assert (options.topics, options.topic_pattern) == ((), "orders-.*")
+    assert (options.min_partitions, options.max_records_per_partition) == (8, 1000)
+    assert (options.min_offsets_per_trigger, options.max_trigger_delay_ms) == (10, 120_000)
+    assert (options.group_id, options.read_uncommitted, options.include_outcome) == (
+        "g",
+        True,
+        True,
+    )
+    assert options.fetch == FetchOptions(max_bytes=500, max_wait_ms=0)
+    assert options.calls.call_timeout_ms == 7_000
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_the_sink_compresses_as_it_is_told():
+    options = parse_sink_options(
+        {**SINK, "kafka.compression.type": "zstd", "kafka.batch.size": "1000"}
+    )
+    assert (options.codec, options.batch_bytes) == (Codec.ZSTD, 1000)
+
+
+def test_what_calls_cost_reaches_the_client():
+    given = {
+        "kafka.client.id": "etl",
+        "kafka.request.timeout.ms": "5",
+        "kafka.retry.backoff.ms": "1",
+    }
+    with cluster_of(parse_source_options({**SOURCE, **given})) as cluster:
+        settings = cluster.settings
+    assert (settings.client_id, settings.request_timeout_ms) == ("etl", 5)
+    assert (settings.backoff_min_ms, settings.backoff_max_ms) == (1, 1_000)
+    assert settings.isolation_level == READ_COMMITTED
 
 
 def test_a_query_logs_in_with_the_options_of_sparks_kafka_source():
@@ -189,7 +253,9 @@ def test_assignment_names_partitions():
         ({"batchId": "1", "jobId": "a"}, "jobId='a' and batchId=1 exclude each other"),
         ({"kafka.sasl.jaas.config": "x"}, "option kafka.sasl.jaas.config cannot be read"),
         ({"kafka.acks": "1"}, "option kafka.acks is '1'.*all in-sync replicas"),
-        ({"kafka.linger.ms": "5"}, "option kafka.linger.ms is not supported"),
+        ({"kafka.linger.ms": "5"}, "option kafka.linger.ms is not supported.*kafka.batch.size"),
+        ({"kafka.compression.type": "rar"}, "give none or gzip or snappy or lz4 or zstd"),
+        ({"kafka.batch.size": "0"}, "option kafka.batch.size is '0'"),
     ],
 )
 def test_bad_sink_option_is_refused(changed, text):
@@ -237,4 +303,4 @@ def test_every_column_of_a_record_is_accepted():
 
 def test_schema_of_the_users_own_is_refused():
     with pytest.raises(OncelogError, match=r"leave out \.schema"):
-        check_source_columns(["id"], False)
+        check_source_columns(["id"], parse_source_options(SOURCE))

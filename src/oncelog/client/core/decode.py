@@ -51,6 +51,8 @@ class Columns:
     """0: set by the producer; 1: by the leader at append."""
     headers: Any | None
     """Of HEADERS_TYPE, null for a record without headers; None when they were not asked for."""
+    outcome: str | None = None
+    """What became of the transaction of all these records; None when it was not asked for."""
 
     def __len__(self) -> int:
         return len(self.offsets)

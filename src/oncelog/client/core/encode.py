@@ -11,6 +11,7 @@ from aiokafka.record._crecords.default_records import DefaultRecordBatchBuilder
 
 from oncelog.ids import Partition, ProducerEpoch, ProducerId, next_sequence
 from oncelog.record.batch import MAGIC, Codec
+from oncelog.record.recompress import recompressed
 
 BATCH_BYTES: Final = 512 * 1024
 """A batch is closed above this: half of max.message.bytes' default, so that topics with a smaller limit work too."""
@@ -43,7 +44,7 @@ class ClosedBatch(NamedTuple):
 class _OpenBatch:
     __slots__ = ("append", "builder", "count", "counted_bytes")
 
-    def __init__(self, identity: ProducerIdentity) -> None:
+    def __init__(self, identity: ProducerIdentity, batch_bytes: int) -> None:
         self.builder: Any = DefaultRecordBatchBuilder(
             magic=MAGIC,
             compression_type=Codec.NONE,
@@ -51,7 +52,7 @@ class _OpenBatch:
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             base_sequence=0,
-            batch_size=BATCH_BYTES,
+            batch_size=batch_bytes,
         )
         self.append = self.builder.append
         self.count = 0
@@ -62,8 +63,16 @@ class _OpenBatch:
 class BatchAccumulator:
     """Transactional batches of one producer. What `add` closes must be sent in that order."""
 
-    def __init__(self, identity: ProducerIdentity) -> None:
+    def __init__(
+        self,
+        identity: ProducerIdentity,
+        codec: Codec = Codec.NONE,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> None:
+        """`batch_bytes` counts before compression."""
         self._identity = identity
+        self._codec = codec
+        self._batch_bytes = batch_bytes
         self._open: dict[Partition, _OpenBatch] = {}
         self._open_bytes = 0
         self._next_sequences: dict[Partition, int] = {}
@@ -79,7 +88,7 @@ class BatchAccumulator:
                     continue
                 closed.append(self._close(partition, batch))
             # A record above the limit goes alone into its batch: the leader knows the topic's real limit.
-            batch = self._open[partition] = _OpenBatch(self._identity)
+            batch = self._open[partition] = _OpenBatch(self._identity, self._batch_bytes)
             batch.append(0, timestamp, key, value, headers)
             batch.count = 1
         if batch is not None:
@@ -100,4 +109,7 @@ class BatchAccumulator:
         base_sequence = self._next_sequences.get(partition, 0)
         self._next_sequences[partition] = next_sequence(base_sequence, batch.count)
         batch.builder.set_producer_state(*self._identity, base_sequence)
-        return ClosedBatch(partition, bytes(batch.builder.build()), base_sequence, batch.count)
+        records = bytes(batch.builder.build())
+        if self._codec is not Codec.NONE:
+            records = recompressed(records, self._codec)
+        return ClosedBatch(partition, records, base_sequence, batch.count)

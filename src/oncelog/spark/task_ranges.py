@@ -1,0 +1,64 @@
+"""Which ranges of offsets become Spark's tasks, and when a micro-batch waits for more records. Pure.
+
+Without options a topic-partition is one task. `maxRecordsPerPartition` and `minPartitions` cut ranges, in this order,
+as in Spark's Kafka source. The same ranges are cut at the same offsets whenever they are planned, so a micro-batch that
+is run again has the same tasks.
+"""
+
+import heapq
+import itertools
+from collections.abc import Sequence
+
+from oncelog.spark.offsets import OffsetRange
+
+
+def task_ranges(
+    ranges: Sequence[OffsetRange], tasks_min: int | None, offsets_max: int | None
+) -> list[OffsetRange]:
+    """The ranges cut so that none is above `offsets_max`, and into `tasks_min` or more where there are so many offsets.
+
+    Each cut is of the range with the longest pieces, so tasks become equal in size. Markers and aborted records take
+    offsets too, so `offsets_max` bounds a task's records from above. No range may be empty.
+    """
+    counts = [1 if offsets_max is None else -(-_size(one) // offsets_max) for one in ranges]
+    wanted = min(tasks_min or 0, sum(map(_size, ranges)))
+    by_length = [
+        (-_size(one) / count, index)
+        for index, (one, count) in enumerate(zip(ranges, counts, strict=True))
+    ]
+    heapq.heapify(by_length)
+    for _ in range(wanted - sum(counts)):
+        _, longest = by_length[0]
+        counts[longest] += 1
+        heapq.heapreplace(by_length, (-_size(ranges[longest]) / counts[longest], longest))
+    return [piece for one, count in zip(ranges, counts, strict=True) for piece in _cut(one, count)]
+
+
+def _cut(one: OffsetRange, count: int) -> list[OffsetRange]:
+    size = _size(one)
+    bounds = [one.start + size * index // count for index in range(count + 1)]
+    return [OffsetRange(one.partition, *bound) for bound in itertools.pairwise(bounds)]
+
+
+def _size(one: OffsetRange) -> int:
+    return one.end - one.start
+
+
+class TriggerDelay:
+    """`minOffsetsPerTrigger` and `maxTriggerDelay`: whether a trigger waits for more records.
+
+    The first trigger of a run never waits, as in Spark's Kafka source.
+    """
+
+    def __init__(self, offsets_min: int, delay_max_ms: int) -> None:
+        self._offsets_min = offsets_min
+        self._delay_max_ms = delay_max_ms
+        self._last_ms: float | None = None
+
+    def waits(self, available: int, now_ms: float) -> bool:
+        """`available`: offsets that are not read yet. A trigger that does not wait is remembered."""
+        is_early = self._last_ms is not None and now_ms - self._last_ms < self._delay_max_ms
+        if is_early and available < self._offsets_min:
+            return True
+        self._last_ms = now_ms
+        return False
