@@ -1,8 +1,8 @@
 """A stream's reading, shown as a consumer group: `kafka.group.id`.
 
 The checkpoint holds the offsets from which a query goes on. The group is for people: the console, `oncelog groups` and
-every other tool show with it how far the query has read. Nobody reads it back. So a failure costs a line in the log; the
-query ends only where the group is not its own to use.
+every other tool show with it how far the query has read. Nobody reads it back. So a failure costs a line in the log;
+the query ends only where the group is not its own to use.
 """
 
 from collections.abc import Callable
