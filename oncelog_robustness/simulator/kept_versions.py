@@ -20,6 +20,7 @@ from oncelog.api.v1 import (
     groups_pb2,
     marker_sender_pb2,
     peer_pb2,
+    process_pb2,
     storage_pb2,
     types_pb2,
 )
@@ -42,6 +43,7 @@ _MODULES: Final[tuple[Any, ...]] = (
     groups_pb2,
     marker_sender_pb2,
     peer_pb2,
+    process_pb2,
 )
 
 
