@@ -166,3 +166,25 @@ def test_a_table_that_does_not_fit_is_scrolled_with_the_keyboard(tab, server, op
     reader.close()
     found = axe.Axe().run(tab(path, width=200))
     assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("path", ["/partitions", "/topics", "/transactions"])
+def test_an_update_keeps_the_place_in_a_wide_table(tab, server, opened, path):
+    page = tab(path, width=360)
+    card = page.locator(".card:has(table)").first
+    assert card.evaluate("one => (one.scrollLeft = 120, one.scrollLeft)") == 120
+    card.evaluate("one => one.dataset.before = ''")
+    begin(server, "comes-in-between").abort_transaction(WAIT_S)
+    page.locator("[data-before]").wait_for(state="detached", timeout=WAIT_S * 1000)
+    assert card.evaluate("one => one.scrollLeft") == 120
+
+
+def test_an_update_keeps_place_and_focus_of_a_box_in_a_chart(tab, opened):
+    page = tab("/rates", width=360)
+    page.locator("#chart-memory summary").click()
+    box = page.locator("#table-memory .chart-table")
+    box.focus()
+    assert box.evaluate("one => (one.scrollTop = 90, one.dataset.before = '', one.scrollTop)") == 90
+    page.locator("[data-before]").wait_for(state="detached", timeout=WAIT_S * 1000)
+    assert box.evaluate("one => one.scrollTop") == 90
+    assert page.evaluate("document.activeElement.className") == "scrolled chart-table"

@@ -6,7 +6,64 @@
   let waiting = null;
   let busy = false;
   let took = 0;
-  let shown = document.getElementById("live").innerHTML;
+  let shown = sourceOf(document.getElementById("live"));
+
+  // Each part as the gateway sent it: here, times and charts are written over.
+  function sourceOf(live) {
+    return [...live.children].map((one) => one.outerHTML);
+  }
+
+  // Replaces the parts that changed, or all of them where their number did.
+  function replace(live, fresh) {
+    const before = shown;
+    shown = sourceOf(fresh);
+    if (before.length !== shown.length || live.children.length !== shown.length) {
+      live.replaceChildren(...fresh.childNodes);
+      return;
+    }
+    const [old, made] = [[...live.children], [...fresh.children]];
+    made.forEach((one, at) => { if (before[at] !== shown[at]) old[at].replaceWith(one); });
+  }
+
+  // What names a part of the page that scrolls: the same one has other rows after an update.
+  function scrollerName(one) {
+    const heads = [...one.querySelectorAll("thead th")].map((head) => head.textContent).join();
+    const near = one.closest("[id]");
+    return [near.id, one.tagName, one.className, one.getAttribute("aria-label") || heads].join("|");
+  }
+
+  function scrollers(live) {
+    const found = new Map();
+    for (const one of live.querySelectorAll(".card, .lanes, .scrolled, .whole, pre")) {
+      const name = scrollerName(one);
+      let nth = 0;
+      while (found.has(name + nth)) nth += 1;
+      found.set(name + nth, one);
+    }
+    return found;
+  }
+
+  function positionsOf(live) {
+    const kept = [];
+    for (const [name, one] of scrollers(live)) {
+      const isAtEnd = one.matches(".lanes") && one.scrollLeft + one.clientWidth >= one.scrollWidth - 40;
+      const isFocused = one === document.activeElement;
+      if (one.scrollLeft || one.scrollTop || isAtEnd || isFocused) kept.push({ name, one, isAtEnd, isFocused, left: one.scrollLeft, top: one.scrollTop });
+    }
+    return kept;
+  }
+
+  function scrollAgain(live, kept) {
+    const now = scrollers(live);
+    for (const { name, one, isAtEnd, isFocused, left, top } of kept) {
+      const made = now.get(name);
+      if (!made || one.isConnected) continue;
+      // New events come at the right end of the lanes: who looks there sees them.
+      made.scrollLeft = isAtEnd ? made.scrollWidth : left;
+      made.scrollTop = top;
+      if (isFocused) made.focus({ preventScroll: true });
+    }
+  }
 
   // What somebody types in, is about to press, or has selected to copy stays as it is.
   function isInUse(live, active) {
@@ -35,28 +92,24 @@
       const active = document.activeElement;
       if (isInUse(live, active)) return;
       state.textContent = "live";
-      if (fresh.innerHTML === shown) return;
-      shown = fresh.innerHTML;
-      const lanes = live.querySelector(".lanes");
-      const scrolled = lanes ? lanes.scrollLeft + lanes.clientWidth >= lanes.scrollWidth - 40 : true;
-      const at = lanes ? lanes.scrollLeft : 0;
+      if (sourceOf(fresh).join() === shown.join()) return;
+      const kept = positionsOf(live);
       const path = active && live.contains(active) ? active.getAttribute("href") : null;
       const nth = path ? linksTo(live, path).indexOf(active) : -1;
       const open = [...live.querySelectorAll("details[id][open]")].map((one) => one.id);
       const summary = active && active.tagName === "SUMMARY" && live.contains(active) ? active.parentElement.id : "";
       const before = looked;
-      live.replaceChildren(...fresh.childNodes);
+      replace(live, fresh);
       // What had the focus lost it.
       looked = before;
       for (const id of open) {
         const one = document.getElementById(id);
         if (one) one.open = true;
       }
-      if (summary && document.getElementById(summary)) document.getElementById(summary).firstElementChild.focus();
-      const again = live.querySelector(".lanes");
-      if (again) again.scrollLeft = scrolled ? again.scrollWidth : at;
-      const links = path ? linksTo(live, path) : [];
-      if (links.length) links[Math.min(nth, links.length - 1)].focus();
+      if (summary && !active.isConnected && document.getElementById(summary)) document.getElementById(summary).firstElementChild.focus({ preventScroll: true });
+      scrollAgain(live, kept);
+      const links = path && !active.isConnected ? linksTo(live, path) : [];
+      if (links.length) links[Math.min(nth, links.length - 1)].focus({ preventScroll: true });
       localTimes();
       charts();
     } catch (error) {
