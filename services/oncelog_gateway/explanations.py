@@ -206,12 +206,14 @@ class Explanations:
             producer_epoch=known.producer_epoch,
             start_ms=known.transaction_start_time_ms,
             timeout_ms=known.transaction_timeout_ms,
+            changed_ms=known.last_update_time_ms,
             is_two_phase=is_two_phase(known),
             owner=(known.owner_producer_id, known.owner_producer_epoch)
             if known.HasField("owner_producer_id")
             else None,
             partitions=tuple(rows),
             events=self._history.of_transaction(transactional_id, (known.producer_id,)),
+            remembered_since_ms=self._history.oldest_ms,
             queues=tuple(queues),
             unknown=tuple(unknown),
         )

@@ -116,7 +116,11 @@ class TransactionFacts:
     owner: tuple[int, int] | None = None
     """Producer id and epoch of the producer that it was kept for; None: it was not kept."""
     partitions: tuple[PartitionFacts, ...] = ()
+    changed_ms: int = -1
+    """When its coordinator last changed its state."""
     events: Sequence[Event] = ()
+    remembered_since_ms: int | None = None
+    """Time of the oldest event of any transaction. None: no event is remembered."""
     shard_events: Sequence[Event] = ()
     queues: tuple[QueueFacts, ...] = ()
     unknown: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ Rules are asked in order, and the first that fits answers. A rule reads the stat
 partition leaders tell, and the newest events. Events may be missing: then a rule that needs them is silent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from oncelog.telemetry.events import Event
@@ -36,6 +36,7 @@ from oncelog_gateway.core.transaction_events import (
     timeline_command,
     where_readers_stop,
 )
+from oncelog_gateway.core.wording import time_of_day
 
 HUNG_MS: Final = 5_000
 """A producer that was silent for longer, hung."""
@@ -310,10 +311,55 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
     )
 
 
+def _last_aborted(facts: TransactionFacts) -> Diagnosis | None:
+    """What was written is lost, and its events may be gone: that is nothing to call healthy."""
+    changes = [e for e in facts.events if e.kind == "transaction"]
+    ended = newest(changes, lambda e: e.text("state") in ("CompleteCommit", "CompleteAbort"))
+    is_last = ended is not None and ended.text("state") == "CompleteAbort"
+    if facts.state != "CompleteAbort" and not (facts.state == "Empty" and is_last):
+        return None
+    ended_ms = facts.changed_ms if facts.state == "CompleteAbort" else -1
+    if ended is not None and is_last:
+        ended_ms = ended.time_ms
+    findings = []
+    if ended_ms >= 0:
+        at = time_of_day(ended_ms, facts.now)
+        findings.append(f"It ended {ago(facts.now, ended_ms)}, at {at}.")
+    return Diagnosis(
+        "last-aborted",
+        "Its last transaction was aborted: read_committed shows nothing of it. No transaction is open, and nothing "
+        "waits for it.",
+        (*findings, _why_aborted(facts, changes)),
+        state_evidence(facts),
+        (timeline_command(facts),),
+        facts.unknown,
+    )
+
+
+def _why_aborted(facts: TransactionFacts, changes: Sequence[Event]) -> str:
+    decided = newest(
+        changes,
+        lambda e: e.text("state") == "PrepareAbort" or e.text("cause") == "empty_abort",
+    )
+    committed = newest(changes, lambda e: e.text("state") == "CompleteCommit")
+    if decided is None or (committed is not None and committed.time_ms > decided.time_ms):
+        since = facts.remembered_since_ms
+        reach = (
+            "no event is remembered"
+            if since is None
+            else f"events reach back to {time_of_day(since, facts.now)}"
+        )
+        return f"Why is no longer remembered: {reach}."
+    if decided.text("bump") in ("takeover", "timeout", "operator"):
+        return f"Why: {_cause(decided)}."
+    if decided.text("request") == "EndTxn":
+        return f"Why: {old_client(facts, None)} aborted it itself."
+    return f"Why: {decided.text('request')} of {client_of(decided)}."
+
+
 def _healthy(facts: TransactionFacts) -> Diagnosis:
     outcome = {
         "CompleteCommit": "Its last transaction was committed",
-        "CompleteAbort": "Its last transaction was aborted",
         "Empty": "Its producer is initialised",
     }.get(facts.state or "", f"It is in state {facts.state}")
     return Diagnosis(
@@ -334,6 +380,7 @@ _RULES: Final[tuple[Callable[[TransactionFacts], Diagnosis | None], ...]] = (
     _ended_then_refused,
     _concurrent_loop,
     _is_open,
+    _last_aborted,
 )
 
 

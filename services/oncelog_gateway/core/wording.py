@@ -1,5 +1,6 @@
 """Quantities as people read them, in the console and at the command line."""
 
+import time
 from collections.abc import Iterable
 
 
@@ -26,6 +27,15 @@ def precise_duration(milliseconds: int) -> str:
     if 1_000 <= milliseconds < 10_000:
         return f"{milliseconds / 1_000:.1f} s"
     return duration(milliseconds)
+
+
+def time_of_day(time_ms: int, now_ms: int) -> str:
+    """In UTC, with its date where that is not today's: `02:44:10 UTC`, `02:44:10 UTC (28 Nov)`."""
+    at, now = time.gmtime(time_ms / 1_000), time.gmtime(now_ms / 1_000)
+    written = time.strftime("%H:%M:%S UTC", at)
+    if at[:3] == now[:3]:
+        return written
+    return written + time.strftime(" (%d %b)" if at[0] == now[0] else " (%d %b %Y)", at)
 
 
 def size(size_bytes: int | None) -> str:

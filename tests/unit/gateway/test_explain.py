@@ -112,6 +112,13 @@ ROWS = [
         "holds back 4 records in orders-0",
     ),
     ("healthy", facts("CompleteCommit"), "was committed"),
+    ("last-aborted", facts("CompleteAbort"), "was aborted"),
+    (
+        "last-aborted",
+        facts("Empty", events=[BEGUN, changed(1, "CompleteAbort", "MarkersDelivered")]),
+        "was aborted",
+    ),
+    ("healthy", facts("Empty"), "initialised"),
     (
         "healthy",
         facts(
@@ -132,6 +139,34 @@ def test_a_transaction(incident, given, words):
     found = explain_transaction(given)
     assert (found.incident, words in found.verdict) == (incident, True), found
     assert found.next_commands
+
+
+def aborted(*events, **more):
+    """Its producer went on, and no one was refused: no rule of a fenced producer answers."""
+    return explain_transaction(facts(changed_ms=NOW - 3_000, events=events, **more))
+
+
+def test_an_abort_by_its_producer_is_told_with_its_time():
+    found = aborted(BEGUN, changed(4, "PrepareAbort", "EndTxn", **APP_1))
+    assert found.findings == (
+        "It ended 3.0 s ago, at 00:16:37 UTC.",
+        "Why: client 'app-1' at 10.0.0.1:1 aborted it itself.",
+    )
+
+
+def test_why_an_abort_came_may_be_forgotten_and_since_when():
+    assert aborted().findings[1] == "Why is no longer remembered: no event is remembered."
+    reaching = aborted(remembered_since_ms=NOW - 60_000)
+    assert reaching.findings[1].endswith("events reach back to 00:15:40 UTC.")
+    other_day = aborted(remembered_since_ms=NOW - 86_400_000 * 2)
+    assert other_day.findings[1].endswith("(30 Dec 1969).")
+
+
+def test_an_older_abort_is_not_taken_for_the_last_one():
+    """The events of the last transaction are missing."""
+    older = changed(60, "PrepareAbort", "EndTxn", **APP_1)
+    found = aborted(older, changed(50, "CompleteCommit", "MarkersDelivered"))
+    assert "no longer remembered" in found.findings[1]
 
 
 def undecided(**more):
