@@ -167,8 +167,7 @@ class ShardLog(Generic[RecordT]):
         return Offset(first)
 
     def append_at_once(self, records: Sequence[RecordT]) -> bool:
-        """Whether the leader is of this process, and has committed them without a wait. Where it has not, `append` is
-        to be asked: the leader knows a repetition."""
+        """Whether the leader is of this process, and has committed them without a wait. False: nothing was written."""
         try:
             _, storage = self._leader()
         except KafkaError:

@@ -12,6 +12,7 @@ from typing import Final
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.batch import LOG_APPEND_TIME, BatchHeader, stamp_max_timestamp
 from oncelog.record.control import MARKER_BYTES
+from oncelog.topic_config import FLUSH_NEVER
 from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.partition_values import Appended, MarkerToWrite
 from oncelog_storage.core.verification import VerificationGuard
@@ -196,8 +197,9 @@ class HostedPartition(Partition):
 
     @property
     def commits_at_once(self) -> bool:
-        """What is written is committed: neither a follower nor a sync is waited for."""
-        return self.replicas is None and not self._flushes_always and not self.is_flushing
+        """What is written next is committed by that: neither a follower nor a sync will be waited for."""
+        never_syncs = self.log.config.flush_messages >= FLUSH_NEVER and not self._flushes_always
+        return self.replicas is None and never_syncs and not self.is_flushing
 
     async def wait_committed(self, last_offset: int, timeout_s: float) -> ErrorCode:
         """NONE once the high watermark has passed `last_offset`; REQUEST_TIMED_OUT, or why it never will."""

@@ -91,17 +91,26 @@ class StorageServicer:
         return response
 
     def append_at_once(self, request: plain.AppendRequest, context: Any) -> bool:
-        """For a coordinator of this process: whether the batch is committed where it is expected. Where it is not,
-        `Append` says why or waits for it, and knows a repetition."""
+        """For a coordinator of this process: whether the batch is committed where it is expected.
+
+        False: nothing was written. Then `Append` says why, or writes and waits.
+        """
         try:
             leader = self._hosted.get(*request.partition)
             if not leader.commits_at_once:
                 return False
+            log_end = leader.log.log_end_offset
             appended = self._appended(leader, request, request.expected_base_offset)
         except KafkaError:
             return False
-        is_expected = appended.base_offset == request.expected_base_offset
-        return is_expected and leader.high_watermark > appended.last_offset
+        if (
+            appended.base_offset == request.expected_base_offset
+            and leader.high_watermark > appended.last_offset
+        ):
+            return True
+        # Whoever asked may drop what it decided: that must not be in the log.
+        assert leader.log.log_end_offset == log_end, f"{request.partition}: written, not committed"
+        return False
 
     def _appended(
         self,

@@ -79,7 +79,7 @@ class Driver:
     feature level): timers need that as requests do. `on_label(label)` counts decisions; `observe(event, decision, now)`
     sees each one, and `committed(event, decision, decided_ns)` each one that the world may know of, in the context of
     its caller. `on_failure` is called once at most. `append_at_once(records)` says whether the journal has committed
-    them without a wait; where it has not, its `append` is asked, and knows a repetition. `confirm` returns when the
+    them without a wait. Where it says no, it has written nothing, and its `append` is asked. `confirm` returns when the
     journal knows that nobody else has written to it, or raises AppendFailed; it is never called beside an append.
     """
 

@@ -71,10 +71,23 @@ async def test_nothing_is_written_where_a_follower_is_waited_for(tmp_path):
         assert (await node.describe(NAME)).log_end_offset == 0
 
 
-async def test_what_a_sync_is_asked_for_after_is_waited_for(tmp_path):
+@pytest.mark.parametrize("flush_messages", [1, 2])
+async def test_nothing_is_written_where_a_count_of_records_asks_for_a_sync(
+    tmp_path, flush_messages
+):
     async with running(tmp_path) as node:
-        node.delta(topics=[topic(NAME, 1, flush_messages=1)])
-        assert not appended(node, 0, 0)
-        answer = await node.append(NAME, state(0), expected_base_offset=0)
-        assert (answer.error_code, answer.base_offset) == (0, 0)
-        assert await ends(node) == (1, 1)
+        node.delta(topics=[topic(NAME, 1, flush_messages=flush_messages)])
+        for sequence in range(3):
+            assert not appended(node, sequence, sequence)
+            assert await ends(node) == (sequence, sequence)
+            answer = await node.append(NAME, state(sequence), expected_base_offset=sequence)
+            assert (answer.error_code, answer.base_offset) == (0, sequence)
+
+
+async def test_what_is_written_and_not_committed_is_never_called_unwritten(tmp_path):
+    """Whoever hears False may drop what it decided."""
+    async with running(tmp_path) as node:
+        leader = node.storage._hosted.get(NAME, 0)
+        leader.keep_up = lambda: True
+        with pytest.raises(AssertionError, match=r"__transaction_state-0: written, not committed"):
+            appended(node, 0, 0)
