@@ -150,7 +150,8 @@ class LeaderCalls:
     async def fetch(
         self, partition: Partition, offset: int, max_bytes: int, isolation: types_pb2.IsolationLevel
     ) -> storage_pb2.FetchedPartition:
-        """What is there from `offset` on, as a consumer gets it: whole batches, one at least. It waits for nothing."""
+        """What is there from `offset` on, as a consumer gets it: whole batches, one at least. It waits for nothing.
+        To look is not to consume: rates leave it out."""
         wanted = storage_pb2.FetchPartition(
             topic=partition.topic,
             partition=partition.partition,
@@ -159,7 +160,7 @@ class LeaderCalls:
             current_leader_epoch=-1,
         )
         request = storage_pb2.FetchRequest(
-            max_bytes=max_bytes, isolation_level=isolation, partitions=[wanted]
+            max_bytes=max_bytes, isolation_level=isolation, partitions=[wanted], uncounted=True
         )
         answer = await self.ask_leader(partition, lambda storage: storage.Fetch, request)
         (found,) = answer.partitions

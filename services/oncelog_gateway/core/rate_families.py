@@ -66,7 +66,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "Consumed",
         "bytes/s",
         "topic",
-        "whole batches, as consumers and the record browser got them",
+        "whole batches, as consumers got them",
     ),
     Family(
         "consumed_records",

@@ -194,7 +194,7 @@ class Fetching(Generic[HostedT]):
                 answer.aborted_transactions.add(
                     producer_id=entry.producer_id, first_offset=entry.first_offset
                 )
-        if not self._request.read_to_log_end:
+        if not (self._request.read_to_log_end or self._request.uncounted):
             self.given.append((leader.counts, len(records), next_offset - offset))
         return len(records)
 

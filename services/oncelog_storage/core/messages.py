@@ -98,6 +98,7 @@ class FetchRequest(Protocol):
     read_to_log_end: bool
     coordinator_epoch: int
     changes_only: bool
+    uncounted: bool
 
 
 class FetchedPartition(LeadersAnswer, Protocol):

@@ -17,6 +17,8 @@ class DictStorage:
         self.described = []
         """Partitions that were asked for their offsets, once for each time."""
         self.fetched = []
+        self.consumed = 0
+        """Fetches that a leader counts as consumed."""
         self.batches = {}
         """By topic, partition and offset."""
         self.before_describe = []
@@ -130,6 +132,7 @@ class DictStorage:
     async def Fetch(self, request, context):  # noqa: N802
         """It holds no records but those in `batches`: all below the last stable offset is cleaned away."""
         await self._answer()
+        self.consumed += not request.uncounted
         self.fetched += [(one.topic, one.partition, one.fetch_offset) for one in request.partitions]
         return storage_pb2.FetchResponse(
             partitions=[

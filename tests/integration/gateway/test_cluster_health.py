@@ -122,3 +122,19 @@ async def test_groups_are_named_in_order(blocked):
     late = (await health(blocked))["troubles"][1]
     assert late["what"].startswith("blocks groups a-0, a-1, a-2 and 7 more:")
     assert late["groups"] == ["a-0", "a-1", "a-2"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/hanging-transactions",
+        "/v1/groups/mail/offsets?count_records=true",
+        "/v1/topics/orders/records",
+        "/records?topic=orders",
+        "/topic?name=orders",
+    ],
+)
+async def test_what_a_gateway_looks_at_is_not_consumed(blocked, path):
+    assert (await blocked.get(path)).status == 200
+    assert blocked.storage.fetched
+    assert not blocked.storage.consumed

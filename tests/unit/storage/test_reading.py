@@ -119,6 +119,16 @@ def test_a_consumer_sees_up_to_the_high_watermark():
     assert host.read(reading, 3).records == b""
 
 
+@pytest.mark.parametrize(("fields", "counted"), [({}, 3), ({"uncounted": True}, 0)])
+def test_who_looks_for_people_consumes_nothing(fields, counted):
+    host = Host(grown(3), slice_of(0, 3))
+    reading = host.fetching(min_bytes=1, **fields)
+    assert host.read(reading, 0).records
+    reading.count_given()
+    assert host.partition.counts.consumed_records == counted
+    assert bool(host.partition.counts.consumed_bytes) == bool(counted)
+
+
 @pytest.mark.parametrize(("topic_id", "code"), [(bytes(16), 0), (b"", 0), (b"x" * 16, 103)])
 def test_a_reader_of_a_deleted_topic_is_refused(topic_id, code):
     host = Host(grown(3), slice_of(0, 3))

@@ -135,7 +135,7 @@ class AppendResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., base_offset: _Optional[int] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "partitions", "read_to_log_end", "coordinator_epoch", "changes_only")
+    __slots__ = ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "partitions", "read_to_log_end", "coordinator_epoch", "changes_only", "uncounted")
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +144,7 @@ class FetchRequest(_message.Message):
     READ_TO_LOG_END_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHANGES_ONLY_FIELD_NUMBER: _ClassVar[int]
+    UNCOUNTED_FIELD_NUMBER: _ClassVar[int]
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -152,7 +153,8 @@ class FetchRequest(_message.Message):
     read_to_log_end: bool
     coordinator_epoch: int
     changes_only: bool
-    def __init__(self, max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[_Union[_types_pb2.IsolationLevel, str]] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., read_to_log_end: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ..., changes_only: _Optional[bool] = ...) -> None: ...
+    uncounted: bool
+    def __init__(self, max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[_Union[_types_pb2.IsolationLevel, str]] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., read_to_log_end: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ..., changes_only: _Optional[bool] = ..., uncounted: _Optional[bool] = ...) -> None: ...
 
 class FetchPartition(_message.Message):
     __slots__ = ("topic", "partition", "fetch_offset", "max_bytes", "current_leader_epoch", "topic_id", "known_high_watermark", "known_log_start_offset")
