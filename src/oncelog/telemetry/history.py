@@ -6,9 +6,10 @@ roles ──▶ EventFeed ──▶ Redis stream ──▶ StreamReader ──�
 roles of the same process ──▶ LocalFeed ─────────────────┘
 ```
 
-It holds the newest `events_max` events and no more. Nothing correct depends on it: what is missing is shown as a hole.
-Each event carries its `origin` (one start of one process) and a `number` without gaps. A number that is seen again is a
-repetition and is dropped. A number that is skipped becomes a hole.
+It holds the newest `events_max` events, and the first ones of transactions that are open for longer than that.
+Nothing correct depends on it: what is missing is shown as a hole. Each event carries its `origin` (one start of one
+process) and a `number` without gaps. A number that is seen again is a repetition and is dropped. A number that is
+skipped becomes a hole.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import Final
 
 from oncelog.ids import Partition
 from oncelog.telemetry.events import HOLE, Event, EventFilter, Value, order_of, partitions_of
+from oncelog.telemetry.open_transactions import Deferred, OpenTransactions
 
 EVENTS_MAX: Final = 20_000
 SUBSCRIBER_EVENTS_MAX: Final = 1_000
@@ -73,7 +75,8 @@ class History:
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
         self._events: deque[Event] = deque()
         self._events_max = events_max
-        self._deferred: deque[tuple[Mapping[str, Value], ...]] = deque(maxlen=events_max)
+        self._deferred: deque[Deferred] = deque()
+        self._opened = OpenTransactions()
         self._by_key: dict[Key, deque[Event]] = {}
         self._numbers: dict[str, int] = {}
         self._subscriptions: set[Subscription] = set()
@@ -114,16 +117,27 @@ class History:
                 self._add(Event(identity, time_ms, role, node, HOLE, {"count": number - expected}))
         self._add(Event(identity, time_ms, role, node, kind, fields))
 
-    def defer(self, *parts: Mapping[str, Value]) -> None:
+    def defer(self, told: Deferred) -> None:
         """As `take`, at the price of one append: an event that nobody asks about is never put together."""
-        self._deferred.append(parts)
+        self._deferred.append(told)
+        if len(self._deferred) > self._events_max:
+            self._make_room()
         if self._subscriptions:
             self._settle()
 
+    def _make_room(self) -> None:
+        """Two at a time, the oldest first: what is known goes before what was deferred, and nothing takes long."""
+        for _ in range(2):
+            if self._events:
+                self._forget(self._events.popleft())
+            elif len(self._deferred) > self._events_max:
+                told = self._deferred.popleft()
+                self._opened.forget(told.when["kind"], told.fields, told)
+
     def _settle(self) -> None:
         while self._deferred:
-            parts = self._deferred.popleft()
-            self.take({name: value for part in parts for name, value in part.items()})
+            told = self._deferred.popleft()
+            self.take({name: value for part in told for name, value in part.items()})
 
     def _next_id(self, time_ms: int) -> str:
         if time_ms > self._last_ms:
@@ -142,6 +156,7 @@ class History:
             subscription.offer(event)
 
     def _forget(self, event: Event) -> None:
+        self._opened.forget(event.kind, event.fields, event)
         for key in _keys(event):
             known = self._by_key[key]
             known.popleft()
@@ -155,7 +170,8 @@ class History:
     ) -> list[Event]:
         """Of this id and of the producer ids that it had, oldest first. `producer_ids`: those known from elsewhere."""
         self._settle()
-        found = list(self._by_key.get(("transactional_id", transactional_id), ()))
+        found = self._opened.of_transaction(transactional_id)
+        found += self._by_key.get(("transactional_id", transactional_id), ())
         producers = set(producer_ids)
         for event in found:
             producers |= {event.number("producer_id"), event.number("previous_producer_id")}
@@ -170,7 +186,8 @@ class History:
 
     def of_producer(self, producer_id: int) -> list[Event]:
         self._settle()
-        return _in_order(self._by_key.get(("producer_id", producer_id), ()))
+        first = self._opened.of_producer(producer_id)
+        return _in_order([*first, *self._by_key.get(("producer_id", producer_id), ())])
 
     def of_partition(self, partition: Partition) -> list[Event]:
         self._settle()
@@ -228,7 +245,7 @@ class LocalFeed:
     def publish(self, kind: str, **fields: Value) -> None:
         """Never waits and never raises."""
         now: dict[str, Value] = {"kind": kind, "time_ms": time.time_ns() // 1_000_000}
-        self._history.defer(self._common, now, fields)
+        self._history.defer(Deferred(self._common, now, fields))
 
     def start(self) -> None:
         """Nothing to start."""
