@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
+from oncelog_gateway.core.held_back import Holder
 from oncelog_gateway.core.node_troubles import Queue, Seen
 from oncelog_gateway.core.overview import OverviewFacts, Verdict, verdict_of
 from oncelog_gateway.core.transaction_troubles import BlockedGroup, Hang, Undecided
@@ -25,14 +26,19 @@ HELD_MAX: Final = 50
 """Partitions, those that are held for the longest, of which it is looked whom they block."""
 GROUPS_MAX: Final = 1_000
 OVERDUE_MAX: Final = 50
+LASTING_MS: Final = 2_000
+"""What is open for less comes and goes: rows of it would move the page all the time."""
 
 
 class Overview(NamedTuple):
     verdict: Verdict
     opened: TransactionsOpen
     looked: Looked
+    lasting: list[Transaction]
+    """Of the oldest ones, those that are open for some time."""
+    held_count: int
     held: list[Partition]
-    """By how much is held back, the most first."""
+    """Those that are held for some time, by how much is held back, the most first."""
     partition_count: int
     group_count: int | None
     """None: no coordinator said."""
@@ -96,7 +102,12 @@ class Overviews:
             verdict_of(facts),
             opened,
             looked,
-            sorted(looked.holders, key=lambda one: (-lags.get(one, 0), one)),
+            [one for one in opened.rows if (one.age_ms or 0) >= LASTING_MS],
+            len(looked.holders),
+            sorted(
+                (key for key, one in holders.items() if _is_lasting(one)),
+                key=lambda one: (-lags.get(one, 0), one),
+            ),
             len(every),
             blocked.group_count if not blocked.failures else None,
         )
@@ -111,6 +122,12 @@ class Overviews:
                     Seen(str(key), nodes=(leadership.leader,), what=answer.error_code.name)
                 )
         return found
+
+
+def _is_lasting(holder: Holder) -> bool:
+    """Also where nobody says since when."""
+    held_for_ms = holder.held_for_ms
+    return bool(holder.is_hanging) or held_for_ms is None or held_for_ms >= LASTING_MS
 
 
 def _longest_held(looked: Looked) -> list[Partition]:

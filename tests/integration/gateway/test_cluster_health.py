@@ -138,3 +138,18 @@ async def test_what_a_gateway_looks_at_is_not_consumed(blocked, path):
     assert (await blocked.get(path)).status == 200
     assert blocked.storage.fetched
     assert not blocked.storage.consumed
+
+
+async def test_what_is_open_for_a_moment_is_no_row_of_the_overview(blocked):
+    """Transactions of milliseconds would come and go with each look, and the page would jump."""
+    await blocked.create_topic("clicks", 1)
+    blocked.coordinator.put(
+        "brief", producer_id=9, partitions=[("clicks", 0)], start_time_ms=ago(0)
+    )
+    blocked.storage.open_transaction("clicks", 0, producer_id=9, start_offset=60)
+    page = words_of(await blocked.get("/"))
+    assert "brief" not in page
+    assert "clicks-0" not in page
+    assert "2 open transactions" in page
+    assert "3 held back" in page
+    assert "orders-0" in page
