@@ -69,6 +69,10 @@ class ClientSettings:
     """At READ_UNCOMMITTED a partition ends at its high watermark, and records of open and aborted transactions show."""
 
 
+class NoSuchTopicError(OncelogError):
+    """The cluster does not know the topic, or the topic has no such partition."""
+
+
 class _Leaders(NamedTuple):
     addresses: Mapping[NodeId, Address]
     leaders: Mapping[Partition, NodeId]
@@ -135,7 +139,7 @@ class Cluster:
             for topic in response.topics:
                 code = error_code_of(topic.error_code.value)
                 if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and appears.has_passed:
-                    raise OncelogError(
+                    raise NoSuchTopicError(
                         f"topic {topic.name!r} does not exist: create it first, "
                         f"for example with `oncelog topics create {topic.name}`"
                     )
@@ -154,7 +158,7 @@ class Cluster:
             self.refresh([partition.topic])
         count = self._topology.partition_counts.get(partition.topic, 0)
         if partition.partition >= count:
-            raise OncelogError(
+            raise NoSuchTopicError(
                 f"topic {partition.topic!r} has {counted(count, 'partition')}; there is no partition "
                 f"{partition.partition}"
             )

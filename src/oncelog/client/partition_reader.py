@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from oncelog.client.cluster import SPOKEN, Cluster
+from oncelog.client.cluster import SPOKEN, Cluster, NoSuchTopicError
 from oncelog.client.connection import Connection, Deadline
 from oncelog.client.core.decode import Columns, decode_batches
 from oncelog.client.core.log_places import (
@@ -124,16 +124,23 @@ class _PartitionReader:
             self._connection = None
 
     def read(self) -> Iterator[Columns]:
-        while self._position < self._end:
-            if self._stalled.has_passed:
-                raise KafkaError(
-                    ErrorCode.OFFSET_NOT_AVAILABLE,
-                    f"{self._plan.partition}: nothing came for offset {self._position} in {STALLED_MAX_MS // 1000} s",
-                )
-            answer = self._next_answer()
-            if answer is None:
-                continue
-            yield from (columns for columns in self._take(answer) if len(columns))
+        try:
+            while self._position < self._end:
+                if self._stalled.has_passed:
+                    raise KafkaError(
+                        ErrorCode.OFFSET_NOT_AVAILABLE,
+                        f"{self._plan.partition}: nothing came for offset {self._position} in "
+                        f"{STALLED_MAX_MS // 1000} s",
+                    )
+                answer = self._next_answer()
+                if answer is None:
+                    continue
+                yield from (columns for columns in self._take(answer) if len(columns))
+        except NoSuchTopicError:
+            self._lose(
+                f"{self._plan.partition}: offsets {self._position} to {self._end - 1} were planned, but there is no "
+                "such partition any more: its topic was deleted"
+            )
 
     def _next_answer(self) -> Any | None:
         """The partition's part of a fetch response; None when the position was moved instead."""

@@ -7,15 +7,22 @@ Two kinds are: names with the prefix `oncelog.`, and names so close to one of ou
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Final
 
 from oncelog.client.core.addresses import Address, parse_addresses
 from oncelog.client.core.login import ClientLogin, login_of
 from oncelog.errors import OncelogError
 
-_NAMES: Final = (
+_OF_BOTH: Final = (
     "bootstrap.servers",
     "kafka.bootstrap.servers",
+    "kafka.client.id",
+    "kafka.request.timeout.ms",
+    "kafka.retry.backoff.ms",
+    "kafka.retry.backoff.max.ms",
+)
+_OF_SOURCE: Final = (
     "subscribe",
     "subscribePattern",
     "assign",
@@ -37,6 +44,14 @@ _NAMES: Final = (
     "failOnDataLoss",
     "includeHeaders",
     "pushdown",
+    "kafka.group.id",
+    "kafka.default.api.timeout.ms",
+    "kafka.fetch.max.bytes",
+    "kafka.max.partition.fetch.bytes",
+    "kafka.fetch.min.bytes",
+    "kafka.fetch.max.wait.ms",
+)
+_OF_SINK: Final = (
     "topic",
     "transactionalId",
     "onNewQuery",
@@ -45,22 +60,24 @@ _NAMES: Final = (
     "jobId",
     "batchId",
     "partitioner",
-    "kafka.group.id",
-    "kafka.client.id",
-    "kafka.request.timeout.ms",
-    "kafka.default.api.timeout.ms",
-    "kafka.delivery.timeout.ms",
-    "kafka.retry.backoff.ms",
-    "kafka.retry.backoff.max.ms",
-    "kafka.fetch.max.bytes",
-    "kafka.max.partition.fetch.bytes",
-    "kafka.fetch.min.bytes",
-    "kafka.fetch.max.wait.ms",
     "kafka.compression.type",
     "kafka.batch.size",
+    "kafka.delivery.timeout.ms",
 )
 """Every option that is honoured: settings of Kafka's clients have the prefix of Spark's Kafka source."""
 
+
+class Side(Enum):
+    """Who takes the options."""
+
+    SOURCE = "reading"
+    SINK = "writing"
+
+
+_NAMES: Final = {
+    Side.SOURCE: (*_OF_BOTH, *_OF_SOURCE),
+    Side.SINK: (*_OF_BOTH, *_OF_SINK),
+}
 _SLIP: Final = 0.85
 _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h)?")
 _UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
@@ -100,19 +117,25 @@ _LOGIN: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
 class GivenOptions:
     """The query's options by lower-cased name: Spark's option names have no case."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], side: Side) -> None:
+        """Raises OncelogError for an option that this side does not honour."""
         self._values = {name.lower(): value for name, value in options.items()}
-        known = {name.lower(): name for name in _NAMES}
+        names = _NAMES[side]
+        known = {name.lower(): name for name in names}
+        others = {name.lower(): (name, one) for one in Side for name in _NAMES[one]}
         for name in self._values:
             if name in known or name.startswith(_LOGIN):
                 continue
+            if name in others:
+                spelled, other = others[name]
+                raise OncelogError(
+                    f"option {spelled} is for {other.value} and not for {side.value}: leave it out"
+                )
             self._refuse_kafka_option(name)
             near = difflib.get_close_matches(name, known, n=1, cutoff=_SLIP)
             if name.startswith("oncelog.") or near:
                 hint = (
-                    f"did you mean {known[near[0]]}?"
-                    if near
-                    else f"options are {', '.join(_NAMES)}"
+                    f"did you mean {known[near[0]]}?" if near else f"options are {', '.join(names)}"
                 )
                 raise OncelogError(f"option {name} is unknown: {hint}")
 
@@ -165,12 +188,14 @@ class GivenOptions:
             raise OncelogError(f"option {name} is {value!r}: give at most {most}")
         return int(value)
 
-    def number(self, name: str) -> int | None:
+    def number(self, name: str, most: int | None = None) -> int | None:
         value = self.text(name)
         if value is None:
             return None
         if not (value.isascii() and value.isdigit()):
             raise OncelogError(f"option {name} is {value!r}: give a whole number, 0 or above")
+        if most is not None and int(value) > most:
+            raise OncelogError(f"option {name} is {value!r}: give at most {most}")
         return int(value)
 
     def choice(self, name: str, choices: Sequence[str]) -> str:

@@ -5,19 +5,28 @@ every other tool show with it how far the query has read. Nobody reads it back. 
 the query ends only where the group is not its own to use.
 """
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from oncelog.client.cluster import Cluster
 from oncelog.errors import ErrorCode, KafkaError, OncelogError
+from oncelog.spark.connecting import cluster_of
 from oncelog.spark.offsets import OffsetVector
+from oncelog.spark.options import SourceOptions
 
-TIMEOUT_MS: Final = 5_000
-"""Longer than a coordinator's change usually takes. A micro-batch waits for so long at most."""
+TIMEOUT_MS: Final = 3_000
+"""How long a micro-batch waits for a group at most, give or take one call of a third of it."""
+PAUSE_S: Final = 30.0
+"""After a failure, before the group is asked again: a coordinator that stands still must not hold up each batch."""
 
+_HAS_MEMBERS: Final = (
+    "consumers of another program are members of that group: choose a name of its own"
+)
 _NOT_OURS: Final = {
-    ErrorCode.UNKNOWN_MEMBER_ID: "consumers of another program are members of that group: choose a name of its own",
-    ErrorCode.ILLEGAL_GENERATION: "consumers of another program are members of that group: choose a name of its own",
+    ErrorCode.UNKNOWN_MEMBER_ID: _HAS_MEMBERS,
+    ErrorCode.ILLEGAL_GENERATION: _HAS_MEMBERS,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "grant READ on that group to the query's user, or leave the option out",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant READ on the topic to the query's user",
     ErrorCode.INVALID_GROUP_ID: "choose another name",
@@ -25,23 +34,48 @@ _NOT_OURS: Final = {
 
 
 class GroupProgress:
-    """Commits what a stream has read to a group, when it has changed."""
+    """Commits what a stream has read to a group, when it has changed. Over connections of its own, that wait less."""
 
-    def __init__(self, group_id: str) -> None:
-        self._group_id = group_id
+    def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        assert options.group_id is not None
+        self._options = options
+        self._group_id = options.group_id
+        self._clock = clock
+        self._cluster: Cluster | None = None
         self._shown: OffsetVector = {}
+        self._paused_until = 0.0
 
-    def show(self, cluster: Cluster, offsets: OffsetVector, warn: Callable[[str], None]) -> None:
+    def show(self, offsets: OffsetVector, warn: Callable[[str], None]) -> None:
         """Raises OncelogError where the group cannot be this query's."""
         changed = {key: at for key, at in offsets.items() if self._shown.get(key) != at}
-        if not changed:
+        if not changed or self._clock() < self._paused_until:
             return
-        self._shown = dict(offsets)
         try:
-            cluster.commit_offsets(self._group_id, changed, TIMEOUT_MS)
-        except KafkaError as error:
-            if way_out := _NOT_OURS.get(error.error_code):
+            self._connected().commit_offsets(self._group_id, changed, TIMEOUT_MS)
+        except OncelogError as error:
+            self.close()
+            code = error.error_code if isinstance(error, KafkaError) else ErrorCode.NONE
+            if way_out := _NOT_OURS.get(code):
                 raise OncelogError(
-                    f"option kafka.group.id is {self._group_id!r}: {error.message}. {way_out}"
+                    f"option kafka.group.id is {self._group_id!r}: {error}. {way_out}"
                 ) from error
+            self._paused_until = self._clock() + PAUSE_S
             warn(f"group {self._group_id!r} does not show what is read: {error}")
+        else:
+            self._shown.update(changed)
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def _connected(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = cluster_of(self._options)
+            self._cluster.settings = replace(
+                self._cluster.settings,
+                bootstrap_timeout_ms=TIMEOUT_MS,
+                request_timeout_ms=TIMEOUT_MS // 3,
+                call_timeout_ms=TIMEOUT_MS,
+            )
+        return self._cluster

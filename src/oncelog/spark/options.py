@@ -11,7 +11,7 @@ from oncelog.client.core.login import ClientLogin
 from oncelog.errors import OncelogError
 from oncelog.ids import RESERVED_PREFIX, Partition, is_reserved_name
 from oncelog.record.batch import Codec
-from oncelog.spark.given_options import GivenOptions
+from oncelog.spark.given_options import GivenOptions, Side
 from oncelog.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -21,6 +21,7 @@ from oncelog.spark.offsets import (
     parse_offsets,
     parse_timestamps,
 )
+from oncelog.spark.task_ranges import TASKS_MAX
 
 MAX_OFFSETS_PER_TRIGGER: Final = 500_000
 """A micro-batch costs about 0.35 s before its first row, so batches below 250 000 rows waste most of the time."""
@@ -31,9 +32,11 @@ ATTEMPT_TIMEOUT_MAX_MS: Final = 24 * 3_600_000
 
 TRIGGER_DELAY_MS: Final = 15 * 60_000
 TRIGGER_DELAY_MAX_MS: Final = 7 * 24 * 3_600_000
-TASKS_MAX: Final = 100_000
-"""Of `minPartitions`: each task costs the driver memory and some milliseconds."""
 FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
+FETCH_WAIT_MAX_MS: Final = 300_000
+REQUEST_TIMEOUT_MS: Final = 30_000
+"""The client's own, where none is given."""
+TIMEOUT_MAX_MS: Final = 24 * 3_600_000
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
@@ -120,7 +123,7 @@ class SinkOptions:
 
 def parse_source_options(options: Mapping[str, str], is_stream: bool = False) -> SourceOptions:
     """Raises OncelogError for an option that is missing, unknown, malformed or not honoured."""
-    given = GivenOptions(options)
+    given = GivenOptions(options, Side.SOURCE)
     if is_stream:
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if given.text(name) is not None:
@@ -163,7 +166,7 @@ def parse_source_options(options: Mapping[str, str], is_stream: bool = False) ->
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Raises OncelogError for an option that is missing, unknown or malformed."""
-    given = GivenOptions(options)
+    given = GivenOptions(options, Side.SINK)
     transactional_id = given.text("transactionalId")
     if not transactional_id:
         raise OncelogError(
@@ -247,10 +250,10 @@ def _calls(given: GivenOptions, call_timeout: str) -> CallOptions:
     """`call_timeout` is Kafka's name for how long a call may take with its repetitions."""
     return CallOptions(
         client_id=given.text("kafka.client.id"),
-        request_timeout_ms=given.count("kafka.request.timeout.ms"),
-        call_timeout_ms=given.count(call_timeout),
-        backoff_min_ms=given.count("kafka.retry.backoff.ms"),
-        backoff_max_ms=given.count("kafka.retry.backoff.max.ms"),
+        request_timeout_ms=given.count("kafka.request.timeout.ms", TIMEOUT_MAX_MS),
+        call_timeout_ms=given.count(call_timeout, TIMEOUT_MAX_MS),
+        backoff_min_ms=given.count("kafka.retry.backoff.ms", TIMEOUT_MAX_MS),
+        backoff_max_ms=given.count("kafka.retry.backoff.max.ms", TIMEOUT_MAX_MS),
     )
 
 
@@ -260,10 +263,18 @@ def _fetch(given: GivenOptions) -> FetchOptions:
         given.count("kafka.fetch.max.bytes", FETCH_BYTES_MAX),
         given.count("kafka.max.partition.fetch.bytes", FETCH_BYTES_MAX),
     )
+    max_wait_ms = given.number("kafka.fetch.max.wait.ms", FETCH_WAIT_MAX_MS)
+    if max_wait_ms is not None and max_wait_ms >= _or(
+        given.count("kafka.request.timeout.ms"), REQUEST_TIMEOUT_MS
+    ):
+        raise OncelogError(
+            f"option kafka.fetch.max.wait.ms is {max_wait_ms}: give less than kafka.request.timeout.ms, which is "
+            f"{REQUEST_TIMEOUT_MS} unless it is set"
+        )
     return FetchOptions(
         max_bytes=min((limit for limit in limits if limit is not None), default=None),
         min_bytes=given.count("kafka.fetch.min.bytes", FETCH_BYTES_MAX) or 1,
-        max_wait_ms=given.number("kafka.fetch.max.wait.ms"),
+        max_wait_ms=max_wait_ms,
     )
 
 

@@ -148,7 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._delay = TriggerDelay(
                 options.min_offsets_per_trigger, options.max_trigger_delay_ms
             )
-        self._progress = None if options.group_id is None else GroupProgress(options.group_id)
+        self._progress = None if options.group_id is None else GroupProgress(options)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks only read: what the driver keeps stays there."""
@@ -171,7 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = from_json(start)
         if self._progress is not None:
             # Spark asks only once the micro-batch before is committed, so all below `start` is done.
-            self._progress.show(self._connected(), begin, tell)
+            self._progress.show(begin, tell)
         newest = self._readable_ends(begin)
         if self._target is not None:
             newest = {
@@ -212,6 +212,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing to do: the checkpoint holds the offsets."""
 
     def stop(self) -> None:
+        if self._progress is not None:
+            self._progress.close()
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None

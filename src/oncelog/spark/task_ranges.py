@@ -8,8 +8,13 @@ is run again has the same tasks.
 import heapq
 import itertools
 from collections.abc import Sequence
+from typing import Final
 
+from oncelog.errors import OncelogError
 from oncelog.spark.offsets import OffsetRange
+
+TASKS_MAX: Final = 100_000
+"""Each task costs the driver memory and some milliseconds."""
 
 
 def task_ranges(
@@ -18,9 +23,15 @@ def task_ranges(
     """The ranges cut so that none is above `offsets_max`, and into `tasks_min` or more where there are so many offsets.
 
     Each cut is of the range with the longest pieces, so tasks become equal in size. Markers and aborted records take
-    offsets too, so `offsets_max` bounds a task's records from above. No range may be empty.
+    offsets too, so `offsets_max` bounds a task's records from above. No range may be empty. Raises OncelogError where
+    `offsets_max` asks for more than TASKS_MAX.
     """
     counts = [1 if offsets_max is None else -(-_size(one) // offsets_max) for one in ranges]
+    if offsets_max is not None and sum(counts) > TASKS_MAX:
+        raise OncelogError(
+            f"option maxRecordsPerPartition is {offsets_max}, which makes {sum(counts)} tasks: give at least "
+            f"{-(-sum(map(_size, ranges)) // TASKS_MAX)}, or read less at a time (at most {TASKS_MAX} tasks)"
+        )
     wanted = min(tasks_min or 0, sum(map(_size, ranges)))
     by_length = [
         (-_size(one) / count, index)

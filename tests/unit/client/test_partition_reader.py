@@ -160,6 +160,17 @@ def test_a_cut_tail_is_noticed_by_who_reads_uncommitted(peer, mixed):
             list(read_partition(cluster, ReadPlan(ORDERS, 0, 20, **plan), pytest.fail))
 
 
+def test_a_topic_that_is_gone_is_lost_data(peer):
+    gone = Partition("gone", 0)
+    with Cluster([peer.address], replace(QUICK, call_timeout_ms=50)) as cluster:
+        with pytest.raises(DataLossError, match=r"gone-0: offsets 3 to 8 .*its topic was deleted"):
+            list(read_partition(cluster, ReadPlan(gone, 3, 9), pytest.fail))
+        warnings = []
+        plan = ReadPlan(gone, 3, 9, fail_on_data_loss=False)
+        assert list(read_partition(cluster, plan, warnings.append)) == []
+    assert len(warnings) == 1
+
+
 def test_range_of_markers_only(peer, log):
     for pid in range(5):
         log.append(marker(MarkerType.COMMIT, pid))

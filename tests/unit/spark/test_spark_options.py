@@ -89,6 +89,13 @@ def test_sparks_own_options_are_ignored():
         ({"groupIdPrefix": "x"}, "groupIdPrefix is not supported: .*kafka.group.id"),
         ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset.*set startingOffsets"),
         ({"kafka.fetch.max.bytes": "999999999"}, "kafka.fetch.max.bytes is .*at most 134217728"),
+        ({"kafka.fetch.max.wait.ms": "99999999999"}, "kafka.fetch.max.wait.ms .*at most 300000"),
+        (
+            {"kafka.fetch.max.wait.ms": "40000"},
+            "kafka.fetch.max.wait.ms is 40000: give less than kafka.request.timeout.ms, which is 30000",
+        ),
+        ({"transactionalId": "x"}, "transactionalId is for writing and not for reading: leave it"),
+        ({"kafka.compression.type": "lz4"}, "kafka.compression.type is for writing"),
         ({"kafka.request.timeout.ms": "5s"}, "kafka.request.timeout.ms is '5s': give a whole"),
         ({"fetchOffset.numRetries": "3"}, "set kafka.default.api.timeout.ms"),
         ({"kafka.security.protocol": "SASL_SSL"}, "option kafka.sasl.mechanism is missing"),
@@ -124,6 +131,7 @@ def test_settings_that_say_what_happens_anyway_are_accepted():
         "kafka.enable.idempotence": "true",
     }
     assert parse_source_options({**SOURCE, **same}) == parse_source_options(SOURCE)
+    del same["kafka.isolation.level"]
     assert parse_sink_options({**SINK, **same}) == parse_sink_options(SINK)
 
 
@@ -255,6 +263,8 @@ def test_assignment_names_partitions():
         ({"kafka.acks": "1"}, "option kafka.acks is '1'.*all in-sync replicas"),
         ({"kafka.linger.ms": "5"}, "option kafka.linger.ms is not supported.*kafka.batch.size"),
         ({"kafka.compression.type": "rar"}, "give none or gzip or snappy or lz4 or zstd"),
+        ({"startingOffsets": "nonsense"}, "startingOffsets is for reading and not for writing"),
+        ({"kafka.fetch.max.bytes": "1"}, "kafka.fetch.max.bytes is for reading"),
         ({"kafka.batch.size": "0"}, "option kafka.batch.size is '0'"),
     ],
 )

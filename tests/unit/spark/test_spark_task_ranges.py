@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.spark.offsets import OffsetRange
-from oncelog.spark.task_ranges import TriggerDelay, task_ranges
+from oncelog.spark.task_ranges import TASKS_MAX, TriggerDelay, task_ranges
 
 A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 
@@ -44,6 +45,12 @@ def test_a_short_partition_stays_whole_beside_a_long_one():
     found = task_ranges(ranges, 10, None)
     assert sizes(found)[-2:] == [5, 2]
     assert len(found) == 10
+
+
+def test_more_tasks_than_a_driver_can_hold_are_refused():
+    with pytest.raises(OncelogError, match=r"is 1, which makes 3000000 tasks: give at least 30"):
+        task_ranges([OffsetRange(A, 0, 3_000_000)], None, 1)
+    assert len(task_ranges([OffsetRange(A, 0, 3_000_000)], None, 30)) == TASKS_MAX
 
 
 def test_fewer_offsets_than_tasks_are_a_task_each():
