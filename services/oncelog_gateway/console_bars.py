@@ -1,7 +1,7 @@
 """Transactions as bars: what the page of a transactional.id draws of its spans.
 
-A bar's width is its time. The longest among ordinary ones fills the row, and what is longer is cut at the edge and says
-so. A transaction that hung for minutes would leave nothing to see of those that take milliseconds.
+A bar's width is its time. The longest among ordinary ones fills the row. What is longer fills it too, to a scale of its
+own, and says so: a transaction that hung for minutes would leave nothing to see of those that take milliseconds.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any, Final
 from oncelog.telemetry.events import Event
 from oncelog.wording import counted
 from oncelog_gateway.console_pages import Steps
-from oncelog_gateway.console_values import EventRow, clock, event_rows
+from oncelog_gateway.console_values import EventRow, clock, dated_clock, event_rows
 from oncelog_gateway.core.axes import TimeMark, ValueMark, decades_of, time_marks
 from oncelog_gateway.core.event_text import sentence
 from oncelog_gateway.core.transaction_spans import Between, Phase, Span, slow_from_ms
@@ -26,6 +26,8 @@ TOPICS_NAMED_MAX: Final = 3
 STRIP_HEIGHT: Final = 120
 STRIP_MS: Final = 3_600_000
 STRIP_DOTS_MAX: Final = 1_000
+STRIP_MARKS_MAX: Final = 4
+"""Their labels may have milliseconds; a narrow page shows every other one."""
 _LOOKS: Final = {"committed": "good", "aborted": "bad", "aborting": "bad"}
 _WORDS: Final[dict[Phase, str]] = {
     "adding": "begun, nothing written yet",
@@ -63,7 +65,7 @@ class TransactionBar:
     notes: tuple[str, ...]
     parts: tuple[Part, ...]
     ticks: tuple[Tick, ...]
-    is_cut: bool
+    has_own_scale: bool
     partitions: str
     steps: tuple[EventRow, ...]
     steps_left_out: int
@@ -96,6 +98,9 @@ class Dot:
 class Strip:
     """How long each took, over time: time from left to right, duration upwards by powers of ten."""
 
+    says: str
+    """The same for who does not see it."""
+
     dots: tuple[Dot, ...]
     times: tuple[TimeMark, ...]
     values: tuple[ValueMark, ...]
@@ -110,7 +115,7 @@ def rows_of_bars(
     ordinary = [one for one in durations if one < slow_ms]
     scale_ms = max(ordinary or durations or [1], default=1) or 1
     rows = [
-        _bar(one, now_ms, scale_ms, slow_ms) if isinstance(one, Span) else _between(one)
+        _bar(one, now_ms, scale_ms, slow_ms) if isinstance(one, Span) else _between(one, now_ms)
         for one in shown
     ]
     return rows, scale_ms
@@ -119,8 +124,10 @@ def rows_of_bars(
 def _bar(span: Span, now_ms: int, scale_ms: int, slow_ms: int) -> TransactionBar:
     took_ms = span.duration_ms(now_ms)
 
+    full_ms = max(scale_ms, took_ms)
+
     def x(at_ms: int) -> int:
-        return min(max((at_ms - span.began_ms) * WIDTH // scale_ms, 0), WIDTH)
+        return min(max((at_ms - span.began_ms) * WIDTH // full_ms, 0), WIDTH)
 
     parts = []
     for phase, begin, end in span.phases(now_ms):
@@ -131,7 +138,7 @@ def _bar(span: Span, now_ms: int, scale_ms: int, slow_ms: int) -> TransactionBar
     return TransactionBar(
         span.key,
         span.began_ms,
-        clock(span.began_ms),
+        dated_clock(span.began_ms, now_ms),
         f"Producer {span.producer_id}, epoch {span.producer_epoch}",
         span.outcome,
         _LOOKS.get(span.outcome, "warn" if took_ms >= slow_ms else ""),
@@ -161,12 +168,13 @@ def _notes(span: Span, took_ms: int, slow_ms: int) -> list[str]:
     return notes
 
 
-def _between(between: Between) -> BetweenRow:
+def _between(between: Between, now_ms: int) -> BetweenRow:
     last = between.events[-1]
     more = len(between.events) - 1
     text = sentence(last) + (f" (and {more} more)" if more else "")
     first = between.events[0]
-    return BetweenRow(first.id, first.time_ms, clock(first.time_ms), text, *_steps(between.events))
+    at = dated_clock(first.time_ms, now_ms)
+    return BetweenRow(first.id, first.time_ms, at, text, *_steps(between.events))
 
 
 def _steps(events: Sequence[Event]) -> tuple[tuple[EventRow, ...], int]:
@@ -213,8 +221,10 @@ def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> 
         for one in drawn
     )
     return Strip(
+        f"How long {counted(len(drawn), 'transaction')} took that began within {duration(last - first)}, from "
+        f"{dated_clock(first, now_ms)} UTC on; the list below tells the same",
         dots,
-        time_marks(first, max(last, first + 1)),
+        time_marks(first, max(last, first + 1), STRIP_MARKS_MAX),
         tuple(ValueMark(y(one), duration(one)) for one in decades),
     )
 

@@ -68,6 +68,12 @@ def clock(time_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.gmtime(time_ms / 1000)) + f".{time_ms % 1000:03d}"
 
 
+def dated_clock(time_ms: int, now_ms: int) -> str:
+    """With its date where that is not today's, in UTC."""
+    at, now = time.gmtime(time_ms / 1000), time.gmtime(now_ms / 1000)
+    return ("" if at[:3] == now[:3] else time.strftime("%d %b ", at)) + clock(time_ms)
+
+
 def axis_time(time_ms: int, shape: Shape) -> str:
     """As the page comes, in UTC; a script writes the viewer's own time in its place."""
     if shape == "milli":

@@ -146,7 +146,8 @@
       const isWhole = "seconds" in one.dataset || (one.dataset.shape && one.dataset.shape !== "milli");
       const rest = isWhole ? "" : "." + String(at.getMilliseconds()).padStart(3, "0");
       if (one.tagName === "TIME") one.title = at.toISOString();
-      one.textContent = SHAPES[one.dataset.shape || "second"].format(at) + rest;
+      const isToday = one.tagName !== "TIME" || at.toDateString() === new Date().toDateString();
+      one.textContent = (isToday ? "" : SHAPES.day.format(at) + " ") + SHAPES[one.dataset.shape || "second"].format(at) + rest;
     }
     for (const one of document.querySelectorAll("[data-zone]")) one.textContent = "yours";
   }

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, get_args
 import typer
 
 from oncelog_server.cli.explain import show_explanation
-from oncelog_server.cli.hanging import show_hanging
+from oncelog_server.cli.hanging import moment, show_hanging
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import (
     INT32_MAX,
@@ -94,6 +94,8 @@ def list_transactions(
                 "transactional id": "transactional_id",
                 "state": lambda row: row["state"] + (" late" if row["is_late"] else ""),
                 ">age": lambda row: duration(row["age_ms"]),
+                "begin": lambda row: moment(row["start_time_ms"]),
+                "last change": lambda row: moment(row["last_update_time_ms"]),
                 ">timeout": timeout_of,
                 ">coordinator": "coordinator",
                 ">pid": "producer_id",
@@ -121,6 +123,8 @@ def describe_transaction(
             ("transactional id", found["transactional_id"]),
             ("state", found["state"] + (", longer than its timeout" if found["is_late"] else "")),
             ("age", duration(found["age_ms"])),
+            ("begin", moment(found["start_time_ms"])),
+            ("last change", moment(found["last_update_time_ms"])),
             ("timeout", timeout_of(found)),
             *two_phase_fields(found),
             ("producer", f"{found['producer_id']}, epoch {found['producer_epoch']}"),

@@ -196,7 +196,8 @@ def test_an_open_transaction_is_seen_protected_and_ended(oncelog, topic, server)
     assert "there is no node 77" in oncelog("transactions", "list", "--coordinator", "77", code=1)
     node = str(listed[0]["coordinator"])
     of_one = oncelog("transactions", "list", "--coordinator", node, "--state", "Ongoing")
-    assert {"transactional", "coordinator", "stuck/one"} <= set(of_one.split())
+    assert {"transactional", "coordinator", "stuck/one", "begin", "change"} <= set(of_one.split())
+    assert {"begin", "change"} <= set(oncelog("transactions", "describe", "stuck/one").split())
     described = json.loads(oncelog("transactions", "describe", "stuck/one", "-o", "json"))
     assert described["partitions"] == [
         {"topic": topic, "partition": 0, "start_offset": 0, "held_back": 1}

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -120,7 +121,18 @@ def pages_checked(addresses):
     assert headers["Content-Type"].startswith("text/javascript")
     assert "EventSource" in script
     producer.abort_transaction(WAIT_S)
+    ended = awaited(gateway, "/transaction?id=pay%3Cb%3E%2F1", "CompleteAbort")
+    assert "last-aborted" in ended
+    assert "pill good" not in ended.split("</section>")[0]
+    assert re.search(r"</time></b><span class=.soft.>aborted, took \d", ended)
     return len(PAGES)
+
+
+def awaited(gateway, path, word):
+    deadline = time.monotonic() + WAIT_S
+    while word not in (text := read(gateway, path)[0]):
+        assert time.monotonic() < deadline, text
+    return text
 
 
 async def test_every_page_shows_its_subject_and_asks_nobody_elsewhere(tmp_path):

@@ -1,5 +1,7 @@
 """A timeline gathered by transaction, and the bars that are drawn of it."""
 
+import pytest
+
 from oncelog.telemetry.events import Event
 from oncelog_gateway.console_bars import BARS_MAX, WIDTH, bars_page
 from oncelog_gateway.core.transaction_spans import Between, Span, gather, slow_from_ms
@@ -136,17 +138,50 @@ def test_the_longest_ordinary_one_fills_its_row():
     assert sum(part.width for part in oldest.parts) == WIDTH // 2
     assert [part.x for part in newest.parts] == [0, 138, 833]
     assert newest.ticks[0].x == WIDTH * 34 // 36
-    assert (newest.took, newest.is_cut, newest.look) == ("36 ms", False, "good")
+    assert (newest.took, newest.has_own_scale, newest.look) == ("36 ms", False, "good")
 
 
-def test_what_is_far_longer_is_cut_and_slow():
+def test_what_is_far_longer_is_slow_and_has_its_own_scale():
     events = [one for at in range(5) for one in transaction(100 * (at + 1))]
     page = page_of([*events, *transaction(1_000)[:2]], now_ms=61_000)
     hanging = page["rows"][0]
     assert page["scale"] == "36 ms"
-    assert (hanging.took, hanging.is_cut, hanging.notes) == ("1 min", True, ("slow",))
+    assert (hanging.took, hanging.has_own_scale, hanging.notes) == ("1 min", True, ("slow",))
     assert hanging.look == "warn"
     assert all(part.x + part.width <= WIDTH for part in hanging.parts)
+
+
+def test_a_longer_bar_shows_all_of_its_phases():
+    quick = [one for at in range(5) for one in transaction(100 * (at + 1))]
+    slow = transaction(1_000, wrote=600, decided=740, marked=744, ended=746)
+    parts = page_of([*quick, *slow])["rows"][0].parts
+    assert [(one.look, one.x) for one in parts] == [
+        ("adding", 0),
+        ("producing", 804),
+        ("marking good", 991),
+    ]
+
+
+DAY_MS = 86_400_000
+
+
+def test_a_bar_has_its_date_where_that_is_not_todays():
+    events = transaction(100)
+    assert page_of(events)["rows"][0].clock == "00:00:00.100"
+    assert page_of(events, now_ms=DAY_MS + 200)["rows"][0].clock == "01 Jan 00:00:00.100"
+    alone = [change(500, "CompleteCommit", "MarkersDelivered")]
+    assert page_of(alone, now_ms=DAY_MS)["rows"][0].clock == "01 Jan 00:00:00.500"
+
+
+def test_the_strip_says_the_time_that_it_holds():
+    strip = page_of([*transaction(100), *transaction(120_100)])["strip"]
+    assert "began within 2 min, from 00:00:00.100 UTC on" in strip.says
+
+
+@pytest.mark.parametrize("span_ms", [7, 61, 999, 5_300, 61_000, 1_234_567])
+def test_a_narrow_strip_has_room_for_every_other_label(span_ms):
+    strip = page_of([*transaction(100), *transaction(100 + span_ms)], now_ms=NOW * 3)["strip"]
+    assert len(strip.times[::2]) <= 3
 
 
 def test_slow_is_ten_times_the_median():
