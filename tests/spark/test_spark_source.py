@@ -10,6 +10,7 @@ from tests.spark.topic_tools import SOURCE_PARTITIONS
 
 from oncelog.protocol import versions
 from oncelog.spark.columns import source_ddl
+from oncelog.spark.options import parse_source_options
 
 ROWS = [f"row-{number:04}" for number in range(40)]
 SPAN = timedelta(seconds=10)
@@ -34,8 +35,9 @@ def test_batch_read_shows_committed_with_place_and_time(lab):
 @pytest.mark.parametrize("with_headers", ["true", "false"])
 def test_schema_is_that_of_the_kafka_source(lab, with_headers):
     frame = lab.reader(includeHeaders=with_headers).load()
-    expected = lab.spark.createDataFrame([], source_ddl(with_headers == "true")).schema
-    assert frame.schema == expected
+    given = {"bootstrap.servers": lab.bootstrap, "subscribe": lab.source}
+    options = parse_source_options(given | {"includeHeaders": with_headers})
+    assert frame.schema == lab.spark.createDataFrame([], source_ddl(options)).schema
 
 
 def test_batch_read_between_offsets(lab):
