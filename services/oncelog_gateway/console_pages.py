@@ -25,7 +25,7 @@ from oncelog_gateway.core.endings import (
     complete_command,
     terminate_command,
 )
-from oncelog_gateway.core.wording import duration, precise_duration, rate, size
+from oncelog_gateway.core.wording import duration, grouped, precise_duration, rate, size
 from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.group_reading import holder_of
 from oncelog_gateway.groups import Groups
@@ -94,7 +94,7 @@ class Pages:
         )
         self._templates.filters["duration"] = duration
         self._templates.filters["precise_duration"] = precise_duration
-        self._templates.filters["count"] = lambda number: f"{number:,}".replace(",", " ")
+        self._templates.filters["count"] = grouped
         self._templates.filters["clock"] = clock_words
         self._templates.filters["moment"] = lambda time_ms: moment(time_ms)[:19]
         self._templates.filters["noun"] = noun

@@ -1,6 +1,5 @@
 """The page of rates, and the charts that other pages show of what they are about."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
@@ -50,7 +49,7 @@ def add_rates(router: APIRouter, pages: Pages) -> None:
         chosen = next((one for one in ranges if str(one.minutes) == minutes), RANGES[0])
         span = span_until(rates.now(), chosen.minutes, chosen.step_ms)
         found = await _found(rates, span)
-        looks: dict[str, dict[str, int]] = defaultdict(dict)
+        is_fine = chosen == RANGES[0]
         charts = [
             chart_of(
                 one,
@@ -58,7 +57,9 @@ def add_rates(router: APIRouter, pages: Pages) -> None:
                 span,
                 since_ms=None if found.source else rates.since_ms,
                 links=_links(one.of),
-                looks=looks[one.of],
+                looks=rates.looks(one.of),
+                newest=None if is_fine else rates.lines(one.name, recent(rates)),
+                coarse=() if found.source else rates.coarse(span),
             )
             for one in FAMILIES
         ]
@@ -123,6 +124,8 @@ def charts_of_topic(rates: Rates, topic: str) -> list[Chart]:
             ],
             span,
             since_ms=rates.since_ms,
+            looks=rates.looks("topic's"),
+            coarse=rates.coarse(span),
         )
         for unit, title, note in (
             ("bytes", "Bytes", ""),
@@ -144,6 +147,8 @@ def charts_of_group(rates: Rates, group_id: str) -> list[Chart]:
         ],
         span,
         since_ms=rates.since_ms,
+        looks=rates.looks("group's"),
+        coarse=rates.coarse(span),
     )
     return [] if found is None else [found]
 
@@ -158,6 +163,8 @@ def charts_of_families(pages: Pages, *names: str) -> list[Chart]:
             span,
             since_ms=rates.since_ms,
             links=_links(FAMILY_OF[name].of),
+            looks=rates.looks(FAMILY_OF[name].of),
+            coarse=rates.coarse(span),
         )
         for name in names
     ]

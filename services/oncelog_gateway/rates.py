@@ -35,6 +35,7 @@ class Rates:
         self._clock = clock
         self.history = history
         """None: no Prometheus is configured."""
+        self._looks: dict[str, dict[str, int]] = {}
 
     def record_groups(self, groups: Groups, roles: Roles) -> None:
         """From now on."""
@@ -82,6 +83,14 @@ class Rates:
             )
             for name, wanted in QUANTILES
         ]
+
+    def looks(self, of: str) -> dict[str, int]:
+        """How lines look that are named by such, for as long as this process lives."""
+        return self._looks.setdefault(of, {})
+
+    def coarse(self, span: Span) -> list[bool]:
+        """Of each step, whether it was read with a longer pause than it lasts."""
+        return self._recorder.ring.coarse(*span)
 
     def line(self, family: str, name: str, span: Span, called: str) -> list[Line]:
         """The one of this name, under another one; none where it shares a line with others."""

@@ -98,7 +98,7 @@ def test_a_page_that_comes_again_keeps_what_is_looked_at(tab, worked):
     picture.focus()
     page.keyboard.press("PageUp")
     looked = picture.get_attribute("aria-valuetext")
-    page.evaluate("document.querySelector('#live').firstElementChild.id = 'before'")
+    page.evaluate("document.querySelector('#live .charts').id = 'before'")
     page.locator("#before").wait_for(state="detached", timeout=WAIT_S * 1000)
     assert page.locator(f"{PRODUCED} .plot > svg").get_attribute("aria-valuetext") == looked
     assert page.evaluate("document.activeElement.closest('.chart').id") == PRODUCED[1:]

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from oncelog_gateway.core.axes import Shape, TimeMark, ValueMark, round_values, shape_of, time_marks
 from oncelog_gateway.core.rate_families import Family
 from oncelog_gateway.core.rate_ring import OTHERS, Line
-from oncelog_gateway.core.wording import duration, rate, size
+from oncelog_gateway.core.wording import duration, grouped, rate, size
 
 HEIGHT: Final = 150
 WIDTH: Final = 1_000
@@ -15,6 +15,8 @@ LINES_MAX: Final = 6
 
 
 LATEST_STEPS: Final = 6
+LOOKS_MAX: Final = 1_000
+"""Names whose look is remembered."""
 
 
 class ChartLine(NamedTuple):
@@ -46,6 +48,8 @@ class Chart(NamedTuple):
     """Newest first."""
     began_percent: float | None
     """Where what is remembered begins, if that is in the picture."""
+    bands: tuple[tuple[float, float], ...]
+    """Begin and width, in percent, of times that were read once in a long while."""
     says: str
     """In one sentence, for who does not see it."""
 
@@ -76,22 +80,30 @@ def chart_of(
     since_ms: int | None,
     links: Callable[[str], str] = lambda name: "",
     looks: dict[str, int] | None = None,
+    newest: Sequence[Line] | None = None,
+    coarse: Sequence[bool] = (),
 ) -> Chart | None:
-    """None: nothing is known of any step. With the `looks` of other charts a name looks the same in all of them."""
+    """None: nothing is known of any step. With the `looks` of other charts a name looks the same in all of them.
+    `newest`: lines with finer steps, which say what is now; the running step of a long one says only its mean."""
     shown = [one for one in _shown(found) if any(value is not None for value in one.values)]
     if not shown:
         return None
+    latest = _latest(shown, found if newest is None else newest)
+    # The idle ones would stand before those that matter.
+    shown.sort(key=lambda one: (one.name == OTHERS, -(latest.get(one.name) or 0.0), one.name))
     known = [value for one in shown for value in one.values if value is not None]
     marks = round_values(max(known), is_binary=family.unit.startswith("bytes"))
     top = marks[-1]
     say = SAID[family.unit]
+    if say is _count:
+        marks = [one for one in marks if one == int(one)]
     chosen = _looks([one.name for one in shown], {} if looks is None else looks)
     lines = tuple(
         ChartLine(
             one.name or "all others",
             chosen[one.name],
             *_drawn(one.values, top),
-            _latest(one.values, say),
+            _said(latest.get(one.name), say),
             links(one.name) if one.name else "",
         )
         for one in shown
@@ -118,6 +130,7 @@ def chart_of(
         tuple(ValueMark(_y(one, top), _marked(one, say)) for one in marks),
         rows,
         began,
+        _bands(coarse),
         f"{family.title}, {UNITS[family.unit]}, of the last {duration(span.end_ms - span.first_ms)}. Now: {now}",
     )
 
@@ -137,11 +150,14 @@ def _looks(names: Sequence[str], known: dict[str, int]) -> dict[str, str]:
     """A look of its own for each name of a chart, the one that it has elsewhere if nobody took that."""
     free = list(range(LINES_MAX))
     chosen: dict[str, str] = {OTHERS: "others"}
-    for name in sorted(filter(None, names), key=lambda one: one not in known):
+    since = {name: number for number, name in enumerate(known)}
+    for name in sorted(filter(None, names), key=lambda one: since.get(one, len(since))):
         wanted = known.setdefault(name, free[0])
         number = wanted if wanted in free else free[0]
         free.remove(number)
         chosen[name] = f"l{number}"
+    while len(known) > LOOKS_MAX:
+        del known[next(iter(known))]
     return chosen
 
 
@@ -176,10 +192,32 @@ def _drawn(
     return strokes, dots
 
 
-def _latest(values: Sequence[float | None], say: Callable[[float], str]) -> str:
-    """Of the newest steps: the running one may have no reading yet, and what is dear is read more seldom."""
-    newest = values[: -LATEST_STEPS - 1 : -1]
-    return _said(next((one for one in newest if one is not None), None), say)
+def _latest(shown: Sequence[Line], newest: Sequence[Line]) -> dict[str, float | None]:
+    """By name. Of the newest steps: the running one may have no reading yet, and what is dear is read more seldom."""
+    names = {one.name for one in shown}
+    found: dict[str, float | None] = {}
+    for line in newest:
+        values = line.values[: -LATEST_STEPS - 1 : -1]
+        value = next((one for one in values if one is not None), None)
+        name = line.name if line.name in names else OTHERS
+        before = found.get(name)
+        found[name] = before if value is None else value + (before or 0.0)
+    return found
+
+
+def _bands(coarse: Sequence[bool]) -> tuple[tuple[float, float], ...]:
+    """Neighbours are one."""
+    found: list[tuple[float, float]] = []
+    width = 100 / max(len(coarse), 1)
+    for number, is_coarse in enumerate(coarse):
+        if not is_coarse:
+            continue
+        if number and coarse[number - 1]:
+            begin, wide = found.pop()
+            found.append((begin, wide + width))
+        else:
+            found.append((number * width, width))
+    return tuple((round(begin, 2), round(wide, 2)) for begin, wide in found)
 
 
 def _marked(value: float, say: Callable[[float], str]) -> str:
@@ -204,13 +242,17 @@ def _number(value: float) -> str:
     return rate(value) if value >= 0.1 or not value else f"{value:.2g}"
 
 
+def _count(value: float) -> str:
+    return _number(value) if value >= 1e6 else grouped(round(value))
+
+
 SAID: Final[Mapping[str, Callable[[float], str]]] = {
     "bytes/s": lambda value: f"{size(round(value))}/s",
     "records/s": _number,
     "transactions/s": _number,
     "seconds": _seconds,
-    "records": _number,
-    "markers": _number,
+    "records": _count,
+    "markers": _count,
     "bytes": lambda value: size(round(value)),
     "cores": lambda value: f"{value * 100:.3g} %",
 }
@@ -219,7 +261,7 @@ UNITS: Final[Mapping[str, str]] = {
     "records/s": "records a second",
     "transactions/s": "a second",
     "seconds": "time",
-    "records": "records",
+    "records": "offsets",
     "markers": "markers",
     "bytes": "bytes",
     "cores": "of one core",

@@ -1,8 +1,9 @@
 """What a gateway remembers of rates: a day, in two rings of numbers. Nothing of it is on disk.
 
 A ring has a place for each step of time. A *growth* (bytes, records, transactions) is put into the places that it
-spans, each its share: so the sum of all places is what was counted, in both rings. A *level* (lag, memory) leaves its
-largest value in each. NaN says that nothing is known of that step: a gap, and no zero.
+spans, each its share: so the sum of all places is what was counted, in both rings. A *level* (lag, memory) is known
+where it was read; the largest reading of a place stays. NaN says that nothing is known of that step: a gap, and no
+zero. A place is *coarse* where its reading was of a much longer time: how it went within that, nobody knows.
 
 Lines come in groups, such as those of a topic. A group has so many places for names. The others share one line, which
 takes over the history of a name that gives its place to a busier one.
@@ -18,6 +19,7 @@ OTHERS: Final = ""
 _NAN: Final = math.nan
 _PROMOTED_ABOVE: Final = 2.0
 """So many times as busy as who has a place, or they would take turns."""
+_COARSE_STEPS: Final = 2
 _HALF_LIFE_MS: Final = 900_000
 
 
@@ -58,6 +60,8 @@ class _Tier:
         """The newest step that has a place; times are counted in steps since 1970."""
         self.covered_ms = array("f", [0.0]) * spec.steps
         """Of each step, how much of it was seen."""
+        self.coarse = bytearray(spec.steps)
+        """Of each step, whether what saw it was one reading of a much longer time."""
         self.lines: dict[tuple[str, str], array[float]] = {}
 
     def advance(self, time_ms: int) -> None:
@@ -68,6 +72,7 @@ class _Tier:
         for step in range(first, newest + 1):
             at = step % self.spec.steps
             self.covered_ms[at] = 0.0
+            self.coarse[at] = 0
             for line in self.lines.values():
                 line[at] = _NAN
         self.head = newest
@@ -85,6 +90,20 @@ class _Tier:
         for step in range(max(from_ms // step_ms, oldest), (to_ms - 1) // step_ms + 1):
             begin, end = step * step_ms, (step + 1) * step_ms
             yield step % count, min(to_ms, end) - max(from_ms, begin)
+
+    def is_coarse(self, from_ms: int, to_ms: int) -> bool:
+        return to_ms - from_ms > self.spec.step_ms * _COARSE_STEPS
+
+    def put_level(self, line: "array[float]", from_ms: int, to_ms: int, value: float) -> None:
+        """At the moment of the reading. A place that readings just missed has the level of the one before."""
+        count = self.spec.steps
+        begin, end = (one // self.spec.step_ms for one in (from_ms - 1, to_ms - 1))
+        at = end % count
+        line[at] = value if math.isnan(line[at]) else max(line[at], value)
+        if not self.is_coarse(from_ms, to_ms):
+            for step in range(begin + 1, end):
+                if math.isnan(line[step % count]):
+                    line[step % count] = line[begin % count]
 
     def fold(self, family: str, name: str, into: str) -> None:
         """Adds a line to another one, and forgets it."""
@@ -120,6 +139,7 @@ class RateRing:
             tier.advance(to_ms)
             for at, share_ms in tier.shares(from_ms, to_ms):
                 tier.covered_ms[at] += share_ms
+                tier.coarse[at] |= tier.is_coarse(from_ms, to_ms)
 
     def take(
         self, group_name: str, from_ms: int, to_ms: int, rows: Mapping[str, Sequence[float]]
@@ -184,13 +204,12 @@ class RateRing:
         for tier in self._tiers:
             for family, value in zip(group.families, values, strict=True):
                 line = tier.line(family, name)
+                if not group.is_growth:
+                    tier.put_level(line, from_ms, to_ms, value)
+                    continue
                 for at, share_ms in tier.shares(from_ms, to_ms):
-                    known = line[at]
-                    if group.is_growth:
-                        share = value * share_ms / span_ms
-                        line[at] = share if math.isnan(known) else known + share
-                    else:
-                        line[at] = value if math.isnan(known) else max(known, value)
+                    share = value * share_ms / span_ms
+                    line[at] = share if math.isnan(line[at]) else line[at] + share
 
     # Reading.
 
@@ -204,6 +223,21 @@ class RateRing:
         return [
             Line(name, self._values(family, name, first_ms, step_ms, count))
             for name in self.names(family)
+        ]
+
+    def coarse(self, first_ms: int, step_ms: int, count: int) -> list[bool]:
+        """Of each step, whether how it went is not known: one reading told of a much longer time."""
+        # Of the coarsest places that such a step has: a minute that was read once is no coarse minute.
+        tier = next(one for one in reversed(self._tiers) if step_ms % one.spec.step_ms == 0)
+        places = step_ms // tier.spec.step_ms
+        first = first_ms // tier.spec.step_ms
+        return [
+            any(
+                tier.coarse[one % tier.spec.steps]
+                for one in range(step, step + places)
+                if tier.head - tier.spec.steps < one <= tier.head
+            )
+            for step in range(first, first + count * places, places)
         ]
 
     def sums(

@@ -64,3 +64,8 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             spans.append((one, one))
     return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in spans)
+
+
+def grouped(number: int) -> str:
+    """`12 345`: as pages, and what they quote, write whole numbers."""
+    return f"{number:,}".replace(",", " ")

@@ -34,7 +34,7 @@ def test_the_table_has_every_step_newest_first():
 def test_more_lines_than_can_be_told_apart_share_one():
     lines = [Line(f"t{number}", [float(number)] * 5) for number in range(LINES_MAX + 2)]
     found = chart(*lines, Line(OTHERS, [10.0] * 5)).lines
-    assert [one.name for one in found] == [*(f"t{n}" for n in range(2, 8)), "all others"]
+    assert [one.name for one in found] == [*(f"t{n}" for n in range(7, 1, -1)), "all others"]
     assert found[-1].latest == "11 B/s"
     assert len({one.look for one in found}) == LINES_MAX + 1
 
@@ -45,6 +45,50 @@ def test_a_name_looks_the_same_in_two_charts():
     second = chart(Line("b", [1.0] * 5), Line("c", [1.0] * 5), looks=looks)
     assert first.lines[1].look == second.lines[0].look
     assert second.lines[0].look != second.lines[1].look
+
+
+def test_the_busiest_now_is_the_first_of_the_legend():
+    found = chart(
+        Line("a-idle", [9.0, 9.0, 9.0, 9.0, 0.0]),
+        Line("z-busy", [1.0] * 5),
+        Line(OTHERS, [5.0] * 5),
+    )
+    assert [one.name for one in found.lines] == ["z-busy", "a-idle", "all others"]
+
+
+def test_a_look_stays_with_a_name_whatever_the_order():
+    looks = {}
+    before = chart(Line("a", [2.0] * 5), Line("b", [1.0] * 5), looks=looks)
+    after = chart(Line("a", [0.0] * 5), Line("c", [9.0] * 5), Line("b", [1.0] * 5), looks=looks)
+    looks_of = {one.name: one.look for one in after.lines}
+    assert {one.name: one.look for one in before.lines}.items() <= looks_of.items()
+
+
+def test_now_is_the_last_reading_and_no_mean_of_a_long_step():
+    lines = [Line("orders", [1024.0] * 5), Line("clicks", [512.0] * 5)]
+    newest = [Line("orders", [0.0, 2048.0, None]), Line("clicks", [0.0, None, None])]
+    found = chart(*lines, newest=newest)
+    assert [(one.name, one.latest) for one in found.lines] == [
+        ("orders", "2.0 KiB/s"),
+        ("clicks", "0 B/s"),
+    ]
+    assert "Now: orders 2.0 KiB/s" in found.says
+
+
+@pytest.mark.parametrize(("value", "said"), [(1.0, "1"), (7.0, "7"), (1768.0, "1 768")])
+def test_counts_are_whole_numbers(value, said):
+    lag = FAMILY_OF["lso_lag"]
+    found = chart_of(lag, [Line("orders-0", [value] * 5)], SPAN, since_ms=None)
+    assert found.lines[0].latest == found.rows[0].cells[0] == said
+    assert found.unit == "offsets"
+    marks = [one.text for one in found.values]
+    assert "." not in "".join(marks)
+    assert len(set(marks)) == len(marks)
+
+
+def test_steps_that_nobody_looked_at_are_shaded():
+    found = chart(Line("orders", [1.0] * 5), coarse=[False, True, True, False, True])
+    assert found.bands == ((20.0, 40.0), (80.0, 20.0))
 
 
 def test_nothing_known_is_no_chart():

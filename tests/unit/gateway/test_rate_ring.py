@@ -63,6 +63,35 @@ def test_a_level_keeps_its_largest_value():
     assert values(ring, "lag", "orders-0", count=1) == [9]
 
 
+def levels_of(*readings):
+    """Each is (seconds since the one before, level)."""
+    ring, at = RateRing(LEVELS), NOW
+    for seconds, lag in readings:
+        until = at + seconds * 1000
+        ring.cover(at, until)
+        ring.take("held", at, until, {"orders-0": (lag,)})
+        at = until
+    return ring
+
+
+def test_a_level_says_nothing_of_the_pause_before_it():
+    ring = levels_of((5, 3), (60, 9))
+    wanted = [3, *[None] * 11, 9]
+    assert values(ring, "lag", "orders-0", count=13) == wanted
+
+
+def test_a_place_that_readings_just_missed_has_the_level_before():
+    ring = levels_of((5, 3), (10, 9))
+    assert values(ring, "lag", "orders-0", count=3) == [3, 3, 9]
+
+
+def test_a_reading_of_a_long_time_makes_its_steps_coarse():
+    ring = grown(RateRing(BYTES), (5, {"a": 5}), (60, {"a": 60}), (5, {"a": 5}))
+    assert ring.coarse(NOW, 5_000, 14) == [False, *[True] * 12, False]
+    assert ring.coarse(NOW, 10_000, 7) == [True] * 7
+    assert ring.coarse(NOW, 60_000, 2) == [False, False]
+
+
 def test_a_partition_that_is_told_no_more_is_at_zero():
     ring = RateRing(LEVELS)
     ring.cover(NOW, NOW + 10_000)
