@@ -177,13 +177,13 @@ class TransactionPartition(Resource):
         description="of its first record here; null: nothing written yet, or the leader did not say"
     )
     held_back: int | None = Field(
-        description="records that read_committed cannot reach because of it; 0 where another transaction began before "
+        description="offsets that read_committed cannot reach because of it; 0 where another transaction began before "
         "it; null: the leader did not say"
     )
 
 
 _HELD_BACK: Final = Field(
-    description="records that read_committed cannot reach because of it; null: a leader did not say"
+    description="offsets that read_committed cannot reach because of it; null: a leader did not say"
 )
 
 

@@ -55,7 +55,7 @@ def hanging(found: Sequence[Hang], blocked: Sequence[BlockedGroup]) -> Iterator[
             "bad",
             str(one.partition),
             f"is held by a hanging transaction of {one.holder.name}, which nobody will end: "
-            f"{counted(one.held_back, 'record')} held back{_blocks(waiting.get(one.partition, ()), '; it blocks')}",
+            f"{counted(one.held_back, 'offset')} held back{_blocks(waiting.get(one.partition, ()), '; it blocks')}",
             Since(one.holder.held_for_ms, not one.holder.is_begin_known),
             "Abort it. The command shows first what it would do.",
             abort_command(one.partition, one.start_offset, one.producer_epoch),
@@ -126,7 +126,7 @@ def _blocking(groups: Sequence[BlockedGroup], known: Undecided | None) -> Troubl
         "groups",
         "warn",
         holder.name,
-        f"{_blocks(ids, 'blocks')}: {counted(held, 'record')} of {where} held back"
+        f"{_blocks(ids, 'blocks')}: {counted(held, 'offset')} of {where} held back"
         f"{f'; it {_why(known)}' if known else ''}",
         Since(holder.held_for_ms, not holder.is_begin_known),
         _end_words(known, is_known=holder.is_hanging is not None),

@@ -42,13 +42,13 @@ async def test_what_is_wrong_is_one_list_with_the_worst_first(blocked):
         "orders-1",
         ["mail"],
     )
-    assert "60 records held back; it blocks group mail" in hanging["what"]
+    assert "60 offsets held back; it blocks group mail" in hanging["what"]
     assert hanging["is_at_least"]
     assert MINUTE_MS <= hanging["age_ms"] < 2 * MINUTE_MS
     assert hanging["command"].startswith("oncelog transactions abort --topic orders --partition 1")
     assert (late["severity"], late["subject"], late["groups"]) == ("look", "pay", ["billing"])
     assert (
-        "40 records of orders-0 held back; it is open for longer than its timeout" in late["what"]
+        "40 offsets of orders-0 held back; it is open for longer than its timeout" in late["what"]
     )
     assert HOUR_MS < late["age_ms"] < HOUR_MS + MINUTE_MS
     assert late["page"] == "/transaction?id=pay"

@@ -22,7 +22,7 @@ ROWS = [
     (
         OverviewFacts(hanging=[HANG]),
         "bad",
-        "orders-0 is held by a hanging transaction of producer 77, which nobody will end: 340 records held back",
+        "orders-0 is held by a hanging transaction of producer 77, which nobody will end: 340 offsets held back",
         "2 h",
         "oncelog transactions abort --topic orders --partition 0 --start-offset 12 --producer-epoch 3",
         "/partition?topic=orders&partition=0",
@@ -38,7 +38,7 @@ ROWS = [
     (
         OverviewFacts(hanging=[HANG], blocked=[BILLING._replace(holder=NOBODY)]),
         "bad",
-        "orders-0 is held by a hanging transaction of producer 77, which nobody will end: 340 records held back; "
+        "orders-0 is held by a hanging transaction of producer 77, which nobody will end: 340 offsets held back; "
         "it blocks group billing",
         "2 h",
         "oncelog transactions abort",
@@ -54,7 +54,7 @@ ROWS = [
             ]
         ),
         "warn",
-        "pay-7 blocks groups billing and mail: 400 records of orders-0 and orders-1 held back",
+        "pay-7 blocks groups billing and mail: 400 offsets of orders-0 and orders-1 held back",
         "2 min",
         "oncelog transactions terminate pay-7",
         "/transaction?id=pay-7",
@@ -62,7 +62,7 @@ ROWS = [
     (
         OverviewFacts(blocked=[BILLING], undecided=[LATE], undecided_count=1),
         "warn",
-        "pay-7 blocks group billing: 340 records of orders-0 held back; it is open for longer than its timeout",
+        "pay-7 blocks group billing: 340 offsets of orders-0 held back; it is open for longer than its timeout",
         "2 min",
         "oncelog transactions explain pay-7",
         "/transaction?id=pay-7",
@@ -70,7 +70,7 @@ ROWS = [
     (
         OverviewFacts(blocked=[BILLING._replace(holder=Holder(None, 9, None, None, None))]),
         "warn",
-        "producer 9 blocks group billing: 340 records of orders-0 held back",
+        "producer 9 blocks group billing: 340 offsets of orders-0 held back",
         "",
         "oncelog transactions explain orders-0",
         "/partition?topic=orders&partition=0",
