@@ -78,7 +78,8 @@ class GroupOffset(Resource):
     metadata: str
     log_end_offset: int | None = Field(description="null: the leader did not say, or it is deleted")
     lag: int | None = Field(
-        description="offsets not read yet, markers and records of open and aborted transactions included: `readable` and `held_back` together"
+        description="offsets not read yet, markers and what is open or aborted included: `readable` and `held_back` "
+        "together"
     )
     readable: int | None = Field(
         description="of the lag, offsets up to the last stable offset: what read_committed can pass now"
