@@ -190,8 +190,11 @@ def test_fenced_by_operator(server, topic, name, told):
 def test_a_slow_live_producer_holds_the_lso(server, topic, name):
     write(producer(server.bootstrap, name, "app-1"), topic, b"a", b"b", b"c")
     for subject in (f"{topic}-0", name):
-        found = explained(server.gateway, subject)
-        assert found["incident"] == "open-and-slow"
+        found = eventually(
+            lambda subject=subject: (
+                (one := explained(server.gateway, subject))["incident"] == "open-and-slow" and one
+            )
+        )
         assert name in text_of(found) + subject
         assert "3 records" in text_of(found)
         assert "by its timeout of 1 min" in text_of(found)

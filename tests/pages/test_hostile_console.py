@@ -42,7 +42,7 @@ def test_an_odd_name_is_shown_as_it_is_and_fits_a_phone(tab, odd, name, path):
     page = tab(path + quote(name, safe=""), width=390)
     shown = page.locator("h1 .mono").evaluate("one => one.textContent")
     assert shown == name
-    page.get_by_text("open-and-slow").wait_for()
+    page.locator(".verdict .pill", has_text="open").wait_for()
     assert is_narrow(page)
     clipped = "(one) => one.scrollWidth > one.clientWidth + 1"
     assert not page.locator("section.card").evaluate(clipped), (

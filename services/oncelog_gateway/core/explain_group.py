@@ -114,9 +114,12 @@ def _blocked(facts: GroupFacts, blocked: list[OffsetFacts], owner: Diagnosis | N
     names = ", ".join(one.name for one in blocked)
     waiting = counted(sum(one.held_back for one in blocked), "record")
     hold = "an open transaction holds" if len(blocked) == 1 else "open transactions hold"
+    holders = [None if one.held is None else one.held.holder for one in blocked]
+    is_young = all(one is not None and _words_of(one).is_young for one in holders)
+    stands = "has read up to an open transaction" if is_young else "cannot read on"
     return Diagnosis(
         "input-held-back" if owner is None else owner.incident,
-        f"Group {facts.group_id!r} cannot read on in {names}: {hold} back {waiting}."
+        f"Group {facts.group_id!r} {stands} in {names}: {hold} back {waiting}."
         + (f" {owner.verdict}" if owner is not None else ""),
         (*map(_place, blocked[:PLACES_MAX]), *(owner.findings if owner is not None else ())),
         (_state(facts), *(owner.evidence if owner is not None else ())),
@@ -133,7 +136,11 @@ def _place(one: OffsetFacts) -> str:
     holder = None if one.held is None else one.held.holder
     if holder is None or not one.held_back:
         return f"{place}."
-    who = Holder(
+    return f"{place}, of which {one.held_back} held back by {_words_of(holder).words}."
+
+
+def _words_of(holder: HolderFacts) -> Holder:
+    return Holder(
         holder.transactional_id,
         holder.producer_id,
         holder.age_ms,
@@ -141,7 +148,6 @@ def _place(one: OffsetFacts) -> str:
         holder.is_hanging,
         holder.first_record_age_ms,
     )
-    return f"{place}, of which {one.held_back} held back by {who.words}."
 
 
 def _only_markers(facts: GroupFacts, lagging: list[OffsetFacts]) -> Diagnosis:

@@ -11,6 +11,7 @@ from oncelog_gateway.core.diagnosis import (
     seconds,
 )
 from oncelog_gateway.core.endings import Ending, abort_command, ending_of
+from oncelog_gateway.core.held_back import LONG_MS
 
 
 def explain_partition(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
@@ -103,8 +104,10 @@ def _held(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
         return Diagnosis(
             "unknown", f"{held}: {why}.", evidence=_offsets(facts), next_commands=(_again(facts),)
         )
+    # The transaction may hold more partitions than were looked at for it.
+    is_slow = owner.incident == "open" and (holder.age_ms or 0) >= LONG_MS
     return Diagnosis(
-        owner.incident if owner.incident != "open" else "open-and-slow",
+        "open-and-slow" if is_slow else owner.incident,
         f"{held}, {counted(facts.held_back, 'record')} before the high watermark. {owner.verdict}",
         owner.findings,
         (*_offsets(facts), *owner.evidence),

@@ -21,6 +21,7 @@ from oncelog_gateway.core.diagnosis import (
 )
 from oncelog_gateway.core.endings import shell_word, terminate_command
 from oncelog_gateway.core.explain_undecided import explain_undecided
+from oncelog_gateway.core.held_back import LONG_MS
 from oncelog_gateway.core.transaction_events import (
     aborted_after,
     activity,
@@ -296,7 +297,7 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
         *where_readers_stop(held),
     ]
     return Diagnosis(
-        "open-and-slow" if held else "open",
+        "open-and-slow" if held and facts.age_ms >= LONG_MS else "open",
         verdict,
         tuple(findings),
         state_evidence(facts),

@@ -101,6 +101,16 @@ class Holder:
         return self.is_hanging is True or (self.held_for_ms or 0) >= LONG_MS
 
     @property
+    def is_young(self) -> bool:
+        """It holds records back as every transaction does for a moment: that is no trouble yet."""
+        return not self.is_hanging and self.age_ms is not None and self.age_ms < LONG_MS
+
+    @property
+    def holding(self) -> str:
+        """What it does to a group that has nothing else left to read."""
+        return "held" if self.is_young else "blocked"
+
+    @property
     def kind(self) -> str:
         """What stands before its name."""
         return "a hanging transaction of " if self.is_hanging else ""
@@ -135,7 +145,7 @@ def longest(holders: Sequence[Holder]) -> Holder | None:
 def where_it_stands(lag: int | None, blocked_by: Holder | None) -> str:
     """Of a group, or of a group in one partition."""
     if blocked_by is not None:
-        return f"blocked by {blocked_by.words}"
+        return f"{blocked_by.holding} by {blocked_by.words}"
     if lag is None:
         return "not known"
     return f"behind by {lag}" if lag else "has read everything"

@@ -188,7 +188,7 @@ def _note(offset: dict[str, Any]) -> str:
     ]
     held = []
     if holder:
-        word = "blocked" if offset["is_blocked"] else "held"
+        word = _holder(holder).holding if offset["is_blocked"] else "held"
         held = [f"{word} by {_holder(holder).words}"]
     return "; ".join(filter(None, [*held, *unstable, offset["metadata"]]))
 

@@ -57,7 +57,7 @@ PAGES = {
     "/transactions?state=CompleteAbort": ("No transaction matches",),
     "/transactions?id_pattern=pay*&late=1": ("No transaction matches",),
     "/transaction?id=pay%3Cb%3E%2F1": (
-        "open-and-slow",
+        ">open</span>",
         "<svg",
         "the transaction begins with",
         "What would",
@@ -89,7 +89,7 @@ PAGES = {
     "/groups": ("No group has read anything yet",),
     "/group?id=nobody": ("nobody",),
     "/sinks": ("No Spark query has written here",),
-    "/explain?subject=orders-0": ("open-and-slow",),
+    "/explain?subject=orders-0": (">open</span>",),
     "/explain?subject=nobody": ("is no transactional.id",),
     "/explain": ("Name a transactional.id",),
     "/audit": ("terminate",),

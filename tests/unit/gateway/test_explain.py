@@ -111,6 +111,11 @@ ROWS = [
         ),
         "holds back 4 records in orders-0",
     ),
+    (
+        "open",
+        facts("Ongoing", start_ms=NOW - 200, partitions=(PartitionFacts(ORDERS, 11, (), 10, 14),)),
+        "open for 0.2 s and holds back 4 records",
+    ),
     ("healthy", facts("CompleteCommit"), "was committed"),
     ("last-aborted", facts("CompleteAbort"), "was aborted"),
     (
@@ -273,7 +278,8 @@ PARTITIONS = [
     ("unknown", PartitionFacts(ORDERS, 11, failure="no answer"), None),
     ("healthy", PartitionFacts(ORDERS, 11, (), 14, 14), None),
     ("hanging-transaction", held(is_hanging=True), None),
-    ("open-and-slow", held(), OWNER),
+    ("open-and-slow", held(age_ms=30_000), OWNER),
+    ("open", held(age_ms=200), OWNER),
     ("unknown", held(), None),
     ("unknown", held(is_hanging=None, transactional_id=None), None),
 ]
@@ -305,6 +311,11 @@ GROUPS = [
         "open",
         group(OffsetFacts(ORDERS, 4, 6, held=held(), held_back=6, is_blocked=True)),
         "cannot read on in orders-0: an open transaction holds back 6 records.",
+    ),
+    (
+        "open",
+        group(OffsetFacts(ORDERS, 4, 6, held=held(age_ms=146), held_back=6, is_blocked=True)),
+        "has read up to an open transaction in orders-0: an open transaction holds back 6 records.",
     ),
     # It has something to read before the transaction: it is behind.
     ("behind", group(OffsetFacts(ORDERS, 4, 6, Behind(2), held(), 4)), "2 records behind"),

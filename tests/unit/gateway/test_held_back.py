@@ -74,6 +74,12 @@ HANGING = Holder(None, 77, None, 7_200_000, True)
             "blocked by a hanging transaction of producer 77 for 2 h",
         ),
         (12, Holder(None, 9, None, None, None), "blocked by producer 9"),
+        (12, Holder("pay-1", 9, 146, 146, False), "held by pay-1 for 146 ms"),
+        (
+            12,
+            Holder("pay-1", 9, 146, 146, True),
+            "blocked by a hanging transaction of pay-1 for 146 ms",
+        ),
     ],
 )
 def test_where_a_group_stands_is_said_in_words(lag, holder, words):
