@@ -74,6 +74,7 @@ from oncelog_gateway.topic_changes import TopicChanges
 from oncelog_gateway.topic_writers import TopicWriters
 from oncelog_gateway.traces import TracedRequests
 from oncelog_gateway.transactions import Transactions
+from oncelog_gateway.waiting_groups import WaitingGroups
 from oncelog_gateway.ways_in import NO_WAYS_IN, WaysIn
 
 _DESCRIPTION: Final = (
@@ -120,7 +121,7 @@ def create_app(
     app = _bare_app()
     routers = (
         # Before the paths that take any id: the first that fits a path is the one that was meant.
-        ending_router(transactions, operators),
+        ending_router(transactions, operators, WaitingGroups(partitions, groups).would_read_on),
         timelines_router(views.timelines, settings.event_streams_max),
         transactions_router(roles, transactions),
         explain_router(views.explanations),

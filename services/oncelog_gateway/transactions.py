@@ -1,8 +1,8 @@
 """Transactions as REST shows them, and the three ways to end one."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from heapq import nsmallest
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.errors import ErrorCode, KafkaError
@@ -51,11 +51,14 @@ from oncelog_gateway.resources import (
     paged,
     resource_of,
 )
-from oncelog_gateway.role_answers import coordinated, is_two_phase, opened_in
+from oncelog_gateway.role_answers import coordinated, is_two_phase, opened_in, partitions_of
 from oncelog_gateway.roles import Listing, Roles
 
 T = TypeVar("T", OpenTransaction, AbortMarker)
 TransactionT = TypeVar("TransactionT", bound=Transaction)
+WouldReadOn = Callable[[Sequence[Partition], int], Awaitable[str]]
+"""Which groups wait for this producer in these partitions, in words (`waiting_groups.py`)."""
+NAMES_MAX: Final = 5
 
 
 class TransactionsFound(NamedTuple):
@@ -244,7 +247,11 @@ class Transactions:
     # ---------------------------------------------------------------------------------------------------- ending
 
     async def terminate(
-        self, operator: Operator, transactional_id: str, request: TerminateRequest
+        self,
+        operator: Operator,
+        transactional_id: str,
+        request: TerminateRequest,
+        would_read_on: WouldReadOn,
     ) -> TerminateResult:
         """Ask the coordinator to fence the producer and abort. Raises KafkaError, also when another transaction is open
         than the one that was looked at."""
@@ -261,7 +268,7 @@ class Transactions:
                 )
             if dry_run:
                 attempt.outcome = "dry_run"
-                attempt.detail = f"{transactional_id!r} is {before.state}; nothing was changed"
+                attempt.detail = await _would_end(before, would_read_on)
             else:
                 await self._roles.terminate(transactional_id, request.start_time_ms)
                 attempt.detail = (
@@ -281,7 +288,11 @@ class Transactions:
         )
 
     async def complete(
-        self, operator: Operator, transactional_id: str, request: CompleteRequest
+        self,
+        operator: Operator,
+        transactional_id: str,
+        request: CompleteRequest,
+        would_read_on: WouldReadOn,
     ) -> CompleteResult:
         """Commit or abort the two-phase transaction that `prepared` names. Raises KafkaError with the reason of a
         refusal."""
@@ -306,6 +317,8 @@ class Transactions:
                 f"{'would be' if request.dry_run else 'is'} "
                 f"{'committed' if outcome == 'commit' else 'aborted'}, and its producer fenced"
             )
+            if request.dry_run:
+                attempt.detail += await would_read_on(partitions_of(before), before.producer_id)
         return CompleteResult(
             dry_run=request.dry_run,
             completed=not request.dry_run,
@@ -316,7 +329,9 @@ class Transactions:
             detail=attempt.detail,
         )
 
-    async def abort(self, operator: Operator, request: AbortRequest) -> AbortResult:
+    async def abort(
+        self, operator: Operator, request: AbortRequest, would_read_on: WouldReadOn
+    ) -> AbortResult:
         """Write an abort marker for a transaction that has no owner. Raises KafkaError with the reason of a refusal."""
         async with self._audit.attempt(operator, "abort", request.model_dump()) as attempt:
             opened, marker, known = await self._checked(request)
@@ -328,6 +343,8 @@ class Transactions:
                 f"an abort marker of producer {marker.producer_id}, epoch {marker.producer_epoch}, "
                 f"{'would be' if request.dry_run else 'was'} written to {marker.partition}"
             )
+            if request.dry_run:
+                attempt.detail += await would_read_on([marker.partition], marker.producer_id)
         named = named_by(opened, known)
         return AbortResult(
             dry_run=request.dry_run,
@@ -411,6 +428,35 @@ def _shown(
         transaction_version=one.client_transaction_version,
         **given,
     )
+
+
+async def _would_end(
+    before: coordinator_pb2.TransactionDescription, would_read_on: WouldReadOn
+) -> str:
+    producer = f"its producer {before.producer_id}, epoch {before.producer_epoch},"
+    if _open_since(before) is None:
+        return (
+            f"{before.transactional_id!r} is {before.state}: no transaction is open, and {producer} "
+            "would be fenced"
+        )
+    if before.state != "Ongoing":
+        return (
+            f"{before.transactional_id!r} is {before.state}: its end is decided already, and its "
+            "markers are on their way"
+        )
+    partitions = partitions_of(before)
+    return (
+        f"{producer} would be fenced, {counted(len(partitions), 'partition')} would get an abort marker"
+        f"{_in_brackets(partitions)}{await would_read_on(partitions, before.producer_id)}"
+    )
+
+
+def _in_brackets(partitions: Sequence[Partition]) -> str:
+    if not partitions:
+        return ""
+    more = len(partitions) - NAMES_MAX
+    listed = ", ".join(map(str, partitions[:NAMES_MAX]))
+    return f" ({listed} and {more} more)" if more > 0 else f" ({listed})"
 
 
 def _open_first(

@@ -15,10 +15,12 @@ from oncelog_gateway.resources import (
     TerminateResult,
 )
 from oncelog_gateway.routes.transactions import TransactionalId
-from oncelog_gateway.transactions import Transactions
+from oncelog_gateway.transactions import Transactions, WouldReadOn
 
 
-def ending_router(transactions: Transactions, operators: Operators) -> APIRouter:
+def ending_router(
+    transactions: Transactions, operators: Operators, would_read_on: WouldReadOn
+) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["transactions"])
 
     @router.post(
@@ -28,7 +30,7 @@ def ending_router(transactions: Transactions, operators: Operators) -> APIRouter
         """Writes an abort marker, and only if the partition has a transaction open at exactly `start_offset` (and
         `producer_epoch`) that no coordinator owns. It goes behind the coordinator's back, so `dry_run` is the default.
         """
-        return await transactions.abort(operators.of(request), body)
+        return await transactions.abort(operators.of(request), body, would_read_on)
 
     @router.post(
         **described(
@@ -50,7 +52,7 @@ def ending_router(transactions: Transactions, operators: Operators) -> APIRouter
         `start_time_ms` of a dry run, a transaction that began since is left alone.
         """
         return await transactions.terminate(
-            operators.of(request), transactional_id, body or TerminateRequest()
+            operators.of(request), transactional_id, body or TerminateRequest(), would_read_on
         )
 
     @router.post(
@@ -72,6 +74,8 @@ def ending_router(transactions: Transactions, operators: Operators) -> APIRouter
         `prepared` with what its database holds. The same text: commit. Another one, or none: abort. The coordinator
         fences the producer.
         """
-        return await transactions.complete(operators.of(request), transactional_id, body)
+        return await transactions.complete(
+            operators.of(request), transactional_id, body, would_read_on
+        )
 
     return router

@@ -60,6 +60,17 @@ async def test_lag_is_split_at_the_last_stable_offset(blocked):
     assert rows[2]["held_by"] is None
 
 
+async def test_a_dry_run_tells_what_the_end_would_do(blocked):
+    ended = (await blocked.post("/v1/transactions/pay/terminate", {"dry_run": True})).json
+    assert ended["detail"] == (
+        "its producer 4, epoch 0, would be fenced, 2 partitions would get an abort marker "
+        "(orders-0, orders-1), group 'billing' would read on"
+    )
+    blocked.coordinator.put("pay", producer_id=4, state="CompleteCommit")
+    nothing = (await blocked.post("/v1/transactions/pay/terminate", {"dry_run": True})).json
+    assert nothing["detail"].startswith("'pay' is CompleteCommit: no transaction is open")
+
+
 async def test_a_group_is_blocked_by_a_transaction_in_words(blocked):
     found = (await blocked.get("/v1/groups/billing/offsets")).json
     assert found["blocked_by"]["transactional_id"] == "pay"
