@@ -17,7 +17,7 @@ from oncelog_gateway.access_guard import AccessGuard, only_as_guarded, with_role
 from oncelog_gateway.acts import Acts
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.console import console_router
-from oncelog_gateway.console_pages import Pages, Views
+from oncelog_gateway.console_pages import Explained, Pages, Views
 from oncelog_gateway.explanations import Explanations
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.head_requests import HeadAsGet
@@ -119,6 +119,7 @@ def create_app(
     record_access = RecordAccess(metadata, settings)
     metrics = Metrics(read_metrics)
     app = _bare_app()
+    pages = Pages(app, roles, views, settings, clock)
     routers = (
         # Before the paths that take any id: the first that fits a path is the one that was meant.
         ending_router(transactions, operators, WaitingGroups(partitions, groups).would_read_on),
@@ -145,12 +146,16 @@ def create_app(
         cluster_router(roles, views.overviews, clock),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, groups, metrics, settings),
-        console_router(Pages(app, roles, views, settings, clock), access, record_access, operators),
+        console_router(pages, access, record_access, operators),
     )
     for router in routers:
         app.include_router(router, dependencies=_OF_EVERY_ROUTE)
     routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
-    install(app, routes)
+    install(
+        app,
+        routes,
+        lambda detail, status: pages.missing("", Explained(None, detail, status=status)),
+    )
     app.add_middleware(TracedRequests)
     routes += [route for route in app.routes if isinstance(route, Route)]
     app.add_middleware(

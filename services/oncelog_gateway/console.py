@@ -39,6 +39,7 @@ from oncelog_gateway.core.swim_lanes import NAMES_WIDTH, draw
 from oncelog_gateway.core.transaction_spans import gather
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import all_partitions
+from oncelog_gateway.problems import status_of
 from oncelog_gateway.record_access import RecordAccess
 from oncelog_gateway.resources import TransactionState
 from oncelog_gateway.subjects import KINDS, Kind, partition_of
@@ -150,14 +151,15 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
         explanation = await pages.explained(id, "transaction")
         if explanation.found is None:
             return pages.missing(id, explanation)
+        status: int = HTTPStatus.OK
         try:
             detail = await pages.views.transactions.describe(id)
-        except KafkaError:
-            detail = None
+        except KafkaError as error:
+            detail, status = None, status_of(error.error_code)
         producers = () if detail is None else (detail.producer_id,)
         every = pages.views.timelines.events_of(id, producers)
         events = every[-EVENTS_SHOWN_MAX:]
-        return pages.page(
+        page_of_it = pages.page(
             "transaction.html",
             "/transactions",
             name=id,
@@ -174,6 +176,10 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             missing=pages.views.timelines.history.away_reason,
             events="/v1/events?limit=1&" + urlencode({"transactional_id": id}),
         )
+        # Of one that was, there is something to see.
+        if status == HTTPStatus.NOT_FOUND and not every:
+            page_of_it.status_code = status
+        return page_of_it
 
 
 def _add_slowest(router: APIRouter, pages: Pages) -> None:
@@ -287,12 +293,15 @@ def _add_explanation(router: APIRouter, pages: Pages) -> None:
         if elsewhere := not kind and _page_of(pages.roles.image, subject.strip()):
             return RedirectResponse(elsewhere, HTTPStatus.SEE_OTHER)
         if not subject.strip():
-            what = "Name a transactional.id, producer id, topic-partition, group or sink."
+            what = "Name a transactional.id, producer id, topic, topic-partition, record, group or sink."
             return pages.missing("", Explained(None, what))
         # A name may begin or end with a blank; a blank that somebody pasted is likelier.
         explanation = await pages.explained(subject, wanted)
         if explanation.found is None and not explanation.kinds and subject != subject.strip():
             explanation = await pages.explained(subject.strip(), wanted)
+        name = subject.strip()
+        if explanation.found is None and not explanation.kinds and name in pages.roles.image.topics:
+            return RedirectResponse(f"/topic?{urlencode({'name': name})}", HTTPStatus.SEE_OTHER)
         return pages.missing(subject, explanation)
 
 

@@ -52,6 +52,12 @@ ROWS_MAX: Final = 100
 OVERVIEW_ROWS_MAX: Final = 10
 """Of each list; its own page has all."""
 PAGE_DIGITS_MAX: Final = 6
+LISTS: Final = (
+    ("/transactions", "all transactional ids"),
+    ("/partitions", "all partitions"),
+    ("/groups", "all groups"),
+    ("/topics", "all topics"),
+)
 T = TypeVar("T")
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -134,12 +140,24 @@ class Pages:
         except SeveralKinds as error:
             return Explained(None, error.message, error.kinds)
         except KafkaError as error:
-            return Explained(None, error.message)
+            return Explained(None, error.message, status=status_of(error.error_code))
 
-    def missing(self, subject: str, explained: "Explained", status: int = 200) -> HTMLResponse:
-        page = self.page("explain.html", "", subject=subject, explained=explained)
-        page.status_code = status
+    def missing(self, subject: str, explained: "Explained") -> HTMLResponse:
+        links = self._lists_for(subject) if explained.found is None else []
+        page = self.page("explain.html", "", subject=subject, explained=explained, links=links)
+        page.status_code = explained.status
         return page
+
+    def _lists_for(self, subject: str) -> list[tuple[str, str]]:
+        """Where to look for what is not found: what goes by nearly this name, and lists."""
+        topics = self.roles.image.topics
+        names = (subject, subject.rpartition("-")[0], subject.rpartition("@")[0].rpartition("-")[0])
+        found = [
+            (f"/topic?{urlencode({'name': name})}", f"topic {name}")
+            for name in dict.fromkeys(names)
+            if name in topics
+        ]
+        return [*found, *LISTS]
 
     def route(self) -> type[APIRoute]:
         """Answers in two seconds, and in HTML also when it is an error."""
@@ -155,15 +173,20 @@ class Pages:
                         try:
                             return await handle(request)
                         except KafkaError as error:
-                            explained = Explained(None, error.message or error.error_code.name)
-                            return missing(subject, explained, status_of(error.error_code))
+                            return missing(
+                                subject,
+                                Explained(
+                                    None,
+                                    error.message or error.error_code.name,
+                                    status=status_of(error.error_code),
+                                ),
+                            )
                         except RequestValidationError as error:
                             wrong = "; ".join(
                                 f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()[:5]
                             )
-                            return missing(
-                                subject, Explained(None, wrong), HTTPStatus.UNPROCESSABLE_ENTITY
-                            )
+                            status = HTTPStatus.UNPROCESSABLE_ENTITY
+                            return missing(subject, Explained(None, wrong, status=status))
 
                 return handled
 
@@ -221,3 +244,4 @@ class Explained(NamedTuple):
     problem: str = ""
     kinds: Sequence[Kind] = ()
     """To choose from."""
+    status: int = HTTPStatus.OK

@@ -5,7 +5,7 @@ Kafka's, so that nothing is lost between a role's decision and the person who re
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -168,8 +168,11 @@ def respond(problem: Problem, headers: dict[str, str] | None = None) -> Response
     )
 
 
-def install(app: FastAPI, routes: Sequence[Route]) -> None:
-    """Make every error of this application a problem. `routes` are what a wrong method is compared with."""
+def install(
+    app: FastAPI, routes: Sequence[Route], page_of: Callable[[str, HTTPStatus], Response]
+) -> None:
+    """Make every error of this application a problem. `routes` are what a wrong method is compared with; `page_of`
+    says to a browser that there is no such path."""
 
     @app.exception_handler(KafkaError)
     async def on_kafka_error(_request: Request, error: KafkaError) -> Response:
@@ -184,6 +187,8 @@ def install(app: FastAPI, routes: Sequence[Route]) -> None:
         detail = str(error.detail)
         if error.status_code == HTTPStatus.NOT_FOUND:
             detail = f"no such path: {request.url.path}; GET /docs lists them all"
+            if "text/html" in request.headers.get("Accept", ""):
+                return page_of(detail, HTTPStatus.NOT_FOUND)
         elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             allowed = _allowed(routes, request)
             detail = f"{request.url.path} does not take {request.method}; it takes {allowed}"
