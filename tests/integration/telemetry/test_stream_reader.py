@@ -6,6 +6,7 @@ import pytest
 from redis.asyncio import Redis
 
 from oncelog.errors import OncelogError
+from oncelog.rpc.metadata import MetadataFollower
 from oncelog.telemetry.feed import EVENT_FIELD, STREAM, EventFeed
 from oncelog.telemetry.history import History
 from oncelog.telemetry.stream_reader import StreamReader, build_reader
@@ -100,7 +101,9 @@ async def events_of(gateway):
 
 
 async def test_a_gateway_that_starts_first_shows_what_happens_then(redis_server):
-    gateway = build_gateway(GatewaySettings(port=0, redis_url=redis_server.url), None, None)
+    gateway = build_gateway(
+        GatewaySettings(port=0, redis_url=redis_server.url), MetadataFollower(1, None), None
+    )
     await gateway.start()
     # It answers, so it is whole, and there was nothing to read yet.
     assert await events_of(gateway) == []
