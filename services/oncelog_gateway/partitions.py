@@ -190,6 +190,7 @@ class Partitions:
         named = owner or named_by(opened, known)
         is_hanging = opened in unowned if is_known else None
         began = known_or_none(owner.start_time_ms) if owner else None
+        told = advice(opened, owner, is_hanging=is_hanging)
         return resource_of(
             LsoHolder,
             opened,
@@ -203,7 +204,8 @@ class Partitions:
             idle_ms=_idle_ms(opened, now),
             coordinator_state=named.state if named else None,
             hanging=is_hanging,
-            advice=advice(opened, owner, is_hanging=is_hanging),
+            advice=told.text,
+            next_command=told.command,
         )
 
 

@@ -238,7 +238,8 @@ class LsoHolder(Resource):
     hanging: bool | None = Field(
         description="open here and not at its coordinator: nobody will end it. null: the coordinator did not answer"
     )
-    advice: str
+    advice: str = Field(description="what will end it, and the command for it where there is one")
+    next_command: str | None = Field(None, description="that command alone")
 
 
 class PartitionStatus(Resource):

@@ -5,6 +5,7 @@ The row of a partition, `explain` and the console say it from here.
 
 import shlex
 from enum import StrEnum
+from typing import NamedTuple
 
 from oncelog.ids import Partition
 from oncelog_gateway.core.hanging import CoordinatedTransaction, OpenTransaction
@@ -34,23 +35,37 @@ def ending_of(state: str | None, *, is_hanging: bool | None, is_two_phase: bool 
     return Ending.OUTSIDE if is_two_phase else Ending.PRODUCER
 
 
+class Advice(NamedTuple):
+    """For an operator."""
+
+    words: str
+    """A sentence without its end."""
+    command: str | None
+    """What ends it, or what to look at first."""
+
+    @property
+    def text(self) -> str:
+        return self.words if self.command is None else f"{self.words}: {self.command}"
+
+
 def advice(
     opened: OpenTransaction, owner: CoordinatedTransaction | None, *, is_hanging: bool | None
-) -> str:
-    """For an operator, with the command that ends it where one does."""
+) -> Advice:
     ending = ending_of(
         owner.state if owner else None,
         is_hanging=is_hanging,
         is_two_phase=owner is not None and owner.is_two_phase,
     )
     if ending is Ending.NEVER:
-        command = abort_command(opened.partition, opened.start_offset, opened.producer_epoch)
-        return f"{ending.value}: {command}"
+        return Advice(
+            ending.value,
+            abort_command(opened.partition, opened.start_offset, opened.producer_epoch),
+        )
     if ending is Ending.PRODUCER and owner is not None:
-        return f"{ending.value}; to end it now: {terminate_command(owner.transactional_id)}"
+        return Advice(f"{ending.value}; to end it now", terminate_command(owner.transactional_id))
     if ending is Ending.OUTSIDE and owner is not None:
-        return f"{ending.value}; what to compare: {explain_command(owner.transactional_id)}"
-    return ending.value
+        return Advice(f"{ending.value}; what to compare", explain_command(owner.transactional_id))
+    return Advice(ending.value, None)
 
 
 def abort_command(partition: Partition, start_offset: int, producer_epoch: int) -> str:

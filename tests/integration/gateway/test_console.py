@@ -75,7 +75,14 @@ PAGES = {
     "/topic?name=orders": ("Browse its records", "pay&lt;b&gt;/1", "held back by", "100 %"),
     "/topic?name=nothing": ("there is no topic",),
     "/records?topic=orders": ("open", "pay&lt;b&gt;/1", "<code>x</code>"),
-    "/record?topic=orders&partition=0&offset=0": ("open", "pay&lt;b&gt;/1", "nothing is decided"),
+    "/record?topic=orders&partition=0&offset=0": (
+        "open",
+        "pay&lt;b&gt;/1",
+        "nothing is decided",
+        "to end it now:</p>",
+        "transactions terminate &#39;pay&lt;b&gt;/1&#39;</code></pre>",
+        "can end it, and shows first",
+    ),
     "/record?topic=orders&partition=0&offset=9": ("not written", "nothing was written there yet"),
     "/record?topic=orders&partition=0&offset=x": ("is no offset",),
     "/records?topic=orders&isolation=read_committed": (

@@ -386,7 +386,15 @@ async def test_what_became_of_a_record(tmp_path):
         assert shown[50]["transactional_id"] is None
         assert "held by another transaction" in shown[50]["detail"]
         cluster.coordinator.put("pay", producer_id=1, state="CompleteCommit")
-        assert (await found(40))["open_transaction"]["hanging"] is True
+        hanging = (await found(40))["open_transaction"]
+        assert (hanging["hanging"], hanging["advice"].endswith(hanging["next_command"])) == (
+            True,
+            True,
+        )
+        page = (await cluster.get("/record?topic=orders&partition=0&offset=40")).body.decode()
+        assert "Nobody will end it:</p>" in page
+        assert f'<pre class="wrap"><code>{hanging["next_command"]}</code></pre>' in page
+        assert 'href="/partition?topic=orders&amp;partition=0"' in page
         cluster.coordinator.is_silent = True
         silent = await found(40)
         assert (silent["status"], silent["open_transaction"]["hanging"]) == ("open", None)

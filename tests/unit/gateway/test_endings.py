@@ -47,15 +47,15 @@ def owner(state, name="pay", **more):
 def test_what_ends_it_and_the_command_that_does(state, is_hanging, ending, command):
     assert ending_of(state, is_hanging=is_hanging) is ending
     known = None if state is None else owner(state)
-    assert advice(OPENED, known, is_hanging=is_hanging) == f"{ending.value}{command}"
+    assert advice(OPENED, known, is_hanging=is_hanging).text == f"{ending.value}{command}"
 
 
 def test_a_two_phase_one_has_no_timeout_and_is_explained():
     known = owner("Ongoing", is_two_phase=True)
-    said = advice(OPENED, known, is_hanging=False)
+    said = advice(OPENED, known, is_hanging=False).text
     assert said == f"{Ending.OUTSIDE.value}; what to compare: oncelog transactions explain pay"
     decided = owner("PrepareCommit", is_two_phase=True)
-    assert advice(OPENED, decided, is_hanging=False) == Ending.MARKER.value
+    assert advice(OPENED, decided, is_hanging=False) == (Ending.MARKER.value, None)
 
 
 def test_it_is_completed_by_a_command_that_names_it():
