@@ -30,6 +30,7 @@ from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.group_reading import holder_of
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.nodes import Nodes
+from oncelog_gateway.one_reading import one_reading
 from oncelog_gateway.overviews import Overviews
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import status_of
@@ -169,7 +170,7 @@ class Pages:
 
                 async def handled(request: Request) -> Response:
                     subject = request.query_params.get("id", "")
-                    with time_budget():
+                    with time_budget(), one_reading():
                         try:
                             return await handle(request)
                         except KafkaError as error:

@@ -39,6 +39,7 @@ from oncelog_gateway.group_resources import (
     ToTimestamp,
     UnstableOffset,
 )
+from oncelog_gateway.one_reading import read_once
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.partitions import Looked, Partitions
 from oncelog_gateway.records_behind import RecordsBehind
@@ -111,6 +112,7 @@ class Groups:
         found = {one.group_id: one for answer in answers for one in answer.groups}
         return [resource_of(Group, found[one]) for one in sorted(found)], failures
 
+    @read_once
     async def describe(self, group_id: str) -> GroupDetail:
         """With its members and what each was assigned."""
         coordinator = self._roles.coordinator_of_group(group_id)
@@ -204,6 +206,7 @@ class Groups:
             one: _unstable(one, of_producer.get(ProducerId(one)), now) for one in producers
         }, silent
 
+    @read_once
     async def _committed(
         self, group_id: str, *, with_pending: bool = False
     ) -> dict[Partition, pb.OffsetFetchResponse.Offset]:

@@ -22,6 +22,7 @@ from oncelog.rpc.stubs import (
     Unary,
 )
 from oncelog_gateway.core.interlock import AbortMarker
+from oncelog_gateway.one_reading import read_once
 from oncelog_gateway.time_budget import wait_s
 
 RequestT = TypeVar("RequestT")
@@ -96,6 +97,7 @@ class LeaderCalls:
     def image(self) -> MetadataImage:
         return self.metadata.image
 
+    @read_once
     async def describe_partitions(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionDescription | KafkaError]:

@@ -22,6 +22,7 @@ from oncelog.rpc.stubs import (
     Unary,
 )
 from oncelog_gateway.leader_calls import LeaderCalls, all_answers, raise_for
+from oncelog_gateway.one_reading import read_once
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -45,6 +46,7 @@ class Roles(LeaderCalls):
 
     # -------------------------------------------------------------------------------------------- coordinators
 
+    @read_once
     async def list_transactions(
         self,
         *,
@@ -114,6 +116,7 @@ class Roles(LeaderCalls):
             if kind == TRANSACTION
         }
 
+    @read_once
     async def describe_transaction(
         self, transactional_id: str
     ) -> coordinator_pb2.TransactionDescription:

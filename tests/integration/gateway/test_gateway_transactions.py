@@ -74,6 +74,31 @@ async def test_description_has_start_offsets(cluster):
     ]
 
 
+class EndsOnceSeen(dict):
+    """Each transaction ends right after somebody looked at it."""
+
+    def get(self, name):
+        found = super().get(name)
+        if found is not None:
+            self[name] = type(found)()
+            self[name].CopyFrom(found)
+            self[name].state = "CompleteCommit"
+        return found
+
+
+async def test_a_page_is_of_one_reading(cluster):
+    await cluster.create_topic("orders")
+    cluster.coordinator.put("pay", producer_id=4, partitions=[("orders", 0)])
+    cluster.coordinator.transactions = EndsOnceSeen(cluster.coordinator.transactions)
+    page = (await cluster.get("/transaction?id=pay")).body.decode()
+    assert "The transaction is open for" in page
+    assert '<b class="word">Ongoing</b>' in page
+    again = (await cluster.get("/transaction?id=pay")).body.decode()
+    assert "no transaction is open" in again
+    assert '<b class="word">CompleteCommit</b>' in again
+    assert "data-step" not in again, "nothing is left to end"
+
+
 async def test_unknown_transaction_is_a_problem(cluster):
     answer = await cluster.get("/v1/transactions/nobody")
     assert answer.status == 404
