@@ -1,6 +1,7 @@
 """The pages of topics: how large, how fast, kept how long, and what is held back."""
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import APIRouter
@@ -12,6 +13,9 @@ from oncelog_gateway.console_rates import charts_of_topic
 from oncelog_gateway.rate_recorder import NO_RATE, TopicRate
 from oncelog_gateway.resources import PartitionStatus
 from oncelog_gateway.topic_resources import config_texts
+
+SORTS: Final = TopicRate._fields
+"""What topics can be sorted by: the busiest first."""
 
 
 class TopicRow(NamedTuple):
@@ -33,7 +37,9 @@ class TopicRow(NamedTuple):
 
 def add_topics(router: APIRouter, pages: Pages) -> None:
     @router.get("/topics")
-    async def topic_list(topic: str = "", page: str = "1", internal: str = "") -> HTMLResponse:
+    async def topic_list(
+        topic: str = "", page: str = "1", internal: str = "", sort: str = ""
+    ) -> HTMLResponse:
         number = page_number(page)
         image = pages.roles.image
         names = sorted(
@@ -41,17 +47,26 @@ def add_topics(router: APIRouter, pages: Pages) -> None:
             for name, one in image.topics.items()
             if topic in name and (internal or topic or not one.internal)
         )
+        rates, span_ms = pages.views.rates.topic_rates()
+        if sort in SORTS:
+            names = busiest_first(names, rates, sort)
+        filters = {"topic": topic, "internal": internal}
         shown = names[(number - 1) * ROWS_MAX : number * ROWS_MAX]
         rows = await _topic_rows(pages, shown)
         return pages.page(
             "topics.html",
             "/topics",
             rows=rows,
-            span_ms=pages.views.rates.topic_rates()[1],
+            span_ms=span_ms,
+            sort=sort if sort in SORTS else "",
+            sorts={
+                one: "?" + urlencode({k: v for k, v in {**filters, "sort": one}.items() if v})
+                for one in ("", *SORTS)
+            },
             total=len(names),
             topic=topic,
             internal=internal,
-            steps=Steps.of(number, len(names), {"topic": topic, "internal": internal}),
+            steps=Steps.of(number, len(names), {**filters, "sort": sort if sort in SORTS else ""}),
             events="/v1/events?kind=transaction&limit=1",
         )
 
@@ -74,6 +89,12 @@ def add_topics(router: APIRouter, pages: Pages) -> None:
             replicas=len(image.topics[name].partitions[0].replicas) if partitions else 0,
             events=f"/v1/events?limit=1&{urlencode({'topic': name})}",
         )
+
+
+def busiest_first(names: Sequence[str], rates: Mapping[str, TopicRate], column: str) -> list[str]:
+    """As they come where they are as busy: Python's sort is stable."""
+    at = SORTS.index(column)
+    return sorted(names, key=lambda name: -rates.get(name, NO_RATE)[at])
 
 
 async def _topic_rows(pages: Pages, names: list[str]) -> list[TopicRow]:

@@ -39,7 +39,10 @@ class Overview(NamedTuple):
     held_count: int
     held: list[Partition]
     """Those that are held for some time, by how much is held back, the most first."""
+    topic_count: int
+    """Without Kafka's own, as in the list of topics."""
     partition_count: int
+    """Of these topics."""
     group_count: int | None
     """None: no coordinator said."""
 
@@ -108,7 +111,8 @@ class Overviews:
                 (key for key, one in holders.items() if _is_lasting(one)),
                 key=lambda one: (-lags.get(one, 0), one),
             ),
-            len(every),
+            sum(not one.internal for one in image.topics.values()),
+            sum(not image.topics[one.topic].internal for one in every),
             blocked.group_count if not blocked.failures else None,
         )
 

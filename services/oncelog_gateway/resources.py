@@ -467,7 +467,7 @@ class ClusterStatus(Resource):
     controller: int
     controller_epoch: int
     metadata_offset: int
-    topic_count: int
+    topic_count: int = Field(description="with Kafka's own, which lists leave out")
     transaction_shard_count: int
     group_shard_count: int
     leaderless_partition_count: int

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from oncelog_gateway.core.wording import duration
+from oncelog_gateway.core.wording import duration, grouped
 
 LONG_MS: Final = 10_000
 """For less, an open transaction is what every partition of a busy topic has at any time."""
@@ -148,4 +148,4 @@ def where_it_stands(lag: int | None, blocked_by: Holder | None) -> str:
         return f"{blocked_by.holding} by {blocked_by.words}"
     if lag is None:
         return "not known"
-    return f"behind by {lag}" if lag else "has read everything"
+    return f"behind by {grouped(lag)}" if lag else "has read everything"
