@@ -4,6 +4,7 @@
 """
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.incidents.scenes import consumer
 from tests.pages.clients import WAIT_S, begin, leave_hanging
 
@@ -188,3 +189,16 @@ def test_an_update_keeps_place_and_focus_of_a_box_in_a_chart(tab, opened):
     page.locator("[data-before]").wait_for(state="detached", timeout=WAIT_S * 1000)
     assert box.evaluate("one => one.scrollTop") == 90
     assert page.evaluate("document.activeElement.className") == "scrolled chart-table"
+
+
+def test_a_long_name_takes_two_lines_and_is_whole_in_its_title(tab, server):
+    name = "long-" * 40
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    (created,) = admin.create_topics([NewTopic(name, 1, 1)]).values()
+    created.result(WAIT_S)
+    producer = begin(server, name, topic=name)
+    producer.commit_transaction(WAIT_S)
+    for path, width in (("/topics", 1280), ("/slowest", 360), ("/transactions", 360)):
+        page = tab(path, width=width)
+        cell = page.locator(f'[title="{name}"]').first
+        assert cell.bounding_box()["height"] < 50, path
