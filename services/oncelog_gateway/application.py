@@ -158,6 +158,21 @@ def create_app(
     )
     app.add_middleware(TracedRequests)
     routes += [route for route in app.routes if isinstance(route, Route)]
+    _guard(app, routes, access, operators, audit, metrics, settings)
+    _document_problems(app)
+    return app
+
+
+def _guard(
+    app: FastAPI,
+    routes: list[Route],
+    access: Access,
+    operators: Operators,
+    audit: AuditLog,
+    metrics: Metrics,
+    settings: GatewaySettings,
+) -> None:
+    """What each request passes before its route, the last added first."""
     app.add_middleware(
         AccessGuard,
         access=access,
@@ -168,8 +183,6 @@ def create_app(
     )
     app.add_middleware(RequestGuard, metrics=metrics, settings=settings)
     app.add_middleware(HeadAsGet)
-    _document_problems(app)
-    return app
 
 
 def _bare_app() -> FastAPI:

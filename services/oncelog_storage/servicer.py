@@ -108,7 +108,7 @@ class StorageServicer:
             and leader.high_watermark > appended.last_offset
         ):
             return True
-        # Whoever asked may drop what it decided: that must not be in the log.
+        # A coordinator may drop what it decided: that must not be in the log.
         assert leader.log.log_end_offset == log_end, f"{request.partition}: written, not committed"
         return False
 

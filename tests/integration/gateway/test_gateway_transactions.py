@@ -423,7 +423,11 @@ async def test_what_became_of_a_record(tmp_path):
         cluster.coordinator.is_silent = True
         silent = await found(40)
         assert (silent["status"], silent["open_transaction"]["hanging"]) == ("open", None)
-        cluster.coordinator.is_silent = False
+
+
+async def test_a_record_that_is_not_there_is_not_found(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
+        await cluster.create_topic("orders")
         for path, status in (
             ("none/0/records/0", 404),
             ("orders/9/records/0", 404),

@@ -72,9 +72,7 @@ async def test_nothing_is_written_where_a_follower_is_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize("flush_messages", [1, 2])
-async def test_nothing_is_written_where_a_count_of_records_asks_for_a_sync(
-    tmp_path, flush_messages
-):
+async def test_nothing_is_written_where_a_count_asks_for_a_sync(tmp_path, flush_messages):
     async with running(tmp_path) as node:
         node.delta(topics=[topic(NAME, 1, flush_messages=flush_messages)])
         for sequence in range(3):
@@ -84,8 +82,8 @@ async def test_nothing_is_written_where_a_count_of_records_asks_for_a_sync(
             assert (answer.error_code, answer.base_offset) == (0, sequence)
 
 
-async def test_what_is_written_and_not_committed_is_never_called_unwritten(tmp_path):
-    """Whoever hears False may drop what it decided."""
+async def test_what_is_written_is_never_called_unwritten(tmp_path):
+    """A coordinator that hears False may drop what it decided."""
     async with running(tmp_path) as node:
         leader = node.storage._hosted.get(NAME, 0)
         leader.keep_up = lambda: True

@@ -88,7 +88,7 @@ def test_what_has_changed_is_committed(peer, progress):
     assert peer.committed == [("etl", 0, 5), ("etl", 1, 2), ("etl", 1, 9)]
 
 
-def test_a_group_that_cannot_be_reached_is_left_alone_for_a_while(peer, clock, progress):
+def test_a_group_out_of_reach_is_left_alone_for_a_while(peer, clock, progress):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         peer.found_at = silent.getsockname()
         warnings = []
