@@ -4,6 +4,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from fastapi import Depends, FastAPI
+from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route
@@ -113,7 +114,7 @@ def create_app(
     rates = _rates(recorder or RateRecorder(metadata, directory, clock), clock, settings)
     views = _views(roles, audit, History() if history is None else history, clock, settings, rates)
     transactions, partitions, groups = views.transactions, views.partitions, views.groups
-    changes = TopicChanges(roles, audit)
+    changes, waiting = TopicChanges(roles, audit), WaitingGroups(partitions, groups)
     operators = Operators(settings.trusted_proxies)
     access = Access(settings, ways_in, metadata, clock, roles)
     record_access = RecordAccess(metadata, settings)
@@ -122,7 +123,7 @@ def create_app(
     pages = Pages(app, roles, views, settings, clock)
     routers = (
         # Before the paths that take any id: the first that fits a path is the one that was meant.
-        ending_router(transactions, operators, WaitingGroups(partitions, groups).would_read_on),
+        ending_router(transactions, operators, waiting.would_read_on),
         timelines_router(views.timelines, settings.event_streams_max),
         transactions_router(roles, transactions),
         explain_router(views.explanations),
@@ -151,11 +152,7 @@ def create_app(
     for router in routers:
         app.include_router(router, dependencies=_OF_EVERY_ROUTE)
     routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
-    install(
-        app,
-        routes,
-        lambda detail, status: pages.missing("", Explained(None, detail, status=status)),
-    )
+    install(app, routes, lambda detail, status: _missing(pages, detail, status))
     app.add_middleware(TracedRequests)
     routes += [route for route in app.routes if isinstance(route, Route)]
     _guard(app, routes, access, operators, audit, metrics, settings)
@@ -195,6 +192,10 @@ def _bare_app() -> FastAPI:
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
+
+
+def _missing(pages: Pages, detail: str, status: int) -> HTMLResponse:
+    return pages.missing("", Explained(None, detail, status=status))
 
 
 def _views(

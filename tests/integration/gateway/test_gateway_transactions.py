@@ -356,6 +356,16 @@ async def test_the_search_for_hanging_counts_what_a_filter_hides(cluster):
         assert (refused.status, message in refused.json["detail"]) == (status, True), refused.json
 
 
+async def ends_by_its_command(cluster, hanging):
+    """As the page of record 40 tells it: the command stands alone, and a link leads to the button."""
+    assert hanging["hanging"] is True
+    assert hanging["advice"].endswith(hanging["next_command"])
+    page = (await cluster.get("/record?topic=orders&partition=0&offset=40")).body.decode()
+    assert "Nobody will end it:</p>" in page
+    assert f'<pre class="wrap"><code>{hanging["next_command"]}</code></pre>' in page
+    assert 'href="/partition?topic=orders&amp;partition=0"' in page
+
+
 async def test_what_became_of_a_record(tmp_path):
     async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
         await cluster.create_topic("orders")
@@ -411,15 +421,7 @@ async def test_what_became_of_a_record(tmp_path):
         assert shown[50]["transactional_id"] is None
         assert "held by another transaction" in shown[50]["detail"]
         cluster.coordinator.put("pay", producer_id=1, state="CompleteCommit")
-        hanging = (await found(40))["open_transaction"]
-        assert (hanging["hanging"], hanging["advice"].endswith(hanging["next_command"])) == (
-            True,
-            True,
-        )
-        page = (await cluster.get("/record?topic=orders&partition=0&offset=40")).body.decode()
-        assert "Nobody will end it:</p>" in page
-        assert f'<pre class="wrap"><code>{hanging["next_command"]}</code></pre>' in page
-        assert 'href="/partition?topic=orders&amp;partition=0"' in page
+        await ends_by_its_command(cluster, (await found(40))["open_transaction"])
         cluster.coordinator.is_silent = True
         silent = await found(40)
         assert (silent["status"], silent["open_transaction"]["hanging"]) == ("open", None)
