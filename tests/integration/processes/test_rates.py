@@ -109,7 +109,9 @@ def test_rates_of_an_embedded_log(tmp_path):
 
 def test_rates_of_a_cluster_and_of_a_silent_node():
     shape = ClusterShape(1, 1, 1, 1, 1, 1)
-    with cluster_folder() as folder, Cluster(folder, shape) as cluster:
+    # The gateway asks each five seconds, and a node that is fenced is not asked.
+    settings = {"ONCELOG_CONTROLLER_SESSION_TIMEOUT_MS": "30000"}
+    with cluster_folder() as folder, Cluster(folder, shape, environment=settings) as cluster:
         found = check_work(cluster.bootstrap, cluster.gateway)
         roles = {name.rpartition(" ")[0] for name in lines(found, "memory")}
         assert roles == {
