@@ -27,8 +27,10 @@ def oncelog(folder):
     folder.mkdir()
     server = OncelogProcess(folder)
     server.start()
-    yield str(server.address)
-    server.stop()
+    try:
+        yield str(server.address)
+    finally:
+        server.stop()
 
 
 @contextmanager
