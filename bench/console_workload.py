@@ -1,5 +1,6 @@
-"""What each page of the console takes with ten thousand transactional ids, two thousand partitions and two hundred
-groups. A thousand of the ids have a transaction open."""
+"""Pages of the console are timed with ten thousand transactional ids, two thousand partitions and two hundred groups.
+
+A thousand of the ids have a transaction open."""
 
 import tempfile
 import time
@@ -23,7 +24,7 @@ PAGE_BAR_MS = 300
 TOPIC = "many"
 PARTITIONS = 20
 WIDE_TOPICS = 99
-"""Of as many partitions each."""
+"""Each has PARTITIONS partitions."""
 GROUPS = 200
 REPEATS = 10
 PATHS = (

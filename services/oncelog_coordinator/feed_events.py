@@ -174,7 +174,7 @@ class DecisionEvents:
 
 
 def _trace(record: TxnMetadata) -> dict[str, str]:
-    """Of a transaction that has one, kept or not."""
+    """The event's field that names the transaction's trace, whether that is recorded or not; none without one."""
     return {} if record.trace is None else {"trace_id": f"{record.trace.trace_id:032x}"}
 
 

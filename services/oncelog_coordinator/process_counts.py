@@ -1,4 +1,4 @@
-"""What a coordinator tells the gateways that ask its process: ended transactions, and how long their markers took."""
+"""A coordinator counts ended transactions and how long their markers took, for gateways that ask its process."""
 
 from oncelog.api.v1.process_pb2 import DescribeProcessResponse
 from oncelog_coordinator.wiring import CoordinatorRole

@@ -56,7 +56,7 @@ TRANSACTIONS_PER_CALL_MAX = 1_000
 """In one AddPartitionsToTxn of a storage leader, or ids in one DescribeTransactions."""
 
 _TV1: Final = 0
-"""What clients are that add partitions themselves (facts 2.1)."""
+"""The protocol of clients that add partitions themselves (facts 2.1)."""
 
 AnswerT = TypeVar("AnswerT")
 P = ParamSpec("P")
@@ -216,8 +216,8 @@ class TransactionCoordinatorServicer(SinkCalls):
         return self._shards.verified_at_once(request)
 
     def add_partitions_at_once(self, request: plain.AddPartitionsRequest, context: object) -> bool:
-        """For a listener of this process: whether the transaction has these partitions, and that is committed. False:
-        nothing was done, and AddPartitionsToTxn does it or says what is wrong."""
+        """Adds them in this step, for a listener of this process, and says whether that is committed. False: nothing was
+        done, and AddPartitionsToTxn does it or says what is wrong."""
         image = self._metadata.image
         if any(image.partition(partition) is None for partition in request.partitions):
             return False
@@ -291,7 +291,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         return _ended(answer)
 
     def end_txn_at_once(self, request: plain.EndTxnRequest, context: object) -> bool:
-        """For a listener of this process: whether the transaction is decided. False: as in `add_partitions_at_once`."""
+        """Decides in this step, as `add_partitions_at_once` adds, and says whether that is committed."""
         origin, client = self._origin_of(request.origin)
         event = EndTxn(
             NO_REQUEST,

@@ -167,7 +167,7 @@ class ShardLog(Generic[RecordT]):
         return Offset(first)
 
     def append_at_once(self, records: Sequence[RecordT]) -> bool:
-        """Whether the leader is of this process, and has committed them without a wait. False: nothing was written."""
+        """Has the leader commit them in this step, where it is of this process. False: nothing was written."""
         try:
             _, storage = self._leader()
         except KafkaError:

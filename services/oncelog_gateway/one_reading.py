@@ -26,7 +26,7 @@ def one_reading() -> Iterator[None]:
 
 
 def read_once(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Of a method that reads; its arguments are names, numbers and lists of them."""
+    """Wraps a method that reads, whose arguments are names, numbers and lists of them."""
 
     @wraps(method)
     async def asked(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -96,7 +96,7 @@ def test_ending_a_transaction_shows_first_what_it_would_do(tab, server):
     assert act.is_hidden()
     page.get_by_role("button", name="What would ending it do?").click()
     act.wait_for()
-    assert "Ongoing" in page.locator("output").inner_text()
+    assert "would be fenced, 1 partition would get an" in page.locator("output").inner_text()
     act.click()
     page.get_by_text("ended by an operator").wait_for()
     page.get_by_text("CompleteAbort", exact=True).first.wait_for()

@@ -136,7 +136,7 @@ def test_the_keyboard_alone_ends_a_transaction(tab, server):
         if page.evaluate("document.activeElement.dataset.step") == "dry":
             break
     page.keyboard.press("Enter")
-    page.wait_for_function("document.activeElement.dataset.step === 'act'")
+    page.locator("[data-step=act]:focus").wait_for()
     page.keyboard.press("Enter")
     page.get_by_role("status").get_by_text("its producer is fenced").wait_for()
     page.get_by_text("fenced-by-operator").wait_for()

@@ -154,7 +154,7 @@ def test_whether_last_nights_job_committed(server, operator):
     operator.ask("night-*")
     operator.page.wait_for_url("**/transactions?id_pattern=night-*")
     rows = [one.inner_text().split("\t") for one in operator.page.locator("tbody tr").all()]
-    assert {one[0]: one[1] for one in rows} == {
+    assert {one[0].strip(): one[1] for one in rows} == {
         "night-0": "CompleteCommit",
         "night-1": "CompleteAbort",
         "night-2": "CompleteCommit",
