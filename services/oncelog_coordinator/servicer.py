@@ -216,8 +216,10 @@ class TransactionCoordinatorServicer(SinkCalls):
         return self._shards.verified_at_once(request)
 
     def add_partitions_at_once(self, request: plain.AddPartitionsRequest, context: object) -> bool:
-        """Adds them in this step, for a listener of this process, and says whether that is committed. False: nothing was
-        done, and AddPartitionsToTxn does it or says what is wrong."""
+        """Adds them in this step, for a listener of this process, and says whether that is committed.
+
+        False: nothing was done, and AddPartitionsToTxn does it or says what is wrong.
+        """
         image = self._metadata.image
         if any(image.partition(partition) is None for partition in request.partitions):
             return False
