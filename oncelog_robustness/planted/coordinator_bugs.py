@@ -378,8 +378,8 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write",),
-        scenario="deciders",
-        first_seed=8,
+        scenario="pipelines",
+        first_seed=1,
     ),
     Bug(
         name="leader-changes-within-an-epoch",
