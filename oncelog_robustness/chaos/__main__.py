@@ -27,6 +27,7 @@ from rich.table import Table
 
 from oncelog.errors import OncelogError
 from oncelog_robustness.chaos.contract import Target
+from oncelog_robustness.chaos.folder import folder_of_run
 from oncelog_robustness.chaos.options import (
     KEEP_MOST,
     MINUTES_LEAST,
@@ -216,27 +217,14 @@ def _scenario(name_or_path: str) -> Scenario:
 
 @contextlib.contextmanager
 def _made(folder: Path | None, seed: int) -> Iterator[Path]:
-    """A folder for the run. It does not stay if we made it and nothing was put there.
-
-    Raises OncelogError for one that cannot be made, or that holds a run: its values would be taken for ours.
-    """
+    """The folder that was asked for, or a new one. Raises OncelogError."""
+    is_new = folder is None
     try:
-        is_ours = folder is None or not folder.exists()
-        if folder is None:
-            folder = Path(tempfile.mkdtemp(prefix=f"oncelog-chaos-{seed}-"))
-        if (folder / "cluster").exists() or (folder / "history.jsonl").exists():
-            raise OncelogError(
-                f"{folder} holds an earlier run; take another --folder, or remove it"
-            )
-        folder.mkdir(parents=True, exist_ok=True)
+        chosen = folder or Path(tempfile.mkdtemp(prefix=f"oncelog-chaos-{seed}-"))
     except OSError as error:
-        raise OncelogError(f"cannot make {folder or 'a folder'}: {error.strerror}") from error
-    try:
-        yield folder
-    finally:
-        if is_ours:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        raise OncelogError(f"cannot make a folder: {error.strerror}") from error
+    with folder_of_run(chosen, is_new=is_new) as made:
+        yield made
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,6 +52,7 @@ class LabOrder:
     workloads: tuple[dict[str, Any], ...]
     """`kind`, `name`, and the parameters."""
     facts: dict[str, str]
+    topic_config: dict[str, str] = field(default_factory=dict)
 
     def line(self) -> str:
         return json.dumps(asdict(self))
@@ -74,6 +75,7 @@ class ForkLab:
     def __init__(self, order: LabOrder, clients: Sequence[Clients]) -> None:
         self.clients = clients
         self.replicas = order.replicas
+        self.topic_config = order.topic_config
         self.random = random.Random(f"chaos/{order.seed}/workloads")
         self._seed = order.seed
         self._began_s = order.began_s

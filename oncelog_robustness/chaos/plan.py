@@ -116,6 +116,7 @@ LASTS_MS: Final[Mapping[FaultKind, tuple[int, int]]] = {
     FaultKind.CLIENT_KILL: (0, 0),
     FaultKind.MACHINE_DRAIN: (2_000, 15_000),
     FaultKind.MACHINE_LOST: (2_000, 15_000),
+    FaultKind.OPERATE: (1_000, 10_000),
 }
 _NODES: Final = (CONTROLLER.role, STORAGE.role, COORDINATOR.role, MARKER_SENDER.role)
 _TALKS_TO: Final[Mapping[str, frozenset[str]]] = {

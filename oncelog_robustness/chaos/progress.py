@@ -96,10 +96,15 @@ class Progress:
             return 0.0
         return min(time.monotonic() - self._storm_began_s, self._duration_ms / 1000)
 
+    @property
+    def _left_s(self) -> float:
+        """Of the faults; the last reads come after them."""
+        return self._duration_ms / 1000 - self._elapsed_s
+
     def _line(self) -> str:
         hits = sum(self._hits.values())
         return (
-            f"{self._elapsed_s:5.0f} s  {self._phase}: {hits} faults, "
+            f"{self._elapsed_s:5.0f} s, {self._left_s:.0f} s left  {self._phase}: {hits} faults, "
             f"{self._counts.get('commit ok', 0)} commits ({self.commits_per_s:.0f}/s), "
             f"{self._findings} findings; under way: {', '.join(self._under_way.values()) or 'nothing'}"
         )
@@ -107,7 +112,7 @@ class Progress:
     def _picture(self) -> Group:
         head = Text.assemble(
             (f" {self._phase} ", "reverse bold"),
-            f"  {self._elapsed_s:.0f} of {self._duration_ms / 1000:.0f} s  ",
+            f"  {self._elapsed_s:.0f} of {self._duration_ms / 1000:.0f} s, {self._left_s:.0f} s left  ",
             (f"{self.commits_per_s:.0f} commits/s", "cyan"),
             f"  {self._counts.get('operations', 0)} operations by "
             f"{self._counts.get('clients', 0)} clients  ",

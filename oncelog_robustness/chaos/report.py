@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog_robustness.chaos.measures import FAULT_PLAN, percentile
+from oncelog_robustness.chaos.measures import FAULT_PLAN, Measures, percentile
 from oncelog_robustness.chaos.page.build import build_page
 from oncelog_robustness.chaos.run import RunResult
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.fault_plan import FaultKind
-from oncelog_robustness.history import Fault, FinalRead, Poll
+from oncelog_robustness.history import Fault, FinalRead, History, Poll
 
 REPORT_JSON: Final = "report.json"
 REPORT_MD: Final = "report.md"
@@ -34,8 +34,7 @@ def write_report(result: RunResult) -> Path:
 
 
 def report_content(result: RunResult) -> dict[str, Any]:
-    measures, history = result.measures, result.history
-    latencies = [commit.latency_ms for commit in measures.commits]
+    measures = result.measures
     return {
         "target": result.target,
         "seed": result.options.seed,
@@ -55,6 +54,16 @@ def report_content(result: RunResult) -> dict[str, Any]:
             }
             for verdict in result.verdicts
         ],
+        **measured(result.history, measures),
+        "never_reached": never_reached(result),
+        "limits": list(result.limits),
+    }
+
+
+def measured(history: History, measures: Measures) -> dict[str, Any]:
+    """Faults and recoveries, what clients did, and how fast it went."""
+    latencies = [commit.latency_ms for commit in measures.commits]
+    return {
         "faults": _faults(history.all(Fault)),
         "roles": [
             {
@@ -85,8 +94,6 @@ def report_content(result: RunResult) -> dict[str, Any]:
             "commit_max_ms": max(latencies, default=None),
         },
         "lso_lag_max": max((lag.records for lag in measures.lags), default=None),
-        "never_reached": never_reached(result),
-        "limits": list(result.limits),
     }
 
 

@@ -12,8 +12,8 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +58,12 @@ class RunOptions:
     """Within it the 99th percentile of recoveries from kills must stay; 0: nobody judges it."""
     suffix: str = ""
     """For the names of topics, where earlier runs may have left theirs."""
+    prefix: str = ""
+    """Of every name of a topic, a group and a transactional id."""
+    topic_config: Mapping[str, str] = field(default_factory=dict)
+    """Of every topic, beside what its workload wants."""
+    judges_unread: bool = False
+    """Judge also where the last reads could not be made; that is a limit then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +93,17 @@ class ChaosRun:
         self._began_s = time.monotonic()
         self._faults: list[Fault] = []
         self._role_locks: dict[str, asyncio.Lock] = {}
+        self._limits: list[str] = []
+        self._stopping = asyncio.Event()
+        self.has_ended = False
+        """Nothing of it runs any more; what is left is to judge."""
 
     def now_ms(self) -> int:
         return int((time.monotonic() - self._began_s) * 1000)
+
+    def stop(self) -> None:
+        """Heal now, and judge what was done so far. On the loop that runs it."""
+        self._stopping.set()
 
     async def run(self) -> RunResult:
         """Raises OncelogError when there is nothing to judge: no target, or workloads that failed."""
@@ -109,11 +123,13 @@ class ChaosRun:
             observations = await asyncio.to_thread(self._target.observe, self.now_ms())
         finally:
             await asyncio.to_thread(self._target.close)
+        self.has_ended = True
         progress.phase("judging")
         history = await asyncio.to_thread(self._read_history)
-        judged = judge(history, observations)
+        judged = await asyncio.to_thread(judge, history, observations)
         roles = self._target.roles
-        measures = measure(history, self._pulse(), from_ms, until_ms, roles, self._read_lags())
+        pulse = history.facts["pulse"]
+        measures = measure(history, pulse, from_ms, until_ms, roles, self._read_lags())
         struck = sum(role_of(fault.target) != CLIENTS for fault in plan)
         own = [
             came_back(injector.findings, struck),
@@ -124,7 +140,7 @@ class ChaosRun:
         return RunResult(
             options=options,
             target=self._target.name,
-            limits=tuple(self._target.limits),
+            limits=(*self._target.limits, *self._limits),
             history=history,
             plan=tuple(plan),
             verdicts=(*judged, *self._target.verdicts(), *own),
@@ -173,7 +189,13 @@ class ChaosRun:
                 raise first_of(errors) from errors
         progress.phase("last reads")
         lab.check()
-        await self._within(CHECK_TIMEOUT_S, "the last reads were not done", lab.event("done"))
+        try:
+            await self._within(CHECK_TIMEOUT_S, "the last reads were not done", lab.event("done"))
+        except OncelogError as error:
+            if not options.judges_unread:
+                raise
+            last = str(error).strip().splitlines()[-1]
+            self._limits.append(f"The last reads could not be made: {last}")
         return plan, from_ms, until_ms
 
     async def _strike(
@@ -184,7 +206,7 @@ class ChaosRun:
         async with asyncio.TaskGroup() as group:
             for fault in plan:
                 group.create_task(self._carry_out(fault, from_ms, injector))
-            group.create_task(asyncio.sleep(duration_ms / 1000))
+            group.create_task(self._pause(duration_ms / 1000))
         self._progress.phase("healing")
         await injector.heal()
         self._progress.phase("after healing")
@@ -204,15 +226,17 @@ class ChaosRun:
             raise OncelogError(f"{failure} within {timeout_s:.0f} s; see {folder}") from error
 
     async def _carry_out(self, fault: PlannedFault, from_ms: int, injector: ChaosInjector) -> None:
-        await asyncio.sleep(max(0.0, (from_ms + fault.at_ms - self.now_ms()) / 1000))
+        await self._pause(max(0.0, (from_ms + fault.at_ms - self.now_ms()) / 1000))
         role = role_of(fault.target)
         # The one before may have lasted longer than planned: a process is not killed while it is being started.
         async with self._role_locks.setdefault(role, asyncio.Lock()):
+            if self._stopping.is_set():
+                return
             invoked_ms = self.now_ms()
             self._progress.fault_begins(name_of(fault), role, f"{fault.kind} {fault.target}")
             try:
                 await injector.begin(fault)
-                await asyncio.sleep(fault.lasts_ms / 1000)
+                await self._pause(fault.lasts_ms / 1000)
             finally:
                 await injector.end(fault)
                 self._progress.fault_ends(name_of(fault))
@@ -227,6 +251,12 @@ class ChaosRun:
                             facts=injector.facts.get(name_of(fault), ""),
                         )
                     )
+
+    async def _pause(self, seconds: float) -> None:
+        """Less when the run is stopped."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     async def _watch(self, lab: LabProcess, injector: ChaosInjector) -> None:
         while True:
@@ -243,7 +273,9 @@ class ChaosRun:
             {"name": f"{one['kind']}-{number}", **one}
             for number, one in enumerate(options.scenario.workloads, start=1)
         ]
-        workloads = tuple({**one, "name": one["name"] + options.suffix} for one in named)
+        workloads = tuple(
+            {**one, "name": f"{options.prefix}{one['name']}{options.suffix}"} for one in named
+        )
         return LabOrder(
             bootstrap=self._target.bootstrap,
             client_config=self._target.client_config,
@@ -253,19 +285,17 @@ class ChaosRun:
             began_s=self._began_s,
             libraries=options.libraries,
             workloads=workloads,
+            topic_config=dict(options.topic_config),
             facts={
                 "target": self._target.name,
                 "seed": str(options.seed),
                 "scenario": options.scenario.name,
                 "libraries": ", ".join(options.libraries),
                 "replay": options.replay,
+                "pulse": _pulse_of(workloads),
                 **facts_about(workloads),
             },
         )
-
-    def _pulse(self) -> str:
-        names = [one["name"] for one in self._order().workloads if one["kind"] == STEADY]
-        return str(names[0]) if names else PULSE
 
     @contextlib.contextmanager
     def _sampler(self) -> Any:
@@ -275,6 +305,7 @@ class ChaosRun:
                 "oncelog_robustness.chaos.sampler",
                 self._target.bootstrap,
                 self._target.client_config,
+                self._options.prefix,
                 log=folder / "sampler.log",
                 output=lags,
             )
@@ -311,6 +342,11 @@ class ChaosRun:
             for line in written:
                 print(line, file=lines)
         return history
+
+
+def _pulse_of(workloads: Sequence[Mapping[str, Any]]) -> str:
+    """The name of the producer that never pauses."""
+    return next((str(one["name"]) for one in workloads if one["kind"] == STEADY), PULSE)
 
 
 def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:

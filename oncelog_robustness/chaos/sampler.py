@@ -1,4 +1,4 @@
-"""How far the LSO is behind, second by second: `python -m oncelog_robustness.chaos.sampler BOOTSTRAP CONFIG`.
+"""How far the LSO is behind, second by second: `python -m oncelog_robustness.chaos.sampler BOOTSTRAP CONFIG PREFIX`.
 
 A client of its own, so that no hanging workload stops the measuring. Each line of its output is one sample; a second
 in which nobody answered has none.
@@ -19,13 +19,15 @@ PAUSE_S: Final = 1.0
 TIMEOUT_S: Final = 2.0
 
 
-def sample(admin: AdminClient) -> dict[str, int]:
-    """Records between the last stable offset and the high watermark, of each partition that has any."""
+def sample(admin: AdminClient, prefix: str) -> dict[str, int]:
+    """Records between the last stable offset and the high watermark, of each partition that has any.
+
+    Of topics whose names begin with `prefix`."""
     topics = admin.list_topics(timeout=TIMEOUT_S).topics
     partitions = [
         TopicPartition(name, number)
         for name, topic in topics.items()
-        if not name.startswith("__")
+        if name.startswith(prefix) and not name.startswith("__")
         for number in topic.partitions
     ]
     if not partitions:
@@ -52,7 +54,7 @@ def _ends(
     }
 
 
-def main(bootstrap: str, client_config: str) -> None:
+def main(bootstrap: str, client_config: str, prefix: str) -> None:
     choose_login(read_client_config(client_config).login)
     settings: dict[str, Any] = {
         **confluent_login(),
@@ -63,7 +65,7 @@ def main(bootstrap: str, client_config: str) -> None:
     while True:
         began_s = time.monotonic()
         try:
-            lags = sample(admin)
+            lags = sample(admin, prefix)
         except KafkaException:
             lags = {}
         if lags:

@@ -9,7 +9,7 @@ The same workload runs in the simulator, against `oncelog cluster`, and against 
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from oncelog_robustness.clients.contract import Clients
@@ -55,6 +55,8 @@ class Lab(Protocol):
     random: random.Random
     replicas: int
     """For the topics it makes."""
+    topic_config: Mapping[str, str]
+    """Of every topic, beside what a workload wants."""
 
     @property
     def is_over(self) -> bool:

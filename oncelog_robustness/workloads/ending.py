@@ -1,10 +1,13 @@
 """The end of a run, for a lab whose clients live in its own process."""
 
 import asyncio
+from collections.abc import Mapping
 
 
 class EndingLab:
     """This part of a `Lab`: whether the run is over, and sleeping until it is."""
+
+    topic_config: Mapping[str, str] = {}
 
     def __init__(self) -> None:
         self._over = asyncio.Event()

@@ -179,7 +179,12 @@ async def make_topic(
 
     With segments of a drawn size, half the time so small that they are full all the time. Nothing of it is ever
     too old or too much, whatever the target's defaults say: what vanishes would be taken for lost."""
-    wanted = {"retention.ms": "-1", "retention.bytes": "-1", **(config or {})}
+    wanted = {
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        **lab.topic_config,
+        **(config or {}),
+    }
     if lab.random.random() < 0.5:
         wanted.setdefault("segment.bytes", str(2 ** lab.random.randint(11, 16)))
     admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin("setup"))

@@ -20,24 +20,24 @@ def build_page(content: dict[str, Any], measures: Measures) -> str:
         [
             *_head(content),
             *_tiles(content),
-            _card(
+            card(
                 "Availability",
                 "Commits a second of one producer that never pauses. Below: every fault by the role it struck; the "
                 "thin line under it reaches to the next commit of a transaction begun after it.",
-                _legend() + availability(measures),
+                legend() + availability(measures),
             ),
-            _card(
+            card(
                 "Recovery by role",
                 "From the begin of each fault to the next commit of a transaction begun after it. Faults overlap: a "
                 "long one of one role shows in the others, too.",
                 recovery(measures),
             ),
-            _card(
+            card(
                 "Commit latency",
                 "From commit_transaction() to its answer, of every transaction of that producer.",
                 latency(measures),
             ),
-            _card(
+            card(
                 "LSO lag",
                 "Records between the last stable offset and the high watermark, of the partition farthest behind. "
                 "A sample a second; none where nobody answered.",
@@ -47,8 +47,12 @@ def build_page(content: dict[str, Any], measures: Measures) -> str:
             *_rest(content),
         ]
     )
+    return document(f"Chaos, seed {content['seed']}", body)
+
+
+def document(title: str, body: str) -> str:
+    """A whole page that needs no other file."""
     style, script = (HERE / "style.css").read_text(), (HERE / "script.js").read_text()
-    title = f"Chaos, seed {content['seed']}"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -84,23 +88,29 @@ def _tiles(content: dict[str, Any]) -> Iterator[str]:
         (f"{operations:,}", "operations of clients"),
         (f"{content['records_read']:,}", "records read"),
         (f"{pulse['availability']:.1%}", "of the time no gap of a second"),
-        (_ms(pulse["commit_p50_ms"]), f"a commit; p99 {_ms(pulse['commit_p99_ms'])}"),
+        (ms_label(pulse["commit_p50_ms"]), f"a commit; p99 {ms_label(pulse['commit_p99_ms'])}"),
         (str(content["lso_lag_max"] or 0), "records: greatest LSO lag"),
     )
-    yield '<div class="tiles">'
-    for value, meaning in tiles:
-        yield tag("div", f"<b>{escape(value)}</b><span>{escape(meaning)}</span>", class_="tile")
-    yield "</div>"
+    yield tiles_of(tiles)
 
 
-def _legend() -> str:
+def tiles_of(tiles: Iterable[tuple[str, str]]) -> str:
+    """Each a value and what it means."""
+    inside = "".join(
+        tag("div", f"<b>{escape(value)}</b><span>{escape(meaning)}</span>", class_="tile")
+        for value, meaning in tiles
+    )
+    return tag("div", inside, class_="tiles")
+
+
+def legend() -> str:
     entries = [
         f'<span><i class="f-{name.split()[0]}"></i>{escape(name)}</span>' for name in FAMILIES
     ]
     return tag("div", "".join(entries), class_="legend")
 
 
-def _card(title: str, text: str, inside: str) -> str:
+def card(title: str, text: str, inside: str) -> str:
     head = tag("h2", escape(title)) + (tag("p", escape(text)) if text else "")
     return tag("section", head + inside, class_="card")
 
@@ -127,8 +137,8 @@ def _verdicts(verdicts: list[dict[str, Any]]) -> str:
         for one in verdicts
         if one["answer"] == Answer.UNKNOWN
     ]
-    inside.append(_table(("anomaly looked for", "why nobody can tell"), unknown))
-    return _card("Verdicts", "", "".join(inside))
+    inside.append(table(("anomaly looked for", "why nobody can tell"), unknown))
+    return card("Verdicts", "", "".join(inside))
 
 
 def _broken(verdicts: list[dict[str, Any]]) -> str:
@@ -142,7 +152,7 @@ def _broken(verdicts: list[dict[str, Any]]) -> str:
         for one in verdicts
         if one["answer"] == Answer.BROKEN
     ]
-    return _table(("anomaly looked for", "answer", "judged", "proof"), rows) if rows else ""
+    return table(("anomaly looked for", "answer", "judged", "proof"), rows) if rows else ""
 
 
 def _proof(one: dict[str, Any]) -> str:
@@ -161,26 +171,26 @@ def _rest(content: dict[str, Any]) -> Iterator[str]:
         *faults["by_kind"].items(),
         ("clients killed by their workloads", faults["by_workloads"]),
     ]
-    yield _card("Faults", "", _counts("kind", counted))
+    yield card("Faults", "", _counts("kind", counted))
     done = [
         *content["operations"].items(),
         *((f"transactions: {name}", count) for name, count in content["transactions"].items()),
     ]
-    yield _card("Operations", "", _counts("of clients", done))
+    yield card("Operations", "", _counts("of clients", done))
     roles = [
         (
             tag("td", escape(one["role"])),
             tag("td", str(one["hits"]), class_="n"),
-            tag("td", _ms(one["p50_ms"]), class_="n"),
-            tag("td", _ms(one["p99_ms"]), class_="n"),
-            tag("td", _ms(one["max_ms"]), class_="n"),
+            tag("td", ms_label(one["p50_ms"]), class_="n"),
+            tag("td", ms_label(one["p99_ms"]), class_="n"),
+            tag("td", ms_label(one["max_ms"]), class_="n"),
             tag("td", str(one["kills"]), class_="n"),
-            tag("td", _ms(one["kills_p99_ms"]), class_="n"),
+            tag("td", ms_label(one["kills_p99_ms"]), class_="n"),
         )
         for one in content["roles"]
     ]
-    yield _card(
-        "Roles", "", _table(("role", "hits", "p50", "p99", "max", "kills", "their p99"), roles)
+    yield card(
+        "Roles", "", table(("role", "hits", "p50", "p99", "max", "kills", "their p99"), roles)
     )
     missed = [
         (tag("td", escape(what)), tag("td", escape(", ".join(names) or "none"), class_="proof"))
@@ -190,27 +200,30 @@ def _rest(content: dict[str, Any]) -> Iterator[str]:
         (tag("td", "limits"), tag("td", escape(one), class_="proof")) for one in content["limits"]
     ]
     yield "</div>"
-    yield _card("Never reached", "What this run shows nothing about.", _table(("", ""), missed))
+    yield card("Never reached", "What this run shows nothing about.", table(("", ""), missed))
 
 
 def _counts(what: str, counted: Iterable[tuple[str, int]]) -> str:
     rows = [
         (tag("td", escape(name)), tag("td", f"{count:,}", class_="n")) for name, count in counted
     ]
-    return _table((what, "count"), rows)
+    return table((what, "count"), rows)
 
 
-_NUMBERS: Final = frozenset(("judged", "count", "hits", "p50", "p99", "max", "kills", "their p99"))
+_NUMBERS: Final = frozenset(
+    ("judged", "count", "hits", "p50", "p99", "max", "kills", "their p99")
+    + ("at", "lasted", "next commit after")
+)
 
 
-def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     head = "".join(tag("th", title, class_="n" if title in _NUMBERS else "") for title in titles)
     body = "".join(tag("tr", "".join(cells)) for cells in rows)
     table = f"<table><thead>{tag('tr', head)}</thead><tbody>{body}</tbody></table>"
     return tag("div", table, class_="scroll")
 
 
-def _ms(ms: int | None) -> str:
+def ms_label(ms: int | None) -> str:
     if ms is None:
         return "–"
     return milliseconds_label(round(ms, -1) if ms >= 1000 else ms)

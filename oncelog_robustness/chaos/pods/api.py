@@ -63,9 +63,9 @@ class Kubernetes:
 
     # -------------------------------------------------------------------------------------------------- pods
 
-    def pods(self) -> list[Pod]:
-        """Of the release."""
-        selector = f"{INSTANCE}={self.release}"
+    def pods(self, selector: str = "") -> list[Pod]:
+        """Those with this label; without one, of the release."""
+        selector = selector or f"{INSTANCE}={self.release}"
         content = self._get(
             "list the pods",
             lambda: self._core.list_namespaced_pod(

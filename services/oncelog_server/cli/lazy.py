@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "health": Entry("oncelog_server.cli.health", "app"),
     "smoke-test": Entry("oncelog_server.cli.smoke_test", "app"),
     "chaos": Entry("oncelog_robustness.chaos.__main__", "app"),
+    "verify": Entry("oncelog_robustness.verify.__main__", "app"),
     "profiles": Entry("oncelog_server.cli.profiles", "app"),
     "completion": Entry("oncelog_server.cli.completion", "app"),
 }

@@ -1,0 +1,33 @@
+"""The folder of a run."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from oncelog.errors import OncelogError
+
+OF_A_RUN: Final = ("cluster", "history.jsonl", "history.jsonl.gz")
+
+
+@contextlib.contextmanager
+def folder_of_run(folder: Path, *, is_new: bool = False) -> Iterator[Path]:
+    """Makes it. It does not stay if it `is_new`, or was not there, and nothing was put there.
+
+    Raises OncelogError for one that cannot be made, or that holds a run: its values would be taken for ours.
+    """
+    try:
+        is_ours = is_new or not folder.exists()
+        if any((folder / one).exists() for one in OF_A_RUN):
+            raise OncelogError(
+                f"{folder} holds an earlier run; take another --folder, or remove it"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OncelogError(f"cannot make {folder}: {error.strerror}") from error
+    try:
+        yield folder
+    finally:
+        if is_ours:
+            with contextlib.suppress(OSError):
+                folder.rmdir()

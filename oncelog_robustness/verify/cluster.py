@@ -1,0 +1,208 @@
+"""Who answers at an address, and whether a run can begin there: asked before anything else, in one probe of each kind.
+
+Whatever the cluster lacks or does not allow becomes one sentence that names it and what to do.
+"""
+
+import importlib.util
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from oncelog.errors import KafkaError, OncelogError
+from oncelog.protocol import versions
+from oncelog_robustness.chaos.plan import REPLICAS
+from oncelog_robustness.clients.admin import WireAdmin
+from oncelog_robustness.clients.contract import ClientError, Clients
+from oncelog_robustness.clients.libraries import LIBRARIES
+from oncelog_robustness.clients.wire import SPOKEN, Brokers, Lost, Unreachable, check, types_of
+from oncelog_robustness.history import Isolation, Partition
+
+MODULES: Final[Mapping[str, str]] = {
+    "aiokafka": "aiokafka",
+    "confluent-kafka": "confluent_kafka",
+    "oncelog": "oncelog",
+}
+"""Of each client library, what has to be installed."""
+NEEDED: Final = (
+    versions.METADATA,
+    versions.LIST_OFFSETS,
+    versions.OFFSET_FETCH,
+    versions.FIND_COORDINATOR,
+    versions.CREATE_TOPICS,
+    versions.DELETE_TOPICS,
+    versions.DELETE_GROUPS,
+)
+PROBE_TIMEOUT_MS: Final = 30_000
+READ_LIMIT_S: Final = 20.0
+POLL_MS: Final = 200
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a run may use."""
+
+    brokers: int
+    cluster_id: str
+    libraries: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """A sentence for each client library that takes no part."""
+
+    @property
+    def replicas(self) -> int:
+        return min(REPLICAS, self.brokers)
+
+    @property
+    def topic_config(self) -> dict[str, str]:
+        """With three replicas one may be away; with fewer, whoever is there must do."""
+        return {"min.insync.replicas": str(max(1, self.replicas - 1))}
+
+
+async def look(
+    bootstrap: Sequence[str], prefix: str, wanted: Sequence[str], on_step: Callable[[str], None]
+) -> Found:
+    """Makes a topic and a group that begin with `prefix`, and leaves them. Raises OncelogError in one line."""
+    on_step("asking the brokers")
+    brokers = Brokers(bootstrap, "oncelog-verify")
+    try:
+        count, cluster_id = await _ask(brokers, ",".join(bootstrap))
+    finally:
+        brokers.close()
+    topic, group = f"{prefix}probe", f"{prefix}probe"
+    found = Found(count, cluster_id, (), ())
+    admin = WireAdmin(bootstrap, "oncelog-verify")
+    try:
+        on_step("making a topic")
+        await _allowed(
+            admin.create_topic(topic, 1, found.replicas, found.topic_config),
+            f"cannot make the topic {topic} with {found.replicas} replicas",
+            "CREATE on the cluster or on topics",
+        )
+        on_step("asking for a group")
+        await _allowed(
+            admin.committed(group, [(topic, 0)]), f"cannot read the group {group}", "READ on groups"
+        )
+    finally:
+        await admin.close()
+    libraries, left_out = [], []
+    for name in wanted:
+        on_step(f"one transaction with {name}")
+        failure = await _fails(name, bootstrap, topic, group)
+        if failure:
+            left_out.append(f"{name} takes no part: {failure}")
+        else:
+            libraries.append(name)
+    if not libraries:
+        raise OncelogError("no client can commit a transaction here. " + ". ".join(left_out))
+    return Found(count, cluster_id, tuple(libraries), tuple(left_out))
+
+
+def installed(wanted: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of these client libraries, which are installed, and a sentence for each that is not."""
+    there = tuple(one for one in wanted if importlib.util.find_spec(MODULES[one]) is not None)
+    missing = tuple(
+        f"{one} takes no part: it is not installed (pip install 'oncelog[verify]')"
+        for one in wanted
+        if one not in there
+    )
+    return there, missing
+
+
+async def _ask(brokers: Brokers, address: str) -> tuple[int, str]:
+    """How many brokers there are, and the cluster's id."""
+    request = types_of(versions.API_VERSIONS).ApiVersionsRequest(
+        client_software_name="oncelog-verify", client_software_version="1"
+    )
+    try:
+        response = await brokers.call_any(versions.API_VERSIONS, request)
+        check(response.error_code.value, "ApiVersions")
+    except Unreachable as error:
+        raise OncelogError(f"nobody answers at {address}: {error}") from error
+    except (Lost, KafkaError) as error:
+        raise OncelogError(
+            f"{address} does not answer as a Kafka broker ({error}): if it wants TLS or a login, "
+            "give --config client.properties"
+        ) from error
+    served = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+    for api_key in NEEDED:
+        low, high = served.get(api_key, (0, -1))
+        if not low <= SPOKEN[api_key] <= high:
+            name = versions.APIS[api_key].name
+            serves = f"serves {name} {low} to {high}" if high >= 0 else f"does not serve {name}"
+            raise OncelogError(
+                f"{address} {serves}; verify asks for version {SPOKEN[api_key]}, which brokers have "
+                "since Apache Kafka 2.5 (is this a controller's port?)"
+            )
+    if versions.END_TXN not in served:
+        raise OncelogError(f"{address} has no transactions: it does not serve EndTxn")
+    types = types_of(versions.METADATA)
+    try:
+        metadata = await brokers.call_any(
+            versions.METADATA,
+            types.MetadataRequest(
+                topics=(),
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            ),
+        )
+    except (Unreachable, Lost) as error:
+        raise OncelogError(f"{address} answered once, and no more: {error}") from error
+    return len(metadata.brokers), str(metadata.cluster_id or "")
+
+
+async def _allowed(call: Coroutine[Any, Any, ResultT], failure: str, grant: str) -> ResultT:
+    try:
+        return await call
+    except ClientError as error:
+        raise OncelogError(f"{failure}: {_reason(error, grant)}") from error
+
+
+def _reason(error: ClientError, grant: str) -> str:
+    text = " ".join(str(error).split()) or repr(error)
+    if "uthorization" in text or "AUTHORIZATION" in text:
+        return f"{text}; allow {grant} with the prefix oncelog-verify-"
+    return text
+
+
+async def _fails(name: str, bootstrap: Sequence[str], topic: str, group: str) -> str:
+    """Why a library cannot commit a record and an offset, and read them; empty when it can."""
+    partition = (topic, 0)
+    clients = LIBRARIES[name](bootstrap)
+    try:
+        await _commit(clients, partition, group)
+        await _read(clients, partition)
+    except (ClientError, OncelogError) as error:
+        grant = "WRITE and DESCRIBE on transactional ids and topics, READ on topics and groups,"
+        return _reason(error, grant) if isinstance(error, ClientError) else str(error)
+    return ""
+
+
+async def _commit(clients: Clients, partition: Partition, group: str) -> None:
+    client = f"{partition[0]}-{clients.library}"
+    producer = await clients.producer(client, client, PROBE_TIMEOUT_MS)
+    try:
+        await producer.init_transactions()
+        await producer.begin()
+        await producer.send(partition, client)
+        await producer.send_offsets({partition: 0}, group)
+        await producer.commit()
+    finally:
+        await producer.close()
+
+
+async def _read(clients: Clients, partition: Partition) -> None:
+    consumer = await clients.consumer(f"{partition[0]}-reader", Isolation.READ_COMMITTED, None)
+    try:
+        await consumer.assign({partition: 0})
+        deadline = time.monotonic() + READ_LIMIT_S
+        wanted = f"{partition[0]}-{clients.library}"
+        while not any(one.value == wanted for one in await consumer.poll(POLL_MS)):
+            if time.monotonic() > deadline:
+                raise OncelogError(
+                    f"what it committed cannot be read at read_committed within {READ_LIMIT_S:.0f} s"
+                )
+    finally:
+        await consumer.close()

@@ -1,0 +1,272 @@
+"""What breaks the brokers of a cluster that is not ours: a command, or signals to processes and containers.
+
+A driver knows how its kinds of fault are done to one of its targets. Every fault of a driver is begun and ended by one
+thread: brokers are struck one after the other, and a fault is never ended while it is still being begun.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, Protocol
+
+from oncelog.errors import OncelogError
+from oncelog_robustness.chaos.containers.engine import Engine
+from oncelog_robustness.chaos.links import CLIENTS
+from oncelog_robustness.chaos.plan import name_of
+from oncelog_robustness.fault_plan import FaultKind, PlannedFault
+
+BROKER: Final = "broker"
+COMMAND: Final = "command"
+COMMAND_TIMEOUT_S: Final = 120.0
+BACK_TIMEOUT_S: Final = 60.0
+LOOK_S: Final = 0.1
+
+
+class Driver(Protocol):
+    role: str
+    """Whom it strikes, as reports call it."""
+    names: Sequence[str]
+    """Of its targets, as the user gave them."""
+    deck: Mapping[FaultKind, int]
+    """How many cards of each kind."""
+
+    def begin(self, kind: FaultKind, name: str) -> str:
+        """What was done, in words. Raises OncelogError when it could not be done."""
+        ...
+
+    def end(self, kind: FaultKind, name: str) -> None:
+        """Undo it. Raises OncelogError when the target does not come back."""
+        ...
+
+
+class Shell:
+    """Runs commands of the user. What they print goes into one file, so that what they leave running holds no pipe."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+
+    def run(self, command: str, more: Mapping[str, str] | None = None) -> None:
+        """Raises OncelogError for an exit code other than 0, and for one that takes too long."""
+        with self._log.open("ab") as output:
+            output.write(f"$ {command}\n".encode())
+            output.flush()
+            process = subprocess.Popen(
+                command,
+                shell=True,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(more or {})},
+                # A Ctrl-C is for us: half a fault would stay.
+                start_new_session=True,
+            )
+            try:
+                code = process.wait(COMMAND_TIMEOUT_S)
+            except subprocess.TimeoutExpired as error:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise OncelogError(
+                    f"{command!r} did not end within {COMMAND_TIMEOUT_S:.0f} s; see {self._log}"
+                ) from error
+        if code:
+            raise OncelogError(f"{command!r} ended with {code}; see {self._log}")
+
+
+class CommandDriver:
+    """`--fault CMD`, each in turn, and `--heal CMD` after it."""
+
+    role = COMMAND
+    deck: Final = {FaultKind.OPERATE: 1}
+
+    def __init__(self, commands: Sequence[str], heal: str, shell: Shell) -> None:
+        self.names = list(commands)
+        self._heal = heal
+        self._shell = shell
+
+    def begin(self, kind: FaultKind, name: str) -> str:
+        self._shell.run(name)
+        return name
+
+    def end(self, kind: FaultKind, name: str) -> None:
+        if self._heal:
+            self._shell.run(self._heal)
+
+
+class ProcessDriver:
+    """Processes of this machine, each by a file with its process id: frozen, and killed where they can be restarted."""
+
+    role = BROKER
+
+    def __init__(self, pid_files: Sequence[str], restart: str, shell: Shell) -> None:
+        """Raises OncelogError for a file that names no process that runs."""
+        self.names = list(pid_files)
+        self.deck = {FaultKind.PAUSE: 2, **({FaultKind.KILL: 3} if restart else {})}
+        self._restart = restart
+        self._shell = shell
+        for name in self.names:
+            pid_in(name)
+
+    def begin(self, kind: FaultKind, name: str) -> str:
+        pid = pid_in(name)
+        sent = signal.SIGKILL if kind is FaultKind.KILL else signal.SIGSTOP
+        _send(pid, sent, name)
+        if kind is FaultKind.KILL:
+            _wait(lambda: not is_alive(pid), f"process {pid} of {name} did not end")
+        return f"{sent.name} to {pid} of {name}"
+
+    def end(self, kind: FaultKind, name: str) -> None:
+        if kind is FaultKind.PAUSE:
+            _send(pid_in(name), signal.SIGCONT, name)
+            return
+        self._shell.run(self._restart, {"VERIFY_PID_FILE": name})
+        _wait(lambda: _runs(name), f"{self._restart!r} brought no process of {name} back")
+
+
+def pid_in(name: str) -> int:
+    """Of the process that a file names. Raises OncelogError when there is none."""
+    try:
+        pid = int(Path(name).read_text().split()[0])
+    except (OSError, ValueError, IndexError) as error:
+        raise OncelogError(f"--pid-file {name} holds no process id: {error}") from error
+    # 0 and -1 mean many processes to kill(2).
+    if pid <= 1 or not is_alive(pid):
+        raise OncelogError(f"--pid-file {name} names process {pid}, which does not run")
+    return pid
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is dead, whoever has not asked for its exit code yet."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def _runs(name: str) -> bool:
+    try:
+        pid_in(name)
+    except OncelogError:
+        return False
+    return True
+
+
+def _send(pid: int, sent: signal.Signals, name: str) -> None:
+    try:
+        os.kill(pid, sent)
+    except OSError as error:
+        raise OncelogError(f"no {sent.name} to {pid} of {name}: {error.strerror}") from error
+
+
+def _wait(is_so: Callable[[], bool], failure: str) -> None:
+    deadline = time.monotonic() + BACK_TIMEOUT_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise OncelogError(f"{failure} within {BACK_TIMEOUT_S:.0f} s")
+        time.sleep(LOOK_S)
+
+
+class ContainerDriver:
+    """Containers of docker or podman, by their names."""
+
+    role = BROKER
+    deck: Final = {FaultKind.KILL: 3, FaultKind.PAUSE: 2, FaultKind.RESTART: 1}
+
+    def __init__(self, engine: Engine, names: Sequence[str]) -> None:
+        """Raises OncelogError for a container that is not there."""
+        self.names = list(names)
+        self._engine = engine
+        for name in self.names:
+            if not engine.look([name]):
+                raise OncelogError(f"--container {name}: {engine.command} knows no such container")
+
+    def begin(self, kind: FaultKind, name: str) -> str:
+        words = {FaultKind.KILL: "kill", FaultKind.PAUSE: "pause", FaultKind.RESTART: "stop"}
+        self._engine.do(words[kind], name)
+        return f"{self._engine.command} {words[kind]} {name}"
+
+    def end(self, kind: FaultKind, name: str) -> None:
+        """A restart policy may have started it already; to start what runs is no error."""
+        self._engine.do("unpause" if kind is FaultKind.PAUSE else "start", name)
+
+
+class DriverInjector:
+    """A `ChaosInjector`: the driver's faults, if there is one, and our own clients' deaths."""
+
+    def __init__(self, driver: Driver | None, kill_client: Callable[[float], str]) -> None:
+        self._driver = driver
+        self._kill_client = kill_client
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="faults")
+        self._under_way: dict[str, PlannedFault] = {}
+        self.findings: list[str] = []
+        self.facts: dict[str, str] = {}
+        self.missed: set[str] = set()
+
+    def can(self, kind: FaultKind) -> bool:
+        return kind is FaultKind.CLIENT_KILL or (
+            self._driver is not None and kind in self._driver.deck
+        )
+
+    async def begin(self, fault: PlannedFault) -> None:
+        if fault.kind is FaultKind.CLIENT_KILL:
+            killed = await asyncio.to_thread(self._kill_client, fault.strength)
+            self.facts[name_of(fault)] = killed
+            if not killed:
+                self.missed.add(name_of(fault))
+            return
+        self._under_way[name_of(fault)] = fault
+        await self._call(self._begin, fault)
+
+    async def end(self, fault: PlannedFault) -> None:
+        if self._under_way.pop(name_of(fault), None) is not None:
+            await self._call(self._end, fault)
+
+    async def heal(self) -> None:
+        for fault in list(self._under_way.values()):
+            await self.end(fault)
+
+    async def look_for_dead(self) -> None:
+        """The cluster's own supervisor looks after it."""
+
+    def close(self) -> None:
+        """Waits for the end of what was begun: no broker stays frozen."""
+        self._thread.shutdown()
+
+    async def _call(self, work: Callable[[PlannedFault], None], fault: PlannedFault) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, work, fault)
+
+    def _begin(self, fault: PlannedFault) -> None:
+        assert self._driver is not None
+        try:
+            self.facts[name_of(fault)] = self._driver.begin(fault.kind, self._name(fault))
+        except OncelogError as error:
+            self.findings.append(f"{name_of(fault)} could not be begun: {error}")
+            self.missed.add(name_of(fault))
+
+    def _end(self, fault: PlannedFault) -> None:
+        assert self._driver is not None
+        if name_of(fault) in self.missed and fault.kind is not FaultKind.OPERATE:
+            return
+        try:
+            self._driver.end(fault.kind, self._name(fault))
+        except OncelogError as error:
+            self.findings.append(f"{name_of(fault)} could not be ended: {error}")
+
+    def _name(self, fault: PlannedFault) -> str:
+        """Plans number targets from 1."""
+        assert self._driver is not None
+        return self._driver.names[int(fault.target.rpartition("-")[2]) - 1]
+
+
+def members_of(driver: Driver | None) -> dict[str, Sequence[str]]:
+    """Whom a plan may strike, by role."""
+    found: dict[str, Sequence[str]] = {CLIENTS: [CLIENTS]}
+    if driver is not None:
+        numbers = range(1, len(driver.names) + 1)
+        found = {driver.role: [f"{driver.role}-{number}" for number in numbers], **found}
+    return found

@@ -1,0 +1,191 @@
+"""What a run, or a history, has shown: as JSON for programs, as a page for people, as lines for a terminal."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from oncelog_robustness.chaos.measures import Measures, Recovery, measure
+from oncelog_robustness.chaos.report import measured
+from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.fault_plan import FaultKind
+from oncelog_robustness.history import Fault, FinalRead, History, PlainSend, Poll, Transaction
+from oncelog_robustness.verify.faults import COMMAND
+from oncelog_robustness.verify.judging import Anomaly, Judgement
+from oncelog_robustness.verify.page import verify_page
+from oncelog_robustness.verify.promises import Answered
+
+JSON: Final = "verify.json"
+HTML: Final = "verify.html"
+COLOURS: Final = {Answer.OK: "green", Answer.BROKEN: "bold red", Answer.UNKNOWN: "yellow"}
+WORDS: Final = {Answer.OK: "none found", Answer.BROKEN: "BROKEN", Answer.UNKNOWN: "not judged"}
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the history does not say itself."""
+
+    target: str
+    run: str
+    """Its id; empty of a history that was given."""
+    clients: tuple[str, ...]
+    limits: tuple[str, ...]
+    """What could not be done, used or judged, a sentence each."""
+    again: str
+    """The command that judges the kept history."""
+    is_stopped: bool = False
+    """By a Ctrl-C, before its time was over."""
+    cleaned: str = ""
+
+
+def content_of(
+    judgement: Judgement, history: History, measures: Measures, about: About
+) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "answer": judgement.answer.value,
+        "headline": headline(judgement),
+        "means": means(judgement, history, measures),
+        "target": about.target,
+        "run": about.run,
+        "clients": list(about.clients),
+        "is_stopped": about.is_stopped,
+        "duration_s": round((measures.until_ms - measures.from_ms) / 1000, 1),
+        "promises": [_promise(one) for one in judgement.promises],
+        "anomalies": [_anomaly(one) for one in judgement.anomalies],
+        **measured(history, measures),
+        "fault_list": [_fault(one, measures) for one in measures.recoveries],
+        "limits": [*about.limits, *([f"At the end: {about.cleaned}"] if about.cleaned else [])],
+        "again": about.again,
+    }
+
+
+def headline(judgement: Judgement) -> str:
+    if judgement.answer is Answer.BROKEN:
+        names = dict.fromkeys(one.promise for one in judgement.anomalies)
+        return f"Broken: {'; '.join(names)}"
+    if judgement.answer is Answer.UNKNOWN:
+        return "No verdict: too little could be judged"
+    return "Nothing found"
+
+
+def means(judgement: Judgement, history: History, measures: Measures) -> str:
+    """How much was tried, and what that is worth."""
+    sends = sum(len(one.sends) for one in history.all(Transaction)) + len(history.all(PlainSend))
+    reads = sum(len(one.reads) for kind in (Poll, FinalRead) for one in history.all(kind))
+    faults = sum(one.role != "clients" for one in measures.recoveries)
+    tried = (
+        f"{len(history.all(Transaction)):,} transactions, {sends:,} sends and {reads:,} records read "
+        f"were held against {len(judgement.promises)} promises, under {faults} faults of brokers and "
+        f"{len(measures.recoveries) - faults} deaths of clients"
+    )
+    if judgement.answer is Answer.BROKEN:
+        return f"{tried}. Each anomaly below comes with the operations that prove it."
+    if judgement.answer is Answer.UNKNOWN:
+        unread = ", ".join(judgement.unanswered)
+        return f"{tried}. These could not be judged: {unread}."
+    more = "" if faults else " No broker was broken: --fault, --pid-file, --container and --pods do that."
+    return f"{tried}. That is no proof: what was not tried may still be wrong.{more}"
+
+
+def _promise(one: Answered) -> dict[str, Any]:
+    return {
+        "name": one.promise.name,
+        "text": one.promise.text,
+        "source": one.promise.source,
+        "answer": one.answer.value,
+        "judged": one.judged,
+        "checkers": [
+            {
+                "checker": verdict.checker,
+                "answer": verdict.answer.value,
+                "judged": verdict.judged,
+                "why": list(verdict.proof) if verdict.answer is Answer.UNKNOWN else [],
+            }
+            for verdict in one.verdicts
+        ],
+    }
+
+
+def _anomaly(one: Anomaly) -> dict[str, Any]:
+    return {
+        "promise": one.promise,
+        "checker": one.checker,
+        "sentence": one.sentence,
+        "operations": [
+            {"operation": type(operation).__name__, **asdict(operation)}
+            for operation in one.operations
+        ],
+    }
+
+
+def _fault(one: Recovery, measures: Measures) -> dict[str, Any]:
+    fault = one.fault
+    ended_ms = fault.completed_ms or fault.invoked_ms
+    return {
+        "at_s": round((fault.invoked_ms - measures.from_ms) / 1000, 1),
+        "kind": COMMAND if fault.kind == FaultKind.OPERATE else fault.kind,
+        "target": fault.target,
+        "what": fault.facts,
+        "lasted_s": round((ended_ms - fault.invoked_ms) / 1000, 1),
+        "next_commit_ms": one.ms,
+    }
+
+
+def measures_of(history: History) -> Measures:
+    """Of a history that was given: its clients worked from the first operation to the last of a writer."""
+    writers = [*history.all(Transaction), *history.all(PlainSend)]
+    begun = [one.invoked_ms for one in writers]
+    ended = [one.completed_ms for one in writers if one.completed_ms is not None]
+    roles = tuple(
+        dict.fromkeys(
+            one.target.rpartition("-")[0] or one.target
+            for one in history.all(Fault)
+            if one.client == "fault-plan"
+        )
+    )
+    pulse = history.facts.get("pulse", "")
+    return measure(history, pulse, min(begun, default=0), max(ended, default=0), roles, ())
+
+
+def write_report(folder: Path, content: dict[str, Any], measures: Measures) -> Path:
+    """Both into the folder; returns the page."""
+    (folder / JSON).write_text(json.dumps(content, indent=2) + "\n")
+    page = folder / HTML
+    page.write_text(verify_page(content, measures))
+    return page
+
+
+def show(console: Console, content: dict[str, Any], page: Path) -> None:
+    table = Table(box=None, padding=(0, 2))
+    for title in ("promise", "answer", "judged"):
+        table.add_column(title)
+    for one in content["promises"]:
+        answer = Answer(one["answer"])
+        word = f"[{COLOURS[answer]}]{WORDS[answer]}[/]"
+        table.add_row(escape(one["name"]), word, f"{one['judged']:,}")
+    console.print(table)
+    for line in _lines(content["anomalies"]):
+        console.print(line, highlight=False, soft_wrap=True)
+    colour = COLOURS[Answer(content["answer"])]
+    for limit in content["limits"]:
+        console.print(limit, style="dim", markup=False, highlight=False, soft_wrap=True)
+    text = f"[{colour}]{escape(content['headline'])}.[/] {escape(content['means'])}"
+    console.print(text, highlight=False, soft_wrap=True)
+    console.print(f"report: {page}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"judge again: {content['again']}", markup=False, highlight=False, soft_wrap=True)
+
+
+ANOMALIES_SHOWN: Final = 5
+
+
+def _lines(anomalies: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for one in anomalies[:ANOMALIES_SHOWN]:
+        yield f"[bold red]{escape(one['checker'])}[/]: {escape(one['sentence'])}"
+    if len(anomalies) > ANOMALIES_SHOWN:
+        yield f"and {len(anomalies) - ANOMALIES_SHOWN} more, in the report"

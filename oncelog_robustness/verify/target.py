@@ -1,0 +1,74 @@
+"""The cluster at an address, as a target of a run: what may be broken of it, and what is cleaned when it ends."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from oncelog.errors import OncelogError
+from oncelog_robustness.chaos.contract import OnProgress
+from oncelog_robustness.chaos.links import CLIENTS
+from oncelog_robustness.checkers.verdict import Verdict
+from oncelog_robustness.fault_plan import FaultKind
+from oncelog_robustness.observations import Observations
+from oncelog_robustness.verify.cleaning import clean_now
+from oncelog_robustness.verify.cluster import Found
+from oncelog_robustness.verify.faults import Driver, DriverInjector, members_of
+
+CLIENT_DECK: Final = {FaultKind.CLIENT_KILL: 1}
+
+
+class VerifyTarget:
+    """A `Target`. `cleaned` says how the end went; `is_hurried` leaves everything where it is."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[str],
+        client_config: str,
+        found: Found,
+        prefix: str,
+        driver: Driver | None,
+    ) -> None:
+        self.bootstrap = ",".join(bootstrap)
+        self.client_config = client_config
+        named = f", cluster {found.cluster_id}" if found.cluster_id else ""
+        self.name = f"Kafka at {self.bootstrap}{named}"
+        self.replicas = found.replicas
+        self.limits: Sequence[str] = found.left_out
+        self.is_hurried = False
+        self.cleaned = ""
+        self._addresses = list(bootstrap)
+        self._prefix = prefix
+        self._driver = driver
+
+    @property
+    def roles(self) -> Sequence[str]:
+        return tuple(self.members)
+
+    @property
+    def decks(self) -> Mapping[str, Mapping[FaultKind, int]]:
+        own = {} if self._driver is None else {self._driver.role: self._driver.deck}
+        return {CLIENTS: CLIENT_DECK, **own}
+
+    @property
+    def members(self) -> Mapping[str, Sequence[str]]:
+        return members_of(self._driver)
+
+    def start(self, on_progress: OnProgress) -> None:
+        """It runs already, and was looked at."""
+
+    def injector(self, kill_client: Callable[[float], str]) -> DriverInjector:
+        return DriverInjector(self._driver, kill_client)
+
+    def observe(self, at_ms: int) -> Observations:
+        """Nobody looks inside."""
+        return Observations(is_healed=True)
+
+    def verdicts(self) -> Sequence[Verdict]:
+        return ()
+
+    def close(self) -> None:
+        if self.is_hurried:
+            return
+        try:
+            self.cleaned = clean_now(self._addresses, self._prefix)
+        except OncelogError as error:
+            self.cleaned = str(error)
