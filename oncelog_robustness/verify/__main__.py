@@ -1,8 +1,8 @@
 """`oncelog verify`, `python -m oncelog_robustness.verify`: does this Kafka keep its promises about transactions?
 
-    oncelog verify localhost:9092
-    oncelog verify kafka:9092 --config client.properties --fault 'kubectl delete pod kafka-0' --fault-every 20s
-    oncelog verify --history history.jsonl.gz
+oncelog verify localhost:9092
+oncelog verify kafka:9092 --config client.properties --fault 'kubectl delete pod kafka-0' --fault-every 20s
+oncelog verify --history history.jsonl.gz
 """
 
 import asyncio

@@ -41,7 +41,9 @@ def new_run() -> str:
 def prefix_of(run: str) -> str:
     """Raises OncelogError for what is no id of a run: its prefix would be that of somebody's topics."""
     if not _RUN.fullmatch(run):
-        raise OncelogError(f"--clean {run!r} is no id of a run: six of 0-9 and a-f, as a run prints it")
+        raise OncelogError(
+            f"--clean {run!r} is no id of a run: six of 0-9 and a-f, as a run prints it"
+        )
     return f"{BEGINNING}{run}-"
 
 
@@ -56,7 +58,9 @@ async def clean(bootstrap: Sequence[str], prefix: str) -> str:
         for topic in topics:
             await admin.delete_topic(topic)
     except (ClientError, KafkaError, Lost, Unreachable) as error:
-        raise OncelogError(f"topics and groups that begin with {prefix} are left: {error}") from error
+        raise OncelogError(
+            f"topics and groups that begin with {prefix} are left: {error}"
+        ) from error
     finally:
         await admin.close()
         brokers.close()

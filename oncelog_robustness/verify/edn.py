@@ -97,7 +97,9 @@ class _Reader:
             return Keyword(text[1:])
         if kind == "number":
             bare = text.rstrip("NM")
-            return float(bare) if any(one in bare for one in ".eE") or text[-1] == "M" else int(bare)
+            return (
+                float(bare) if any(one in bare for one in ".eE") or text[-1] == "M" else int(bare)
+            )
         if kind == "text":
             return re.sub(r"\\(.)", lambda one: _ESCAPES.get(one[1], one[0]), text[1:-1])
         if kind == "tag":

@@ -102,7 +102,9 @@ class _Reading:
         elif one.type in list(Outcome):
             self._complete(self._begun.pop(one.process, one), one)
         else:
-            raise EdnError(f"line {one.line}: :type is :{one.type}, not :invoke, :ok, :fail or :info")
+            raise EdnError(
+                f"line {one.line}: :type is :{one.type}, not :invoke, :ok, :fail or :info"
+            )
 
     def _complete(self, begun: _Operation, ended: _Operation) -> None:
         outcome = Outcome(ended.type)
@@ -142,7 +144,9 @@ class _Reading:
         sends: list[Send],
         reads: list[Read],
     ) -> Transaction:
-        is_committed_read = self.isolation is Isolation.READ_COMMITTED and outcome is not Outcome.FAIL
+        is_committed_read = (
+            self.isolation is Isolation.READ_COMMITTED and outcome is not Outcome.FAIL
+        )
         return Transaction(
             client=f"{begun.process}",
             invoked_ms=begun.at_ms,
@@ -161,14 +165,14 @@ class _Reading:
             steps = begun.content.get("value") or []
             sends = [_send(one) for one in steps if isinstance(one, list) and one[:1] == ["send"]]
             if sends:
-                self._transactions.append(
-                    self._transaction(begun, None, Outcome.INFO, sends, [])
-                )
+                self._transactions.append(self._transaction(begun, None, Outcome.INFO, sends, []))
         if not self._transactions and not self._polls:
             raise EdnError("it holds no operation :send, :poll or :txn of Jepsen's Kafka workload")
         kept, left_out = self._kept()
         history = History({"target": "a history of Jepsen", RECORDS_DELETED_FROM: ""})
-        operations = sorted([*kept, *self._polls], key=lambda one: one.completed_ms or self._last_ms)
+        operations = sorted(
+            [*kept, *self._polls], key=lambda one: one.completed_ms or self._last_ms
+        )
         for operation in (*operations, *self._finals()):
             history.add(operation)
         notes = []

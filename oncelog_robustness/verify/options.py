@@ -19,7 +19,8 @@ Bootstrap = Annotated[
     str, typer.Argument(metavar="BOOTSTRAP", help="host:port of any Kafka, several with commas")
 ]
 For = Annotated[
-    str, typer.Option("--for", metavar="DURATION", help="how long clients work, such as 30s, 2m, 1h")
+    str,
+    typer.Option("--for", metavar="DURATION", help="how long clients work, such as 30s, 2m, 1h"),
 ]
 ClientConfig = Annotated[
     str,

@@ -50,8 +50,9 @@ def _head(content: dict[str, Any]) -> Iterator[str]:
 
 def _tiles(content: dict[str, Any]) -> str:
     pulse = content["pulse"]
+    lasted_s = content["duration_s"]
     tiles = [
-        (f"{content['duration_s'] / 60:.1f} min", "of work"),
+        (f"{lasted_s / 60:.1f} min" if lasted_s >= 120 else f"{lasted_s:.0f} s", "of work"),
         (f"{sum(content['transactions'].values()):,}", "transactions"),
         (f"{content['records_read']:,}", "records read"),
         (str(content["faults"]["planned"]), "faults"),
@@ -106,7 +107,9 @@ def _anomalies(anomalies: list[dict[str, Any]]) -> str:
         shown = tag("details", summary + tag("ol", operations), **opened) if count else ""
         sentence = f"<code>{escape(one['checker'])}</code> {escape(one['sentence'])}"
         inside.append(tag("div", tag("p", sentence) + shown, class_="anomaly"))
-    text = "Each is a sentence that the operations below it prove. Times are milliseconds of the run."
+    text = (
+        "Each is a sentence that the operations below it prove. Times are milliseconds of the run."
+    )
     return card("Anomalies", text, "".join(inside))
 
 

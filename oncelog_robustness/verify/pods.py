@@ -20,7 +20,9 @@ class PodDriver:
     role = BROKER
     deck: Final = {FaultKind.KILL: 3, FaultKind.RESTART: 1}
 
-    def __init__(self, pods: Callable[[], list[Pod]], delete: Callable[[Pod, int | None], None]) -> None:
+    def __init__(
+        self, pods: Callable[[], list[Pod]], delete: Callable[[Pod, int | None], None]
+    ) -> None:
         self._pods = pods
         self._delete = delete
         found = pods()
@@ -38,7 +40,9 @@ class PodDriver:
         return cls(lambda: kubernetes.pods(label), kubernetes.delete)
 
     def begin(self, kind: FaultKind, name: str) -> str:
-        alive = sorted((one for one in self._pods() if not one.is_leaving), key=lambda one: one.name)
+        alive = sorted(
+            (one for one in self._pods() if not one.is_leaving), key=lambda one: one.name
+        )
         if not alive:
             raise OncelogError("no pod is there")
         chosen = alive[int(name) % len(alive)]

@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from oncelog_robustness.chaos.measures import Measures, Recovery, measure
+from oncelog.wording import counted
+from oncelog_robustness.chaos.links import CLIENTS
+from oncelog_robustness.chaos.measures import FAULT_PLAN, Measures, Recovery, measure
 from oncelog_robustness.chaos.report import measured
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.fault_plan import FaultKind
@@ -78,18 +80,22 @@ def means(judgement: Judgement, history: History, measures: Measures) -> str:
     """How much was tried, and what that is worth."""
     sends = sum(len(one.sends) for one in history.all(Transaction)) + len(history.all(PlainSend))
     reads = sum(len(one.reads) for kind in (Poll, FinalRead) for one in history.all(kind))
-    faults = sum(one.role != "clients" for one in measures.recoveries)
+    faults = sum(one.role != CLIENTS for one in measures.recoveries)
     tried = (
         f"{len(history.all(Transaction)):,} transactions, {sends:,} sends and {reads:,} records read "
-        f"were held against {len(judgement.promises)} promises, under {faults} faults of brokers and "
-        f"{len(measures.recoveries) - faults} deaths of clients"
+        f"were held against {len(judgement.promises)} promises, under {counted(faults, 'fault')} of "
+        f"brokers and {counted(len(measures.recoveries) - faults, 'death')} of clients"
     )
     if judgement.answer is Answer.BROKEN:
         return f"{tried}. Each anomaly below comes with the operations that prove it."
     if judgement.answer is Answer.UNKNOWN:
         unread = ", ".join(judgement.unanswered)
         return f"{tried}. These could not be judged: {unread}."
-    more = "" if faults else " No broker was broken: --fault, --pid-file, --container and --pods do that."
+    more = (
+        ""
+        if faults
+        else " No broker was broken: --fault, --pid-file, --container and --pods do that."
+    )
     return f"{tried}. That is no proof: what was not tried may still be wrong.{more}"
 
 
@@ -146,7 +152,7 @@ def measures_of(history: History) -> Measures:
         dict.fromkeys(
             one.target.rpartition("-")[0] or one.target
             for one in history.all(Fault)
-            if one.client == "fault-plan"
+            if one.client == FAULT_PLAN
         )
     )
     pulse = history.facts.get("pulse", "")
