@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -75,7 +75,7 @@ class ForkLab:
     def __init__(self, order: LabOrder, clients: Sequence[Clients]) -> None:
         self.clients = clients
         self.replicas = order.replicas
-        self.topic_config = order.topic_config
+        self.topic_config: Mapping[str, str] = order.topic_config
         self.random = random.Random(f"chaos/{order.seed}/workloads")
         self._seed = order.seed
         self._began_s = order.began_s

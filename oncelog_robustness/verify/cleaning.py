@@ -49,7 +49,7 @@ def prefix_of(run: str) -> str:
 
 async def clean(bootstrap: Sequence[str], prefix: str) -> str:
     """What was removed, in words. Raises OncelogError with what could not be."""
-    assert prefix.startswith(BEGINNING) and len(prefix) > len(BEGINNING), prefix
+    assert re.fullmatch(f"{BEGINNING}{_RUN.pattern}-", prefix), prefix
     brokers = Brokers(bootstrap, "oncelog-verify")
     admin = WireAdmin(bootstrap, "oncelog-verify")
     try:

@@ -28,12 +28,20 @@ LOOK_S: Final = 0.1
 
 
 class Driver(Protocol):
-    role: str
-    """Whom it strikes, as reports call it."""
-    names: Sequence[str]
-    """Of its targets, as the user gave them."""
-    deck: Mapping[FaultKind, int]
-    """How many cards of each kind."""
+    @property
+    def role(self) -> str:
+        """Whom it strikes, as reports call it."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of its targets, as the user gave them."""
+        ...
+
+    @property
+    def deck(self) -> Mapping[FaultKind, int]:
+        """How many cards of each kind."""
+        ...
 
     def begin(self, kind: FaultKind, name: str) -> str:
         """What was done, in words. Raises OncelogError when it could not be done."""

@@ -11,7 +11,7 @@ a key stands for a partition and a value is unique in it. Each becomes a transac
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from oncelog_robustness.history import (
@@ -170,10 +170,9 @@ class _Reading:
             raise EdnError("it holds no operation :send, :poll or :txn of Jepsen's Kafka workload")
         kept, left_out = self._kept()
         history = History({"target": "a history of Jepsen", RECORDS_DELETED_FROM: ""})
-        operations = sorted(
-            [*kept, *self._polls], key=lambda one: one.completed_ms or self._last_ms
-        )
-        for operation in (*operations, *self._finals()):
+        done: list[Transaction | Poll] = [*kept, *self._polls]
+        done.sort(key=lambda one: one.completed_ms or self._last_ms)
+        for operation in (*done, *self._finals()):
             history.add(operation)
         notes = []
         if left_out:
@@ -193,8 +192,7 @@ class _Reading:
                 if send.offset is not None or send.value in polled or one.outcome is Outcome.FAIL
             )
             left_out += len(one.sends) - len(sends)
-            fields = {name: getattr(one, name) for name in one.__dataclass_fields__}
-            found.append(Transaction(**{**fields, "sends": sends}))
+            found.append(replace(one, sends=sends))
         return found, left_out
 
     def _finals(self) -> Iterator[FinalRead]:

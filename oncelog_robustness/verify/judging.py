@@ -1,6 +1,7 @@
 """A history, held against every promise: the answers, and for each anomaly the few operations that prove it."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,9 +12,11 @@ from oncelog_robustness.history import (
     AnyOperation,
     FinalRead,
     History,
+    Partition,
     PlainSend,
     Poll,
     Read,
+    Send,
     Transaction,
 )
 from oncelog_robustness.observations import Observations
@@ -29,7 +32,7 @@ class Anomaly:
     checker: str
     sentence: str
     operations: tuple[AnyOperation, ...]
-    """Those that the sentence speaks of; of their records only those that it names."""
+    """Those that the sentence speaks of; of what they read only what it names, and its neighbours at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def judged(history: History, verdicts: Sequence[Verdict] | None = None) -> Judge
     values = {value: None for _, _, sentence in found for value in _QUOTED.findall(sentence)}
     by_value = _operations_by_value(history, values)
     anomalies = tuple(
-        Anomaly(promise, verdict.checker, sentence, _proving(sentence, by_value))
+        Anomaly(promise, verdict.checker, sentence, _proving(sentence, history, by_value))
         for promise, verdict, sentence in found
     )
     return Judgement(tuple(answered), anomalies)
@@ -91,37 +94,64 @@ def _operations_by_value(
 
 
 def _values_of(operation: AnyOperation) -> Iterator[str]:
-    if isinstance(operation, Transaction):
-        yield from (one.value for one in operation.sends)
-    if isinstance(operation, PlainSend):
-        yield operation.send.value
+    yield from (one.value for one in sends_of(operation))
     if isinstance(operation, Transaction | Poll | FinalRead):
         yield from (one.value for one in operation.reads if one.value is not None)
 
 
 def _proving(
-    sentence: str, by_value: Mapping[str, Sequence[AnyOperation]]
+    sentence: str, history: History, by_value: Mapping[str, Sequence[AnyOperation]]
 ) -> tuple[AnyOperation, ...]:
-    """Writers first, then who read it first and last."""
+    """Who wrote what it names, who read it first and last, and the last reads of where it should be."""
     values = dict.fromkeys(_QUOTED.findall(sentence))
     found: dict[int, AnyOperation] = {}
+    spots: dict[Partition, list[int]] = {}
     for value in values:
         about = by_value.get(value, ())
-        writers = [one for one in about if isinstance(one, Transaction | PlainSend)]
-        readers = [one for one in about if isinstance(one, Poll | FinalRead)]
-        for one in (*writers, *readers[:2], *readers[-2:]):
+        writers = [one for one in about if any(send.value == value for send in sends_of(one))]
+        readers = [one for one in about if one not in writers and not isinstance(one, FinalRead)]
+        for one in (*writers, *readers[:2], *readers[-1:]):
             found.setdefault(id(one), one)
-    chosen = sorted(list(found.values())[:OPERATIONS_MAX], key=lambda one: one.invoked_ms)
-    return tuple(_trimmed(one, values) for one in chosen)
+        for send in (send for one in writers for send in sends_of(one) if send.value == value):
+            spots.setdefault((send.topic, send.partition), []).append(send.offset or 0)
+    began_ms = min((one.invoked_ms for one in found.values()), default=0)
+    finals = [
+        one
+        for one in history.all(FinalRead)
+        if (one.topic, one.partition) in spots and one.invoked_ms >= began_ms
+    ]
+    chosen = [*list(found.values())[: OPERATIONS_MAX - len(finals[:4])], *finals[:4]]
+    chosen.sort(key=lambda one: one.invoked_ms)
+    return tuple(_trimmed(one, values, spots) for one in chosen)
 
 
-def _trimmed(operation: AnyOperation, values: Mapping[str, None]) -> AnyOperation:
+def sends_of(operation: AnyOperation) -> Sequence[Send]:
+    if isinstance(operation, Transaction):
+        return operation.sends
+    return (operation.send,) if isinstance(operation, PlainSend) else ()
+
+
+def _trimmed(
+    operation: AnyOperation, values: Mapping[str, None], spots: Mapping[Partition, Sequence[int]]
+) -> AnyOperation:
     if isinstance(operation, Transaction):
         return replace(operation, reads=_only(operation.reads, values))
-    if isinstance(operation, Poll | FinalRead):
+    if isinstance(operation, Poll):
         return replace(operation, reads=_only(operation.reads, values))
+    if isinstance(operation, FinalRead):
+        offsets = spots.get((operation.topic, operation.partition), ())
+        return replace(operation, reads=_around(operation.reads, values, offsets))
     return operation
 
 
 def _only(reads: Sequence[Read], values: Mapping[str, None]) -> tuple[Read, ...]:
     return tuple(one for one in reads if one.value in values)
+
+
+def _around(
+    reads: Sequence[Read], values: Mapping[str, None], offsets: Sequence[int]
+) -> tuple[Read, ...]:
+    """These values, and the neighbours of where they were put: so it is seen that one is not there."""
+    at = [one.offset for one in reads]
+    kept = {bisect_left(at, offset) + near for offset in offsets for near in (-1, 0, 1)}
+    return tuple(one for number, one in enumerate(reads) if number in kept or one.value in values)

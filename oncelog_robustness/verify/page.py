@@ -108,7 +108,8 @@ def _anomalies(anomalies: list[dict[str, Any]]) -> str:
         sentence = f"<code>{escape(one['checker'])}</code> {escape(one['sentence'])}"
         inside.append(tag("div", tag("p", sentence) + shown, class_="anomaly"))
     text = (
-        "Each is a sentence that the operations below it prove. Times are milliseconds of the run."
+        "Each is a sentence that the operations below it prove. Times are milliseconds of the run; "
+        "names are shown without the run's prefix."
     )
     return card("Anomalies", text, "".join(inside))
 

@@ -1,8 +1,9 @@
 """What a run, or a history, has shown: as JSON for programs, as a page for people, as lines for a terminal."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from oncelog.wording import counted
+from oncelog_robustness.chaos.client_process import operation_line
 from oncelog_robustness.chaos.links import CLIENTS
 from oncelog_robustness.chaos.measures import FAULT_PLAN, Measures, Recovery, measure
 from oncelog_robustness.chaos.report import measured
@@ -25,6 +27,7 @@ from oncelog_robustness.verify.promises import Answered
 JSON: Final = "verify.json"
 HTML: Final = "verify.html"
 COLOURS: Final = {Answer.OK: "green", Answer.BROKEN: "bold red", Answer.UNKNOWN: "yellow"}
+_PREFIX: Final = re.compile(r"oncelog-verify-[0-9a-f]{6}-")
 WORDS: Final = {Answer.OK: "none found", Answer.BROKEN: "BROKEN", Answer.UNKNOWN: "not judged"}
 
 
@@ -79,8 +82,9 @@ def headline(judgement: Judgement) -> str:
 def means(judgement: Judgement, history: History, measures: Measures) -> str:
     """How much was tried, and what that is worth."""
     sends = sum(len(one.sends) for one in history.all(Transaction)) + len(history.all(PlainSend))
-    reads = sum(len(one.reads) for kind in (Poll, FinalRead) for one in history.all(kind))
-    faults = sum(one.role != CLIENTS for one in measures.recoveries)
+    reads = sum(len(one.reads) for one in history.all(Poll))
+    reads += sum(len(one.reads) for one in history.all(FinalRead))
+    faults = len([one for one in measures.recoveries if one.role != CLIENTS])
     tried = (
         f"{len(history.all(Transaction)):,} transactions, {sends:,} sends and {reads:,} records read "
         f"were held against {len(judgement.promises)} promises, under {counted(faults, 'fault')} of "
@@ -122,12 +126,16 @@ def _anomaly(one: Anomaly) -> dict[str, Any]:
     return {
         "promise": one.promise,
         "checker": one.checker,
-        "sentence": one.sentence,
+        "sentence": _short(one.sentence),
         "operations": [
-            {"operation": type(operation).__name__, **asdict(operation)}
-            for operation in one.operations
+            json.loads(_short(operation_line(operation))) for operation in one.operations
         ],
     }
+
+
+def _short(text: str) -> str:
+    """Without the prefix that all names of a run have."""
+    return _PREFIX.sub("", text)
 
 
 def _fault(one: Recovery, measures: Measures) -> dict[str, Any]:
@@ -137,7 +145,7 @@ def _fault(one: Recovery, measures: Measures) -> dict[str, Any]:
         "at_s": round((fault.invoked_ms - measures.from_ms) / 1000, 1),
         "kind": COMMAND if fault.kind == FaultKind.OPERATE else fault.kind,
         "target": fault.target,
-        "what": fault.facts,
+        "what": _short(fault.facts),
         "lasted_s": round((ended_ms - fault.invoked_ms) / 1000, 1),
         "next_commit_ms": one.ms,
     }

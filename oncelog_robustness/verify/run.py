@@ -33,7 +33,10 @@ from oncelog_robustness.workloads.catalog import KINDS
 from oncelog_server.cli.client_config import read_client_config
 
 SCENARIO: Final = Path(__file__).parent / "scenario.toml"
-STOPS: Final = "Ctrl-C: brokers are healed, the last reads are made, then comes the verdict; a second one ends it at once"
+STOPS: Final = (
+    "Ctrl-C: brokers are healed, the last reads are made, then comes the verdict; a second one ends "
+    "it at once"
+)
 
 
 class Stopped(Exception):

@@ -211,8 +211,10 @@ def _counts(what: str, counted: Iterable[tuple[str, int]]) -> str:
 
 
 _NUMBERS: Final = frozenset(
-    ("judged", "count", "hits", "p50", "p99", "max", "kills", "their p99")
-    + ("at", "lasted", "next commit after")
+    (
+        *("judged", "count", "hits", "p50", "p99", "max", "kills", "their p99"),
+        *("at", "lasted", "next commit after"),
+    )
 )
 
 

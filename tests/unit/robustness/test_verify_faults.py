@@ -187,7 +187,7 @@ def test_containers_are_killed_frozen_and_stopped_by_name(tmp_path):
     assert calls.read_text().splitlines()[1:] == [
         f"{word} kafka-a" for word in ("kill", "start", "pause", "unpause", "stop", "start")
     ]
-    with pytest.raises(OncelogError, match="--container gone: .* knows no such container"):
+    with pytest.raises(OncelogError, match=r"--container gone: .* knows no such container"):
         ContainerDriver(Engine(str(engine)), ["gone"])
 
 

@@ -90,9 +90,12 @@ def test_an_anomaly_comes_with_the_operations_that_prove_it():
     assert judgement.answer is Answer.BROKEN
     lost = next(one for one in judgement.anomalies if one.checker == "lost-write")
     assert "'gone'" in lost.sentence
-    (writer,) = lost.operations
+    writer, *finals = lost.operations
     assert isinstance(writer, Transaction)
     assert writer.outcome is Outcome.OK
+    assert all(isinstance(one, FinalRead) for one in finals)
+    assert finals[-1].end_offset == 9
+    assert [one.value for one in finals[-1].reads] == ["d"]
     assert {one.promise for one in judgement.anomalies} >= {
         "nothing acknowledged is lost",
         "a transaction is there whole, or not at all",
@@ -113,7 +116,8 @@ def test_of_many_operations_the_few_that_matter_are_shown():
     assert isinstance(twice.operations[0], Transaction)
     for one in twice.operations[1:]:
         assert isinstance(one, Poll | FinalRead)
-        assert {read.value for read in one.reads} == {"a"}
+        assert "a" in {read.value for read in one.reads}
+        assert len(one.reads) <= 5
 
 
 def test_the_report_is_one_page_and_one_json(tmp_path):
