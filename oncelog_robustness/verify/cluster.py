@@ -56,7 +56,7 @@ class Found:
 
     @property
     def topic_config(self) -> dict[str, str]:
-        """With three replicas one may be away; with fewer, whoever is there must do."""
+        """With three replicas one may be away; with fewer, those that are there must do."""
         return {"min.insync.replicas": str(max(1, self.replicas - 1))}
 
 

@@ -148,7 +148,7 @@ def pid_in(name: str) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie is dead, whoever has not asked for its exit code yet."""
+    """A zombie is dead, also while its parent has not asked for its exit code."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,7 +1,7 @@
 """A history of Jepsen's Kafka workload (`jepsen.tests.kafka`), as one of ours.
 
-Its operations `:send`, `:poll` and `:txn` are vectors of `[:send k [offset v]]` and `[:poll {k [[offset v] …]}]`, where
-a key stands for a partition and a value is unique in it. Each becomes a transaction, and each poll a poll:
+Its operations `:send`, `:poll` and `:txn` are vectors of `[:send k [offset v]]` and `[:poll {k [[offset v] …]}]`. A key
+stands for a partition, and a value is unique in it. Each operation becomes a transaction, and each poll a poll:
 
 - A consumer's polls are one order until it is assigned, subscribed or rebalanced anew, or something of it fails.
 - There are no final reads. What all polls together saw of a key stands for one, up to the highest offset polled. So a

@@ -64,7 +64,9 @@ def test_every_option_says_what_it_is_for():
                 assert "[" not in text, (words, parameter.name)
 
 
-@pytest.mark.parametrize("words", ["", "consume", "topics", "topics list", "partitions", "chaos"])
+@pytest.mark.parametrize(
+    "words", ["", "consume", "topics", "topics list", "partitions", "chaos", "verify"]
+)
 def test_help_names_no_value_of_what_takes_none(words):
     shown = invoke(*words.split(), "--help").output
     assert "--help" in shown

@@ -36,6 +36,25 @@ def test_the_runner_and_injectors_import_no_servers_nor_tests():
     assert done.returncode == 0, done.stderr
 
 
+def test_verify_imports_no_servers_and_no_client_but_ours():
+    done = python(
+        "sys.modules['confluent_kafka'] = None\n"
+        "import oncelog_robustness.verify.__main__\n"
+        "import oncelog_robustness.chaos.lab, oncelog_robustness.chaos.steady\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_pods_without_a_client_of_kubernetes_are_told():
+    done = python(
+        "import oncelog_server.cli as cli\n"
+        "sys.exit(cli.run(['verify', '127.0.0.1:1', '--pods', 'app=kafka']))"
+    )
+    assert done.returncode == 2
+    output = " ".join(done.stderr.split())
+    assert "--pods needs kubernetes, which is not installed: pip install 'oncelog[chaos]'" in output
+
+
 @pytest.mark.parametrize(
     ("arguments", "extra"), [(["--kubernetes"], "oncelog[chaos]"), ([], "oncelog[server]")]
 )

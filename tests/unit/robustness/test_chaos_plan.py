@@ -18,6 +18,7 @@ from oncelog_robustness.chaos.plan import (
     role_of,
 )
 from oncelog_robustness.fault_plan import OF_MACHINES, FaultKind, PlannedFault
+from oncelog_robustness.verify.faults import CommandDriver
 
 from oncelog_server.cluster.plan import POSTGRES, REDIS
 
@@ -109,7 +110,7 @@ def test_names_of_faults_are_unique():
 
 
 def test_every_kind_of_a_deck_has_a_length():
-    decks = [*DECKS.values(), *POD_DECKS.values()]
+    decks = [*DECKS.values(), *POD_DECKS.values(), CommandDriver.deck]
     assert {kind for deck in decks for kind in deck} == set(LASTS_MS)
 
 

@@ -42,7 +42,7 @@ def shell(tmp_path):
 
 @pytest.fixture
 def sleeper(tmp_path):
-    """A process and its pid file; whoever stands in the file at the end is killed."""
+    """A process and its pid file. The process that stands in the file at the end is killed."""
     process = subprocess.Popen([sys.executable, "-c", SLEEPER])
     file = tmp_path / "broker.pid"
     file.write_text(f"{process.pid}\n")

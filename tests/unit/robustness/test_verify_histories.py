@@ -160,7 +160,7 @@ def test_a_consumer_that_was_moved_may_go_back():
     assert broken(jepsen(*WRITTEN, *POLLED, again[0], rebalanced)) == set()
 
 
-def test_what_nobody_can_know_of_a_history_is_not_held_against_it():
+def test_what_nobody_can_know_is_not_held_against_a_history():
     """A send without an offset that nobody polled may lie above all polls, also where its transaction is seen."""
     found = jepsen(
         *done(0, "ok", "txn", "[[:send 5 1] [:send 5 2]]", "[[:send 5 [0 1]] [:send 5 [nil 2]]]"),
