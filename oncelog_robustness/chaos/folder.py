@@ -24,7 +24,9 @@ def folder_of_run(folder: Path, *, is_new: bool = False) -> Iterator[Path]:
             )
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OncelogError(f"cannot make {folder}: {error.strerror}") from error
+        raise OncelogError(
+            f"cannot make {folder}: {error.strerror}; give another --folder"
+        ) from error
     try:
         yield folder
     finally:

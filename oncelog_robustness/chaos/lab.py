@@ -33,6 +33,8 @@ from oncelog_robustness.workloads.contract import Workload
 from oncelog_server.cli.client_config import read_client_config
 
 HISTORY: Final = "history.jsonl"
+TOLD: Final = "told"
+"""The folder of what clients tell, a file each while it lives."""
 STEP_MS: Final = 100
 PROGRESS_S: Final = 0.5
 _OVER: Final = 0
@@ -79,7 +81,7 @@ class ForkLab:
         self.random = random.Random(f"chaos/{order.seed}/workloads")
         self._seed = order.seed
         self._began_s = order.began_s
-        self._client_files = Path(order.folder) / "told"
+        self._client_files = Path(order.folder) / TOLD
         self._client_files.mkdir(parents=True, exist_ok=True)
         self._history = (Path(order.folder) / HISTORY).open("w")
         print(json.dumps({"facts": order.facts}), file=self._history)

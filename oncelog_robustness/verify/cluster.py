@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from oncelog.errors import KafkaError, OncelogError
 from oncelog.protocol import versions
+from oncelog.wording import counted
 from oncelog_robustness.chaos.plan import REPLICAS
 from oncelog_robustness.clients.admin import WireAdmin
 from oncelog_robustness.clients.contract import ClientError, Clients
@@ -77,7 +78,7 @@ async def look(
         on_step("making a topic")
         await _allowed(
             admin.create_topic(topic, 1, found.replicas, found.topic_config),
-            f"cannot make the topic {topic} with {found.replicas} replicas",
+            f"cannot make the topic {topic} with {counted(found.replicas, 'replica')}",
             "CREATE on the cluster or on topics",
         )
         on_step("asking for a group")
@@ -149,7 +150,9 @@ async def _ask(brokers: Brokers, address: str) -> tuple[int, str]:
             ),
         )
     except (Unreachable, Lost) as error:
-        raise OncelogError(f"{address} answered once, and no more: {error}") from error
+        raise OncelogError(
+            f"{address} hangs up on who has not logged in ({error}): give --config client.properties"
+        ) from error
     return len(metadata.brokers), str(metadata.cluster_id or "")
 
 

@@ -1,5 +1,6 @@
 """Histories as files: kept by a run, compressed, and read again to be judged; or Jepsen's."""
 
+import contextlib
 import gzip
 import json
 import zlib
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.errors import OncelogError
-from oncelog_robustness.chaos.lab import HISTORY
+from oncelog_robustness.chaos.lab import HISTORY, TOLD
 from oncelog_robustness.history import History, Isolation
 from oncelog_robustness.verify.edn import EdnError
 from oncelog_robustness.verify.jepsen import Given, read_jepsen
@@ -23,6 +24,8 @@ def keep_history(folder: Path) -> Path:
         while block := source.read(1 << 20):
             target.write(block)
     plain.unlink()
+    with contextlib.suppress(OSError):
+        (folder / TOLD).rmdir()
     return kept
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from rich.console import Console
 
 from oncelog.errors import OncelogError
+from oncelog.wording import counted
 from oncelog_robustness.arguments import SEED_MAX
 from oncelog_robustness.chaos.progress import Progress
 from oncelog_robustness.chaos.run import ChaosRun, RunOptions, RunResult
@@ -119,9 +120,9 @@ def _clean_quietly(order: Order) -> None:
 def _begin(
     console: Console, order: Order, found: Found, driver: Driver | None, limits: Sequence[str]
 ) -> None:
-    whom = f"{len(driver.names)} targets ({driver.role})" if driver else "no brokers"
+    whom = counted(len(driver.names), driver.role) if driver else "no broker"
     for line in (
-        f"run {order.run}: {found.brokers} brokers, {found.replicas} replicas, "
+        f"run {order.run}: {counted(found.brokers, 'broker')}, {counted(found.replicas, 'replica')}, "
         f"clients: {', '.join(found.libraries)}; every {order.fault_every_s:g} s a fault of {whom} and of our clients",
         *limits,
         STOPS,
