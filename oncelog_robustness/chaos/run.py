@@ -195,7 +195,8 @@ class ChaosRun:
             if not options.judges_unread:
                 raise
             last = str(error).strip().splitlines()[-1]
-            self._limits.append(f"The last reads could not be made: {last}")
+            why = last.partition(": ")[2] or last
+            self._limits.append(f"The last reads could not be made: {why}")
         return plan, from_ms, until_ms
 
     async def _strike(

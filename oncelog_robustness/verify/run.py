@@ -71,7 +71,9 @@ def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
     driver = faults.driver(order.folder)
     found, missing = _looked(order, console)
     limits = (*missing, *found.left_out)
-    target = VerifyTarget(order.bootstrap, order.client_config, found, order.prefix, driver)
+    target = VerifyTarget(
+        order.bootstrap, order.client_config, found, order.prefix, driver, _goes_by(order)
+    )
     _begin(console, order, found, driver, limits)
     with Progress(console, int(order.lasts_s * 1000), target.roles) as progress:
         run = ChaosRun(_run_options(order, found), target, progress)
@@ -79,7 +81,8 @@ def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
         try:
             result, is_stopped = asyncio.run(_stoppable(run, target, order, console))
         except asyncio.CancelledError:
-            raise Stopped(_left(order)) from None
+            left = f"topics and groups that begin with {order.prefix} are left"
+            raise Stopped(f"{left}; {_goes_by(order)}") from None
         except OncelogError as error:
             failure = error
     if result is None:
@@ -171,12 +174,9 @@ async def _stoppable(
     return await run.run(), signals > 0
 
 
-def _left(order: Order) -> str:
+def _goes_by(order: Order) -> str:
     config = f" --config {shlex.quote(order.client_config)}" if order.client_config else ""
-    return (
-        f"topics and groups that begin with {order.prefix} are left; they go by "
-        f"oncelog verify {order.address}{config} --clean {order.run}"
-    )
+    return f"they go by oncelog verify {order.address}{config} --clean {order.run}"
 
 
 def _about(

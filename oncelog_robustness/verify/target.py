@@ -26,7 +26,9 @@ class VerifyTarget:
         found: Found,
         prefix: str,
         driver: Driver | None,
+        left: str,
     ) -> None:
+        """`left` says how what could not be cleaned goes later."""
         self.bootstrap = ",".join(bootstrap)
         self.client_config = client_config
         named = f", cluster {found.cluster_id}" if found.cluster_id else ""
@@ -38,6 +40,7 @@ class VerifyTarget:
         self._addresses = list(bootstrap)
         self._prefix = prefix
         self._driver = driver
+        self._left = left
 
     @property
     def roles(self) -> Sequence[str]:
@@ -71,4 +74,4 @@ class VerifyTarget:
         try:
             self.cleaned = clean_now(self._addresses, self._prefix)
         except OncelogError as error:
-            self.cleaned = str(error)
+            self.cleaned = f"{error}; {self._left}"

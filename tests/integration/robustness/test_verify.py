@@ -14,6 +14,8 @@ from oncelog_robustness.clients.aiokafka import AiokafkaClients
 from oncelog_robustness.clients.wire import Brokers
 from oncelog_robustness.history import Isolation
 from oncelog_robustness.verify.cleaning import BEGINNING, _groups, _topics, clean, prefix_of
+from oncelog_robustness.verify.cluster import Found
+from oncelog_robustness.verify.target import VerifyTarget
 from tests.integration.robustness.chaos_command import ROOT
 
 from oncelog_server.demo.processes import OncelogServer
@@ -159,3 +161,14 @@ def test_cleaning_takes_what_has_the_prefix_and_no_more(log):
 
     assert asyncio.run(make_and_clean()) == "removed 2 topics and 0 groups"
     assert only_foreign(log)
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_what_cannot_be_cleaned_is_told_with_the_way_to(tmp_path):
+    """The cluster is gone for good."""
+    found = Found(1, "", ("aiokafka",), ())
+    left = "they go by oncelog verify"
+    target = VerifyTarget(["127.0.0.1:1"], "", found, prefix_of("0123ab"), None, left)
+    target.close()
+    assert "topics and groups that begin with oncelog-verify-0123ab- are left" in target.cleaned
+    assert target.cleaned.endswith(left)
