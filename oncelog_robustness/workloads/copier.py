@@ -25,6 +25,7 @@ from oncelog_robustness.workloads.parameters import (
     Pause,
     Sends,
     Share,
+    Timeout,
     Watched,
 )
 from oncelog_robustness.workloads.plain import Bursts, run_plain_writer
@@ -40,8 +41,6 @@ from oncelog_robustness.workloads.reading import (
 )
 from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, Transactor
 
-FINISH_LIMIT_MS: Final = 180_000
-"""After healing, for a group to read its input to the end: sessions and transactions of the dead time out first."""
 IDLE_POLLS: Final = 20
 """In a row, before a member asks whether there is anything left."""
 
@@ -65,6 +64,8 @@ class CopierParameters(Watched):
     """Members speak the new protocol (KIP-848) whatever their library does."""
     static_share: Share = 0.0
     """With it, of the members: who comes back under its name finds what it had."""
+    finish_limit_ms: Timeout = 180_000
+    """After healing, for a group to read its input to the end: sessions and transactions of the dead time out first."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class Copier:
                 lab, RETRY_TIMEOUT_MS, lambda: admin.committed(group.name, self.inputs)
             )
             is_done = all(found[one] >= goal[one] for one in self.inputs)
-            if is_done or lab.now_ms() - began_ms > FINISH_LIMIT_MS:
+            if is_done or lab.now_ms() - began_ms > self.parameters.finish_limit_ms:
                 break
             await lab.sleep(500)
         for process in running:

@@ -1,0 +1,37 @@
+"""Every bug by its name."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog_robustness.lying.lie import Lie
+from oncelog_robustness.lying.log_lies import (
+    DropBatch,
+    RepeatBatch,
+    ReorderBatches,
+    ShowAborted,
+    StableOffsetTooFar,
+)
+from oncelog_robustness.lying.transaction_lies import (
+    AnswerAbortedCommit,
+    FenceWrong,
+    ForgetOffsets,
+    SameProducerId,
+    ZombieWrite,
+)
+
+BUGS: Final[Mapping[str, type[Lie]]] = {
+    one.name: one
+    for one in (
+        DropBatch,
+        RepeatBatch,
+        ShowAborted,
+        ReorderBatches,
+        SameProducerId,
+        AnswerAbortedCommit,
+        ForgetOffsets,
+        FenceWrong,
+        StableOffsetTooFar,
+        ZombieWrite,
+    )
+}
+HONEST: Final = Lie.name
