@@ -72,4 +72,5 @@ ALL: Final[tuple[Checker, ...]] = (
 def judge(
     history: History, observations: Observations, checkers: Sequence[Checker] = ALL
 ) -> list[Verdict]:
-    return [check(history, observations) for check in checkers]
+    sealed = history.sealed()
+    return [check(sealed, observations) for check in checkers]

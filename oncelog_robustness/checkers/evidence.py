@@ -1,6 +1,6 @@
 """What a history says about a value: who wrote it, who saw it, and whether it is there at the end."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -48,16 +48,22 @@ class Reading(NamedTuple):
         return self.by.completed_ms
 
 
-def writes(history: History) -> Iterator[Written]:
+def writes(history: History) -> Sequence[Written]:
     """Every send, acknowledged or not, by the time its operation began."""
+    return history.once("writes", lambda: _writes(history))
+
+
+def _writes(history: History) -> list[Written]:
     writers: list[Transaction | PlainSend] = [*history.all(Transaction), *history.all(PlainSend)]
-    for by in sorted(writers, key=lambda one: one.invoked_ms):
-        for send in by.sends if isinstance(by, Transaction) else (by.send,):
-            yield Written(send, by)
+    return [
+        Written(send, by)
+        for by in sorted(writers, key=lambda one: one.invoked_ms)
+        for send in (by.sends if isinstance(by, Transaction) else (by.send,))
+    ]
 
 
-def writer_of(history: History) -> dict[str, Written]:
-    return {one.send.value: one for one in writes(history)}
+def writer_of(history: History) -> Mapping[str, Written]:
+    return history.once("writers", lambda: {one.send.value: one for one in writes(history)})
 
 
 def readings(history: History) -> Iterator[Reading]:
@@ -143,8 +149,12 @@ class FinalLog:
         return ended_ms is not None and ended_ms <= other.invoked_ms
 
 
-def final_logs(history: History, isolation: Isolation) -> dict[Partition, FinalLog]:
+def final_logs(history: History, isolation: Isolation) -> Mapping[Partition, FinalLog]:
     """The last complete final read of each partition, or the last one if none is complete."""
+    return history.once(isolation, lambda: _final_logs(history, isolation))
+
+
+def _final_logs(history: History, isolation: Isolation) -> dict[Partition, FinalLog]:
     chosen: dict[Partition, FinalRead] = {}
     for final in history.all(FinalRead):
         if final.isolation is not isolation:
@@ -176,8 +186,8 @@ def _log(final: FinalRead, may_begin_later: bool) -> FinalLog:
 class FinalState:
     """All partitions at the end, at both isolation levels."""
 
-    committed: dict[Partition, FinalLog]
-    uncommitted: dict[Partition, FinalLog]
+    committed: Mapping[Partition, FinalLog]
+    uncommitted: Mapping[Partition, FinalLog]
 
     @classmethod
     def of(cls, history: History) -> "FinalState":

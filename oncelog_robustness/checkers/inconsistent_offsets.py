@@ -48,6 +48,11 @@ class _Map:
         self._homes: dict[str, tuple[Spot, _Witness]] = {}
         self._reported: dict[tuple[str | None, Spot], None] = {}
 
+    def holds(self, spot: Spot, value: str | None) -> bool:
+        """Somebody has told just this before."""
+        holder = self._holders.get(spot)
+        return holder is not None and holder[0] == value
+
     def note(self, spot: Spot, value: str | None, witness: _Witness) -> None:
         self._findings.judged += 1
         holder = self._holders.get(spot)
@@ -90,8 +95,12 @@ def check(history: History, observations: Observations) -> Verdict:
             known.note((send.topic, send.partition, send.offset), send.value, _Witness(by, False))
     for reading in readings(history):
         witness = _Witness(reading.by, True)
-        for topic, partition, offset, value, _ in reading.reads:
-            spot = (topic, partition, offset)
+        for read in reading.reads:
+            spot, value = read[:3], read.value
+            if known.holds(spot, value):
+                findings.judged += 1
+                continue
+            topic, partition, _ = spot
             if value in sent_to and sent_to[value] != (topic, partition):
                 known.contradict(
                     f"{value!r} was sent to {place(*sent_to[value])}, but is at {place(*spot)}"

@@ -5,6 +5,8 @@ or the read_uncommitted read shows data above that end, and the data was sent be
 transaction that its client still holds open excuses the partition.
 """
 
+from collections.abc import Mapping
+
 from oncelog_robustness.checkers.evidence import FinalLog, FinalState, Written, writer_of
 from oncelog_robustness.checkers.findings import Findings, place, reader
 from oncelog_robustness.checkers.verdict import Verdict
@@ -54,7 +56,7 @@ def _running(history: History, final: FinalState) -> dict[Partition, None]:
 
 
 def _data_above(
-    committed: FinalRead, uncommitted: FinalLog, writers: dict[str, Written]
+    committed: FinalRead, uncommitted: FinalLog, writers: Mapping[str, Written]
 ) -> tuple[str, int] | None:
     for read in uncommitted.read.reads:
         written = writers.get(read.value or "")

@@ -21,7 +21,8 @@ PORT_MAX: Final = 65_535
 
 
 def main(arguments: Sequence[str]) -> int:
-    bugs = "\n".join(f"  {one.name:22} {one.says}" for one in (*BUGS.values(), Lie))
+    known: list[type[Lie]] = [*BUGS.values(), Lie]
+    bugs = "\n".join(f"  {one.name:22} {one.says}" for one in known)
     parser = argparse.ArgumentParser(
         prog="python -m oncelog_robustness.lying",
         description="A proxy before a Kafka broker which plants one bug.",

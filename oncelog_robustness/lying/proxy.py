@@ -135,7 +135,7 @@ async def _with_addresses(
         if hasattr(response, "coordinators"):
             return replace(response, coordinators=await each(response.coordinators))
         return await moved(response)
-    if api_key == versions.PRODUCE and getattr(response, "node_endpoints", ()):
+    if api_key == versions.PRODUCE and getattr(response, "node_endpoints", None):
         return replace(response, node_endpoints=await each(response.node_endpoints))
     return response
 

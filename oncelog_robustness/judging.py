@@ -1,0 +1,218 @@
+"""Judges a history that lies in a file, part by part: `python -m oncelog_robustness.judging HISTORY.jsonl`.
+
+A history of millions of operations is more than the memory of a machine holds as objects. But most of it has nothing to
+do with the rest: operations belong together only if they share a client, a topic, a group or a transactional id. So the
+file is read twice:
+
+1. Each line is looked at, not parsed: what names are in it. Lines that share a name come into one part.
+2. The parts, several small ones at once, are read as histories and judged by every checker, by one process a processor.
+
+Each checker sees every operation that can matter to it, so its verdicts together say what it would say of the whole. What
+cannot be taken apart, such as one topic with all operations, is judged as one part, and needs its memory.
+"""
+
+import argparse
+import gc
+import json
+import multiprocessing
+import os
+import re
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from oncelog.errors import OncelogError
+from oncelog_robustness.checkers.all import judge
+from oncelog_robustness.checkers.findings import PROOFS_MAX
+from oncelog_robustness.checkers.verdict import Answer, Verdict
+from oncelog_robustness.history import Fault, FinalRead, History, WorkloadFact
+from oncelog_robustness.observations import Observations
+
+PART_OPERATIONS: Final = 100_000
+"""Of small parts that are judged at once. A part that cannot be taken apart may have more."""
+_NAMES: Final = re.compile(
+    rb'(?:"(?:client|topic|group|transactional_id)": |\[(?="[^"\\]+", [\d\[]))("[^"\\]+")'
+)
+"""Values of the fields that name something, and what begins a send, a read, a position, or the offsets of a group."""
+_TOPIC: Final = re.compile(rb'"topic": ("[^"\\]+")')
+_BEGIN: Final = b'{"operation": "'
+_FAULT: Final = _BEGIN + Fault.__name__.encode()
+_FACT: Final = _BEGIN + WorkloadFact.__name__.encode()
+_FINAL_READ: Final = _BEGIN + FinalRead.__name__.encode()
+
+
+class Parts:
+    """Which lines of a file belong together."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Raises OncelogError for a file that does not begin as a history does."""
+        self._slots: dict[bytes, int] = {}
+        """The place of each name; `_parents` joins those of one part."""
+        self._parents: list[int] = []
+        self._known: dict[frozenset[bytes], int] = {}
+        self._lines: list[array[int]] = []
+        """For each slot the positions of its lines in the file."""
+        self._faults: array[int] = array("q")
+        self.facts = _facts(file.readline())
+        self.count = 0
+        at = file.tell()
+        for line in file:
+            self._take(line, at)
+            at += len(line)
+            self.count += 1
+
+    def _take(self, line: bytes, at: int) -> None:
+        if line.startswith(_FAULT):
+            # It says who was struck, and matters to every part.
+            self._faults.append(at)
+            return
+        if line.startswith(_FINAL_READ):
+            # One client reads the partitions of everybody at the end.
+            names = frozenset(_TOPIC.findall(line, 0, line.find(b"[")))
+        elif line.startswith(_FACT):
+            names = frozenset(_NAMES.findall(line)) | _names_in_fact(line)
+        else:
+            names = frozenset(_NAMES.findall(line))
+        slot = self._known.get(names)
+        if slot is None:
+            slot = self._known[names] = self._join(sorted(names), line)
+        self._lines[slot].append(at)
+
+    def _join(self, names: Sequence[bytes], line: bytes) -> int:
+        """Raises OncelogError for a line in which nothing is named: `History.lines` writes none."""
+        if not names or not line.startswith(_BEGIN):
+            raise OncelogError(f"this is no operation of a history: {line[:80]!r}")
+        slots = [self._slot(name) for name in names]
+        first = self._root(slots[0])
+        for other in slots[1:]:
+            self._parents[self._root(other)] = first
+        return slots[0]
+
+    def _slot(self, name: bytes) -> int:
+        if name not in self._slots:
+            self._slots[name] = len(self._parents)
+            self._parents.append(len(self._parents))
+            self._lines.append(array("q"))
+        return self._slots[name]
+
+    def _root(self, slot: int) -> int:
+        while self._parents[slot] != slot:
+            self._parents[slot] = self._parents[self._parents[slot]]
+            slot = self._parents[slot]
+        return slot
+
+    def packed(self, most: int = PART_OPERATIONS) -> list["array[int]"]:
+        """Positions of the lines to be judged at once, in their order, the largest part first."""
+        whole: dict[int, array[int]] = {}
+        for slot, lines in enumerate(self._lines):
+            whole.setdefault(self._root(slot), array("q")).extend(lines)
+            self._lines[slot] = array("q")
+        packed: list[array[int]] = []
+        for part in sorted(whole.values(), key=len, reverse=True):
+            if packed and len(packed[-1]) + len(part) <= most:
+                packed[-1].extend(part)
+            else:
+                packed.append(part)
+        return [array("q", sorted((*part, *self._faults))) for part in packed]
+
+
+def _facts(line: bytes) -> dict[str, str]:
+    try:
+        content = json.loads(line)
+        return {str(name): str(fact) for name, fact in content["facts"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OncelogError(
+            f"the first line is no facts of a history, but {line[:80]!r}: give the history.jsonl of a run"
+        ) from error
+
+
+def _names_in_fact(line: bytes) -> set[bytes]:
+    """A fact is JSON in a string: every string in it may be a name."""
+    found: set[bytes] = set()
+
+    def look(one: object) -> None:
+        if isinstance(one, str):
+            found.add(json.dumps(one).encode())
+        elif isinstance(one, dict):
+            for inner in one.values():
+                look(inner)
+        elif isinstance(one, list):
+            for inner in one:
+                look(inner)
+
+    look(json.loads(json.loads(line)["facts"]))
+    return found
+
+
+def judge_file(path: Path, most: int = PART_OPERATIONS, jobs: int = 0) -> list[Verdict]:
+    """The verdicts of every checker. `jobs`: processes, 0 for one a processor. Raises OncelogError, ValueError."""
+    gc.disable()
+    with path.open("rb") as file:
+        parts = Parts(file)
+    packed = parts.packed(most)
+    tasks = [(path, parts.facts, part) for part in packed]
+    del parts, packed
+    context = multiprocessing.get_context("fork")
+    # A process that has judged one part keeps its memory: the next part has a process of its own.
+    with context.Pool(jobs or os.cpu_count(), maxtasksperchild=1) as pool:
+        found = list(pool.imap(_judge_part, tasks, chunksize=1))
+    return merged(found)
+
+
+def _judge_part(task: tuple[Path, dict[str, str], "array[int]"]) -> list[Verdict]:
+    path, facts, part = task
+    # Operations hold no cycles, and looking for them takes a third of the time.
+    gc.disable()
+    with path.open("rb") as file:
+        history = History.from_lines(_lines(file, part))
+    history.facts = facts
+    return judge(history, Observations(is_healed=True))
+
+
+def _lines(file: BinaryIO, part: "array[int]") -> Iterator[str]:
+    for at in part:
+        file.seek(at)
+        yield file.readline().decode()
+
+
+def merged(found: Sequence[Sequence[Verdict]]) -> list[Verdict]:
+    """Of verdicts of each part, in the order of `ALL`, those of the whole."""
+    nothing = judge(History(), Observations())
+    return [
+        _merged(none, [verdicts[number] for verdicts in found])
+        for number, none in enumerate(nothing)
+    ]
+
+
+def _merged(nothing: Verdict, verdicts: Sequence[Verdict]) -> Verdict:
+    """Broken counts whatever else is unclear; a part in which nothing of the kind happened says nothing."""
+    judged = sum(one.judged for one in verdicts)
+    telling = [one for one in verdicts if one != nothing]
+    for answer in (Answer.BROKEN, Answer.UNKNOWN):
+        proof = [sentence for one in telling if one.answer is answer for sentence in one.proof]
+        if proof:
+            return Verdict(nothing.checker, answer, judged, tuple(proof[: PROOFS_MAX + 1]))
+    return Verdict(nothing.checker, Answer.OK, judged) if telling else nothing
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m oncelog_robustness.judging")
+    parser.add_argument("history", type=Path, metavar="HISTORY.jsonl")
+    parser.add_argument("--jobs", type=int, default=0, help="processes (default: one a processor)")
+    given = parser.parse_args(arguments)
+    try:
+        verdicts = judge_file(given.history, jobs=given.jobs)
+    except (OncelogError, OSError, ValueError) as error:
+        print(f"cannot judge {given.history}: {error}", file=sys.stderr)
+        return 2
+    for one in verdicts:
+        print(f"{one.checker:30} {one.answer:8} {one.judged:>12,}")
+        for sentence in one.proof if one.answer is Answer.BROKEN else ():
+            print(f"    {sentence}")
+    return 1 if any(one.answer is Answer.BROKEN for one in verdicts) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
