@@ -1,9 +1,11 @@
 """Bugs of coordinators: who may write, how a transaction ends, and what becomes of its offsets."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from oncelog.protocol import versions
+from oncelog.protocol.messages import schema_of
 from oncelog.record.batch import read_header
 from oncelog_robustness.lying.batches import without_producer
 from oncelog_robustness.lying.exchange import Exchange, Own
@@ -102,10 +104,6 @@ class FenceWrong(Lie):
 
 
 def _init_request(transactional_id: str) -> Any:
-    from datetime import timedelta
-
-    from oncelog.protocol.messages import schema_of
-
     types = schema_of(versions.INIT_PRODUCER_ID, _INIT_VERSION).request_types
     return types.InitProducerIdRequest(
         transactional_id=transactional_id,
@@ -123,6 +121,8 @@ class ZombieWrite(Lie):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
+        # A zombie sends few batches, most of them before it is one.
+        self.moments = Moments(self.name, seed, most=3)
         self._current: dict[str, tuple[int, int]] = {}
         """Of each transactional id the producer id and epoch that its last producer was given at its start."""
         self._ids: dict[int, str] = {}
