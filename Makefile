@@ -260,6 +260,10 @@ simulation: setup ## the simulator's own tests, a few planted bugs, determinism,
 robustness: setup ## every workload, evidence and a short chaos, against a running log and a real cluster
 	$(PYTEST) -q tests/integration/robustness tests/integration/failover/test_short_chaos.py
 
+.PHONY: lying
+lying: setup ## chaos against a broker that lies: ten bugs named, and an honest one acquitted; 10 minutes; TARGET=kafka: before Apache Kafka
+	ONCELOG_TEST_TARGET=$(or $(TARGET),embedded) $(PYTEST) -q -s tests/integration/robustness/test_lying_proxy.py
+
 .PHONY: chaos
 chaos: setup ## ten minutes of kills, freezes and cuts on real processes, judged; ARGS="--minutes 2 --seed 7"
 	$(BIN)/python -m oncelog_robustness.chaos $(ARGS)

@@ -165,10 +165,10 @@ def operations(count: int, seed: int, topics: int, anomaly: str) -> Iterator[dic
     for number in range(rest):
         made = draw.choice(workloads).step(3 * number + 10)
         reads = made.get("reads")
-        if number >= skipped and made["operation"] == _POLL and isinstance(reads, list):
-            if len(reads) > 2:
-                del reads[1]
-                skipped = rest
+        may_skip = number >= skipped and made["operation"] == _POLL
+        if may_skip and isinstance(reads, list) and len(reads) > 2:
+            del reads[1]
+            skipped = rest
         yield made
     chosen = draw.choice(workloads)
     for workload in workloads:

@@ -30,7 +30,8 @@ def steps(history: History) -> Iterator[Step]:
         elif isinstance(operation, Poll):
             at = positions.setdefault(operation.client, {})
             for read in operation.reads:
-                stood = at.get((read.topic, read.partition))
+                spot = read[:2]
+                stood = at.get(spot)
                 if stood is not None:
                     yield Step(stood[0], stood[1], read, operation)
-                at[(read.topic, read.partition)] = (read.offset + 1, read)
+                at[spot] = (read.offset + 1, read)

@@ -25,6 +25,9 @@ def check(history: History, observations: Observations) -> Verdict:
             continue
         if send.value not in uncommitted.offsets or not committed.is_after(by):
             continue
+        if send.value in committed.offsets:
+            findings.judged += 1
+            continue
         presence = committed.presence(send._replace(offset=uncommitted.offsets[send.value]))
         if presence is Presence.UNREAD:
             if not uncommitted.read.is_complete:

@@ -263,4 +263,3 @@ async def _frames(
     while data := await reader.read(READ_BYTES):
         for frame in splitter.feed(data):
             await take(frame)
-

@@ -75,7 +75,9 @@ def test_chaos_names_each_bug_of_any_kafka(target, tmp_path, bug):
         assert bool(proxy.strikes) is (bug != HONEST)
     assert code == (0 if bug == HONEST else 1), output
     report = json.loads((folder / "report.json").read_text())
-    found = {one["checker"]: one["proof"] for one in report["verdicts"] if one["answer"] == "broken"}
+    found = {
+        one["checker"]: one["proof"] for one in report["verdicts"] if one["answer"] == "broken"
+    }
     if bug == HONEST:
         assert found == {}
         return
