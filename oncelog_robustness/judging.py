@@ -7,8 +7,8 @@ file is read twice:
 1. Each line is looked at, not parsed: what names are in it. Lines that share a name come into one part.
 2. The parts, several small ones at once, are read as histories and judged by every checker, by one process a processor.
 
-Each checker sees every operation that can matter to it, so its verdicts together say what it would say of the whole. What
-cannot be taken apart, such as one topic with all operations, is judged as one part, and needs its memory.
+Each checker sees every operation that can matter to it, so its verdicts together say what it would say of the whole.
+What cannot be taken apart, such as one topic with all operations, is judged as one part, and needs its memory.
 """
 
 import argparse

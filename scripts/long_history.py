@@ -25,7 +25,7 @@ _MIX: Final = (_PLAIN, _PLAIN, _TRANSACTION, _POLL, _POLL)
 
 @dataclass(slots=True)
 class _Log:
-    """One partition: offset, value, and whether it is committed. Each transaction leaves a marker behind its records."""
+    """One partition: offset, value, whether it is committed. A transaction leaves a marker behind its records."""
 
     topic: str
     number: int

@@ -75,7 +75,7 @@ def id_of(one: Transaction) -> tuple[str, str, int, str]:
 
 
 def _moment(one: Transaction) -> int:
-    """Between its begin and its answer. So edges of clients and of real time lead from no later moment to an earlier."""
+    """Between its begin and its answer: so no edge of a client or of real time leads back."""
     is_answered = one.outcome is Outcome.OK and one.completed_ms is not None
     return one.completed_ms if is_answered and one.completed_ms is not None else one.invoked_ms
 

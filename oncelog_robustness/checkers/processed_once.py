@@ -65,10 +65,13 @@ def _judge_twice(
     for takers in by_offset.values():
         findings.judged += 1
         if len(takers) > 1:
-            findings.broken.append(
-                f"group {key[0]} consumed {seen(takers[0].read)} in {len(takers)} committed"
-                f" transactions: by {writer(takers[0].by)} and by {writer(takers[1].by)}"
+            first, second, *others = takers
+            sentence = (
+                f"group {key[0]} consumed {seen(first.read)} in two committed transactions:"
+                f" by {writer(first.by)} and by {writer(second.by)}"
             )
+            for _ in (first, *others):
+                findings.breaks((*key, first.read.offset), sentence)
 
 
 def _judge_never(

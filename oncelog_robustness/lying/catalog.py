@@ -6,8 +6,8 @@ from typing import Final
 from oncelog_robustness.lying.lie import Lie
 from oncelog_robustness.lying.log_lies import (
     DropBatch,
-    RepeatBatch,
     ReorderBatches,
+    RepeatBatch,
     ShowAborted,
     StableOffsetTooFar,
 )

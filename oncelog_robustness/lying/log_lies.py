@@ -141,11 +141,11 @@ class ReorderBatches(Lie):
                 if one is not None
             ]
             is_known = any(spot in self._instead for spot in spots)
-            if before is not None and not is_known and _may_be_swapped(before, batch):
-                if self.moments.strikes():
-                    self._instead[spots[0]] = moved(batch, before.header.base_offset)
-                    self._instead[spots[1]] = moved(before, batch.header.base_offset)
-                    self.told.append(f"swapped {spots[0]} and {spots[1]}")
+            may_swap = before is not None and not is_known and _may_be_swapped(before, batch)
+            if before is not None and may_swap and self.moments.strikes():
+                self._instead[spots[0]] = moved(batch, before.header.base_offset)
+                self._instead[spots[1]] = moved(before, batch.header.base_offset)
+                self.told.append(f"swapped {spots[0]} and {spots[1]}")
             before = batch
 
         def change(batch: Batch) -> bytes:

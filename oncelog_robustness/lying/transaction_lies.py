@@ -52,10 +52,11 @@ class AnswerAbortedCommit(Lie):
     says = "a commit is answered with success, and the transaction is aborted"
 
     def asked(self, exchange: Exchange) -> None:
-        if exchange.api_key == versions.END_TXN and exchange.request.committed:
-            if self.moments.strikes():
-                self.told.append(f"aborted {exchange.request.transactional_id}")
-                exchange.request = replace(exchange.request, committed=False)
+        if exchange.api_key != versions.END_TXN or not exchange.request.committed:
+            return
+        if self.moments.strikes():
+            self.told.append(f"aborted {exchange.request.transactional_id}")
+            exchange.request = replace(exchange.request, committed=False)
 
 
 class ForgetOffsets(Lie):
