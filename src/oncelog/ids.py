@@ -127,6 +127,5 @@ def shard_name_of(transactional_id: str) -> str:
 
     Storage leaders and listeners route by transactional.id, and of a branch they know no other name.
     """
-    if not transactional_id.startswith(_BRANCH_PREFIX):
-        return transactional_id
-    return transactional_id[len(_BRANCH_PREFIX) :].split("/", 2)[-1]
+    sink = branch_sink(transactional_id)
+    return transactional_id if sink is None else sink

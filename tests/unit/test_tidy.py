@@ -141,16 +141,6 @@ def test_every_service_has_the_same_rooms(service):
     assert (folder / "wiring.py").exists()
 
 
-def test_tests_that_the_docs_cite_exist():
-    paths = list((ROOT / "tests").rglob("*.py"))
-    files = {path.stem for path in paths}
-    everything = "".join(path.read_text() for path in paths)
-    for page in (ROOT / "docs").rglob("*.md"):
-        for name, is_file in re.findall(r"`(test_\w+)(\.py)?`", page.read_text()):
-            found = name in files if is_file else f"def {name}(" in everything
-            assert found, f"{relative(page)} cites {name}, which does not exist"
-
-
 def test_every_test_checks_something():
     """Itself, or through a function of the tests that does."""
     found = [(path, one) for path in python_files("tests") for one in module(path).functions]

@@ -89,6 +89,20 @@ def missing_paths(text):
                     yield path
 
 
+def names_of_tests(folder):
+    """Names of functions and of files, each as a page may name it."""
+    for path in folder.rglob("*.py"):
+        yield from (path.name, path.stem)
+        yield from re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
+
+
+def missing_tests(text, known):
+    for span in SPAN.findall(FENCE.sub("", text)):
+        name = span.partition("[")[0].rpartition("::")[2].rpartition("/")[2]
+        if re.fullmatch(r"test_\w+(\.py)?", name) and name not in known:
+            yield name
+
+
 def targets_of(makefile):
     return set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
 
@@ -155,6 +169,12 @@ def test_paths_that_a_page_names_exist(page):
     assert list(missing_paths(page.read_text())) == []
 
 
+def test_tests_that_a_page_names_exist():
+    known = set(names_of_tests(ROOT / "tests"))
+    missing = {relative(page): list(missing_tests(page.read_text(), known)) for page in PAGES}
+    assert {page: names for page, names in missing.items() if names} == {}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_make_targets_that_a_page_names_exist(page):
     known = targets_of((ROOT / "Makefile").read_text())
@@ -184,6 +204,9 @@ def test_what_is_wrong_is_found():
         "dance",
         "sing",
     ]
+    assert list(
+        missing_tests("`tests/x/test_a.py::test_b` `test_c.py` `test_d`", {"test_b", "test_c.py"})
+    ) == ["test_d"]
     said = list(
         wrong_commands(
             "`oncelog sing` `oncelog topics lst` `oncelog consume x --sing` `oncelog partitions x` "

@@ -132,7 +132,7 @@ def test_import_gives_the_planted_code_and_changes_no_file():
 
 
 def test_the_track_record_shows_every_bug_with_its_seed():
-    record = (Path(__file__).parents[3] / "TRACK_RECORD.md").read_text()
+    record = (Path(__file__).parents[3] / "docs" / "track-record" / "planted.md").read_text()
     for bug in BUGS:
         assert f"| {bug.name} | {bug.promise} | `{bug.scenario}` {bug.first_seed} |" in record
     header = "| bug | promise | scenario, seed | caught by one of |\n| --- | --- | --- | --- |\n"
