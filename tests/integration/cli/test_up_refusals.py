@@ -7,6 +7,25 @@ import sys
 
 import pytest
 
+from oncelog_server.cli import run
+
+
+@pytest.fixture
+def refused_at_once(tmp_path, capsys, monkeypatch):
+    """As `refused`, without a process: settings are read before anything starts."""
+
+    def refused(*options, **environment):
+        with monkeypatch.context() as patched:
+            for name, value in environment.items():
+                patched.setenv(name, value)
+            ports = ("--port", "0", "--gateway-port", "0")
+            assert run(["up", "--data", str(tmp_path / "data"), *ports, *map(str, options)]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("oncelog: ")
+        return line
+
+    return refused
+
 
 def refused(tmp_path, *options, **environment):
     command = [sys.executable, "-m", "oncelog_server", "up", "--data", str(tmp_path / "data")]
@@ -36,8 +55,8 @@ def refused(tmp_path, *options, **environment):
         ("ONCELOG_LOG_LEVEL", "chatty"),
     ],
 )
-def test_a_wrong_variable_is_named_with_its_value(tmp_path, name, value):
-    assert f"{name}={value!r}: " in refused(tmp_path, **{name: value})
+def test_a_wrong_variable_is_named_with_its_value(refused_at_once, name, value):
+    assert f"{name}={value!r}: " in refused_at_once(**{name: value})
 
 
 def test_a_name_that_nobody_reads_is_refused_with_the_meant_one(tmp_path):
@@ -45,17 +64,17 @@ def test_a_name_that_nobody_reads_is_refused_with_the_meant_one(tmp_path):
     assert "did you mean ONCELOG_STORAGE_FLUSH_POLICY?" in said
 
 
-def test_a_flag_of_a_role_and_its_file_are_named(tmp_path):
-    assert "--flush-policy='sometimes'" in refused(tmp_path, "--flush-policy", "sometimes")
+def test_a_flag_of_a_role_and_its_file_are_named(tmp_path, refused_at_once):
+    assert "--flush-policy='sometimes'" in refused_at_once("--flush-policy", "sometimes")
     path = tmp_path / "oncelog.toml"
     path.write_text("[storage]\nflush_polcy = 'always'\n")
-    assert f"{path}:2: [storage] flush_polcy is no setting" in refused(tmp_path, "--config", path)
+    assert f"{path}:2: [storage] flush_polcy is no setting" in refused_at_once("--config", path)
     path.write_text("[listener]\nport = 9192\n")
-    assert "`oncelog up` takes [up] port" in refused(tmp_path, "--config", path)
+    assert "`oncelog up` takes [up] port" in refused_at_once("--config", path)
 
 
-def test_a_folder_and_ephemeral_data_are_refused_together(tmp_path):
-    assert "leave out --ephemeral" in refused(tmp_path, "--ephemeral")
+def test_a_folder_and_ephemeral_data_are_refused_together(refused_at_once):
+    assert "leave out --ephemeral" in refused_at_once("--ephemeral")
 
 
 def test_a_ready_file_that_cannot_be_written_is_named(tmp_path):
@@ -83,17 +102,17 @@ def test_every_port_that_is_in_use_is_named(tmp_path):
         assert "ONCELOG_GATEWAY_PORT" in refused(tmp_path, "--gateway-port", rest)
 
 
-def test_a_name_that_is_like_none_gets_no_guess(tmp_path):
-    said = refused(tmp_path, ONCELOG_FOO="1")
+def test_a_name_that_is_like_none_gets_no_guess(refused_at_once):
+    said = refused_at_once(ONCELOG_FOO="1")
     assert "ONCELOG_FOO='1', which is no setting; correct" in said
 
 
-def test_a_file_that_is_no_toml_is_named_with_its_line(tmp_path):
+def test_a_file_that_is_no_toml_is_named_with_its_line(tmp_path, refused_at_once):
     path = tmp_path / "oncelog.toml"
     path.write_text("[storage]\nflush_policy\n")
-    assert f"{path}:2: not TOML: " in refused(tmp_path, "--config", path)
+    assert f"{path}:2: not TOML: " in refused_at_once("--config", path)
     path.write_bytes(b"[storage]\n# \xff\n")
-    assert f"{path}:2: not TOML: " in refused(tmp_path, "--config", path)
+    assert f"{path}:2: not TOML: " in refused_at_once("--config", path)
 
 
 def test_a_gateway_for_others_needs_a_decision(tmp_path):

@@ -14,6 +14,9 @@ from oncelog_listener.cluster import Cluster
 from oncelog_listener.settings import ListenerSettings
 from oncelog_listener.wiring import build_listener
 
+_SETTINGS = ListenerSettings(port=0, repeat_max_ms=0)
+"""Of most worlds. Reading the environment takes longer than a request does."""
+
 
 class World:
     """A listener's surroundings."""
@@ -25,7 +28,9 @@ class World:
         self.groups = FakeGroupCoordinator()
         self.controller = FakeController(self.metadata)
         # What does not get better is not waited for, unless a test is about that.
-        self.settings = ListenerSettings(**({"port": 0, "repeat_max_ms": 0} | settings))
+        self.settings = _SETTINGS
+        if settings:
+            self.settings = ListenerSettings(**({"port": 0, "repeat_max_ms": 0} | settings))
         self.directory = LocalDirectory(
             storage=DirectStub(self.storage),
             coordinator=DirectStub(self.coordinator),
