@@ -179,8 +179,11 @@ def _fetched_partition(
 
 def _topic_type(call: Call) -> Any:
     types = call.types
-    return (
-        types.OffsetFetchResponseTopics
-        if call.version >= _GROUPS_FROM
-        else types.OffsetFetchResponseTopic
-    )
+    if call.version >= _GROUPS_FROM:
+        return types.OffsetFetchResponseTopics
+
+    def without_id(*, topic_id: uuid.UUID | None, **given: Any) -> Any:
+        assert topic_id is None, (topic_id, given)
+        return types.OffsetFetchResponseTopic(**given)
+
+    return without_id

@@ -2,9 +2,9 @@
 
 kio has a module per version, and most versions of a message differ by one field. `Schema.request_types` and
 `response_types` hide that: each class is a constructor that takes the fields of every version and drops those this
-version does not have. An error code is given as a number and becomes the code that this version knows. A response is
-not throttled unless it says so. So a handler is written once. Loading a schema takes milliseconds, so it happens when
-a version is first spoken.
+version does not have. A field that no served version has is a TypeError. An error code is given as a number and becomes
+the code that this version knows. A response is not throttled unless it says so. So a handler is written once. Loading a
+schema takes milliseconds, so it happens when a version is first spoken.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -17,16 +17,21 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
+from kio.static.constants import EntityType
 
 from oncelog.protocol.error_versions import error_for_version
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.newer_messages import request_class, response_class
 from oncelog.protocol.reading import message_reading
 from oncelog.protocol.shape import RequestCheck, structure_of
+from oncelog.protocol.versions import APIS
 from oncelog.protocol.writing import message_steps, message_writer
 
 _SCHEMAS_MAX: Final = 512
 """More than all versions of all APIs that are served; a bound, not a setting."""
+
+_DROPPED_MAX: Final = 4096
+"""Sets of fields that some version lacks; a bound, not a setting."""
 
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
 """What kio raises for bytes that are no such message: ours first, then what its conversions to Python values raise."""
@@ -174,7 +179,10 @@ def _constructors(entity: Any, api_key: int, version: int) -> Any:
     """Of the message and of the structures in it; `version` is theirs."""
     return SimpleNamespace(
         version=version,
-        **{one.__name__: _constructor(one, api_key, version) for one in _structures(entity)},
+        **{
+            one.__name__: _constructor(one, api_key, version, entity.__type__)
+            for one in _structures(entity)
+        },
     )
 
 
@@ -186,13 +194,17 @@ def _structures(entity: Any) -> Iterator[Any]:
             yield from _structures(structure)
 
 
-def _constructor(entity: Any, api_key: int, version: int) -> Callable[..., Any]:
+def _constructor(entity: Any, api_key: int, version: int, kind: EntityType) -> Callable[..., Any]:
     known = frozenset(field.name for field in fields(entity))
     codes = tuple(field.name for field in fields(entity) if field.type is ErrorCode)
     has_throttle = _THROTTLE in known
 
     def construct(**values: Any) -> Any:
         if not values.keys() <= known:
+            dropped = frozenset(values.keys() - known)
+            unknown = _of_no_version(api_key, kind, entity.__name__, dropped)
+            if unknown:
+                raise TypeError(f"no version of {entity.__name__} has {', '.join(unknown)}")
             values = {name: value for name, value in values.items() if name in known}
         for name in codes:
             if name in values:
@@ -203,6 +215,22 @@ def _constructor(entity: Any, api_key: int, version: int) -> Callable[..., Any]:
         return entity(**values)
 
     return construct
+
+
+@lru_cache(maxsize=_DROPPED_MAX)
+def _of_no_version(
+    api_key: int, kind: EntityType, structure: str, names: frozenset[str]
+) -> tuple[str, ...]:
+    """Those of the names that the structure has in no served version; most stand in the newest one."""
+    load = response_class if kind is EntityType.response else request_class
+    api = APIS[api_key]
+    for version in range(api.max_version, api.served_min - 1, -1):
+        for one in _structures(load(api_key, version)):
+            if one.__name__ == structure:
+                names -= {field.name for field in fields(one)}
+        if not names:
+            break
+    return tuple(sorted(names))
 
 
 def _wire_error(api_key: int, version: int, error_code: int) -> ErrorCode:
