@@ -1,5 +1,6 @@
 """Runs a workload for a while against a target, hands its history to every checker, and breaks it on purpose."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from oncelog_robustness.workloads.catalog import make_workload
 from oncelog_robustness.workloads.run_lab import RunLab, run
 
 SECONDS = 5
+_RUNS = itertools.count(1)
 UNHURRIED = ("think", "pause", "poll_pause", "write_pause")
 """How much of the time nothing is done: the rest is for work."""
 
@@ -32,7 +34,8 @@ def history_of(
         name: value * pace if name.endswith("_ms") and not name.startswith(UNHURRIED) else value
         for name, value in parameters.items()
     }
-    workload = make_workload(kind, f"{kind}-{seed}", given)
+    # Two cases of one kind would write the same values to the same topics.
+    workload = make_workload(kind, f"{kind}-{seed}-{next(_RUNS)}", given)
     clients = [LIBRARIES[one]([target.bootstrap]) for one in SIMULATED]
     lab = RunLab(clients, seed=seed, duration_ms=SECONDS * 1000 * pace)
     run(lab, [workload])
