@@ -77,7 +77,7 @@ class TransactionCalls:
             transaction_timeout=timedelta(milliseconds=timeout_ms),
             producer_id=NOBODY.producer_id,
             producer_epoch=NOBODY.producer_epoch,
-            enable_2_pc=False,
+            enable2_pc=False,
             keep_prepared_txn=True,
         )
         answer = await self._ask(

@@ -288,8 +288,9 @@ COORDINATOR_BUGS: Final = (
             "aborted-read",
         ),
         scenario="wanderers",
-        first_seed=102,
-        # One seed in six shows it: the late EndTxn must meet a transaction that its client wants to end otherwise.
+        first_seed=186,
+        # Few seeds show it: the late EndTxn must meet a transaction that its client wants to end otherwise, and half of
+        # the clients speak TV2, which has no such hole.
         seeds=40,
     ),
     Bug(

@@ -45,6 +45,12 @@ LOG_BUGS: Final = (
                 old="        if new is old or _is_behind(new, old):\n",
                 new="        if new is old:\n",
             ),
+            # A controller keeps back what is older, too.
+            Edit(
+                module="oncelog_controller.watchers",
+                old="            if seen == self._image.metadata_offset or not self._image.has(position):\n",
+                new="            if seen == self._image.metadata_offset:\n",
+            ),
         ),
         caught_by=("leader-epoch-went-back",),
         scenario="blind",
