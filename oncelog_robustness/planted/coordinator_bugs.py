@@ -289,8 +289,8 @@ COORDINATOR_BUGS: Final = (
         ),
         scenario="wanderers",
         first_seed=186,
-        # Few seeds show it: the late EndTxn must meet a transaction that its client wants to end otherwise, and half of
-        # the clients speak TV2, which has no such hole.
+        # Few seeds show it: the late EndTxn must meet a transaction that its client wants to end otherwise. Half of the
+        # clients speak TV2, which has no such hole.
         seeds=40,
     ),
     Bug(
