@@ -78,7 +78,7 @@ async def _metadata(brokers: Brokers, topics: tuple[Any, ...] | None) -> Any:
 
 
 async def _topics(brokers: Brokers) -> list[str]:
-    """Of the whole cluster: Kafka has no request for a prefix."""
+    """The topics of the whole cluster: Kafka has no request for a prefix."""
     metadata = await _metadata(brokers, None)
     return [str(one.name) for one in metadata.topics]
 

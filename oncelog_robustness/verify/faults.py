@@ -35,7 +35,7 @@ class Driver(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Of its targets, as the user gave them."""
+        """The names of its targets, as the user gave them."""
         ...
 
     @property
@@ -131,12 +131,14 @@ class ProcessDriver:
         if kind is FaultKind.PAUSE:
             _send(pid_in(name), signal.SIGCONT, name)
             return
+        if _runs(name):
+            return
         self._shell.run(self._restart, {"VERIFY_PID_FILE": name})
         _wait(lambda: _runs(name), f"{self._restart!r} brought no process of {name} back")
 
 
 def pid_in(name: str) -> int:
-    """Of the process that a file names. Raises OncelogError when there is none."""
+    """The id of the process that a file names. Raises OncelogError when there is none."""
     try:
         pid = int(Path(name).read_text().split()[0])
     except (OSError, ValueError, IndexError) as error:
@@ -246,7 +248,8 @@ class DriverInjector:
         self._thread.shutdown()
 
     async def _call(self, work: Callable[[PlannedFault], None], fault: PlannedFault) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, work, fault)
+        # One more Ctrl-C must not take an end out of the queue: a broker would stay frozen.
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work, fault))
 
     def _begin(self, fault: PlannedFault) -> None:
         assert self._driver is not None
@@ -257,9 +260,8 @@ class DriverInjector:
             self.missed.add(name_of(fault))
 
     def _end(self, fault: PlannedFault) -> None:
+        """Also where the begin failed: half of it may have been done."""
         assert self._driver is not None
-        if name_of(fault) in self.missed and fault.kind is not FaultKind.OPERATE:
-            return
         try:
             self._driver.end(fault.kind, self._name(fault))
         except OncelogError as error:

@@ -1,6 +1,8 @@
 """What breaks a stranger's brokers: real processes here, an engine that is a script, and pods on paper."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -143,6 +145,34 @@ def test_what_is_under_way_ends_when_a_run_heals(sleeper, shell):
     asyncio.run(run())
     assert state_of(pid_in(str(sleeper))) != "T"
     assert injector.findings == []
+
+
+def test_an_end_that_is_cancelled_before_it_began_is_done_all_the_same(sleeper, shell):
+    """A process stays frozen, unless what ends that goes on without whoever waited for it."""
+    injector = DriverInjector(ProcessDriver([str(sleeper)], "", shell), lambda _: "")
+
+    async def run():
+        await injector.begin(fault(PAUSE))
+        busy = asyncio.create_task(injector._call(lambda _: time.sleep(0.3), fault(PAUSE)))
+        ending = asyncio.create_task(injector.end(fault(PAUSE)))
+        await asyncio.sleep(0.1)
+        ending.cancel()
+        await asyncio.wait([busy, ending])
+        injector.close()
+
+    asyncio.run(run())
+    assert state_of(pid_in(str(sleeper))) != "T"
+
+
+def test_a_broker_whose_kill_failed_half_way_is_restarted(sleeper, shell, tmp_path):
+    """Here it was dead before the kill: what restarts it runs all the same."""
+    pid = pid_in(str(sleeper))
+    restarted = tmp_path / "restarted"
+    driver = ProcessDriver([str(sleeper)], f"echo $VERIFY_PID_FILE > {restarted}; false", shell)
+    os.kill(pid, signal.SIGKILL)
+    carry_out(injector := DriverInjector(driver, lambda _: ""), fault(FaultKind.KILL))
+    assert restarted.read_text().strip() == str(sleeper)
+    assert injector.missed == {"kill broker-1 at 0"}
 
 
 def test_our_own_clients_die_with_and_without_a_driver():
