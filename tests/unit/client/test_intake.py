@@ -78,6 +78,24 @@ def intake_of(io, max_block_ms):
     return Intake(io, producer), producer
 
 
+def test_an_interruption_while_a_record_is_handed_over_stops_no_later_one(io, monkeypatch):
+    """Else the flag "the I/O thread will look" stayed set, and nobody looked again: the next flush waited for ever."""
+    intake, producer = intake_of(io, 10_000)
+    producer.line.size_bytes = 0
+    post = io.post
+
+    def interrupted(job):
+        monkeypatch.setattr(io, "post", post)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(io, "post", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        put(intake, b"pressed")
+    put(intake, b"next")
+    io.do(lambda: None)
+    assert producer.taken == [b"next"]
+
+
 def put(intake, value):
     record = Record("t", None, 0, None, value, [])
     intake.put(record, Delivery.of(record), None)

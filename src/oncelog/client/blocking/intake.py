@@ -59,15 +59,16 @@ class Intake:
         with self._lock:
             if self._is_closed:
                 raise _closed()
+            if not self._is_coming:
+                # First, and under the lock: a Ctrl-C behind it costs a look for nothing, and no record.
+                self._io.post(self._drain)
+                self._is_coming = True
             if not self._waiting and self._has_room(size):
                 self._queue.append(sent)
                 self._bytes += size
             else:
                 waiting = _Waiting(sent)
                 self._waiting.append(waiting)
-            is_coming, self._is_coming = self._is_coming, True
-        if not is_coming:
-            self._io.post(self._drain)
         if waiting is not None:
             self._wait(waiting)
 
@@ -117,7 +118,8 @@ class Intake:
     # ---------------------------------------------------------------------------------------------- the I/O thread
 
     def _drain(self) -> None:
-        self._is_coming = False
+        with self._lock:
+            self._is_coming = False
         size = 0
         for _ in range(len(self._queue)):
             sent = self._queue.popleft()
