@@ -6,7 +6,8 @@ from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 
 
 def described_classic(group: Group) -> pb.DescribeGroupsResponse.Group:
-    """What a member told and got counts only while the group is stable, as in Kafka."""
+    """Return the message that describes a classic group. The members' metadata and assignments are left out unless
+    the group is stable, as in Kafka."""
     is_stable = group.state is GroupState.STABLE
     return pb.DescribeGroupsResponse.Group(
         group_id=group.group_id,

@@ -18,7 +18,8 @@ def next_current(
     *,
     has_new_subscription: bool,
 ) -> Current:
-    """Where the member stands now. `owned`: what it says that it still has; None: it does not say."""
+    """Return where the member stands after one step. `owned` is what the member says that it still has; None: it
+    does not say."""
     current = member.current
     if group.is_reconciled(member) and not has_new_subscription:
         return current
