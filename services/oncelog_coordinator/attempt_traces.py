@@ -42,8 +42,8 @@ from oncelog_coordinator.core.txn_events import AddPartitions, ForceTerminate, V
 _APPEND: Final = "state append"
 _NS_PER_MS: Final = 1_000_000
 _ENDING_MAX: Final = 10_000
-"""The most attempts to remember while the record that completes them is being appended. A shard that is lost
-forgets them."""
+"""The most attempts to remember while the record that completes them is being appended. A shard that is lost forgets
+them."""
 
 
 class _Seen(NamedTuple):
@@ -129,8 +129,8 @@ class AttemptTraces:
         return known
 
     def committed(self, decision: Decision[Any], decided_ns: int) -> None:
-        """Export the spans of a decision whose records are committed: its append, and the root of each attempt
-        that it completed."""
+        """Export the spans of a decision whose records are committed: its append, and the root of each attempt that
+        it completed."""
         recorder = spans.recorder
         if recorder is None:
             return
@@ -158,8 +158,8 @@ class AttemptTraces:
     ) -> None:
         """Export the root span of an attempt that a replay finds complete in the log.
 
-        The tombstones of an attempt remove its records one by one, the DECIDE last. The removed records
-        (`superseded`) say what the attempt was.
+        The tombstones of an attempt remove its records one by one, the DECIDE last. The removed records (`superseded`)
+        say what the attempt was.
         """
         recorder = spans.recorder
         if recorder is None or not isinstance(record, Tombstone) or not record.nonce:

@@ -99,8 +99,8 @@ class GroupCoordinatorServicer:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Return the machine's answer to the event with these fields. If there is none, return what `refused` makes
-        of the error.
+        """Return the machine's answer to the event with these fields. If there is none, return what `refused` makes of
+        the error.
 
         An answer's class is its own `refused` where its first field is the error code.
         """

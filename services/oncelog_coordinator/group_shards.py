@@ -119,8 +119,8 @@ class GroupShards(ShardTerms[ShardTerm]):
         return await self._ask(self._term_for(group_id), event)
 
     async def ask_shard(self, shard: int, event: Callable[[int], GroupEvent]) -> Any:
-        """Return the answer of a shard by its number, as `ask` does. Raises KeyError if the shard is not
-        coordinated here."""
+        """Return the answer of a shard by its number, as `ask` does. Raises KeyError if the shard is not coordinated
+        here."""
         return await self._ask(self._terms[shard], event)
 
     def is_outdated(
@@ -168,8 +168,8 @@ class GroupShards(ShardTerms[ShardTerm]):
 
     @property
     def shapes(self) -> Topics:
-        """The id and partition count of each topic, for assignments. They are computed once for each version of
-        the topics."""
+        """The id and partition count of each topic, for assignments. They are computed once for each version of the
+        topics."""
         topics = self._metadata.image.topics
         if self._shapes[0] is not topics:
             found = {

@@ -25,8 +25,7 @@ _TOLD_TO_PRODUCERS: Final = {
     # "Not coordinator" here is the transaction's; told to a producer it would be taken for the group's.
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""The error that TxnOffsetCommit answers for an error of the transaction coordinator; others pass through
-unchanged."""
+"""The error that TxnOffsetCommit answers for an error of the transaction coordinator; others pass through unchanged."""
 
 
 class TransactionCheck:
@@ -42,8 +41,8 @@ class TransactionCheck:
         transaction_version: int,
         partition: Partition,
     ) -> tuple[ErrorCode, int]:
-        """Return NONE if the partition is in this producer's open transaction, and when that began in milliseconds;
-        0: unknown.
+        """Return NONE if the partition is in this producer's open transaction, and when that began in milliseconds; 0:
+        unknown.
 
         In TV2 the partition is added. Any other error is one that TxnOffsetCommit may answer.
         """

@@ -51,8 +51,8 @@ DELIVERY_TIMEOUT_S: Final = 3_600.0
 changes nothing."""
 
 CANCEL_TIMEOUT_S: Final = 2.0
-"""The most seconds to wait for CancelShard. A node that stops waits for the answer, and a frozen marker sender
-never answers."""
+"""The most seconds to wait for CancelShard. A node that stops waits for the answer, and a frozen marker sender never
+answers."""
 
 DESCRIBE_TIMEOUT_S: Final = 1.0
 """The most seconds to wait for DescribeDeliveries. Without an answer a description names every partition."""
@@ -68,8 +68,7 @@ AT_ONCE_MAX: Final = 100
 class MarkersAtOnce:
     """The decisions of one turn of the event loop, of all shards of this process.
 
-    If the marker sender and the leaders are in this process, too, the markers are written together and without a
-    wait.
+    If the marker sender and the leaders are in this process, too, the markers are written together and without a wait.
     """
 
     def __init__(self, metadata: MetadataFollower, directory: Directory) -> None:
@@ -271,8 +270,8 @@ class MarkerClient:
         return partitions
 
     async def _ask(self, request: pb.DeliverMarkersRequest) -> pb.DeliverMarkersResponse:
-        """Send the request to the marker sender. The wait ends early if the metadata names another one: a frozen
-        one never answers."""
+        """Send the request to the marker sender. The wait ends early if the metadata names another one: a frozen one
+        never answers."""
         sender = self._directory.marker_sender()
 
         def is_chosen(_: MetadataImage) -> bool:

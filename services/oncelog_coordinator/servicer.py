@@ -53,8 +53,7 @@ from oncelog_coordinator.shards import NO_REQUEST, Shards, ShardUnavailable, Tra
 from oncelog_coordinator.sink_servicer import SinkCalls
 
 TRANSACTIONS_PER_CALL_MAX = 1_000
-"""The most transactions in one AddPartitionsToTxn of a storage leader, and the most ids in one
-DescribeTransactions."""
+"""The most transactions in one AddPartitionsToTxn of a storage leader, and the most ids in one DescribeTransactions."""
 
 _TV1: Final = 0
 """The protocol of clients that add partitions themselves (facts 2.1)."""
@@ -65,8 +64,7 @@ _Result = pb.AddPartitionsToTxnResponse.Result
 
 
 class TransactionCoordinatorServicer(SinkCalls):
-    """The TransactionCoordinator service. Its methods are those of `coordinator.proto`; those of Spark sinks are
-    in `SinkCalls`."""
+    """The service TransactionCoordinator of `coordinator.proto`; its calls for Spark sinks are in `SinkCalls`."""
 
     direct_methods: ClassVar = {
         "VerifyAtOnce": "verify_at_once",
@@ -98,8 +96,8 @@ class TransactionCoordinatorServicer(SinkCalls):
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Return the machine's answer to the event with these fields. If there is none, return what `refused` makes
-        of the error.
+        """Return the machine's answer to the event with these fields. If there is none, return what `refused` makes of
+        the error.
 
         An answer's class is its own `refused` where its first field is the error code.
         """
@@ -211,10 +209,8 @@ class TransactionCoordinatorServicer(SinkCalls):
         return _each(name, ((partition, ErrorCode.NONE) for partition in partitions))
 
     def verify_at_once(self, request: plain.VerifyRequest, context: object) -> Millis | None:
-        """Answer a leader of this process: when the transaction that has these partitions began, in milliseconds.
-
-        None: this is not known without a wait, or AddPartitionsToTxn says why the transaction does not have them.
-        """
+        """Return when the transaction that has these partitions began, for a leader of this process. None: this is
+        not known without a wait, or AddPartitionsToTxn says what is wrong."""
         image = self._metadata.image
         if any(image.partition(partition) is None for partition in request.partitions):
             return None
@@ -249,8 +245,7 @@ class TransactionCoordinatorServicer(SinkCalls):
     async def AddOffsetsToTxn(
         self, request: pb.AddOffsetsToTxnRequest, context: object
     ) -> pb.AddOffsetsToTxnResponse:
-        """Add the partition of `__consumer_offsets` that keeps the group's offsets. This is always TV0 (facts
-        2.1)."""
+        """Add the partition of `__consumer_offsets` that keeps the group's offsets. This is always TV0 (facts 2.1)."""
         if not request.transactional_id:
             return pb.AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
         offsets = self._metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)

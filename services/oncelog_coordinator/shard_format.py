@@ -34,8 +34,7 @@ class RecordFormat(Protocol[RecordT]):
         damaged one."""
 
     def decode_control(self, header: BatchHeader, data: bytes, at: int) -> RecordT | None:
-        """Return the machine's record for the control batch whose bytes begin at `at` in `data`; None: it has
-        none."""
+        """Return the machine's record for the control batch whose bytes begin at `at` in `data`; None: it has none."""
 
 
 class TransactionRecords:

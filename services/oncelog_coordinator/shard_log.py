@@ -64,8 +64,8 @@ RECORDS_PER_TURN: Final = 200
 FETCH_TIMEOUT_S: Final = 10.0
 HIGH_WATERMARK_POLL_MS: Final = 5
 HIGH_WATERMARK_POLL_MAX_MS: Final = 100
-"""The longest wait in milliseconds between two looks at the high watermark. After an election followers need a
-fetch or two."""
+"""The longest wait in milliseconds between two looks at the high watermark. After an election followers need a fetch
+or two."""
 RECENT_MS: Final = Millis(5_000)
 """The age in milliseconds, before a log's newest record, up to which a record is recent.
 
@@ -203,8 +203,8 @@ class ShardLog(Generic[RecordT]):
             ) from None
 
     def _chunks(self, records: list[Record]) -> list[list[Record]]:
-        """Divide the records into batches. An oversized record is still attempted alone: the leader's refusal is
-        the better message."""
+        """Divide the records into batches. An oversized record is still attempted alone: the leader's refusal is the
+        better message."""
         if len(records) == 1:
             return [records]
         limit = self._batch_bytes_max()

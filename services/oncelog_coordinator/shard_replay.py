@@ -74,8 +74,7 @@ class LiveRecords:
     `in_order`."""
 
     def __init__(self, recent_ms: int = 0) -> None:
-        """Start empty. `recent_ms` is the age, before the log's newest record, up to which `recent` yields
-        records."""
+        """Start empty. `recent_ms` is the age, before the log's newest record, up to which `recent` yields records."""
         self._recent_ms = recent_ms
         self._recent: deque[tuple[HeaderFields, bytes, bytes | None, bytes | None]] = deque()
         self._latest: dict[bytes, tuple[int, HeaderFields, bytes | None]] = {}

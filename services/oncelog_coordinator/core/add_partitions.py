@@ -136,9 +136,9 @@ def _refusal(txn: TxnMetadata, asked: Verifiable) -> tuple[ErrorCode, str] | Non
 def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
     """Return the timer that fires once the transaction's deadline is past, not when it is reached.
 
-    A deadline that is further away than the timeout was set before the wall clock went back, or by a coordinator
-    whose clock is ahead. An abandoned transaction would hold up its readers as long as that, so it has one whole
-    timeout from now.
+    A deadline that is further away than the timeout was set before the wall clock went back, or by a coordinator whose
+    clock is ahead. An abandoned transaction would hold up its readers as long as that, so it has one whole timeout
+    from now.
     """
     name = ongoing.transactional_id
     left_ms, timeout_ms = max(0, ongoing.deadline - now), ongoing.timeout_ms

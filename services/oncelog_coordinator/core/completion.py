@@ -49,8 +49,8 @@ def markers_wanted(prepared: TxnMetadata, key: DecisionKey) -> Send:
 def markers_delivered(
     txn: TxnMetadata | None, is_current: bool, event: MarkersDelivered, now: Millis
 ) -> Decision[TxnRecord]:
-    """Complete the transaction, or set the timer that sends its markers again. `is_current`: the event is about
-    the decision that this transaction waits for."""
+    """Complete the transaction, or set the timer that sends its markers again. `is_current`: the event is about the
+    decision that this transaction waits for."""
     if txn is None or not is_current or not txn.state.is_prepared:
         return Decision(label="stale_delivery_ignored")
     if event.outcome is DeliveryOutcome.DELIVERED:

@@ -109,8 +109,7 @@ class Change:
         self.unlogged.append(SessionExtended(self.group.group_id, member_id, deadline))
 
     def await_rejoin(self, member_id: str, timeout_ms: int) -> None:
-        """Require that a member of the classic protocol sends its next request of the rebalance within
-        `timeout_ms`."""
+        """Require that a member of the classic protocol sends its next request of the rebalance within `timeout_ms`."""
         group_id, deadline = self.group.group_id, Millis(self.now + timeout_ms)
         over = RejoinTimeOver(group_id, member_id, deadline)
         self.unlogged.append(RejoinAwaited(group_id, member_id, deadline))
@@ -172,8 +171,7 @@ def subscribe(change: Change, before: ConsumerMember, said: Subscription) -> boo
 
 
 def _check_size(said: Subscription, config: GroupConfig) -> None:
-    """Refuse a subscription that fits in no record: its append would never succeed and stop the shard for every
-    group.
+    """Refuse a subscription that fits in no record: its append would never succeed and stop the shard for every group.
 
     Raises `Refused` with INVALID_REQUEST.
     """

@@ -121,8 +121,8 @@ def _instance(group: ConsumerGroup, event: JoinGroup) -> ConsumerMember | None:
 
 
 def _said(known: Subscription, event: JoinGroup, embedded: EmbeddedSubscription) -> Subscription:
-    """Return the subscription that a JoinGroup states. It has no regular expression: only the consumer protocol
-    has those."""
+    """Return the subscription that a JoinGroup states. It has no regular expression: only the consumer protocol has
+    those."""
     return Subscription(
         known.instance_id if event.instance_id is None else event.instance_id,
         known.rack_id if embedded.rack_id is None else embedded.rack_id,

@@ -76,8 +76,8 @@ def decide(
     config: GroupConfig,
     now: Millis,
 ) -> Decision[GroupRecord]:
-    """Decide a ConsumerGroupHeartbeat. `looked` says when this machine last compared each regular expression of
-    the group with the topics."""
+    """Decide a ConsumerGroupHeartbeat. `looked` says when this machine last compared each regular expression of the
+    group with the topics."""
     change = Change(group or ConsumerGroup(event.group_id), event.shapes, config, now)
     try:
         _check_request(event)

@@ -218,8 +218,8 @@ def _is_late(
 def _is_start_known(started: TransactionStarted | None, event: EndTransaction) -> bool:
     """True if the transaction's coordinator was asked, and no transaction was let in since.
 
-    Its answer counts more than what is known here. This process may no longer coordinate the shard without knowing
-    it, and the transaction that is open here may have ended elsewhere.
+    Its answer counts more than what is known here. This process may no longer coordinate the shard without knowing it,
+    and the transaction that is open here may have ended elsewhere.
     """
     return event.running_start_ms is not None and event.known_when_requested == started
 

@@ -181,8 +181,8 @@ class OffsetToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """An OffsetCommit request. Generation -1 without a member id: a consumer that assigns its partitions itself,
-    or an operator."""
+    """An OffsetCommit request. Generation -1 without a member id: a consumer that assigns its partitions itself, or
+    an operator."""
 
     request_id: int
     group_id: str
@@ -397,8 +397,8 @@ class RejoinTimeOver:
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """A timer's event: remove expired offsets, groups without members and offsets, and producers that have long
-    been silent."""
+    """A timer's event: remove expired offsets, groups without members and offsets, and producers that have long been
+    silent."""
 
 
 GroupEvent = (
@@ -445,8 +445,7 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """The settings that the group machine needs, with Kafka's defaults where Kafka has the same setting (facts
-    10)."""
+    """The settings that the group machine needs, with Kafka's defaults where Kafka has the same setting (facts 10)."""
 
     initial_rebalance_delay_ms: int = 3_000
     new_member_join_timeout_ms: int = 300_000

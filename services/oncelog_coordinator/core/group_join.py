@@ -112,8 +112,7 @@ def _add(change: Change, event: JoinGroup, member_id: str) -> Decision[GroupReco
 
 
 def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[GroupRecord]:
-    """Put a static member that came back under a new member id in the old one's place, and fence the old member
-    id."""
+    """Put a static member that came back under a new member id in the old one's place, and fence the old member id."""
     group, new_id = change.group, event.new_member_id
     old = group.members[old_id]
     change.reply(old.joining, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old_id))

@@ -90,8 +90,8 @@ class GroupOffsets:
         return tuple(self._open.get(group_id, {}).get(partition, ()))
 
     def any_is_of(self, group_id: str, partition: Partition, topic_id: bytes) -> bool:
-        """True if the group has an offset of this topic, committed or pending. One of another topic of the same
-        name does not count."""
+        """True if the group has an offset of this topic, committed or pending. One of another topic of the same name
+        does not count."""
         found = [self.of(group_id).get(partition)]
         found += (
             self._pending[producer_id][group_id].get(partition)

@@ -294,8 +294,8 @@ def session_going_on(
 ) -> Decision[GroupRecord] | None:
     """Return the decision that lets a session go on; None: its time is over.
 
-    The wall clock says when a member was heard last, and it may be set. Set forward, it would remove each member
-    whose timer ends before its next heartbeat. Timers are monotonic, so the time is taken to be no later than `due`.
+    The wall clock says when a member was heard last, and it may be set. Set forward, it would remove each member whose
+    timer ends before its next heartbeat. Timers are monotonic, so the time is taken to be no later than `due`.
 
     A deadline that is further away than any session lasts was granted before the clock was set back, or since it was
     set forward. A member that is gone would stay as long as that. So one whole session begins now.

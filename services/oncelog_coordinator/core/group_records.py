@@ -125,8 +125,8 @@ class SessionExtended:
 
 @dataclass(frozen=True, slots=True)
 class RejoinAwaited:
-    """A classic member of a consumer group owes a JoinGroup or SyncGroup until `deadline`; None: it owes none.
-    Never journaled."""
+    """A classic member of a consumer group owes a JoinGroup or SyncGroup until `deadline`; None: it owes none. Never
+    journaled."""
 
     group_id: str
     member_id: str
@@ -177,8 +177,8 @@ GroupRecord = (
 
 
 def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value of a record; the value None is a tombstone. A marker has neither: the shard's log
-    writes a control batch for it."""
+    """Return key and value of a record; the value None is a tombstone. A marker has neither: the shard's log writes
+    a control batch for it."""
     match record:
         case OffsetCommitted():
             return _offset_key(record.group_id, record.partition), _offset_value(record)

@@ -90,8 +90,8 @@ class Group:
         )
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return the error if no member has this member id, or its instance id belongs to another member
-        (KIP-345); otherwise NONE."""
+        """Return the error if no member has this member id, or its instance id belongs to another member (KIP-345);
+        otherwise NONE."""
         if instance_id is not None:
             known = self.static_member_id(instance_id)
             if known is None:
@@ -142,8 +142,8 @@ class Group:
         return {name: count for name, count in counts.items() if count == len(self.members)}
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True if a member reads this topic. A subscription that cannot be read counts as one to every topic,
-        since its offsets may be in use."""
+        """True if a member reads this topic. A subscription that cannot be read counts as one to every topic, since
+        its offsets may be in use."""
         if self.protocol_type != CONSUMER_PROTOCOL or self.state is GroupState.EMPTY:
             return False
         return any(

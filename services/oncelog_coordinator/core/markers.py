@@ -18,8 +18,8 @@ MARKER_SENDER: Final = "marker_sender"
 """The destination of a `Send` that carries `MarkersWanted`."""
 
 RESEND_AFTER_MS: Final = Millis(5_000)
-"""The time in milliseconds after which a refused delivery is tried again. News of a moved shard arrives within it;
-a fencing by mistake does not hold up an LSO for long."""
+"""The time in milliseconds after which a refused delivery is tried again. News of a moved shard arrives within it; a
+fencing by mistake does not hold up an LSO for long."""
 
 TXN_MACHINE: Final = "txn"
 SINK_MACHINE: Final = "sink"

@@ -34,8 +34,8 @@ ENDS_A_PRODUCER: Final = frozenset(
 def held_until_confirmed(
     decision: Decision[TxnRecord], txn: TxnMetadata | None, event: ProducerRequest
 ) -> Decision[TxnRecord]:
-    """Return the decision about `event`, which found `txn`. It waits for confirmation if a newer state could
-    refute it."""
+    """Return the decision about `event`, which found `txn`. It waits for confirmation if a newer state could refute
+    it."""
     if decision.records or not _refuses(decision) or (txn is not None and _is_older(event, txn)):
         return decision
     return replace(decision, needs_confirmation=True)

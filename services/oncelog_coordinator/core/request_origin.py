@@ -11,9 +11,9 @@ The coordinator keeps the newest successful request with the transaction. Two ki
 CONCURRENT_TRANSACTIONS: an older request of the kept connection, and the first request of any other connection.
 
 The listener drops the response when its connection is closed or the client already has a response. A client that is
-still there reads the response and repeats. Its listener then names the request that the refusal named. If that
-request is still the newest one, the coordinator accepts the repetition, and keeps its connection from then on.
-Otherwise another connection had a success in between, and the coordinator refuses the repetition too.
+still there reads the response and repeats. Its listener then names the request that the refusal named. If that request
+is still the newest one, the coordinator accepts the repetition, and keeps its connection from then on. Otherwise
+another connection had a success in between, and the coordinator refuses the repetition too.
 
 The coordinator also keeps a successful request that changed nothing. Its client goes on, so what the client left
 behind elsewhere must have no effect.

@@ -128,8 +128,8 @@ class ShardMachine:
         return (*self.txn.resume(now), *self.sink.resume(now))
 
     def verified_since(self, asked: Verifiable) -> Millis | None:
-        """Return when the transaction that has these partitions began, in milliseconds. None: it does not have
-        them, and `decide` says why."""
+        """Return when the transaction that has these partitions began, in milliseconds. None: it does not have them,
+        and `decide` says why."""
         txn = self.txn.transaction(asked.transactional_id)
         if txn is None or self.sink.owns_producer(ProducerId(asked.producer_id)):
             return None

@@ -149,8 +149,7 @@ class SinkMachine:
     # ------------------------------------------------------------------------------- questions of the shell
 
     def wants_producer_id(self, event: SinkEvent) -> bool:
-        """True if this event needs a producer id: it would be answered with a new branch, and has no id for it
-        yet."""
+        """True if this event needs a producer id: it would be answered with a new branch, and has no id for it yet."""
         if not isinstance(event, JoinAttempt) or event.producer_id is not None:
             return False
         return (

@@ -251,5 +251,5 @@ class LiveBranch(NamedTuple):
     nonce: bytes
     """The nonce of the attempt that an operator's abort has to end: branches end only together."""
     transaction: TxnMetadata
-    """The branch as a transaction, for Kafka's DescribeTransactions and ListTransactions: the audit of hanging
-    ones must see it."""
+    """The branch as a transaction, for Kafka's DescribeTransactions and ListTransactions: the audit of hanging ones
+    must see it."""

@@ -23,8 +23,8 @@ class SinkLimits:
     """The time in milliseconds after which a silent attempt (no open, join or seal) is aborted; it must exceed the
     slowest task."""
     timeout_max_ms: Millis = Millis(86_400_000)
-    """The longest timeout of an attempt, in milliseconds. An abandoned attempt holds back readers for as long as
-    its timeout."""
+    """The longest timeout of an attempt, in milliseconds. An abandoned attempt holds back readers for as long as its
+    timeout."""
     redelivery_ms: Millis = RESEND_AFTER_MS
     """The wait in milliseconds before refused markers are sent again, as for ordinary transactions."""
     sinks_max: int = 10_000
@@ -44,11 +44,11 @@ class SinkLimits:
     batches_max: int = 20
     """The most committed batches that a sink remembers, to tell ALREADY from ALREADY_OTHER."""
     superseded_runs_max: int = 32
-    """The most superseded runs that a sink remembers. To forget an older one only lets a zombie driver disturb
-    once more."""
+    """The most superseded runs that a sink remembers. To forget an older one only lets a zombie driver disturb once
+    more."""
     retired_queries_max: int = 32
-    """The most retired queries of a sink. None is forgotten, so that no query can take a sink back: over the
-    bound, adoption is refused."""
+    """The most retired queries of a sink. None is forgotten, so that no query can take a sink back: over the bound,
+    adoption is refused."""
     name_bytes_max: int = 1_000
     """The most bytes in the name of a sink, a query id or a run id."""
 

@@ -62,16 +62,14 @@ class Attempt:
 
     @property
     def batch_id(self) -> int:
-        """The id of the attempt's batch; -1 before the first branch, because only a branch says which batch this
-        is."""
+        """The id of the attempt's batch; -1 before the first branch, because only a branch says which batch this is."""
         if self.decide is not None:
             return self.decide.batch_id
         return next((branch.batch_id for branch in self.branches.values()), NO_BATCH)
 
     @property
     def deadline_ms(self) -> Millis:
-        """The time at which the attempt times out, in milliseconds: its timeout after the newest open, join or
-        seal."""
+        """The time at which the attempt times out, in milliseconds: its timeout after the newest open, join or seal."""
         assert self.opened is not None, self
         newest = self.opened.opened_time_ms
         for branch in self.branches.values():
@@ -115,8 +113,8 @@ class Sink:
         return [attempt for attempt in self.sorted_attempts() if attempt.is_open]
 
     def committed_batches(self) -> list[CommittedBatch]:
-        """Return the batches that the present query committed, by batch id, including those whose markers are
-        under way."""
+        """Return the batches that the present query committed, by batch id, including those whose markers are under
+        way."""
         if self.header is None:
             return []
         generation = self.header.query_generation

@@ -38,8 +38,8 @@ def matching_topics(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:
 
 
 def full_match(pattern: str) -> Callable[[str], object]:
-    """Return the function that matches a checked pattern with the whole of a text; it returns None if the text
-    does not match."""
+    """Return the function that matches a checked pattern with the whole of a text; it returns None if the text does
+    not match."""
     re2, options = _re2()
     matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
     return matches

@@ -116,8 +116,8 @@ class TxnMachine:
                 return self._decide_periodic_or_read(event, now)
 
     def apply(self, offset: Offset, record: TxnRecord) -> None:
-        """Keep the newest state of an id. Before `resume`, records come from a compacted log and states may be
-        missing in between.
+        """Keep the newest state of an id. Before `resume`, records come from a compacted log and states may be missing
+        in between.
 
         A decision's number is computed from the offset of the record before it, not from its own. So no two decisions
         ever have the same number, even if compaction removes records before a load.

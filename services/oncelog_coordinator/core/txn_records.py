@@ -6,9 +6,9 @@ value  version i16 · producerId i64 · producerEpoch i16 · timeoutMs i32 · st
        · lastUpdateTs i64 · startTs i64 · (version 1) tagged fields
 ```
 
-Version 0 is written while `transaction.version` is 0, version 1 (compact types, tagged fields) from 1 on. A null
-value is a tombstone. A key of another type, or a value of a later version, belongs to someone newer and is skipped;
-tagged fields that we do not know are ignored.
+Version 0 is written while `transaction.version` is 0, version 1 (compact types, tagged fields) from 1 on. A null value
+is a tombstone. A key of another type, or a value of a later version, belongs to someone newer and is skipped; tagged
+fields that we do not know are ignored.
 """
 
 import struct

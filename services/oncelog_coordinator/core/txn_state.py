@@ -155,8 +155,8 @@ class TxnMetadata:
 
     @property
     def deadline(self) -> Millis:
-        """The time in milliseconds that must be past, not only reached, before the transaction may be aborted
-        (facts 8.9)."""
+        """The time in milliseconds that must be past, not only reached, before the transaction may be aborted (facts
+        8.9)."""
         return Millis(self.start_timestamp + self.timeout_ms)
 
     def initialised(
@@ -246,8 +246,8 @@ class TxnMetadata:
         """Return the prepared state, which is the decision. An abort without a transaction (TV2) starts now:
         completion needs a start.
 
-        A producer that did not ask for the end is fenced. Its origin is dropped, because no copy of an earlier
-        request can harm anyone then.
+        A producer that did not ask for the end is fenced. Its origin is dropped, because no copy of an earlier request
+        can harm anyone then.
         """
         has_request = origin is not None or producer_epoch == self.producer_epoch
         return TxnMetadata(
@@ -304,8 +304,8 @@ TxnRecord = TxnMetadata | TxnTombstone
 
 
 def next_identity(prepared: TxnMetadata) -> tuple[ProducerId, ProducerEpoch]:
-    """Return the identity with which the producer continues once this prepared transaction is complete. TV2's
-    EndTxn answers it at once."""
+    """Return the identity with which the producer continues once this prepared transaction is complete. TV2's EndTxn
+    answers it at once."""
     if prepared.is_kept:
         return prepared.next_producer_id, prepared.next_producer_epoch
     if prepared.client_transaction_version >= TV2 and prepared.next_producer_id != NO_PRODUCER_ID:

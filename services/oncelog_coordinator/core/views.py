@@ -59,8 +59,7 @@ def describe(txn: TxnMetadata | None) -> DescribeAnswer:
 def list_transactions(
     transactions: Iterable[TxnMetadata], filters: ListTransactions, now: Millis
 ) -> ListAnswer:
-    """Return the transactions that `filters` let pass. Raises KafkaError for a pattern that was not checked
-    before."""
+    """Return the transactions that `filters` let pass. Raises KafkaError for a pattern that was not checked before."""
     pattern = compile_id_pattern(filters.transactional_id_pattern)
     producer_ids = frozenset(filters.producer_ids)
     return ListAnswer(

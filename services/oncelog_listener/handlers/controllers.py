@@ -1,4 +1,4 @@
-"""DescribeQuorum and UpdateFeatures: what Kafka asks of its controllers.
+"""DescribeQuorum and UpdateFeatures: the requests that Kafka answers by its controllers.
 
 oncelog's metadata is not kept by a Raft quorum but in Postgres, and one controller is active by a lease (ADR 0002). So
 the quorum that clients are told of is the active controller: it leads, it is the one voter, nothing lags. Controllers
