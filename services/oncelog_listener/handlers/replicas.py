@@ -1,4 +1,4 @@
-"""Replicas as Kafka's tools see and move them: folders, ElectLeaders, Alter- and ListPartitionReassignments.
+"""Replicas for Kafka's tools: their folders, ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments.
 
 Clients see listeners as brokers, and each partition "led" by one of them (ADR 0017). Replicas are on storage nodes:
 
@@ -115,7 +115,8 @@ async def alter_replica_log_dirs(call: Call) -> Any:
 
 
 def _move_refused(call: Call, brokers: Brokers, path: str, key: TopicPartition) -> int:
-    """Why the partition cannot move to this folder of a storage node; 0 when it is there."""
+    """Return the error because of which the partition cannot move to this folder of a storage node; 0: it is there
+    already."""
     cluster = call.cluster
     leader = cluster.leader_of(cluster.image, key)
     if not isinstance(leader, int):
@@ -151,7 +152,8 @@ def _sizes(call: Call, sizes: dict[TopicPartition, int]) -> tuple[Any, ...]:
 
 
 def _wanted(call: Call, topics: Iterable[Any] | None) -> list[TopicPartition]:
-    """The partitions that are named, or with null all that exist. Those that do not exist are left to the caller."""
+    """Return the partitions that are named, or with null all that exist. The caller handles named ones that do not
+    exist."""
     if topics is None:
         found = call.cluster.image.topics.values()
         return [(topic.name, one.partition) for topic in found for one in topic.partitions]
@@ -206,14 +208,14 @@ async def elect_leaders(call: Call) -> Any:
 
 
 def _refused_alike(wanted: Iterable[TopicPartition]) -> _Outcomes:
-    """To who may not: each partition that it named, and no other."""
+    """Return a refusal for each partition that the client named, and for no other, because it may not do this."""
     return dict.fromkeys(wanted, CLUSTER_REFUSED)
 
 
 async def _changed(
     call: Call, change: Callable[[ControllerStub], Awaitable[_ChangedPartitions]]
 ) -> tuple[_Outcomes, Unanswered | None]:
-    """The controller's code and message for each partition; or why there is none."""
+    """Return the controller's code and message for each partition, or the error of the whole call."""
     answer = await call.cluster.ask_controller(change)
     if isinstance(answer, Unanswered):
         return {}, answer
@@ -276,7 +278,8 @@ def _may_change_factor(call: Call) -> bool:
 
 
 def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Outcomes:
-    """What Kafka's protocol says and our controller's does not: no replicas at all, and a change of their number."""
+    """Return the refusals that Kafka's protocol has and our controller lacks: no replicas at all, and a change of
+    their number."""
     found: _Outcomes = {}
     may_change = _may_change_factor(call)
     for key, replicas in wanted.items():
