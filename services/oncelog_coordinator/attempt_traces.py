@@ -1,4 +1,4 @@
-"""What a transaction shard tells of its Spark sinks to tracing (ADR 0028).
+"""The spans that a transaction shard records for the attempts of its Spark sinks (ADR 0028).
 
 An attempt is one trace. Its id follows from the attempt's nonce (`oncelog.trace.attempt_trace`), so nothing of it is
 stored or sent: Spark's driver and tasks, and the next coordinator, come to the same one. The root is exported with the

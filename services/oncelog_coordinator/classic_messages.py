@@ -1,4 +1,4 @@
-"""The classic protocol of groups in protobuf: answers and groups to messages."""
+"""Messages of the classic group protocol in protobuf, made from the machine's answers and groups."""
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog_coordinator.core.group_events import JoinAnswer

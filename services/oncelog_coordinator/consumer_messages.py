@@ -1,4 +1,5 @@
-"""The consumer protocol (KIP-848) in protobuf: requests to events, answers and groups to messages."""
+"""Messages of the consumer protocol (KIP-848) in protobuf: requests become events, answers and groups become
+messages."""
 
 from collections.abc import Callable, Iterable
 

@@ -143,7 +143,7 @@ class MarkerClient:
         self._with_attempt_trace = with_attempt_trace
         self._tasks: set[asyncio.Task[None]] = set()
         self._missing: dict[DecisionKey, tuple[MarkerWanted, ...]] = {}
-        """Of decisions whose delivery was refused in part: what has no marker yet. Only that is sent again."""
+        """The unwritten markers of decisions whose delivery was refused in part. Only those are sent again."""
 
     def send(self, effect: Send) -> None:
         """Start the delivery that the machine's `Send` effect asks for. This returns at once."""

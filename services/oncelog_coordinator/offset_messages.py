@@ -1,4 +1,4 @@
-"""Committed offsets in protobuf: requests to values of the machine, answers to messages."""
+"""Messages about committed offsets in protobuf: requests become the machine's values, answers become messages."""
 
 from collections.abc import Iterable
 

@@ -87,7 +87,7 @@ class ShardTerms(ABC, Generic[TermT]):
         self._is_running = False
         self.labels: Counter[str] = Counter()
         self.load_times = Histogram()
-        """How often each kind of decision was taken, over all shards."""
+        """The seconds that each load of a shard took. `labels` counts the decisions of each kind, over all shards."""
         metadata.on_change(self._on_metadata)
 
     @abstractmethod

@@ -91,7 +91,7 @@ class TransactionTerm(ShardTerm):
         self.attempt_traces = AttemptTraces(shard, coordinator_epoch)
         self._completions: dict[str, asyncio.Future[None]] = {}
         self.markers: MarkerClient | None = None
-        """While the shard is loaded."""
+        """The marker client of the shard, set while the shard is loaded."""
 
     def about_to_decide(self, before: TxnMetadata | None) -> None:
         """Remember the transaction that the next decision is about."""

@@ -78,29 +78,29 @@ class Connection(asyncio.Protocol):
         self._queue_bytes_max = settings.connection_queue_bytes_max
         self._queue_requests_max = settings.connection_queue_requests_max
         self._queued_bytes = 0
-        """Of complete requests, the one in progress included."""
+        """The bytes of whole requests that wait or are in progress."""
         self._in_progress_bytes = 0
         self._answers: list[bytes] = []
-        """They are written before anything is awaited."""
+        """The frames of answers that are not written yet. They are written before anything is awaited."""
         self._answered_count = 0
-        """Since others had a turn for sure."""
+        """The number of requests answered since other tasks certainly had a turn."""
         self._held_bytes = 0
         self._complete_bytes = 0
-        """What the budget believes this connection holds, and how much of that are whole requests."""
+        """The part of the budget's `_held_bytes` for this connection that belongs to whole requests."""
         self._transport: asyncio.Transport | None = None
         self._session = Session("?", Address("", 0), endpoint.name)
         self._wake: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._left_bytes = -1
         self._took_at = 0.0
-        """When its client was last seen to have taken something of the answer, of which so much is left."""
+        """The last time at which the client took some of an answer, of which `_left_bytes` were left."""
         self._is_reading = True
         self._is_closing = False
         self._may_be_cut = True
         self._is_answering = False
         self._is_doubtful = False
         self.turned_away_ms = 0
-        """Not admitted, and kept for this time before it is closed."""
+        """The milliseconds after which a connection that was not admitted is closed; 0: it is closed at once."""
         self.task: asyncio.Task[None] | None = None
         self.last_progress = time.monotonic()
 

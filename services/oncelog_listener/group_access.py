@@ -42,7 +42,7 @@ def commit_refusal(call: Call, transactional_id: str, group_id: str) -> ErrorCod
 def split_groups(
     call: Call, operation: Operation, group_ids: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the groups on which the client may do it, and the others; each once."""
+    """Return the groups on which the client may perform the operation, and the other groups; each once."""
     allowed: list[str] = []
     refused: list[str] = []
     for group_id in dict.fromkeys(group_ids):

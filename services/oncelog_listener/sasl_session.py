@@ -32,9 +32,10 @@ class SaslSession:
         self.is_raw = False
         """True if the client's next message has no header of Kafka's."""
         self.principal: str | None = None
-        """Set by a login, kept by those that follow."""
+        """The principal of the first login, which later logins must keep; None before that."""
         self._ends_at_ms: int | None = None
-        """By a clock that nobody sets: a step of the wall clock neither ends nor lengthens a session."""
+        """The end of the session in milliseconds of the monotonic clock, which a step of the wall clock does not
+        move; None: no end."""
         self._make_server = make_server
         self._lifetime_max_ms = lifetime_max_ms
         self._mechanism = ""

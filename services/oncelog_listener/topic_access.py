@@ -27,7 +27,7 @@ _ON_CLUSTER: Final = tuple(one for one in Operation if ON_CLUSTER >> one & 1)
 def refused_topics(
     call: Call, operation: Operation, names: Iterable[str], *, is_logged: bool = True
 ) -> frozenset[str]:
-    """Return the topics on which the client may not do it; each is checked once."""
+    """Return the topics on which the client may not perform the operation; each is checked once."""
     if not call.cluster.access.is_checked:
         return frozenset()
     return frozenset(
@@ -40,8 +40,8 @@ def refused_topics(
 async def refused_in_turns(
     call: Call, operation: Operation, names: Iterable[str], *, is_logged: bool = True
 ) -> frozenset[str]:
-    """Return the topics on which the client may not do it, for a request that is not cut into pieces and may name
-    very many."""
+    """Return what `refused_topics` returns, in turns, for a request that is not cut into pieces and may name very
+    many topics."""
     if not call.cluster.access.is_checked:
         return frozenset()
     once = list(dict.fromkeys(names))
@@ -57,7 +57,8 @@ async def refused_in_turns(
 def take_refused(
     call: Call, operation: Operation, items: dict[TopicPartition, Any]
 ) -> dict[TopicPartition, Any]:
-    """Take the partitions out of `items` on whose topics the client may not do it; return their answers."""
+    """Take the partitions out of `items` on whose topics the client may not perform the operation; return their
+    answers."""
     refused = refused_topics(call, operation, (topic for topic, _ in items))
     if not refused:
         return {}
@@ -75,7 +76,7 @@ def refused_creations(call: Call, names: Iterable[str]) -> frozenset[str]:
 
 
 def cluster_refusal(call: Call, operation: Operation) -> Unanswered | None:
-    """Return the refusal if the client may not do it on the cluster; None: it may."""
+    """Return the refusal if the client may not perform the operation on the cluster; None: it may."""
     return None if call.may_cluster(operation) else CLUSTER_REFUSED
 
 

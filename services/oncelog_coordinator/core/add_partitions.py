@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: which partitions a transaction writes to, before it writes (facts 8.4 and 8.5).
+"""AddPartitionsToTxn states which partitions a transaction writes to, before it writes (facts 8.4 and 8.5).
 
 A client adds partitions itself in TV1; in TV2 the partition leader adds them on the client's behalf. Adding to an idle
 transactional.id starts its next transaction: there is no request that begins one. Verification only asks.

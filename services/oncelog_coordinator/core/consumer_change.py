@@ -1,4 +1,4 @@
-"""What one event does to a group of the consumer protocol (KIP-848), for members of both protocols.
+"""The changes that one event makes to a group of the consumer protocol (KIP-848), for members of both protocols.
 
 `Change` gathers the records of one event, each applied to the group at hand as it will be applied to the machine. The
 steps that requests of both protocols share are functions over it: subscribe, assign, go on towards the target.
@@ -171,10 +171,8 @@ def subscribe(change: Change, before: ConsumerMember, said: Subscription) -> boo
 
 
 def _check_size(said: Subscription, config: GroupConfig) -> None:
-    """Refuse a subscription that fits in no record: its append would never succeed and stop the shard for every group.
-
-    Raises `Refused` with INVALID_REQUEST.
-    """
+    """Raise `Refused` if the subscription fits in no record: its append would always fail and stop the shard for all
+    groups."""
     own = (said.instance_id, said.rack_id, said.client_id, said.client_host, said.pattern)
     size = size_of((*own, *said.topics))
     if said.classic is not None:

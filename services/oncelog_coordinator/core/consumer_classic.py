@@ -249,8 +249,11 @@ def _await_join(change: Change, member_id: str, awaited: Millis | None) -> None:
 
 
 def heartbeat(change: Change, event: Heartbeat, awaited: Millis | None) -> Decision[GroupRecord]:
-    """Answer a classic member's heartbeat. As a consumer's heartbeat, it computes new targets if topics or members
-    changed; Kafka leaves that to consumers."""
+    """Answer a classic member's heartbeat, which computes new targets if topics or members changed, as a consumer's
+    does.
+
+    Kafka computes new targets only in the heartbeats of consumers.
+    """
     error_code = _member_error(change.group, event)
     if error_code is not ErrorCode.NONE:
         return answered(event, CodeAnswer(error_code), "heartbeat_refused")

@@ -222,8 +222,8 @@ class CommitAnswer:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """An OffsetFetch request. `partitions` None: all that the group has. Only a member of a consumer group must
-    state its id and epoch."""
+    """An OffsetFetch request. `partitions` None: all offsets that the group has. Only a member of a consumer group
+    must state its id and epoch."""
 
     request_id: int
     group_id: str

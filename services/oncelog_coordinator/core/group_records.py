@@ -202,8 +202,8 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def _offset_key(group_id: str, partition: Partition) -> bytes:
-    """Return the bytes that `_OFFSET` reads. The function uses no codec, as `_offset_value`: each commit of a
-    consumer calls it."""
+    """Return the key that `_OFFSET` reads. It is written without a codec, as in `_offset_value`, because each commit
+    needs one."""
     head = struct.pack(">h", OFFSET_KEY_TYPE) + STRING.encode(group_id)
     return head + STRING.encode(partition.topic) + struct.pack(">i", partition.partition)
 

@@ -80,8 +80,8 @@ class DeliveryOutcome(Enum):
 class MarkersDelivered:
     """The event by which the marker sender reports the end of a delivery.
 
-    In one life of a machine the shell asks for a delivery once, submits one outcome, and asks again only after a
-    refusal. So the outcome always finds its decision waiting; the machines bear one that does not all the same.
+    While a machine is loaded the shell asks for each delivery once, submits one outcome, and asks again only after a
+    refusal. So the outcome always finds its decision waiting; the machines ignore one that does not.
     """
 
     decision_key: DecisionKey

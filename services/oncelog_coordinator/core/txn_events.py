@@ -103,7 +103,7 @@ class EndTxn:
     """The origin that an earlier refusal named to this client, which repeats its request now
     (`core.request_origin`)."""
     refused_addition_origin: RequestOrigin | None = None
-    """The origin that was named when an AddPartitionsToTxn before it, on the same connection, was refused."""
+    """The origin that was named when an earlier AddPartitionsToTxn of this connection was refused."""
     client: Client = NO_CLIENT
 
 

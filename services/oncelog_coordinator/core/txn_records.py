@@ -69,7 +69,8 @@ class MalformedRecord(ValueError):
 
 
 def record_type(key: bytes) -> int:
-    """The type of a key of `__transaction_state`: 0 for a transaction; the sinks' types lie elsewhere."""
+    """Return the type of a key of `__transaction_state`: 0 for a transaction; 100 to 104 for sinks. Raises
+    MalformedRecord."""
     if len(key) < 2:
         raise MalformedRecord(f"a key of {len(key)} bytes has no record type")
     return int(_INT16.unpack_from(key)[0])

@@ -52,7 +52,8 @@ class WantedPartition:
         self.leader_epoch = _UNKNOWN
         self.high_watermark = self.log_start_offset = _UNKNOWN
         self.made: object = None
-        """What was made of all this for its leader; None when something changed since."""
+        """The request to the leader that was made of these fields; None: a field has changed since, or none was
+        made."""
 
     def is_news(
         self, error_code: int, high_watermark: int, log_start_offset: int, *, has_records: bool
@@ -86,7 +87,7 @@ class FetchSession:
         """The partitions in the order in which they are read: one that had records goes to the end."""
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
-        """Of the request that comes next."""
+        """The epoch that the next request must have."""
         self.counted = len(partitions)
         self.created_ms = self.used_ms = now_ms
 

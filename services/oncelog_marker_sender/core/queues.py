@@ -154,7 +154,7 @@ class MarkerQueues:
         self._unreachable: dict[NodeId, tuple[int, int]] = {}  # (failures in a row, not before)
         self._next_delivery_id = 0
         self.marker_count = 0
-        """Markers (each counted once per partition) of deliveries that have not ended."""
+        """The number of markers (each counted once per partition) of deliveries that have not ended."""
 
     def add(
         self,
