@@ -109,7 +109,7 @@ class MarkersAtOnce:
             try:
                 client.tried(wanted, is_delivered=is_delivered)
             except Exception:
-                # As in a task of its own, which the others would not notice.
+                # The failure of one decision is logged, as in a task of its own: the other decisions go on.
                 _log.exception("markers of %s", wanted.decision_key.name)
 
 

@@ -400,8 +400,8 @@ class Shards(ShardTerms[TransactionTerm]):
 
 
 def _is_delayed(answer: Any) -> bool:
-    """True if the request was refused for its connection (`core.request_origin`), so that no transaction's
-    completion is being waited for."""
+    """True if the request was refused for its connection (`core.request_origin`). It then waits for no transaction's
+    completion."""
     return isinstance(answer, ErrorAnswer | IdentityAnswer) and answer.delayed_by is not None
 
 

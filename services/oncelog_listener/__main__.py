@@ -36,7 +36,7 @@ def _kafka_address(settings: ListenerSettings, node: NodeSettings) -> KafkaAddre
     main = settings.endpoints[0]
     outside = settings.external_addresses.get(node.node_id)
     if EXTERNAL in addresses and EXTERNAL not in settings.advertised:
-        # Where that is, only the chart knows.
+        # Only the chart knows the address of the external listener.
         del addresses[EXTERNAL]
         if outside is not None:
             addresses[EXTERNAL] = outside

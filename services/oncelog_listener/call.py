@@ -167,7 +167,7 @@ class Call:
         *,
         is_logged: bool = True,
     ) -> bool:
-        """True if the client may do this on the resource; `name` None: on any resource of the type.
+        """True if the client may perform the operation on the resource; `name` None: on any resource of the type.
 
         With `is_logged` False a refusal is not logged: the client did not ask for the resource by name.
         """

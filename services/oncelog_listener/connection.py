@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
             if not self.turned_away_ms:
                 stream.abort()
                 return
-            # Who is closed at once comes again at once.
+            # A client whose connection is closed at once comes again at once.
             stream.pause_reading()
             asyncio.get_running_loop().call_later(self.turned_away_ms / 1000, stream.abort)
             return
@@ -212,7 +212,7 @@ class Connection(asyncio.Protocol):
                 self._home.counters.count_request(frame[1], self.last_progress - began)
                 began = self.last_progress
         except Exception:
-            # As in `_answer`. What was answered before it was appended.
+            # The connection ends as in `_answer`. Answers to the requests before are in `answers`.
             log.exception("%s: a small request failed", self.peer)
             self._home.counters.count_failure(frame[1])
             self._write()

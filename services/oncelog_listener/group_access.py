@@ -13,14 +13,14 @@ _ON_GROUP: Final = tuple(one for one in Operation if ON_GROUP >> one & 1)
 
 
 def group_refusal(call: Call, operation: Operation, group_id: str) -> ErrorCode:
-    """Return NONE if the client may do this with the group, otherwise the error."""
+    """Return NONE if the client may perform the operation on the group, otherwise the error."""
     if call.may(operation, ResourceType.GROUP, group_id):
         return ErrorCode.NONE
     return ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 def transaction_refusal(call: Call, operation: Operation, transactional_id: str) -> ErrorCode:
-    """Return NONE if the client may do this with the transactional.id, otherwise the error."""
+    """Return NONE if the client may perform the operation on the transactional.id, otherwise the error."""
     if may_transaction(call, operation, transactional_id):
         return ErrorCode.NONE
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -208,7 +208,7 @@ def _sync_error(group: ConsumerGroup, event: SyncGroup) -> ErrorCode:
     ):
         if claimed and claimed != actual:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    # Who has to give something up has joined already: it goes on with what it keeps, and joins again without the rest.
+    # A member that must give something up has joined already. It goes on with what it keeps, then joins again.
     is_revoking = member.current.state is MemberState.UNREVOKED_PARTITIONS
     if group.target_epoch > member.current.epoch and not is_revoking:
         return ErrorCode.REBALANCE_IN_PROGRESS

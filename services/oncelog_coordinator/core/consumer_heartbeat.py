@@ -166,7 +166,7 @@ def _heartbeat(
         change.watch(event.member_id)
     else:
         change.extend_session(event.member_id)
-    # Who says that it owns something else than it may missed an answer, or is on its way; once more does no harm.
+    # A member that owns something else than it may has missed an answer, or is still changing. It is told again.
     has_assignment = event.owned is None or event.owned == after.assigned
     is_same = after.assigned == before.current.assigned and event.member_epoch == after.epoch
     sends_assignment = is_join or event.is_full or not (has_assignment and is_same)
@@ -276,7 +276,7 @@ def _resolve(change: Change, event: ConsumerHeartbeat, looked: LookedThrough) ->
         version, now = event.topics_version, change.now
         if size_of((pattern, *topics)) > change.config.record_bytes_max:
             if pattern != own:
-                # What was found before stays, and the pattern stays due: a member that sent it is told so.
+                # The topics found before stay, and the pattern stays due. A member that sends the pattern gets the error.
                 continue
             message = f"{pattern[:200]!r} names {len(topics)} topics, too many for a record"
             raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)

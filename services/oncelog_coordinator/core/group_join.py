@@ -122,7 +122,7 @@ def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[G
     change.group = replace(
         group,
         leader=new_id if group.leader == old_id else group.leader,
-        # In place, so that the order of members, and with it who breaks a tie, stays.
+        # The new id takes the old one's place, so the order of members stays, and with it who breaks a tie.
         members={
             (new_id if id_ == old_id else id_): (member if id_ == old_id else m)
             for id_, m in group.members.items()
@@ -131,7 +131,7 @@ def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[G
     )
     change.watch(new_id, event.session_timeout_ms)
     if group.is_in(GroupState.STABLE):
-        # What fits no record must not be written down: the append would fail, and with it every group of the shard.
+        # A group that fits in no record must not be written: the append would fail, and with it every group of the shard.
         fits = group_bytes_estimate(change.group) <= change.config.record_bytes_max
         if fits and change.group.selected_protocol() == group.protocol:
             return _keep_generation(change, event, was_leader or "")

@@ -87,7 +87,7 @@ def upgrade(change: Change, classic: Group) -> None:
     """
     _check_upgrade(classic, change.config)
     group_id, generation = classic.group_id, classic.generation
-    # Who has not had an answer yet may not know its id: it has nothing, and joins again as a new member.
+    # A member without an answer yet may not know its id: it has nothing, and joins again as a new member.
     members = {id_: member for id_, member in classic.members.items() if not member.is_new}
     subscriptions = {id_: _subscription(classic, member) for id_, member in members.items()}
     held = _held(classic, members, subscriptions, change.shapes)
@@ -221,7 +221,7 @@ def downgrade(
     `joining` names a member and its request that already wait for that rebalance.
     """
     group = _classic_group(change)
-    # Without a leader: should this coordinator die now, the next one knows that it is to be rebalanced.
+    # The group has no leader, so that after a crash the next coordinator knows that it must rebalance.
     group = replace(group, state=GroupState.PREPARING_REBALANCE, leader=None)
     return _downgraded(change, group, label, joining)
 
@@ -248,7 +248,7 @@ def _classic_group(change: Change) -> Group:
     )
     protocol = classic.selected_protocol()
     for member_id, member in members.items():
-        # What it has, not what it was to get: amid a rebalance it may still read more than that.
+        # The member keeps what it has, not its target: during a rebalance it may still read more than that.
         current = group.members[member_id].current
         version = version_of(member.metadata(protocol))
         data = write_assignment(current.assigned | current.revoking, change.shapes, version)

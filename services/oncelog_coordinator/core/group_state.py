@@ -53,7 +53,8 @@ class Member:
     joining: int | None = None
     syncing: int | None = None
     is_new: bool = False
-    """True until its first JoinGroup is answered: it does not know its member id, so it cannot send heartbeats."""
+    """True until the member's first JoinGroup is answered. Until then the member does not know its id, so it cannot
+    send heartbeats."""
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((data for name, data in self.protocols if name == protocol), b"")

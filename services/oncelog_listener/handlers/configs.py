@@ -109,7 +109,7 @@ def _entries(
                 return _no_topic(name)
             if topic.internal:
                 return topic_entries(topic.configs, names)
-            # Of this node: its storage's, where one process is both.
+            # The defaults of this node's storage, where one process is both.
             of_node = image.topic_defaults_of(call.cluster.node_id)
             return topic_entries(topic.configs, names, image.topic_defaults, of_node)
         case ResourceType.BROKER if name == ALL_BROKERS:
@@ -137,8 +137,8 @@ def _node_named(image: MetadataImage, name: str) -> pb.Node | None:
 
 
 def _refusal(call: Call, resource_type: int, name: str, operation: Operation) -> Unanswered | None:
-    """Return the refusal if the client may not do this on the resource; None: it may. ACLs are checked by the
-    resource's type."""
+    """Return the refusal if the client may not perform the operation; None: it may. The resource's type decides
+    which ACLs count."""
     match resource_type:
         case ResourceType.TOPIC:
             return None if call.may(operation, acl.ResourceType.TOPIC, name) else TOPIC_REFUSED

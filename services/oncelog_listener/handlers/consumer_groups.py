@@ -46,7 +46,7 @@ async def consumer_group_heartbeat(call: Call) -> Any:
         return _refused(call, ErrorCode.INVALID_REQUEST, "the group id is empty")
     named = sum(len(name.encode()) for name in topics or ())
     if named > call.cluster.settings.group_payload_bytes_max:
-        # What a member says of itself is one record of the shard.
+        # A member's subscription is one record of the shard, so it must fit.
         return _refused(call, ErrorCode.MESSAGE_TOO_LARGE, "too many topics for one member")
     member_id = request.member_id
     if not member_id and call.version < _MEMBER_CHOOSES_ID_FROM and request.member_epoch == _JOINS:

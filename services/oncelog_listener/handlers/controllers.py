@@ -109,7 +109,7 @@ async def _update(call: Call) -> Unanswered:
     )
     failed = answer if isinstance(answer, Unanswered) else unanswered(answer.status)
     if failed.error_code == ErrorCode.FEATURE_UPDATE_FAILED:
-        # What no version of the feature allows, Kafka calls an invalid version.
+        # Kafka answers INVALID_UPDATE_VERSION for a level that no version of the feature allows.
         return failed._replace(error_code=ErrorCode.INVALID_UPDATE_VERSION)
     return failed
 

@@ -317,7 +317,7 @@ async def _fetch_from(
 
     forwarded = pb.FetchRequest(
         max_wait_ms=max_wait_ms,
-        # What may not be answered is not waited for.
+        # The leader does not wait for more bytes than the answer may have.
         min_bytes=max(0, min(request.min_bytes, room)),
         max_bytes=max(1, room),
         isolation_level=request.isolation_level,

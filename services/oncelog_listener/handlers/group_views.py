@@ -55,7 +55,7 @@ def _described(
     if isinstance(found, ErrorCode):
         found = pb.DescribeGroupsResponse.Group()
     if not code and found.group_type == CONSUMER:
-        # As in Kafka: who asks so speaks the classic protocol, and falls back to this when the other call is missing.
+        # As in Kafka: DescribeGroups is for classic groups. Clients fall back to it where ConsumerGroupDescribe is missing.
         code = ErrorCode.GROUP_ID_NOT_FOUND
     is_unknown = code == ErrorCode.GROUP_ID_NOT_FOUND or (not code and found.state == _DEAD)
     if is_unknown and call.version < _UNKNOWN_IS_AN_ERROR_FROM:
@@ -174,7 +174,7 @@ async def delete_groups(call: Call) -> Any:
         answer = await call.cluster.ask(coordinator.DeleteGroups(forwarded))
         return answer.results
 
-    # What is deleted is not known any more.
+    # A repetition would fail: a group that is deleted is not known any more.
     found = await ask_coordinators(call, ids, ask, Repeatable.UNLESS_DONE)
     codes = [(group_id, code_of(one)) for group_id, one in zip(ids, found, strict=True)]
     codes += [(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in refused]

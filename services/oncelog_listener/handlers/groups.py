@@ -321,7 +321,7 @@ async def leave_group(call: Call) -> Any:
             call,
             forwarded,
             lambda coordinator: coordinator.LeaveGroup,
-            # Who has left is not known any more.
+            # A repetition would fail: a member that has left is not known any more.
             repeatable=Repeatable.UNLESS_DONE,
         )
     code = code_of(answer)

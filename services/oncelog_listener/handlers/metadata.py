@@ -88,7 +88,7 @@ async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers, refused: set[
         and topic is not None
         and not call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
     ):
-        # As in Kafka: an id is no secret, the name is.
+        # The answer has the id and no name, as in Kafka: an id is no secret, the name is.
         return _missing(call, None, topic_id, TOPIC_REFUSED.error_code)
     if topic is not None:
         return await _topic(call, topic, brokers)

@@ -69,7 +69,7 @@ async def list_offsets(call: Call) -> Any:
                 items[key] = pb.ListOffsetsPartition(
                     topic=topic.name,
                     partition=wanted.partition_index,
-                    # Without a remote store the local log is all there is.
+                    # The local log is everything, because there is no remote store.
                     timestamp_ms=_EARLIEST
                     if wanted.timestamp == _EARLIEST_LOCAL
                     else wanted.timestamp,
@@ -192,7 +192,7 @@ async def delete_records(call: Call) -> Any:
     to_the_end = [key for key, item in items.items() if item.before_offset == _HIGH_WATERMARK]
     for key, end in (await _high_watermarks(call, to_the_end)).items():
         if isinstance(end, Unanswered) or end.error_code:
-            # Of a leader that is too new to know the end, an admin client knows this code only.
+            # A new leader may not know the end yet. An admin client understands only this code for that.
             is_new = end.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
             code = ErrorCode.LEADER_NOT_AVAILABLE if is_new else error_code_of(end.error_code)
             answers[key] = Unanswered(code, "")

@@ -227,7 +227,7 @@ async def _append(call: Call, items: _Items, transactional_id: str) -> _Answers:
     repeatable = Repeatable.ALWAYS if is_idempotent else Repeatable.UNLESS_DONE
 
     def is_wanted() -> bool:
-        # Who left may have ended its transaction elsewhere, and be in its next one, where this is no part of.
+        # A client that left may have ended its transaction elsewhere. This batch does not belong to its next one.
         return not transactional_id or call.is_wanted()
 
     topic_ids = {item.topic: item.topic_id for item in items.values()}

@@ -173,13 +173,13 @@ async def elect_leaders(call: Call) -> Any:
     is_unclean = call.version >= _TYPES_FROM and request.election_type == _UNCLEAN
     is_allowed = call.may_cluster(Operation.ALTER)
     failed: Unanswered | None
-    # Who is refused reads no other names than its own.
+    # A refused client is answered with no other names than those that it sent.
     wanted = _wanted(call, request.topic_partitions) if is_allowed or not is_all else []
     forwarded = controller_pb2.ElectLeadersRequest(
         partitions=[_named(key) for key in wanted], unclean=is_unclean
     )
     if not is_allowed:
-        # For each of them, too: before version 1 there is no error for all.
+        # Each partition gets the error, too: before version 1 there is no error for the whole request.
         answers, failed = _refused_alike(wanted), CLUSTER_REFUSED
     else:
         answers, failed = await _changed(
@@ -208,7 +208,7 @@ async def elect_leaders(call: Call) -> Any:
 
 
 def _refused_alike(wanted: Iterable[TopicPartition]) -> _Outcomes:
-    """Return a refusal for each partition that the client named, and for no other, because it may not do this."""
+    """Return CLUSTER_AUTHORIZATION_FAILED for each partition that the client named, and for no other."""
     return dict.fromkeys(wanted, CLUSTER_REFUSED)
 
 
@@ -315,7 +315,7 @@ async def list_partition_reassignments(call: Call) -> Any:
     moving: dict[str, list[Any]] = {}
     for name, number in keys:
         if failed is not None:
-            # Who is refused reads the names that it sent.
+            # A refused client is answered with the names that it sent.
             nothing = types.OngoingPartitionReassignment(
                 partition_index=number, replicas=(), adding_replicas=(), removing_replicas=()
             )
