@@ -52,7 +52,7 @@ def decide(
     if txn.state.is_prepared:
         return _completing(txn, event)
     if txn.is_kept:
-        # A kept transaction takes no more partitions. The producer for which it was kept may end it; the opener is fenced.
+        # A kept transaction takes no more partitions. Its new producer may end it; the one that opened it is fenced.
         if (event.producer_id, event.producer_epoch) == txn.owner:
             return _answer(event, ErrorCode.INVALID_TXN_STATE, "add_to_kept")
         return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")

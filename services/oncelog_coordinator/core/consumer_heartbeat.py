@@ -276,7 +276,7 @@ def _resolve(change: Change, event: ConsumerHeartbeat, looked: LookedThrough) ->
         version, now = event.topics_version, change.now
         if size_of((pattern, *topics)) > change.config.record_bytes_max:
             if pattern != own:
-                # The topics found before stay, and the pattern stays due. A member that sends the pattern gets the error.
+                # The topics found before stay, and the pattern stays due. A member that sends it gets the error.
                 continue
             message = f"{pattern[:200]!r} names {len(topics)} topics, too many for a record"
             raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)

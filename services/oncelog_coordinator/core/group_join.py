@@ -131,7 +131,7 @@ def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[G
     )
     change.watch(new_id, event.session_timeout_ms)
     if group.is_in(GroupState.STABLE):
-        # A group that fits in no record must not be written: the append would fail, and with it every group of the shard.
+        # A group that fits in no record must not be written: a failed append drops every group of the shard.
         fits = group_bytes_estimate(change.group) <= change.config.record_bytes_max
         if fits and change.group.selected_protocol() == group.protocol:
             return _keep_generation(change, event, was_leader or "")

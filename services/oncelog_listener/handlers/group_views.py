@@ -55,7 +55,7 @@ def _described(
     if isinstance(found, ErrorCode):
         found = pb.DescribeGroupsResponse.Group()
     if not code and found.group_type == CONSUMER:
-        # As in Kafka: DescribeGroups is for classic groups. Clients fall back to it where ConsumerGroupDescribe is missing.
+        # As in Kafka: DescribeGroups is for classic groups. Clients use it where ConsumerGroupDescribe is missing.
         code = ErrorCode.GROUP_ID_NOT_FOUND
     is_unknown = code == ErrorCode.GROUP_ID_NOT_FOUND or (not code and found.state == _DEAD)
     if is_unknown and call.version < _UNKNOWN_IS_AN_ERROR_FROM:

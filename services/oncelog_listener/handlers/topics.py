@@ -167,7 +167,7 @@ async def delete_topics(call: Call) -> Any:
         failed = _misnamed(name, topic_id, times)
         if failed is None and not may_delete_all:
             failed = _refused_deletion(call, name, topic)
-        # A refusal adds nothing to a name that the client gave. It adds a name to an id, if the client may describe the topic.
+        # A refusal tells a client that gave a name nothing more. One that gave an id gets the name, if it may describe it.
         if failed is not None and (
             name is not None or topic is None or not _may_describe(call, topic.name)
         ):
