@@ -167,7 +167,7 @@ async def delete_topics(call: Call) -> Any:
         failed = _misnamed(name, topic_id, times)
         if failed is None and not may_delete_all:
             failed = _refused_deletion(call, name, topic)
-        # A refusal tells a client that gave a name nothing more. One that gave an id gets the name, if it may describe it.
+        # A refused client that gave a name learns nothing. One that gave an id gets the name, if it may describe it.
         if failed is not None and (
             name is not None or topic is None or not _may_describe(call, topic.name)
         ):
