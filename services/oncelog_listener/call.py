@@ -66,7 +66,7 @@ class Session:
     host: str = ""
     """The address that the client came from."""
     principal: str = ANONYMOUS
-    """The principal that the client logged in as."""
+    """The principal of the client; ANONYMOUS without a login or a certificate."""
     sasl: SaslSession | None = None
     """The client's login, where the listener has SASL."""
     is_refused: bool = False

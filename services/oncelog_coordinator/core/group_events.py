@@ -304,7 +304,7 @@ class DescribeGroup:
 
 @dataclass(frozen=True, slots=True)
 class DescribeAnswer:
-    """The described group; None: there is no such group."""
+    """The answer to DescribeGroup. `group` None: there is no such group."""
 
     group: Group | ConsumerGroup | None
     error_code: ErrorCode = ErrorCode.NONE

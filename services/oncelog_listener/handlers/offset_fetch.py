@@ -104,7 +104,7 @@ def _group_request(call: Call, group: _Group) -> pb.OffsetFetchRequest.Group:
 def _fetched(
     call: Call, group: _Group, answer: pb.OffsetFetchResponse.Group | ErrorCode
 ) -> tuple[int, tuple[Any, ...]]:
-    """Return the error code and the topics of one group's answer."""
+    """Return the error code and the topics of one group, for the response."""
     if isinstance(answer, ErrorCode) or answer.error_code:
         code = code_of(answer)
         if call.version >= _GROUP_ERROR_FROM:

@@ -32,7 +32,7 @@ _END: Final = "EndTxnAtOnce"
 
 
 def add_partitions_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """Return the response's frame; None: `add_partitions_to_txn` answers."""
+    """Add partitions at once and return the response's frame; None: `add_partitions_to_txn` must answer."""
     asked = read_small_addition(frame)
     if asked is None or asked.topic in INTERNAL_TOPICS:
         return None
@@ -42,7 +42,7 @@ def add_partitions_at_a_glance(cluster: Cluster, session: Session, frame: Frame)
 
 
 def add_offsets_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """Return the response's frame; None: `add_offsets_to_txn` answers."""
+    """Add a group's offsets at once and return the response's frame; None: `add_offsets_to_txn` must answer."""
     asked = read_small_offsets(frame)
     offsets = cluster.image.topics.get(CONSUMER_OFFSETS_TOPIC)
     if asked is None or offsets is None or not offsets.partitions:
@@ -73,7 +73,7 @@ def _are_added(
 
 
 def end_txn_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """Return the response's frame; None: `end_txn` answers."""
+    """End the transaction at once and return the response's frame; None: `end_txn` must answer."""
     asked = read_small_end_txn(frame)
     if asked is None:
         return None
