@@ -1,7 +1,7 @@
 """The question to a transaction's coordinator whether a group's partition belongs to the transaction (facts 9;
 KIP-890).
 
-As a partition's leader does before a client's first transactional batch: a TV1 transaction is verified, for a TV2
+A partition's leader asks the same before a client's first transactional batch. A TV1 transaction is verified; to a TV2
 transaction the partition is added. Asking again is harmless.
 """
 
