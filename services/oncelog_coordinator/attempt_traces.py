@@ -1,4 +1,4 @@
-"""What a transaction shard tells of its Spark sinks to tracing (ADR 0028).
+"""The spans that a transaction shard records for the attempts of its Spark sinks (ADR 0028).
 
 An attempt is one trace. Its id follows from the attempt's nonce (`oncelog.trace.attempt_trace`), so nothing of it is
 stored or sent: Spark's driver and tasks, and the next coordinator, come to the same one. The root is exported with the
@@ -42,7 +42,8 @@ from oncelog_coordinator.core.txn_events import AddPartitions, ForceTerminate, V
 _APPEND: Final = "state append"
 _NS_PER_MS: Final = 1_000_000
 _ENDING_MAX: Final = 10_000
-"""Attempts whose completion is on its way to the log. A shard that is lost forgets them."""
+"""The most attempts to remember while the record that completes them is being appended. A shard that is lost forgets
+them."""
 
 
 class _Seen(NamedTuple):
@@ -52,7 +53,7 @@ class _Seen(NamedTuple):
     nonce: bytes
     batch_id: int
     opened_ms: int
-    """-1: unknown."""
+    """The time at which the attempt was opened, in milliseconds since the Unix epoch; -1: unknown."""
     branch_count: int
     decide: Decide | None
 
@@ -72,7 +73,7 @@ class _Seen(NamedTuple):
 
 
 class AttemptTraces:
-    """Of one shard under one coordinator epoch."""
+    """The traces of the attempts of one shard, under one coordinator epoch."""
 
     def __init__(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> None:
         self._attributes: dict[str, spans.Value] = {
@@ -83,7 +84,7 @@ class AttemptTraces:
         self._ending: dict[bytes, _Seen] = {}
 
     def about_to_decide(self, event: Any, machine: SinkMachine) -> None:
-        """What the decision may remove is remembered for its trace."""
+        """Remember the attempts of the event's sink before the decision, which may remove them."""
         sink = _sink_of(event)
         if sink:
             self._before = {one.nonce: one for one in map(_seen, machine.attempts_of(sink))}
@@ -91,7 +92,7 @@ class AttemptTraces:
     def decided(
         self, event: Any, decision: Decision[Any], machine: SinkMachine, now: Millis
     ) -> None:
-        """The request that runs now belongs to an attempt, and an attempt may end."""
+        """Move the running span into its attempt's trace, and remember the attempts that this decision completes."""
         recorder = spans.recorder
         if recorder is None:
             return
@@ -112,7 +113,7 @@ class AttemptTraces:
     def _ended_by(
         self, event: Any, decision: Decision[Any], machine: SinkMachine
     ) -> dict[bytes, _Seen]:
-        """The sink's attempts as they are now, and those that are no more."""
+        """Return the sink's attempts as they are now, and those that the decision removed, by nonce."""
         known, self._before = self._before, {}
         decides = [one for one in decision.records if isinstance(one, Decide)]
         for sink in {_sink_of(event), *(one.sink for one in decides)}:
@@ -128,7 +129,8 @@ class AttemptTraces:
         return known
 
     def committed(self, decision: Decision[Any], decided_ns: int) -> None:
-        """The world may know of it."""
+        """Export the spans of a decision whose records are committed: its append, and the root of each attempt that
+        it completed."""
         recorder = spans.recorder
         if recorder is None:
             return
@@ -154,7 +156,11 @@ class AttemptTraces:
     def root_again(
         self, appended_ms: Millis, record: ShardRecord, superseded: ShardRecord | None
     ) -> None:
-        """Of an attempt that is complete in the log: what tombstones remove, up to its DECIDE, tells what it was."""
+        """Export the root span of an attempt that a replay finds complete in the log.
+
+        The tombstones of an attempt remove its records one by one, the DECIDE last. The removed records (`superseded`)
+        say what the attempt was.
+        """
         recorder = spans.recorder
         if recorder is None or not isinstance(record, Tombstone) or not record.nonce:
             return
@@ -176,7 +182,7 @@ class AttemptTraces:
             self._root(recorder, known, appended_ms * _NS_PER_MS)
 
     def with_trace(self, wanted: MarkersWanted, machine: SinkMachine) -> MarkersWanted:
-        """The same markers, of a sink's attempt with their trace."""
+        """Return the same markers; those of a sink's attempt carry its trace."""
         recorder = spans.recorder
         key = wanted.decision_key
         if key.machine != SINK_MACHINE or recorder is None:
@@ -221,14 +227,14 @@ def _seen(attempt: Attempt) -> _Seen:
 
 
 def _sink_of(event: Any) -> str:
-    """Asked of each event of each transaction: most are of no sink."""
+    """Return the name of the sink that the event is about; empty: none. Every event of every transaction is asked."""
     if type(event) is MarkersDelivered:
         return event.decision_key.name if event.decision_key.machine == SINK_MACHINE else ""
     return getattr(event, "sink", "")
 
 
 def _nonce_of(event: Any, decision: Decision[Any]) -> bytes:
-    """Of the attempt that a request is about; empty for none."""
+    """Return the nonce of the attempt that a request is about; empty: none."""
     match event:
         case OpenAttempt() | JoinAttempt() | SealBranch():
             return event.nonce
@@ -241,7 +247,7 @@ def _nonce_of(event: Any, decision: Decision[Any]) -> bytes:
 
 
 def _appended(records: Sequence[Any]) -> Iterable[bytes]:
-    """Attempts of which these records are."""
+    """Return the nonces of the attempts that these records belong to, each once."""
     nonces = (
         one.nonce
         for one in records

@@ -1,4 +1,4 @@
-"""The classic protocol of groups in protobuf: answers and groups to messages."""
+"""Messages of the classic group protocol in protobuf, made from the machine's answers and groups."""
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog_coordinator.core.group_events import JoinAnswer
@@ -6,7 +6,8 @@ from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 
 
 def described_classic(group: Group) -> pb.DescribeGroupsResponse.Group:
-    """What a member told and got counts only while the group is stable, as in Kafka."""
+    """Return the message that describes a classic group. The members' metadata and assignments are left out unless
+    the group is stable, as in Kafka."""
     is_stable = group.state is GroupState.STABLE
     return pb.DescribeGroupsResponse.Group(
         group_id=group.group_id,

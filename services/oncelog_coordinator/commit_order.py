@@ -25,7 +25,7 @@ from oncelog_coordinator.core.request_origin import RequestOrigin
 CONNECTIONS_MAX: Final = 10_000
 
 LATE: Final = CommitAnswer(ErrorCode.REQUEST_TIMED_OUT)
-"""Nobody waits for it."""
+"""The answer to a request that was overtaken by a later one. Nobody waits for this answer."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -34,10 +34,10 @@ class RequestOrder(Generic[AnswerT]):
     def __init__(self, late: AnswerT) -> None:
         self._late = late
         self._newest: dict[tuple[int, int], tuple[int, AnswerT | None]] = {}
-        """Listener and connection → request, and its answer once it is done."""
+        """The newest request of each listener's connection, and its answer once it is done."""
 
     def arrived(self, origin: RequestOrigin | None) -> AnswerT | None:
-        """What to answer without doing anything; None: go on."""
+        """Return what to answer to this request without doing anything; None: the request is to be handled."""
         if origin is None:
             return None
         connection = (origin.listener, origin.connection)
@@ -50,7 +50,7 @@ class RequestOrder(Generic[AnswerT]):
         return answer if origin.request == number else self._late
 
     def is_late(self, origin: RequestOrigin | None) -> bool:
-        """A later one has come since it arrived."""
+        """True if a later request of the same connection has come since this one arrived."""
         if origin is None:
             return False
         return origin.request < self._newest.get((origin.listener, origin.connection), (0,))[0]
@@ -68,7 +68,8 @@ class CommitOrder(RequestOrder[CommitAnswer]):
         super().__init__(LATE)
 
     def answered(self, origin: RequestOrigin | None, answer: CommitAnswer) -> None:
-        """What was refused, whole or in part, may be asked again."""
+        """Keep the answer for a copy of the request, unless any part was refused: a refused commit may be tried
+        again."""
         codes = (answer.error_code, *(code for _, code in answer.partitions))
         if all(code is ErrorCode.NONE for code in codes):
             self.done(origin, answer)

@@ -1,4 +1,5 @@
-"""The consumer protocol (KIP-848) in protobuf: requests to events, answers and groups to messages."""
+"""Messages of the consumer protocol (KIP-848) in protobuf: requests become events, answers and groups become
+messages."""
 
 from collections.abc import Callable, Iterable
 
@@ -92,6 +93,6 @@ def _topics(slots: Iterable[tuple[bytes, int]]) -> list[pb.TopicIdPartitions]:
 
 
 def _classic_assignment(slots: Slots, topic_name: TopicName) -> bytes:
-    """Version 0 of the assignment that classic assignors write; a topic that is gone is left out."""
+    """Return the slots in version 0 of the bytes that classic assignors write. A topic that is gone is left out."""
     named = [(topic_name(topic_id), number) for topic_id, number in sorted(slots)]
     return encode_assignment([(name, number) for name, number in named if name is not None], 0)

@@ -1,4 +1,4 @@
-"""What of a coordinator's decisions goes into the live feed: every change of a transaction, every verification, and
+"""The events that a coordinator publishes in the live feed: every change of a transaction, every verification, and
 every refusal (docs/events.md).
 
 `cause` is the decision's label, the same word as in the log and the metrics. `bump` says why a producer id or epoch
@@ -29,7 +29,7 @@ from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState, TxnTombsto
 
 REFUSAL_PAUSE_S: Final = 1.0
 REFUSALS_MAX: Final = 10_000
-"""Ids whose last refusal is remembered, of one shard."""
+"""The most ids of one shard whose last refusal is remembered."""
 
 REQUESTS: Final = (
     InitProducerId,
@@ -39,7 +39,7 @@ REQUESTS: Final = (
     ForceTerminate,
     CompletePrepared,
 )
-"""Whose refusals are told. Questions are none."""
+"""The requests whose refusals are published. Reads are not among them."""
 UNAVAILABLE: Final = "shard_unavailable"
 """The cause of a refusal by a coordinator that has not loaded the shard, or does not own it."""
 
@@ -52,7 +52,7 @@ END: Final = "end"
 
 
 class RefusalEvents:
-    """Equal refusals become one event a second, with their count."""
+    """The publisher of refusals. Equal refusals become one event a second, with their count."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -93,7 +93,7 @@ class RefusalEvents:
 
 
 class DecisionEvents:
-    """Of one shard under one coordinator epoch."""
+    """The publisher for the decisions of one shard under one coordinator epoch."""
 
     def __init__(self, feed: Feed, shard: int, coordinator_epoch: int) -> None:
         self._feed = feed
@@ -101,7 +101,7 @@ class DecisionEvents:
         self._refusals = RefusalEvents(feed)
 
     def publish(self, event: Any, decision: Decision[Any], before: TxnMetadata | None) -> None:
-        """`before`: the transaction as it was; None for an unknown id."""
+        """Publish a decision. `before` is the transaction as it was; None for an unknown id."""
         known = before
         for record in decision.records:
             if isinstance(record, TxnMetadata):
@@ -174,17 +174,18 @@ class DecisionEvents:
 
 
 def _trace(record: TxnMetadata) -> dict[str, str]:
-    """The event's field that names the transaction's trace, whether that is recorded or not; none without one."""
+    """Return the event's field that names the transaction's trace, recorded or not; empty if the transaction has
+    none."""
     return {} if record.trace is None else {"trace_id": f"{record.trace.trace_id:032x}"}
 
 
 def _named(event: Any, name: str) -> int:
-    """The identity that a request names; InitProducerId calls it the expected one."""
+    """Return one part of the identity that a request names; InitProducerId calls it the expected one."""
     return int(getattr(event, name, getattr(event, f"expected_{name}", -1)))
 
 
 def _bump(event: Any, before: TxnMetadata | None, record: TxnMetadata) -> str:
-    """Why the producer id or epoch is another one than before; empty when it is not."""
+    """Return why the producer id or epoch changed; empty if it did not."""
     identity = (record.producer_id, record.producer_epoch)
     if before is None or identity == (before.producer_id, before.producer_epoch):
         return ""

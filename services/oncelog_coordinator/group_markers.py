@@ -1,7 +1,8 @@
-"""Markers for the shards of groups: each is appended by the shard it is for (ADR 0015).
+"""Transaction markers for group shards: each marker is appended by the coordinator of its shard (ADR 0015).
 
-The marker sender is answered in a leader's words. A TV1 marker may be of another transaction than the one it would end.
-As at a partition's leader, the word of the transaction's coordinator decides (facts 9, Markers).
+The marker sender gets the answers that a partition leader would give. A TV1 marker may be of another transaction than
+the one it would end. As at a partition's leader, the answer of the transaction's coordinator decides (facts 9,
+Markers).
 """
 
 import asyncio
@@ -102,7 +103,8 @@ class GroupMarkers:
 
 
 def seen_by(marker: storage_pb2.TxnMarker) -> SeenTransaction | None:
-    """What the operator saw who sent it; None: it is no operator's, or of an older gateway."""
+    """Return the transaction that an operator saw and wants to end; None: the marker is not an operator's, or an
+    older gateway sent it."""
     if not marker.HasField("seen"):
         return None
     return SeenTransaction(Offset(marker.seen.start_offset), Offset(marker.seen.last_offset))

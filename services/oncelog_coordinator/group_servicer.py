@@ -74,7 +74,7 @@ DEAD: Final = "Dead"
 
 
 class GroupCoordinatorServicer:
-    """Methods are named and shaped by `groups.proto`."""
+    """The GroupCoordinator service. Its methods have the names and messages of `groups.proto`."""
 
     def __init__(
         self,
@@ -99,9 +99,10 @@ class GroupCoordinatorServicer:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """The machine's answer to the event with these fields, or what `refused` makes of the code for none.
+        """Return the machine's answer to the event with these fields. If there is none, return what `refused` makes of
+        the error.
 
-        An answer's class is its own `refused` where its first field is the code.
+        An answer's class is its own `refused` where its first field is the error code.
         """
         if not is_group_id(group_id):
             return refused(ErrorCode.INVALID_GROUP_ID)
@@ -237,8 +238,11 @@ class GroupCoordinatorServicer:
         request: pb.OffsetCommitRequest | pb.TxnOffsetCommitRequest,
         origin: RequestOrigin | None,
     ) -> CommitAnswer | None:
-        """What to answer without committing anything; None: go on. What this process did not receive while the shard
-        was elsewhere is not in its order of commits."""
+        """Return what to answer without committing anything; None: the commit is to be handled.
+
+        A request that was sent before the shard was elsewhere is refused: this process does not know what was
+        committed there.
+        """
         if origin is not None and self._shards.is_outdated(request):
             return CommitAnswer(ErrorCode.NOT_COORDINATOR)
         return self._order.arrived(origin)
@@ -281,7 +285,10 @@ class GroupCoordinatorServicer:
         origin: RequestOrigin | None,
         only_start_ms: int = 0,
     ) -> tuple[CommitAnswer, int]:
-        """With when the transaction began, 0: not told. `only_start_ms`: it must be the one that began then."""
+        """Verify the transaction and commit its offsets. Return the answer and the transaction's start; 0: unknown.
+
+        `only_start_ms`, unless it is 0, is the start that the transaction must have.
+        """
         producer_id = ProducerId(request.producer_id)
         producer_epoch = ProducerEpoch(request.producer_epoch)
         partition, machine = self._shards.machine(request.group_id)

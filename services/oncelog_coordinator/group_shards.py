@@ -1,4 +1,5 @@
-"""The group shards of this node: a group machine over its partition of `__consumer_offsets`, found by group id."""
+"""The group shards of this node, found by group id. Each is a group machine over its partition of
+`__consumer_offsets`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -44,8 +45,11 @@ from oncelog_coordinator.shards import RECORD_BYTES_SHARE
 
 
 class GroupRecords:
-    """The format of `__consumer_offsets`. Offsets of a transaction are in batches of its producer, and a marker ends
-    it. So any reader of the partition sees it as a transaction."""
+    """The format of `__consumer_offsets`. A transaction's offsets are in batches of its producer, and a marker ends
+    the transaction.
+
+    So any reader of the partition sees it as a transaction.
+    """
 
     def encode(self, records: Sequence[GroupRecord], now: int) -> Iterable[Run]:
         runs: list[Run] = []
@@ -89,7 +93,7 @@ def _marker(record: TransactionEnded) -> Run:
 
 
 class GroupShards(ShardTerms[ShardTerm]):
-    """Call `start` in a running loop; `ask` is the way in."""
+    """The group shards of this node. Call `start` in a running loop; `ask` sends events to them."""
 
     def __init__(
         self,
@@ -110,11 +114,13 @@ class GroupShards(ShardTerms[ShardTerm]):
     # ------------------------------------------------------------------------------------------------ calls
 
     async def ask(self, group_id: str, event: Callable[[int], GroupEvent]) -> Any:
-        """The answer to the event made for a request id, once committed. Raises ShardUnavailable or DriverStopped."""
+        """Return the answer to the event made for a request id, once committed. Raises ShardUnavailable or
+        DriverStopped."""
         return await self._ask(self._term_for(group_id), event)
 
     async def ask_shard(self, shard: int, event: Callable[[int], GroupEvent]) -> Any:
-        """As `ask`, of a shard by its number. Raises KeyError if it is not coordinated here."""
+        """Return the answer of a shard by its number, as `ask` does. Raises KeyError if the shard is not coordinated
+        here."""
         return await self._ask(self._terms[shard], event)
 
     def is_outdated(
@@ -123,8 +129,10 @@ class GroupShards(ShardTerms[ShardTerm]):
         | pb.TxnOffsetCommitRequest
         | pb.ConsumerGroupHeartbeatRequest,
     ) -> bool:
-        """The listener sent it to an earlier coordinator of the group's shard, perhaps this process. Another node may
-        have owned the shard since, and the client may have sent later requests to it."""
+        """True if the listener sent the request to an earlier coordinator of the group's shard, perhaps this process.
+
+        Another node may have owned the shard since, and the client may have sent later requests to it.
+        """
         term = self.term_of(request.group_id)
         origin = request.origin
         if term is None or not origin.HasField("coordinator_epoch"):
@@ -132,7 +140,7 @@ class GroupShards(ShardTerms[ShardTerm]):
         return origin.coordinator_epoch < term.coordinator_epoch
 
     def loaded(self, shard: int) -> LoadedShard | None:
-        """What it is between two loads; None while it loads. Raises KeyError if it is not coordinated here."""
+        """Return the loaded shard; None while it loads. Raises KeyError if the shard is not coordinated here."""
         return self._terms[shard].loaded
 
     async def _ask(self, term: ShardTerm, event: Callable[[int], GroupEvent]) -> Any:
@@ -143,7 +151,7 @@ class GroupShards(ShardTerms[ShardTerm]):
         return await driver.ask(event(request_id), request_id)
 
     def machine(self, group_id: str) -> tuple[Partition, GroupMachine]:
-        """Where the group's offsets are kept, and the machine that keeps them. Raises ShardUnavailable."""
+        """Return the partition that keeps the group's offsets, and its machine. Raises ShardUnavailable."""
         term = self._term_for(group_id)
         if term.driver is None:
             raise ShardUnavailable(term.unavailable)
@@ -155,12 +163,13 @@ class GroupShards(ShardTerms[ShardTerm]):
 
     @property
     def speaks_consumer_protocol(self) -> bool:
-        """Whether the cluster's `group.version` says so."""
+        """True if the cluster's `group.version` allows the consumer protocol."""
         return self._metadata.image.feature_levels.get("group.version", 0) >= 1
 
     @property
     def shapes(self) -> Topics:
-        """What assignments are made of. Made once for each version of the topics."""
+        """The id and partition count of each topic, for assignments. They are computed once for each version of the
+        topics."""
         topics = self._metadata.image.topics
         if self._shapes[0] is not topics:
             found = {
@@ -242,7 +251,8 @@ class GroupShards(ShardTerms[ShardTerm]):
         return LoadedShard(driver)
 
     def _config_of_group(self, config: GroupConfig, group_id: str) -> GroupConfig:
-        """What is set for this group while the cluster runs counts from its members' next heartbeats."""
+        """Return the configuration with what is set for this group. A change counts from its members' next
+        heartbeats."""
         found = self._metadata.image.group_configs(group_id)
         if not found:
             return config

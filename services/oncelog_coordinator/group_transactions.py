@@ -1,6 +1,7 @@
-"""Asks the transaction coordinator whether, or that, a group's partition belongs to a transaction (facts 9; KIP-890).
+"""The question to a transaction's coordinator whether a group's partition belongs to the transaction (facts 9;
+KIP-890).
 
-As a partition's leader does before a client's first transactional batch: a TV1 transaction is verified, for a TV2
+A partition's leader asks the same before a client's first transactional batch. A TV1 transaction is verified; to a TV2
 transaction the partition is added. Asking again is harmless.
 """
 
@@ -24,7 +25,7 @@ _TOLD_TO_PRODUCERS: Final = {
     # "Not coordinator" here is the transaction's; told to a producer it would be taken for the group's.
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""Answer of the transaction coordinator → what TxnOffsetCommit says of it; others pass through."""
+"""The error that TxnOffsetCommit answers for an error of the transaction coordinator; others pass through unchanged."""
 
 
 class TransactionCheck:
@@ -40,7 +41,11 @@ class TransactionCheck:
         transaction_version: int,
         partition: Partition,
     ) -> tuple[ErrorCode, int]:
-        """NONE: the partition is in this producer's open transaction; with when that began, 0 if that is not told."""
+        """Return NONE if the partition is in this producer's open transaction, and when that began in milliseconds; 0:
+        unknown.
+
+        In TV2 the partition is added. Any other error is one that TxnOffsetCommit may answer.
+        """
         is_add = transaction_version >= TV2
         stub = transaction_coordinator(self._directory, self._metadata.image, transactional_id)
         if stub is None:

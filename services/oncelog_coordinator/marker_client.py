@@ -1,4 +1,4 @@
-"""Hands a shard's decisions to the marker sender and brings the outcome back as an event.
+"""The client that sends a shard's decisions to the marker sender and returns the outcome to the machine as an event.
 
 One task per decision, because delivery ends only when every partition leader has its marker. Repeating the call is
 safe: a marker that is already written is harmless (facts 8.11). What is under way when the shard is lost is forgotten
@@ -47,25 +47,29 @@ _OUTCOMES: Final = {
 
 
 DELIVERY_TIMEOUT_S: Final = 3_600.0
-"""A partition may be without a leader for long; asking again then changes nothing."""
+"""The most seconds that one call waits for a delivery. A partition may be without a leader for long; asking again
+changes nothing."""
 
 CANCEL_TIMEOUT_S: Final = 2.0
-"""A node that stops waits for it, and a marker sender that froze would never answer."""
+"""The most seconds to wait for CancelShard. A node that stops waits for the answer, and a frozen marker sender never
+answers."""
 
 DESCRIBE_TIMEOUT_S: Final = 1.0
-"""Without an answer a description names every partition."""
+"""The most seconds to wait for DescribeDeliveries. Without an answer a description names every partition."""
 
 SLOT_HELD_S: Final = 1.0
-"""Long enough for any delivery whose partitions are well."""
+"""The seconds after which a delivery gives its slot back; any delivery whose partitions are available ends before."""
 
 
 AT_ONCE_MAX: Final = 100
-"""Partitions of one decision whose markers are written in one step of the event loop."""
+"""The most partitions of one decision whose markers are written in one step of the event loop."""
 
 
 class MarkersAtOnce:
-    """The decisions of one turn of the event loop, of all shards of this process: where sender and leaders are here,
-    too, their markers are written together and without a wait."""
+    """The decisions of one turn of the event loop, of all shards of this process.
+
+    If the marker sender and the leaders are in this process, too, the markers are written together and without a wait.
+    """
 
     def __init__(self, metadata: MetadataFollower, directory: Directory) -> None:
         self._metadata = metadata
@@ -105,13 +109,15 @@ class MarkersAtOnce:
             try:
                 client.tried(wanted, is_delivered=is_delivered)
             except Exception:
-                # As in a task of its own, which the others would not notice.
+                # The failure of one decision is logged, as in a task of its own: the other decisions go on.
                 _log.exception("markers of %s", wanted.decision_key.name)
 
 
 class MarkerClient:
-    """Of one shard under one coordinator epoch. `slots` bounds the deliveries of the whole process.
-    `with_attempt_trace` says to which trace a sink's markers belong."""
+    """The marker client of one shard under one coordinator epoch. `slots` bounds the deliveries of the whole process.
+
+    `with_attempt_trace` adds the trace of a sink's attempt to its markers.
+    """
 
     def __init__(
         self,
@@ -137,10 +143,10 @@ class MarkerClient:
         self._with_attempt_trace = with_attempt_trace
         self._tasks: set[asyncio.Task[None]] = set()
         self._missing: dict[DecisionKey, tuple[MarkerWanted, ...]] = {}
-        """Of decisions whose delivery was refused in part: what has no marker yet. Only that is sent again."""
+        """The unwritten markers of decisions whose delivery was refused in part. Only those are sent again."""
 
     def send(self, effect: Send) -> None:
-        """The machine's `Send` effect; returns at once."""
+        """Start the delivery that the machine's `Send` effect asks for. This returns at once."""
         assert effect.destination == MARKER_SENDER, effect
         wanted: MarkersWanted = effect.message
         missing = self._missing.get(wanted.decision_key)
@@ -154,7 +160,8 @@ class MarkerClient:
             self._begin(wanted)
 
     def tried(self, wanted: MarkersWanted, *, is_delivered: bool) -> None:
-        """At once."""
+        """Take the result of the attempt to write the markers at once: report the delivery, or begin the ordinary
+        one."""
         if is_delivered:
             self._missing.pop(wanted.decision_key, None)
             self._feed_back(MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
@@ -171,14 +178,15 @@ class MarkerClient:
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Forget what is under way."""
+        """Cancel the deliveries that are under way."""
         self.is_stopped = True
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def cancel_at_sender(self) -> None:
-        """Tell the marker sender that this shard is no longer ours. Only saves it work: leaders fence what it sends."""
+        """Tell the marker sender that this shard is no longer ours. This only saves it work: leaders fence what it
+        sends."""
         request = pb.CancelShardRequest(
             shard=self._shard, coordinator_epoch=self._coordinator_epoch
         )
@@ -240,7 +248,8 @@ class MarkerClient:
             self._missing[wanted.decision_key] = tuple(_narrowed(wanted.markers, refused))
 
     async def missing(self, txn: TxnMetadata) -> tuple[Partition, ...]:
-        """Partitions of this decided transaction that miss their marker; all of them where nobody knows."""
+        """Return the partitions of this decided transaction that lack their marker; all of them if nobody knows
+        which."""
         partitions = txn.partitions
         for markers in self._missing.values():
             refused = [one for one in markers if one.producer_id == txn.producer_id]
@@ -261,7 +270,8 @@ class MarkerClient:
         return partitions
 
     async def _ask(self, request: pb.DeliverMarkersRequest) -> pb.DeliverMarkersResponse:
-        """Given up when the metadata no longer counts on this sender: one that froze neither answers nor goes away."""
+        """Send the request to the marker sender. The wait ends early if the metadata names another one: a frozen one
+        never answers."""
         sender = self._directory.marker_sender()
 
         def is_chosen(_: MetadataImage) -> bool:
@@ -320,7 +330,7 @@ def _narrowed(
 
 
 def _delivery_span(wanted: MarkersWanted, start_ns: int = 0) -> spans.Span | spans.Nothing:
-    """From the decision to the last marker."""
+    """Return the span from the decision to the last marker."""
     return spans.outermost(
         "markers",
         spans.Kind.INTERNAL,
@@ -334,8 +344,10 @@ def _delivery_span(wanted: MarkersWanted, start_ns: int = 0) -> spans.Span | spa
 
 
 class _Slot:
-    """One of the node's deliveries. A partition that cannot take its markers must not hold up the others: what waits
-    longer than SLOT_HELD_S goes on waiting without a slot."""
+    """One of the node's slots for deliveries. A delivery that takes longer than SLOT_HELD_S goes on without its slot.
+
+    So a partition that cannot take its markers does not hold up the others.
+    """
 
     __slots__ = ("_slots",)
 

@@ -1,4 +1,4 @@
-"""Committed offsets in protobuf: requests to values of the machine, answers to messages."""
+"""Messages about committed offsets in protobuf: requests become the machine's values, answers become messages."""
 
 from collections.abc import Iterable
 
@@ -40,7 +40,8 @@ def offsets_to_commit(
 def commit_codes(
     answer: CommitAnswer, offsets: tuple[OffsetToCommit, ...]
 ) -> list[types_pb2.PartitionError]:
-    """A refusal of the whole request is told of each of its partitions: Kafka has no other place for it."""
+    """Return the error code of each partition. Kafka's response has none for the whole request, so each partition
+    gets that one."""
     if answer.error_code is ErrorCode.NONE:
         return partition_errors(answer.partitions)
     return partition_errors((each.partition, answer.error_code) for each in offsets)

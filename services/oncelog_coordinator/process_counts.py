@@ -1,4 +1,4 @@
-"""A coordinator counts ended transactions and how long their markers took, for gateways that ask its process."""
+"""The counts that a coordinator answers to gateways: ended transactions, and how long their markers took."""
 
 from oncelog.api.v1.process_pb2 import DescribeProcessResponse
 from oncelog_coordinator.wiring import CoordinatorRole

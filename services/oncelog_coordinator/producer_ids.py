@@ -19,7 +19,7 @@ from oncelog.rpc.metadata import MetadataFollower
 _log = logging.getLogger(__name__)
 
 PREFETCH_PERCENT: Final = 90
-"""Of a block handed out when the next one is asked for."""
+"""The percentage of a block after which the next one is fetched."""
 
 BACKOFF_MS: Final = 50
 BACKOFF_MAX_MS: Final = 1_000
@@ -28,7 +28,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class ProducerIds:
-    """The ids this process may hand out. At most one block is held beside the current one."""
+    """The producer ids that this process may hand out. At most one block is held beside the current one."""
 
     def __init__(self, node_id: int, metadata: MetadataFollower, directory: Directory) -> None:
         self._node_id = node_id
@@ -43,7 +43,7 @@ class ProducerIds:
         self._arrived = asyncio.Event()
 
     def claim(self) -> ProducerId | None:
-        """An id nobody else has; None while no block is at hand (one is then on its way)."""
+        """Return a producer id that nobody else has; None while no block is at hand (one is then being fetched)."""
         if self._position >= len(self._current):
             if self._next is None:
                 self._prefetch()
@@ -57,13 +57,13 @@ class ProducerIds:
         return ProducerId(claimed)
 
     async def claim_when_ready(self) -> ProducerId:
-        """As `claim`, but waits for a block. The caller sets the limit."""
+        """Return a producer id as `claim` does, but wait for a block. The caller sets the limit."""
         while (claimed := self.claim()) is None:
             await self._arrived.wait()
         return claimed
 
     async def start(self) -> None:
-        """Returns when the first block is here. The caller sets the limit; fetching goes on behind it."""
+        """Wait until the first block has arrived. The caller sets the limit; if it is reached, fetching goes on."""
         self._prefetch()
         await self._arrived.wait()
 

@@ -1,4 +1,4 @@
-"""Reads and writes the origins of TV1 requests (ADR 0018)."""
+"""The origins of TV1 requests, read from protobuf and written into it (ADR 0018)."""
 
 from typing import NamedTuple
 
@@ -15,21 +15,21 @@ RequestWithOrigin = (
     | groups_pb2.TxnOffsetCommitRequest
     | groups_pb2.ConsumerGroupHeartbeatRequest
 )
-"""Requests with the number that their listener gave them."""
+"""The requests that carry the number that their listener gave them."""
 
 
 class RequestOrigins(NamedTuple):
-    """For the event."""
+    """The origins that a request carries, as the machine's event has them."""
 
     origin: RequestOrigin | None
     refused_origin: RequestOrigin | None
-    """Its client was refused for that one, on this connection, and has come again."""
+    """The origin that a refusal on this connection named to the client, which repeats its request now."""
     refused_addition_origin: RequestOrigin | None
-    """Of an EndTxn: an addition was refused for that one, on this connection."""
+    """The origin that was named when an addition on this connection was refused; only an EndTxn states it."""
 
 
 def origins_of(request: RequestWithOrigin, *, is_enabled: bool) -> RequestOrigins:
-    """`request` has an `origin`, or none."""
+    """Return the origins of a request. All are None if it has no `origin`, or if the check is off."""
     if not is_enabled or not request.HasField("origin") or not request.origin.listener:
         return RequestOrigins(None, None, None)
     given = request.origin
@@ -41,13 +41,13 @@ def origins_of(request: RequestWithOrigin, *, is_enabled: bool) -> RequestOrigin
 
 
 def client_of(request: RequestWithOrigin) -> Client:
-    """Who sent it, as its listener says."""
+    """Return the client that sent the request, as its listener describes it."""
     given = request.origin
     return Client(given.client_id, given.client_host)
 
 
 def request_number(origin: RequestOrigin | None) -> types_pb2.RequestNumber | None:
-    """For an answer's `delayed_by`; None leaves it out."""
+    """Return the message for an answer's `delayed_by`; None leaves the field out."""
     return None if origin is None else types_pb2.RequestNumber(**origin._asdict())
 
 

@@ -1,4 +1,4 @@
-"""What a coordinator tells on `/metrics`: what its shards decided, and how long transactions took."""
+"""The metrics of a coordinator on `/metrics`: the decisions of its shards, and how long transactions took."""
 
 from collections.abc import Iterator
 

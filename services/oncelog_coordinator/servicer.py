@@ -53,7 +53,7 @@ from oncelog_coordinator.shards import NO_REQUEST, Shards, ShardUnavailable, Tra
 from oncelog_coordinator.sink_servicer import SinkCalls
 
 TRANSACTIONS_PER_CALL_MAX = 1_000
-"""In one AddPartitionsToTxn of a storage leader, or ids in one DescribeTransactions."""
+"""The most transactions in one AddPartitionsToTxn of a storage leader, and the most ids in one DescribeTransactions."""
 
 _TV1: Final = 0
 """The protocol of clients that add partitions themselves (facts 2.1)."""
@@ -64,7 +64,7 @@ _Result = pb.AddPartitionsToTxnResponse.Result
 
 
 class TransactionCoordinatorServicer(SinkCalls):
-    """Methods are named and shaped by `coordinator.proto`; those of Spark sinks are in `SinkCalls`."""
+    """The service TransactionCoordinator of `coordinator.proto`; its calls for Spark sinks are in `SinkCalls`."""
 
     direct_methods: ClassVar = {
         "VerifyAtOnce": "verify_at_once",
@@ -96,9 +96,10 @@ class TransactionCoordinatorServicer(SinkCalls):
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """The machine's answer to the event with these fields, or what `refused` makes of the code for none.
+        """Return the machine's answer to the event with these fields. If there is none, return what `refused` makes of
+        the error.
 
-        An answer's class is its own `refused` where its first field is the code.
+        An answer's class is its own `refused` where its first field is the error code.
         """
         try:
             answer: AnswerT = await self._shards.ask(
@@ -147,7 +148,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         return _initialised(answer)
 
     def _idempotent_producer(self) -> pb.InitProducerIdResponse:
-        """No transactional.id: an id at epoch 0, and nothing to remember."""
+        """Answer a producer without transactional.id: it gets an id at epoch 0, and nothing is remembered."""
         claimed = self._producer_ids.claim()
         if claimed is None:
             return _initialised(IdentityAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -208,15 +209,15 @@ class TransactionCoordinatorServicer(SinkCalls):
         return _each(name, ((partition, ErrorCode.NONE) for partition in partitions))
 
     def verify_at_once(self, request: plain.VerifyRequest, context: object) -> Millis | None:
-        """For a leader of this process: when the transaction began that has these partitions. None: it is not known
-        without a wait, or AddPartitionsToTxn says why it has not."""
+        """Return when the transaction that has these partitions began, for a leader of this process. None: this is
+        not known without a wait, or AddPartitionsToTxn says what is wrong."""
         image = self._metadata.image
         if any(image.partition(partition) is None for partition in request.partitions):
             return None
         return self._shards.verified_at_once(request)
 
     def add_partitions_at_once(self, request: plain.AddPartitionsRequest, context: object) -> bool:
-        """Adds them in this step, for a listener of this process, and says whether that is committed.
+        """Add the partitions in this step, for a listener of this process. True: they are added and committed.
 
         False: nothing was done, and AddPartitionsToTxn does it or says what is wrong.
         """
@@ -244,7 +245,7 @@ class TransactionCoordinatorServicer(SinkCalls):
     async def AddOffsetsToTxn(
         self, request: pb.AddOffsetsToTxnRequest, context: object
     ) -> pb.AddOffsetsToTxnResponse:
-        """Adds the partition of `__consumer_offsets` where the group's offsets are kept. Always TV0 (facts 2.1)."""
+        """Add the partition of `__consumer_offsets` that keeps the group's offsets. This is always TV0 (facts 2.1)."""
         if not request.transactional_id:
             return pb.AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
         offsets = self._metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
@@ -293,7 +294,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         return _ended(answer)
 
     def end_txn_at_once(self, request: plain.EndTxnRequest, context: object) -> bool:
-        """Decides in this step, as `add_partitions_at_once` adds, and says whether that is committed."""
+        """Decide in this step, as `add_partitions_at_once` adds. True: the decision is committed."""
         origin, client = self._origin_of(request.origin)
         event = EndTxn(
             NO_REQUEST,

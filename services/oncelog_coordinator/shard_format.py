@@ -1,4 +1,4 @@
-"""How a kind of shard writes its machine's records into its log, and reads them again."""
+"""The format in which a kind of shard writes its machine's records into its log, and reads them again."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
@@ -24,20 +24,22 @@ class Run(NamedTuple):
 
 
 class RecordFormat(Protocol[RecordT]):
-    """How a kind of shard writes its records."""
+    """The functions that turn the records of one kind of machine into bytes and back."""
 
     def encode(self, records: Sequence[RecordT], now: int) -> Iterable[Run]:
-        """Runs that hold, together and in order, one record of the log for each record of the machine."""
+        """Return runs that hold, together and in order, one record of the log for each record of the machine."""
 
     def decode(self, header: BatchHeader, key: bytes, value: bytes | None) -> RecordT | None:
-        """None for a record of a newer kind. Raises ValueError or OncelogError for a damaged one."""
+        """Return the machine's record; None for a record of a newer kind. Raises ValueError or OncelogError for a
+        damaged one."""
 
     def decode_control(self, header: BatchHeader, data: bytes, at: int) -> RecordT | None:
-        """Of the control batch at `at`."""
+        """Return the machine's record for the control batch whose bytes begin at `at` in `data`; None: it has none."""
 
 
 class TransactionRecords:
-    """The format of `__transaction_state`; a transaction's value has the version the cluster is at (facts 5.1)."""
+    """The format of `__transaction_state`. The version of a transaction's value follows the cluster's
+    `transaction.version` (facts 5.1)."""
 
     def __init__(self, metadata: MetadataFollower) -> None:
         self._metadata = metadata

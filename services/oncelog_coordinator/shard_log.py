@@ -58,18 +58,22 @@ from oncelog_coordinator.shard_replay import (
 _log = logging.getLogger(__name__)
 
 FETCH_BYTES: Final = 1024 * 1024
-"""What is read in one turn of the event loop."""
+"""The most bytes that are read in one turn of the event loop."""
 RECORDS_PER_TURN: Final = 200
-"""Decoded and applied before others have their turn."""
+"""The most records that are decoded and applied before other tasks have their turn."""
 FETCH_TIMEOUT_S: Final = 10.0
 HIGH_WATERMARK_POLL_MS: Final = 5
 HIGH_WATERMARK_POLL_MAX_MS: Final = 100
-"""After an election followers reach the new leader's end within a round or two of their fetches."""
+"""The longest wait in milliseconds between two looks at the high watermark. After an election followers need a fetch
+or two."""
 RECENT_MS: Final = Millis(5_000)
-"""Before a log's newest record. What its writer could not tell before it died is younger: a root leaves a tenth of a
-second after its completion, and a collector may be slow."""
+"""The age in milliseconds, before a log's newest record, up to which a record is recent.
+
+Whatever its writer could not export before it died is younger: a root span leaves a tenth of a second after its
+completion, and a collector may be slow.
+"""
 RECORD_OVERHEAD_BYTES: Final = 32
-"""At most, around a record's key and value in a batch."""
+"""The most bytes that a batch needs for a record beside its key and value."""
 
 NOT_WRITTEN_YET: Final = frozenset(
     {
@@ -83,7 +87,7 @@ NOT_WRITTEN_YET: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Repeating the identical batch may succeed, and can do no harm."""
+"""The errors after which repeating the identical batch may succeed, and can do no harm."""
 
 TOLD_TO_CLIENTS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -101,7 +105,7 @@ TOLD_TO_CLIENTS: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""Append failure → what a client is told (facts 6); what is not here stays as it is."""
+"""The error that clients get for a failed append (facts 6); an error that is not here stays as it is."""
 
 
 class ReplayFailed(OncelogError):
@@ -111,11 +115,11 @@ class ReplayFailed(OncelogError):
 RecordT = TypeVar("RecordT")
 
 OnRecent = Callable[[Millis, RecordT, RecordT | None], None]
-"""Of a record: when it was appended, itself, and the one that it superseded."""
+"""A function that is told of a record: when it was appended, the record, and the one that it superseded."""
 
 
 class ShardLog(Generic[RecordT]):
-    """Implements `oncelog.journal.Journal` for one load of one shard."""
+    """The journal of one load of one shard; it implements `oncelog.journal.Journal`."""
 
     def __init__(
         self,
@@ -130,7 +134,7 @@ class ShardLog(Generic[RecordT]):
         load_buffer_bytes: int = FETCH_BYTES,
         on_recent: OnRecent[RecordT] | None = None,
     ) -> None:
-        """`on_recent` is told of what was written in the last `RECENT_MS`, at the end of each replay."""
+        """Open the log. `on_recent` is called for each record of the last `RECENT_MS`, at the end of each replay."""
         self._on_recent = on_recent
         self._partition = partition
         self._load_buffer_bytes = load_buffer_bytes
@@ -157,7 +161,7 @@ class ShardLog(Generic[RecordT]):
     # ------------------------------------------------------------------------------------------------ append
 
     async def append(self, records: Sequence[RecordT]) -> Offset:
-        """One batch, or as many as the topic's max.message.bytes asks for. Raises AppendFailed."""
+        """Append one batch, or as many as the topic's max.message.bytes requires. Raises AppendFailed."""
         first = self._next_offset
         if self._producer_id is None:
             self._producer_id = await self._claim()
@@ -167,7 +171,7 @@ class ShardLog(Generic[RecordT]):
         return Offset(first)
 
     def append_at_once(self, records: Sequence[RecordT]) -> bool:
-        """Has the leader commit them in this step, where it is of this process. False: nothing was written."""
+        """Let the leader commit the records in this step, if it is in this process. False: nothing was written."""
         try:
             _, storage = self._leader()
         except KafkaError:
@@ -199,7 +203,8 @@ class ShardLog(Generic[RecordT]):
             ) from None
 
     def _chunks(self, records: list[Record]) -> list[list[Record]]:
-        """One oversized record is still attempted alone: the leader's refusal is the better message."""
+        """Divide the records into batches. An oversized record is still attempted alone: the leader's refusal is the
+        better message."""
         if len(records) == 1:
             return [records]
         limit = self._batch_bytes_max()
@@ -258,7 +263,7 @@ class ShardLog(Generic[RecordT]):
         self._appended(records, run)
 
     async def confirm(self) -> None:
-        """Returns when the leader knows of nobody newer who has loaded this shard or written to it. Raises
+        """Return when the leader knows that no newer coordinator has loaded this shard or written to it. Raises
         AppendFailed."""
         await self._until_settled(self._confirm_once)
 
@@ -274,7 +279,7 @@ class ShardLog(Generic[RecordT]):
     async def _until_settled(
         self, attempt: Callable[[float], Awaitable[tuple[ErrorCode, str]]]
     ) -> None:
-        """Repeat the identical call until the leader answers for it, or time is up. Raises AppendFailed."""
+        """Repeat the identical call until the leader answers, or time is up. Raises AppendFailed."""
         loop = asyncio.get_running_loop()
         timeout_s = self._settings.append_timeout_ms / 1000
         deadline = loop.time() + timeout_s
@@ -316,7 +321,7 @@ class ShardLog(Generic[RecordT]):
         return error_code, response.error_message
 
     def _leader(self) -> tuple[int, StorageStub]:
-        """The partition's leader and its stub. Raises KafkaError while there is none."""
+        """Return the partition's leader and its stub. Raises KafkaError while there is none."""
         found = self._metadata.image.partition(self._partition)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
@@ -330,7 +335,8 @@ class ShardLog(Generic[RecordT]):
             ) from None
 
     async def _answer(self, call: Awaitable[AnswerT], leader: int, timeout_s: float) -> AnswerT:
-        """Not waited for any longer when another node leads: repeating is safe for all that is asked here."""
+        """Wait for the answer of this leader, at most until another node leads: every call made here is safe to
+        repeat."""
 
         def still_leads(image: MetadataImage) -> bool:
             found = image.partition(self._partition)
@@ -341,7 +347,7 @@ class ShardLog(Generic[RecordT]):
     # ------------------------------------------------------------------------------------------------ replay
 
     async def replay(self) -> AsyncIterator[tuple[Offset, RecordT]]:
-        """What is alive of every record known to this coordinator, in order. Raises ReplayFailed."""
+        """Yield every record that no later one has superseded, in order, with its offset. Raises ReplayFailed."""
         live = LiveRecords(0 if self._on_recent is None else RECENT_MS)
         log_end, high_watermark = await self._read_all(live)
         for count, record in enumerate(live.in_order()):
@@ -369,7 +375,8 @@ class ShardLog(Generic[RecordT]):
                 await asyncio.sleep(0)
 
     async def _read_all(self, live: LiveRecords) -> tuple[int, int]:
-        """(log end, high watermark). The next bytes are on their way while these are read."""
+        """Read the whole log; return its end and the high watermark. The next bytes are fetched while these are
+        decoded."""
         position = 0
         fetch = asyncio.ensure_future(self._fetch(position))
         try:

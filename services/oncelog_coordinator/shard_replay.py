@@ -1,4 +1,4 @@
-"""What a shard's log still says: of each key the last record, as if the log had just been compacted.
+"""The records of a shard's log that still count: the last one of each key, as if the log had just been compacted.
 
 A load reads every batch but decodes only what a later record has not superseded. A record of history costs a few
 microseconds, and only what is alive costs the whole price. What belongs to a client's transaction (a group shard has
@@ -25,17 +25,17 @@ from oncelog.record.batch import (
 from oncelog.record.bulk import corrupt_errors, records_of, uncompressed
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""As in `HEADER`."""
+"""The fields of a batch's header, in the order of `HEADER`."""
 
 _MAX_TIMESTAMP: Final = 8
-"""Its place in `HeaderFields`."""
+"""The index of the maximum timestamp in `HeaderFields`."""
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
 _LAST_DELTA: Final = struct.Struct(">i")
 _LAST_DELTA_AT: Final = 23
 
 
 def next_offset_of(data: bytes) -> int:
-    """Behind the last whole batch; -1 if there is none."""
+    """Return the offset after the last whole batch; -1 if there is none."""
     at, end, next_offset = 0, len(data), -1
     while end - at >= HEADER_BYTES:
         base_offset, batch_length = _BASE_AND_LENGTH.unpack_from(data, at)
@@ -57,7 +57,7 @@ class LiveRecord(NamedTuple):
 
 
 class RecentRecord(NamedTuple):
-    """One of the last that were written, alive or not. `before`: the value that it superseded."""
+    """One of the records that were written last, superseded or not. `before` is the value that it superseded."""
 
     header: BatchHeader
     key: bytes
@@ -70,10 +70,11 @@ class MalformedShard(OncelogError):
 
 
 class LiveRecords:
-    """`take` the fetched batches in order, then go through `in_order`."""
+    """The records of a log that no later one has superseded. Call `take` for the fetched batches in order, then
+    `in_order`."""
 
     def __init__(self, recent_ms: int = 0) -> None:
-        """`recent_ms`: how far before the log's newest record those in `recent` go."""
+        """Start empty. `recent_ms` is the age, before the log's newest record, up to which `recent` yields records."""
         self._recent_ms = recent_ms
         self._recent: deque[tuple[HeaderFields, bytes, bytes | None, bytes | None]] = deque()
         self._latest: dict[bytes, tuple[int, HeaderFields, bytes | None]] = {}
@@ -82,7 +83,7 @@ class LiveRecords:
         self._open: dict[int, set[bytes]] = {}
 
     def take(self, data: bytes, start: int) -> int:
-        """Every whole batch in `data` from offset `start` on; returns the offset behind the last.
+        """Take every whole batch in `data` from offset `start` on; return the offset after the last.
 
         Raises MalformedShard.
         """
@@ -107,7 +108,7 @@ class LiveRecords:
         return next_offset
 
     def in_order(self) -> Iterator[LiveRecord]:
-        """What is alive, by offset."""
+        """Yield the records that no later one has superseded, by offset."""
         latest = (
             (offset, LiveRecord(offset, BatchHeader._make(fields), key, value))
             for key, (offset, fields, value) in self._latest.items()
@@ -117,7 +118,7 @@ class LiveRecords:
             yield record
 
     def recent(self) -> Iterator[RecentRecord]:
-        """By offset; without those that a client's transaction covers."""
+        """Yield the recent records by offset, without those that a client's transaction covers."""
         for fields, key, value, before in self._recent:
             yield RecentRecord(BatchHeader._make(fields), key, value, before)
 

@@ -1,4 +1,4 @@
-"""Shards of one kind on this node: loaded when the metadata assigns them, dropped when it takes them away.
+"""The shards of one kind on this node: loaded when the metadata assigns them, dropped when it takes them away.
 
 An assignment is a shard and a coordinator epoch; a greater epoch is a new term even on the same node. Each term has
 its own journal, machine and driver. A machine that fails is dropped and replayed in the same term. One that was fenced
@@ -28,7 +28,8 @@ from oncelog_coordinator.settings import CoordinatorSettings
 _log = logging.getLogger(__name__)
 
 LOADS_MAX: Final = 8
-"""Shards of one kind that load at once; a node that takes over a dead one's fifty must not fetch fifty logs at once."""
+"""The most shards of one kind that load at once. A node that takes over a dead one's fifty must not fetch fifty logs
+at once."""
 
 
 class ShardUnavailable(OncelogError):
@@ -44,7 +45,8 @@ async def _nothing_to_close(has_moved: bool) -> None:
 
 
 class LoadedShard(NamedTuple):
-    """One load of one shard. `close(has_moved)` ends what works for the driver, after it."""
+    """One load of one shard. `close(has_moved)` stops what served the driver; it is called after the driver has
+    stopped."""
 
     driver: Driver
     close: Callable[[bool], Coroutine[Any, Any, None]] = _nothing_to_close
@@ -70,7 +72,7 @@ TermT = TypeVar("TermT", bound=ShardTerm)
 
 
 class ShardTerms(ABC, Generic[TermT]):
-    """Call `start` in a running loop. A kind of shard says what a loaded shard is made of."""
+    """The terms of all shards of one kind. Call `start` in a running loop. A subclass makes the loaded shards."""
 
     def __init__(
         self, kind: int, node_id: int, metadata: MetadataFollower, settings: CoordinatorSettings
@@ -85,7 +87,7 @@ class ShardTerms(ABC, Generic[TermT]):
         self._is_running = False
         self.labels: Counter[str] = Counter()
         self.load_times = Histogram()
-        """How often each kind of decision was taken, over all shards."""
+        """The seconds that each load of a shard took. `labels` counts the decisions of each kind, over all shards."""
         metadata.on_change(self._on_metadata)
 
     @abstractmethod
@@ -93,21 +95,21 @@ class ShardTerms(ABC, Generic[TermT]):
 
     @abstractmethod
     def _new_loaded_shard(self, term: TermT) -> LoadedShard:
-        """A fresh machine with its journal and driver, not yet started."""
+        """Return a fresh machine with its journal and driver, not yet started."""
 
     def _report(self, term: TermT, state: str) -> None:
-        """The live feed is told what becomes of a shard."""
+        """Publish in the live feed what became of a shard."""
 
     @abstractmethod
     def _is_empty(self, driver: Driver) -> bool: ...
 
     def start(self) -> None:
-        """Begin to load what the image assigns; `wait_until_loaded` tells when that is done."""
+        """Begin to load the shards that the image assigns; `wait_until_loaded` waits for the end of that."""
         self._is_running = True
         self._reconcile(self._metadata.image)
 
     async def wait_until_loaded(self) -> None:
-        """Returns when every shard assigned at this moment has been loaded. The caller sets the limit."""
+        """Return when every shard that is assigned at this moment has been loaded. The caller sets the limit."""
         tasks = [term.task for term in self._terms.values() if term.task is not None]
         if tasks:
             await asyncio.wait(tasks)
@@ -131,11 +133,11 @@ class ShardTerms(ABC, Generic[TermT]):
 
     @property
     def loading_count(self) -> int:
-        """Shards assigned to this node that do not answer yet."""
+        """The number of shards assigned to this node that do not answer yet."""
         return sum(term.driver is None for term in self._terms.values())
 
     def _shard_number(self, name: str) -> int | None:
-        """As `MetadataImage.shard_for` finds it. None: no shard exists yet."""
+        """Return the number of the shard of this name, as `MetadataImage.shard_for` does; None: no shard exists yet."""
         count = self._metadata.image.shard_count(self._kind)
         return shard_of(self._hashed_name(name), count) if count else None
 
@@ -147,7 +149,8 @@ class ShardTerms(ABC, Generic[TermT]):
         return None if number is None else self._terms.get(number)
 
     def drivers(self) -> list[tuple[TermT, Driver]]:
-        """Every shard of this node that holds something. Raises ShardUnavailable while one is loading (facts 3)."""
+        """Return every shard of this node that has any state. Raises ShardUnavailable while one is loading (facts
+        3)."""
         found: list[tuple[TermT, Driver]] = []
         for term in self._terms.values():
             if term.driver is None:
@@ -157,7 +160,7 @@ class ShardTerms(ABC, Generic[TermT]):
         return found
 
     def active(self) -> Iterator[tuple[TermT, Driver]]:
-        """Every shard that is loaded and answers. The simulator reads them."""
+        """Yield every shard that is loaded and answers. The simulator reads them."""
         return ((term, term.driver) for term in self._terms.values() if term.driver is not None)
 
     # ------------------------------------------------------------------------------------------------ assignment
@@ -215,7 +218,7 @@ class ShardTerms(ABC, Generic[TermT]):
         self.labels[label] += 1
 
     def _on_failure(self, term: TermT, failure: AppendFailed) -> None:
-        """Called by the driver in its last breath: its machine is lost."""
+        """Load the shard again after its driver failed and its machine was lost. The driver calls this last."""
         loaded, term.loaded = term.loaded, None
         self._report(term, f"lost, an append failed: {failure}")
         if loaded is not None:

@@ -1,5 +1,7 @@
-"""The transaction shards of this node: how a machine, its journal and its marker client come together, and how a call
-finds them by transactional.id. What is the same for every kind of shard is in `shard_terms`.
+"""The transaction shards of this node: how a machine, its journal and its marker client are put together, and how a
+call finds them by transactional.id.
+
+`shard_terms` has what is the same for every kind of shard.
 """
 
 import asyncio
@@ -57,19 +59,21 @@ from oncelog_coordinator.transaction_times import ShardTimes, TransactionTimes
 from oncelog_coordinator.transaction_traces import TransactionTraces, name_of, with_trace
 
 _OF_NO_SINK: Final = frozenset({EndTxn, InitProducerId, TxnTimedOut})
-"""Events for which no attempt of a sink is looked up."""
+"""The events for which no attempt of a sink is looked up."""
 _OF_A_PRODUCER: Final = frozenset({AddPartitions, VerifyPartitions})
-"""For these it is looked up by the producer id."""
+"""The events whose attempt is looked up by their producer id."""
 _BEGINS_NO_TRACE: Final = _OF_NO_SINK | {VerifyPartitions}
 _NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate, CompletePrepared)
-"""The server itself may end a transaction by these: how, the cluster's transaction.version decides (facts 2.1)."""
+"""The events by which the server itself may end a transaction. The cluster's transaction.version decides how (facts
+2.1)."""
 
 RECORD_BYTES_SHARE: Final = 0.9
-"""Of max.message.bytes, what one transaction's record may take."""
+"""The part of max.message.bytes that one transaction's record may take."""
 
 
 class TransactionTerm(ShardTerm):
-    """With those who tell of what was decided, and those who wait for a completion."""
+    """The term of a transaction shard, with its feed events, times and traces, and with the callers that wait for a
+    completion."""
 
     def __init__(
         self,
@@ -87,14 +91,14 @@ class TransactionTerm(ShardTerm):
         self.attempt_traces = AttemptTraces(shard, coordinator_epoch)
         self._completions: dict[str, asyncio.Future[None]] = {}
         self.markers: MarkerClient | None = None
-        """While the shard is loaded."""
+        """The marker client of the shard, set while the shard is loaded."""
 
     def about_to_decide(self, before: TxnMetadata | None) -> None:
-        """The transaction that the next decision is about."""
+        """Remember the transaction that the next decision is about."""
         self._before = before
 
     def observe(self, event: Any, decision: Decision[Any], now: Millis) -> None:
-        """The driver tells of each decision."""
+        """Publish and measure a decision. The driver calls this for each one."""
         self._times.observe(decision.records, now)
         if self._events is not None:
             self._events.publish(event, decision, self._before)
@@ -108,7 +112,7 @@ class TransactionTerm(ShardTerm):
             self._events.verified(request)
 
     def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> None:
-        """The driver tells of each decision that the world may know of."""
+        """Trace and measure a decision whose records are committed. The driver calls this for each one."""
         if not decision.records:
             return
         now_ns, trace_id = time.time_ns(), 0
@@ -121,7 +125,8 @@ class TransactionTerm(ShardTerm):
         self._append_times.observe((now_ns - decided_ns) / 1e9, trace_id)
 
     def about_to_trace(self, event: Any, machine: ShardMachine) -> Any:
-        """The event as it is decided in a process that records spans; it may be about a sink."""
+        """Return the event to decide, with a trace if it may begin a transaction, in a process that records spans.
+        It may be about a sink."""
         kind = type(event)
         if kind is AddPartitions:
             running = spans.current()
@@ -135,7 +140,7 @@ class TransactionTerm(ShardTerm):
     def trace(
         self, event: Any, decision: Decision[Any], machine: ShardMachine, now: Millis
     ) -> None:
-        """The machine has applied the decision."""
+        """Trace a decision that the machine has applied."""
         running = spans.current()
         if running is not None:
             known: Any = decision.records[-1] if decision.records else None
@@ -154,14 +159,15 @@ class TransactionTerm(ShardTerm):
     def trace_again(
         self, appended_ms: Millis, record: ShardRecord, superseded: ShardRecord | None
     ) -> None:
-        """The shard's log has it. The process that appended it may be dead, with a root that it had not sent yet."""
+        """Trace a record that a load found. The process that appended it may have died before it sent the root span."""
         if isinstance(record, TxnMetadata):
             self._traces.root_again(record)
         else:
             self.attempt_traces.root_again(appended_ms, record, superseded)
 
     async def completion(self, transactional_id: str, deadline: float) -> None:
-        """Returns when this prepared transaction is complete. Raises TimeoutError at `deadline` of the loop's clock."""
+        """Return when this prepared transaction is complete. Raises TimeoutError at `deadline` of the loop's clock,
+        in seconds."""
         completion = self._completions.get(transactional_id)
         if completion is None:
             completion = asyncio.get_running_loop().create_future()
@@ -175,7 +181,7 @@ NO_REQUEST: Final = 0
 
 
 class Shards(ShardTerms[TransactionTerm]):
-    """Call `start` in a running loop; `ask` is the way in."""
+    """The transaction shards of this node. Call `start` in a running loop; `ask` sends events to them."""
 
     def __init__(
         self,
@@ -200,7 +206,8 @@ class Shards(ShardTerms[TransactionTerm]):
     # ------------------------------------------------------------------------------------------------ calls
 
     async def ask(self, transactional_id: str, event: Callable[[int], ShardEvent]) -> Any:
-        """The answer to the event made for a request id, once committed. Raises ShardUnavailable or DriverStopped.
+        """Return the answer to the event made for a request id, once committed. Raises ShardUnavailable or
+        DriverStopped.
 
         A transaction is usually complete a moment after EndTxn was answered, and clients that are told
         CONCURRENT_TRANSACTIONS sleep for 20 to 100 ms. So that answer is held back for `concurrent_wait_ms`, and the
@@ -221,7 +228,8 @@ class Shards(ShardTerms[TransactionTerm]):
         return answer
 
     def ask_at_once(self, transactional_id: str, event: AddPartitions | EndTxn) -> Any | None:
-        """The answer, where that is NONE and committed in this step. None: nothing was decided; `ask` is the way."""
+        """Return the answer if it is NONE and committed in this step. None: nothing was decided, and the caller uses
+        `ask`."""
         term = self.term_of(transactional_id)
         driver = None if term is None else term.driver
         if driver is None or spans.recorder is not None:
@@ -229,8 +237,8 @@ class Shards(ShardTerms[TransactionTerm]):
         return driver.ask_at_once(event)
 
     def verified_at_once(self, request: plain.VerifyRequest) -> Millis | None:
-        """When the transaction began that has these partitions. None: `ask` waits for what is being written, or says
-        why it has not."""
+        """Return when the transaction that has these partitions began, in milliseconds. None: `ask` waits for what
+        is being written, or says what is wrong."""
         term = self.term_of(request.transactional_id)
         driver = None if term is None else term.driver
         if term is None or driver is None or not driver.is_settled:
@@ -243,7 +251,8 @@ class Shards(ShardTerms[TransactionTerm]):
         return began
 
     def _report_refusal(self, transactional_id: str, event: ShardEvent, code: ErrorCode) -> None:
-        """A client that asks a coordinator without the shard asks again and again, and nothing else shows it."""
+        """Publish the refusal of a request because its shard is not here. Such a client asks again and again, and
+        nothing else shows it."""
         if self._refusals is None or not isinstance(event, REQUESTS):
             return
         shard = self._shard_number(transactional_id)
@@ -391,7 +400,8 @@ class Shards(ShardTerms[TransactionTerm]):
 
 
 def _is_delayed(answer: Any) -> bool:
-    """Refused for its connection (`core.request_origin`): no transaction's completion is being waited for."""
+    """True if the request was refused for its connection (`core.request_origin`). It then waits for no transaction's
+    completion."""
     return isinstance(answer, ErrorAnswer | IdentityAnswer) and answer.delayed_by is not None
 
 

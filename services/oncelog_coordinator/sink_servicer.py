@@ -36,7 +36,8 @@ P = ParamSpec("P")
 
 
 class SinkCalls:
-    """A sink lives on the shard of its name. Answers and responses have the same fields."""
+    """The methods of the service for Spark sinks. A sink lives on the shard of its name. Answers and responses have
+    the same fields."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -143,7 +144,8 @@ class SinkCalls:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """The machine's answer to the event with these fields, or what `refused` makes of the reason for none.
+        """Return the machine's answer to the event with these fields. If there is none, return what `refused` makes of
+        the reason.
 
         An answer's class is its own `refused` where its first fields are code and reason.
         """

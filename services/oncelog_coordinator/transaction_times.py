@@ -1,4 +1,4 @@
-"""How long transactions take, from the records that are decided: for `/metrics`.
+"""The durations of transactions, from the records that are decided, for `/metrics`.
 
 Two spans end with the record of completion, which is decided when the last marker is written. One began with the
 transaction; the other with the decision, an EndTxn or a timeout, and is the markers' share.
@@ -15,22 +15,23 @@ _OUTCOMES = {TxnState.COMPLETE_COMMIT: "commit", TxnState.COMPLETE_ABORT: "abort
 
 
 class TransactionTimes:
-    """By outcome, of every shard of this process."""
+    """The durations of transactions by outcome, of every shard of this process, in seconds."""
 
     def __init__(self) -> None:
         self.open_to_complete = {outcome: Histogram() for outcome in _OUTCOMES.values()}
         self.append = Histogram()
-        """From a decision to its record being durable."""
+        """The time from a decision to its record being committed, in seconds."""
         self.end_to_complete = {outcome: Histogram() for outcome in _OUTCOMES.values()}
 
 
 class ShardTimes:
-    """Of one shard. A transaction that an earlier owner of the shard decided is counted in the first span only."""
+    """The durations of one shard's transactions. One that an earlier owner of the shard decided is counted in the
+    first span only."""
 
     def __init__(self, times: TransactionTimes) -> None:
         self._times = times
         self._decided_ms: dict[str, Millis] = {}
-        """Of transactions that are prepared now."""
+        """The times at which the transactions that are prepared now were decided, by transactional.id."""
 
     def observe(self, records: Iterable[object], now: Millis) -> None:
         for record in records:

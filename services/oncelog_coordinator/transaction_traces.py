@@ -1,4 +1,4 @@
-"""What a transaction shard tells of its decisions to tracing (ADR 0028).
+"""The spans that a transaction shard records for its decisions (ADR 0028).
 
 The trace begins in `with_trace`, which completes an addition right before it is decided. `decided` moves the request's
 spans into it, and gives them the decision's label. `committed` records how long the decision took to be durable, and
@@ -46,9 +46,10 @@ _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 def with_trace(
     running: spans.Span, event: AddPartitions, known: TxnMetadata | None
 ) -> AddPartitions:
-    """With a trace for the transaction that it may start, from the client's request on. `known`: of this id, before it.
+    """Return the addition with a trace for the transaction that it may start. `known` is the transaction before it.
 
-    Not the one under which the request came: what gives up waiting never learns where it belonged, and stays there.
+    The trace begins with the client's request. It is not the trace under which the request came: spans of a request
+    that gives up waiting never learn which transaction they belong to, and stay in that one.
     """
     if known is not None and known.state is TxnState.ONGOING:
         return event
@@ -59,7 +60,7 @@ def with_trace(
 
 
 class TransactionTraces:
-    """Of one shard under one coordinator epoch."""
+    """The traces of one shard's transactions, under one coordinator epoch."""
 
     def __init__(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> None:
         self._attributes: dict[str, spans.Value] = {
@@ -75,7 +76,8 @@ class TransactionTraces:
         known: TxnMetadata,
         now: Millis,
     ) -> None:
-        """`known`: the transaction as it is now."""
+        """Move the running span into the transaction's trace, and give it the decision's label. `known`: the
+        transaction as it is now."""
         recorder = spans.recorder
         assert recorder is not None
         # A request that waits for a completion is decided again after it.
@@ -96,7 +98,8 @@ class TransactionTraces:
             home.is_kept = home.is_kept or is_kept(recorder, known, now)
 
     def committed(self, event: Any, decision: Decision[Any], decided_ns: int, now_ns: int) -> int:
-        """The world may know of it. Returns the trace in which the append can be seen; 0 if none is kept."""
+        """Record the append of a committed decision. Return the id of the trace in which the append can be seen; 0
+        if none is kept."""
         seen_in = 0
         recorder = spans.recorder
         if recorder is None:
@@ -132,7 +135,8 @@ class TransactionTraces:
         return seen_in
 
     def root_again(self, record: TxnMetadata) -> None:
-        """Of a transaction that is complete in the log. The ids are those of the record, so it is the same root."""
+        """Export the root of a transaction that is complete in the log. The ids are those of the record, so it is
+        the same root."""
         recorder = spans.recorder
         if recorder is None or record.trace is None or record.state not in _COMPLETE:
             return
@@ -155,7 +159,7 @@ class TransactionTraces:
 
 
 def name_of(event: Any) -> str:
-    """The transactional.id that an event is about; empty for one about none."""
+    """Return the transactional.id that an event is about; empty: it is about none."""
     if type(event) in _OF_AN_ID:
         return event.transactional_id  # type: ignore[no-any-return]
     name = getattr(event, "transactional_id", None)
@@ -165,7 +169,7 @@ def name_of(event: Any) -> str:
 
 
 def identity(txn: TxnMetadata) -> spans.Attributes:
-    """What a span says of a transaction."""
+    """Return the attributes by which a span names a transaction."""
     return {
         "messaging.kafka.transactional_id": txn.transactional_id,
         "oncelog.producer_id": txn.producer_id,
@@ -174,7 +178,7 @@ def identity(txn: TxnMetadata) -> spans.Attributes:
 
 
 def is_kept(recorder: TraceRecorder, txn: TxnMetadata, now: Millis) -> bool:
-    """Whatever the head ratio says: aborted ones, and those that were open for long."""
+    """True if the transaction's trace is kept regardless of the head ratio: it was aborted, or was open for long."""
     # Asked of each request: two comparisons are less than a lookup of an enum's member in a set.
     state = txn.state
     is_abort = state is TxnState.PREPARE_ABORT or state is TxnState.COMPLETE_ABORT
@@ -182,7 +186,7 @@ def is_kept(recorder: TraceRecorder, txn: TxnMetadata, now: Millis) -> bool:
 
 
 def exemplar(record: TxnMetadata, now: Millis) -> int:
-    """The trace of this transaction, for a histogram that it is observed in; 0 if it is not kept."""
+    """Return the trace id of this transaction for a histogram in which it is observed; 0 if its trace is not kept."""
     recorder = spans.recorder
     if recorder is None or record.trace is None:
         return 0
@@ -191,7 +195,7 @@ def exemplar(record: TxnMetadata, now: Millis) -> int:
 
 
 def trace_of_marker(marker: MarkerWanted) -> TraceContext | None:
-    """What a marker says of its trace. None for one of which it is known already that nobody will keep it."""
+    """Return the trace context that a marker carries; None: it has no trace, or its trace is certainly not kept."""
     recorder, trace = spans.recorder, marker.trace
     if trace is None:
         return None
@@ -209,7 +213,7 @@ def trace_of_marker(marker: MarkerWanted) -> TraceContext | None:
 
 
 def _is_of(event: Any, known: TxnMetadata) -> bool:
-    """The request is of this transaction, or of the producer that was fenced with it."""
+    """True if the request belongs to this transaction, or to the producer that was fenced with it."""
     if isinstance(event, _DECIDED_WITHOUT_REQUEST):
         return True
     state = known.state

@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 
 
 class CoordinatorRole:
-    """An `oncelog.rpc.role.Role`; `servicer` answers the TransactionCoordinator service, `group_servicer` the
-    GroupCoordinator service."""
+    """The coordinator as an `oncelog.rpc.role.Role`, with the servicers of TransactionCoordinator and
+    GroupCoordinator."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class CoordinatorRole:
         self._feed = feed
 
     async def start(self) -> None:
-        """Returns when shards and producer ids are ready, or after `start_timeout_ms`: then both go on in the
+        """Return when shards and producer ids are ready, or after `start_timeout_ms`: then both go on in the
         background."""
         if self._feed is not None:
             self._feed.start()
@@ -76,7 +76,7 @@ def build_coordinator(
     clock: Clock | None = None,
     feed: Feed | None = None,
 ) -> CoordinatorRole:
-    """The coordinator of this node. `metadata` must be followed by the caller; it need not have an image yet.
+    """Return the coordinator of this node. `metadata` must be followed by the caller; it need not have an image yet.
 
     `feed` replaces the one of the settings' `redis_url`.
     """

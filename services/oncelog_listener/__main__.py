@@ -27,13 +27,16 @@ def _build(settings: ListenerSettings, node: Node) -> Role:
 
 
 def _kafka_address(settings: ListenerSettings, node: NodeSettings) -> KafkaAddress:
-    """Other listeners send clients here, so it must be known before anything listens. One that listens on every
-    interface is found where its node is."""
+    """Return the address at which other listeners tell clients to reach this one, so it must be known before anything
+    listens.
+
+    A listener that listens on every interface is found at its node's address.
+    """
     addresses = {one.name: _advertised(settings, one, node) for one in settings.endpoints}
     main = settings.endpoints[0]
     outside = settings.external_addresses.get(node.node_id)
     if EXTERNAL in addresses and EXTERNAL not in settings.advertised:
-        # Where that is, only the chart knows.
+        # Only the chart knows the address of the external listener.
         del addresses[EXTERNAL]
         if outside is not None:
             addresses[EXTERNAL] = outside
@@ -44,7 +47,7 @@ def _kafka_address(settings: ListenerSettings, node: NodeSettings) -> KafkaAddre
 def _advertised(
     settings: ListenerSettings, endpoint: Endpoint, node: NodeSettings
 ) -> tuple[str, int]:
-    """What clients of this listener are told by the others."""
+    """Return the host and port of this listener that the others tell clients. Raises OncelogError for port 0."""
     if endpoint.name in settings.advertised:
         return settings.advertised[endpoint.name]
     is_main = endpoint is settings.endpoints[0]

@@ -1,4 +1,4 @@
-"""What the clients of this listener may do: an authorizer over the newest ACLs, and lines for the log."""
+"""The access of clients of this listener: an authorizer over the newest ACLs, and lines for the log."""
 
 import logging
 from typing import Final
@@ -13,7 +13,7 @@ _EVERYBODY: Final = Verdict(True, "there is no authorizer")
 
 
 class Access:
-    """One for a listener. Without `rules` everybody may do everything."""
+    """The checks of access for one listener. Without `rules` every client may do everything."""
 
     def __init__(self, metadata: MetadataFollower, rules: AuthorizerRules | None) -> None:
         self._metadata = metadata
@@ -33,7 +33,7 @@ class Access:
         resource_type: ResourceType,
         name: str | None,
     ) -> Verdict:
-        """Whether it is allowed on the resource, or with None on any resource of the type."""
+        """Return the verdict on the operation on this resource; `name` None: on any resource of the type."""
         if self._rules is None:
             return _EVERYBODY
         authorizer = self._current()
@@ -51,7 +51,8 @@ class Access:
 
 
 REFUSALS_LOGGED_MAX: Final = 20
-"""Of one request. A request may name 40,000 topics, and lines in the log are written on the event loop."""
+"""The most refusals of one request that are logged. A request may name 40,000 topics, and the log is written on the
+event loop."""
 
 
 def log_no_more(principal: str, host: str, request: str) -> None:
@@ -73,7 +74,7 @@ def log_verdict(
     name: str | None,
     request: str,
 ) -> None:
-    """A line for the log: what was refused always, what was allowed for debugging."""
+    """Write a verdict to the log: a refusal always, a permission for debugging."""
     level = logging.DEBUG if verdict.is_allowed else logging.INFO
     if log.isEnabledFor(level):
         log.log(

@@ -1,4 +1,4 @@
-"""How many connections there may be: from one address, and of clients that have not said who they are.
+"""The limits on connections: from one address, and of clients that have not proven who they are.
 
 A connection is unproven until its TLS handshake and its login are done. On a listener with neither it is proven at
 once.
@@ -21,7 +21,7 @@ class Admission:
         self.unproven_count = 0
 
     def refusal(self, host: str, address_max: int | None) -> str:
-        """Why one more connection from this address is not taken; empty: it is."""
+        """Return why one more connection from this address is refused; empty: it is accepted."""
         settings = self._settings
         if address_max is not None and self._open[host] >= address_max:
             return FULL
@@ -47,7 +47,7 @@ class Admission:
 
 
 class Admitted:
-    """One connection's place."""
+    """The place of one connection among those that the limits count."""
 
     __slots__ = ("_admission", "_host", "_is_open", "is_proven")
 

@@ -13,12 +13,13 @@ CONFIG: Final = "advertised.listeners"
 
 
 def configs_of(addresses: Mapping[str, tuple[str, int]]) -> dict[str, str]:
-    """What the registration says."""
+    """Return the configs that the node's registration carries."""
     return {CONFIG: printed(addresses)}
 
 
 def read(configs: Mapping[str, str], name: str) -> tuple[str, int] | None:
-    """Host and port of this listener of the node that registered with these configs; None: it has none."""
+    """Return host and port of this listener of the node that registered with these configs; None: the node has no
+    such listener."""
     try:
         return parsed_addresses(configs.get(CONFIG, "")).get(name)
     except ValueError:

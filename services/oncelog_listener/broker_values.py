@@ -1,4 +1,4 @@
-"""The configs of a node as DescribeConfigs tells them: what is set, what nodes published, what the metadata shows."""
+"""The configs of a node as DescribeConfigs returns them: what is set, what nodes published, what the metadata shows."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -30,7 +30,8 @@ def broker_values(call: Call, node: pb.Node) -> BrokerValues:
 
 
 def of_roles(image: MetadataImage) -> dict[str, str]:
-    """What the nodes of all roles have published; of two with one key, the one with the lower node id counts."""
+    """Return the configs that the nodes of all roles have published. Of two with one key, the one of the lower node
+    id counts."""
     found: dict[str, str] = {}
     for node_id in sorted(image.nodes, reverse=True):
         found.update(image.nodes[node_id].configs)
@@ -80,7 +81,8 @@ def _nodes_with(image: MetadataImage, role: pb.Role) -> list[int]:
 
 
 def _internal_topics(image: MetadataImage) -> Mapping[str, str]:
-    """As the topics are, whatever the setting was when they were created."""
+    """Return the configs that describe the internal topics as they are, even if the settings were others when they
+    were created."""
     found: dict[str, str] = {}
     for topic_name, prefix in (
         (TRANSACTION_STATE_TOPIC, "transaction.state.log"),

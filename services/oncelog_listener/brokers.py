@@ -1,4 +1,4 @@
-"""Which listeners a client is told of, and which of them "leads" what (ADR 0017).
+"""The listeners that a client is told of as brokers, and which of them "leads" which partition (ADR 0017).
 
 Any listener serves any partition. So partitions are spread over the live ones by hash, the same on every listener and
 moving little when one comes or goes. A client is told of all of them, by the addresses of the listener that it came in
@@ -28,10 +28,13 @@ class Broker(NamedTuple):
 
 class Brokers(NamedTuple):
     live: tuple[Broker, ...]
-    """Never empty; ascending by node id."""
+    """The live listeners, ascending by node id; never empty."""
     departed: tuple[Broker, ...] = ()
-    """Gone a moment ago and perhaps soon back: told to clients, but leading nothing. A client that forgets a listener
-    does not come back to it when it loses the next one, and takes seconds to begin anew."""
+    """The listeners that went away a moment ago and may soon be back. Clients are told of them, but they lead nothing.
+
+    A client that forgets a listener does not come back to it when it loses the next one, and takes seconds to begin
+    anew.
+    """
 
     @property
     def all(self) -> tuple[Broker, ...]:
@@ -41,7 +44,8 @@ class Brokers(NamedTuple):
         return self.place(f"{topic}-{partition}").node_id
 
     def place(self, name: str) -> Broker:
-        """Rendezvous hashing: a broker that goes takes only its own names along."""
+        """Return the broker that leads this name. By rendezvous hashing a broker that goes moves only its own names
+        to others."""
         if len(self.live) == 1:
             return self.live[0]
         hashed = crc32(name.encode()) << 32
@@ -49,7 +53,7 @@ class Brokers(NamedTuple):
 
 
 def _mixed(number: int) -> int:
-    """Every bit of the number moves every bit of this one (the finalizer of splitmix64).
+    """Return a number of which every bit depends on every bit of the given one (the finalizer of splitmix64).
 
     A CRC alone is linear: the CRCs of one name with two node ids differ by the same bits for every name. So one of
     three brokers led half of all partitions, and one of five led none of a topic of 50.
@@ -60,7 +64,7 @@ def _mixed(number: int) -> int:
 
 
 def listed_here(call: Call) -> Callable[[str], bool]:
-    """Does this listener list the transaction or group of that name?
+    """Return the function that says if this listener lists the transaction or group of a name.
 
     Clients ask every broker for its list and put the lists together. Every listener could list everything, so each
     lists the names that hash to it: together they list each name once (ADR 0017).
@@ -97,10 +101,10 @@ def brokers_for(call: Call) -> Brokers:
 
 
 def is_leaving(cluster: Cluster) -> bool:
-    """This listener is about to stop, and there are others for its clients.
+    """True if this listener is about to stop, and there are others for its clients.
 
-    It sends them there by the errors of a broker that has given its partitions away. A client that is only cut off
-    looks for it again, at an address that may be gone.
+    The listener sends clients there by the errors of a broker that has given its partitions away. A client that is
+    only cut off looks for the listener again, at an address that may be gone.
     """
     node = cluster.image.nodes.get(cluster.node_id)
     return (
@@ -111,14 +115,16 @@ def is_leaving(cluster: Cluster) -> bool:
 def _registered(
     node: controller_pb2.Node, listener: str, *, is_main: bool
 ) -> tuple[str, int] | None:
-    """Where other listeners tell clients to find this listener of the node."""
+    """Return the host and port at which other listeners tell clients to reach this listener of the node; None: it
+    has none."""
     if is_main:
         return node.kafka_host, node.kafka_port
     return advertised.read(node.configs, listener)
 
 
 def _by(listener: str, brokers: tuple[Broker, ...], image: MetadataImage) -> tuple[Broker, ...]:
-    """Where clients of the listener with this name find them; one that has no such listener is not for them."""
+    """Return the brokers with their addresses for clients of the listener with this name. A node without such a
+    listener is left out."""
     found = []
     for one in brokers:
         node = image.nodes.get(one.node_id)

@@ -1,4 +1,4 @@
-"""One request on its way through a handler, and the connection it came in on."""
+"""One request on its way through a handler, and the connection that it came in on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,24 +26,27 @@ from oncelog_listener.sasl_session import SaslSession
 from oncelog_listener.turns import TURN_ELEMENTS
 
 REFUSALS_MAX: Final = 100
-"""Kept for a connection. A producer has a connection of its own, so one or two are usual."""
+"""The most refusals that a connection keeps. A producer has a connection of its own, so one or two are usual."""
 
 _HARMFUL_WHEN_LATE: Final = frozenset(
     {INIT_PRODUCER_ID, OFFSET_COMMIT, TXN_OFFSET_COMMIT, CONSUMER_GROUP_HEARTBEAT}
 )
-"""Nothing tells a late copy of these, sent by way of another listener, from a fresh one. Origins, sequences or a
-generation tell it of the others, or a late copy of them changes nothing."""
+"""The requests whose late copy, sent through another listener, looks like a fresh request.
+
+Other late copies are recognised by origins, sequences or a generation, or they change nothing.
+"""
 
 
 ANONYMOUS: Final = str(principal.ANONYMOUS)
 
 
 class Refusal(NamedTuple):
-    """A request of this connection that was taken for a delayed one (ADR 0018)."""
+    """The refusal of a request of this connection that was taken for a delayed one (ADR 0018)."""
 
     delayed_by: types_pb2.RequestNumber
     received: int
-    """Requests of the connection that were here already: none of them can be the repetition of this one."""
+    """The number of requests of the connection that had arrived by then: none of them can be the repetition of this
+    one."""
 
 
 class CloseConnection(Exception):
@@ -52,47 +55,49 @@ class CloseConnection(Exception):
 
 @dataclass(slots=True)
 class Session:
-    """What a connection knows of its client."""
+    """The state of a connection and its client."""
 
     peer: str
-    """host:port, for people."""
+    """The client's address as host:port, for people."""
     local: Address
-    """The address the client connected to."""
+    """The address that the client connected to."""
     listener: str = MAIN
-    """The name of the listener that it connected to."""
+    """The name of the listener that the client connected to."""
     host: str = ""
     """The address that the client came from."""
     principal: str = ANONYMOUS
-    """Who the client is."""
+    """The principal of the client; ANONYMOUS without a login or a certificate."""
     sasl: SaslSession | None = None
-    """Its login, where the listener has SASL."""
+    """The client's login, where the listener has SASL."""
     is_refused: bool = False
-    """The answer that is under way is the last one."""
+    """True if the connection is closed after the answer that is under way."""
     on_login: Callable[[], None] = lambda: None
     connection: int = 0
-    """Counts this listener's connections from 1."""
+    """The number of this connection among those of this listener, from 1."""
     request_count: int = 0
-    """Requests that were worked on, the one in progress included."""
+    """The number of requests that were worked on, the one in progress included."""
     received_count: int = 0
-    """Requests that have arrived, those that wait included."""
+    """The number of requests that have arrived, those that wait included."""
     software_name: str = ""
     software_version: str = ""
     refusals: dict[tuple[str, int], Refusal] = field(default_factory=dict)
-    """transactional.id and API key → the last one. A client that has read it and comes again lives."""
+    """The last refusal by transactional.id and API key. A client that has read it and comes again is alive."""
     doubtful_count: int = 0
-    """The first so many requests came before or while this process stood still (`pause_detector.py`)."""
+    """The number of requests that came before or while this process stood still (`pause_detector.py`)."""
     fetched_bytes: int = 0
-    """What the last Fetch was answered with."""
+    """The bytes that the last Fetch was answered with."""
     throttle_ms: int = 0
-    """After the answer that is under way, the client is not read for this time: it has exceeded a quota."""
+    """The time in milliseconds for which the client is not read after the answer that is under way: it has exceeded
+    a quota."""
     is_gone: bool = False
-    """The connection is closed: nobody will read an answer."""
+    """True if the connection is closed: nobody will read an answer."""
 
     def advertised(self, cluster: Cluster) -> Address:
-        """Where this client finds this listener again.
+        """Return the address at which this client finds this listener again.
 
-        Unless settings say otherwise this is where it came in, which is right behind every port-forward that keeps
-        the port: a client that reached 127.0.0.1 reaches it again, and one that reached a pod's address, too.
+        Unless settings say otherwise this is the address that it came in by, which is right behind every port-forward
+        that keeps the port: a client that reached 127.0.0.1 reaches it again, and one that reached a pod's address,
+        too.
         """
         settings = cluster.settings
         found = self.configured(cluster)
@@ -105,7 +110,7 @@ class Session:
         )
 
     def configured(self, cluster: Cluster) -> tuple[str, int] | None:
-        """What the settings say clients of this listener are told."""
+        """Return the address that the settings give to clients of this listener; None: they give none."""
         if self.is_forwarded(cluster):
             return None
         found = cluster.settings.advertised.get(self.listener)
@@ -114,11 +119,12 @@ class Session:
         return found
 
     def is_forwarded(self, cluster: Cluster) -> bool:
-        """It came through a forwarded port: what other clients are told does not work for it."""
+        """True if the client came through a forwarded port: the addresses that other clients are told do not work
+        for it."""
         return cluster.settings.loopback_forwarded and ip_address(self.local.host).is_loopback
 
     def is_main(self, cluster: Cluster) -> bool:
-        """It came in by the first listener, whose address the node registers."""
+        """True if the client came in by the first listener, whose address the node registers."""
         return self.listener == cluster.settings.endpoints[0].name
 
     def logged_in(self, principal: str) -> None:
@@ -132,19 +138,19 @@ class Call:
     version: int
     client_id: str | None
     request: Any
-    """kio's request of this version."""
+    """The request as kio decodes it in this version."""
     schema: Schema
     session: Session
     cluster: Cluster
     elements_left: int = TURN_ELEMENTS
-    """Of the turn that the request has now."""
+    """The number of elements that may still be handled in the request's present turn."""
     is_large: bool = False
-    """It took more than one turn."""
+    """True if the request took more than one turn."""
     refusal_count: int = 0
-    """Of resources that it named."""
+    """The number of resources named by the request that were refused."""
 
     def is_turn_over(self, elements: int = 1) -> bool:
-        """Counts elements. When it says so, `next_turn` is awaited."""
+        """Count elements; True if the turn is over, and the caller awaits `next_turn`."""
         self.elements_left -= elements
         return self.elements_left < 0
 
@@ -161,9 +167,9 @@ class Call:
         *,
         is_logged: bool = True,
     ) -> bool:
-        """Whether its client may do this on the resource, or with None on any resource of the type.
+        """True if the client may perform the operation on the resource; `name` None: on any resource of the type.
 
-        Not `is_logged`: the client did not ask for the resource by name, so a refusal is no news.
+        With `is_logged` False a refusal is not logged: the client did not ask for the resource by name.
         """
         access, session = self.cluster.access, self.session
         if not access.is_checked:
@@ -184,24 +190,25 @@ class Call:
 
     @property
     def api_name(self) -> str:
-        """Of the request, for people."""
+        """The name of the request's API, for people."""
         api = APIS.get(self.api_key)
         return api.name if api is not None else f"API {self.api_key}"
 
     def is_wanted(self) -> bool:
-        """Whether its client still waits for the answer, and may not have been answered elsewhere."""
+        """True if the client still waits for the answer, and has not been answered elsewhere."""
         return not self.session.is_gone and not self.is_out_of_date
 
     @property
     def is_out_of_date(self) -> bool:
-        """It may be, for this process stood still, and a late copy would do harm (`pause_detector.py`)."""
+        """True if the client may have been answered elsewhere, because this process stood still, and a late copy
+        would do harm."""
         session = self.session
         return (
             session.request_count <= session.doubtful_count and self.api_key in _HARMFUL_WHEN_LATE
         )
 
     def origin(self, transactional_id: str | None) -> types_pb2.RequestOrigin:
-        """Tells the coordinator which request of which connection this is (ADR 0018)."""
+        """Return the origin of this request, by which the coordinator recognises a delayed one (ADR 0018)."""
         session = self.session
         origin = types_pb2.RequestOrigin(
             listener=self.cluster.listener_start,
@@ -222,7 +229,7 @@ class Call:
         return origin
 
     def note_delayed(self, transactional_id: str, delayed_by: types_pb2.RequestNumber) -> None:
-        """Its client is about to read that this request was taken for a delayed one."""
+        """Remember that this request is being refused as a delayed one."""
         refusals = self.session.refusals
         refusals.pop((transactional_id, self.api_key), None)
         if len(refusals) >= REFUSALS_MAX:
@@ -231,5 +238,5 @@ class Call:
 
     @property
     def types(self) -> Any:
-        """Constructors of the response's classes; they drop fields that this version does not have."""
+        """The constructors of the response's classes; they drop fields that this version does not have."""
         return self.schema.response_types

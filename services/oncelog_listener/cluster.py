@@ -1,4 +1,5 @@
-"""What handlers know of the cluster: the image, the stubs, and how to ask the leaders of many partitions at once."""
+"""The cluster as handlers see it: the image, the stubs of other roles, and calls to the leaders of many partitions
+at once."""
 
 import asyncio
 import random
@@ -33,8 +34,10 @@ from oncelog_listener.throttling import Throttling
 from oncelog_listener.turns import Turns
 
 PEER_FAILURES: Final = (OSError, TimeoutError, OncelogError)
-"""What asking another role raises when that role cannot be reached: the world failing, told to clients as a retriable
-code. Anything else is a bug and ends the connection."""
+"""The exceptions of a call to another role that cannot be reached. Clients are told a retriable code.
+
+Any other exception is a bug and ends the connection.
+"""
 
 TopicPartition = tuple[str, int]
 ItemT = TypeVar("ItemT")
@@ -42,7 +45,7 @@ RequestT = TypeVar("RequestT")
 
 
 class _OfPartition(Protocol):
-    """What a leader says of one of its partitions."""
+    """The row for one partition in a leader's answer."""
 
     @property
     def topic(self) -> str: ...
@@ -59,21 +62,21 @@ RowT_co = TypeVar("RowT_co", covariant=True)
 
 
 class _Partitions(Protocol[RowT_co]):
-    """A leader's answer, with a row for each partition."""
+    """The answer of a leader, with a row for each partition."""
 
     @property
     def partitions(self) -> Sequence[RowT_co]: ...
 
 
 class _Change(Protocol):
-    """What the controller answers to a change."""
+    """The controller's answer to a change."""
 
     @property
     def metadata_offset(self) -> int: ...
 
 
 class _Changes(_Change, Protocol[RowT_co]):
-    """What it answers to several, with a row for each."""
+    """The controller's answer to several changes, with a row for each."""
 
     @property
     def results(self) -> Sequence[RowT_co]: ...
@@ -82,22 +85,23 @@ class _Changes(_Change, Protocol[RowT_co]):
 ChangeT = TypeVar("ChangeT", bound=_Change)
 
 LEADER_TIMEOUT_S: Final = 120.0
-"""For a leader that keeps its own, shorter time; it bounds what a frozen one can hold."""
+"""The most seconds to wait for a leader that has its own, shorter limit. It bounds what a frozen leader can hold."""
 
 _DATETIME_MS_MAX: Final = 253_402_300_799_999
 
 
 class Unanswered(NamedTuple):
-    """What a client is told in place of a role's answer: nobody answered, or it is refused; NONE: nothing is wrong."""
+    """The error that a client gets in place of a role's answer: the role did not answer, or the request is refused.
+    NONE: nothing is wrong."""
 
     error_code: ErrorCode
     error_message: str
     was_sent: bool = False
-    """The request may have reached the role, and be done."""
+    """True if the request may have reached the role, and may have been executed."""
 
 
 def unanswered(status: Status) -> Unanswered:
-    """What the controller says of a change; no error: it is done."""
+    """Return the controller's status of a change as an Unanswered; NONE: the change is done."""
     return Unanswered(error_code_of(status.error_code), status.error_message)
 
 
@@ -115,17 +119,19 @@ class Cluster:
     unsent: UnsentAnswers = field(init=False)
     turns: Turns = field(default_factory=Turns)
     listener_start: int = field(default_factory=lambda: random.getrandbits(62) + 1)
-    """Names this start of the listener in the origins of requests; 0 is "no origin"."""
+    """The number of this start of the listener in the origins of requests; 0 would mean "no origin"."""
     suspects: set[int] = field(default_factory=set)
-    """Other listeners that are gone although the metadata does not say so yet; kept by `PeerWatch`."""
+    """The node ids of other listeners that are gone although the metadata does not say so yet; kept by `PeerWatch`."""
     departed: dict[int, tuple[int, str, int, str | None]] = field(default_factory=dict)
-    """Listeners that were there a moment ago, by node id: id, host, port, rack. Kept by `PeerWatch`, for a minute."""
+    """The listeners that were there a moment ago, by node id: id, host, port, rack. `PeerWatch` keeps each for a
+    minute."""
     access: Access = field(init=False)
-    """What clients may do."""
+    """The checks of what clients may do."""
     throttling: Throttling = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the listener stops: what waits for a new leader is answered with what there is."""
+    """An event that is set when the listener stops. A request that waits for a new leader is then answered with what
+    there is."""
 
     def __post_init__(self) -> None:
         unsent = UnsentAnswers(self.settings.unsent_bytes_max)
@@ -142,7 +148,7 @@ class Cluster:
 
     @property
     def is_alone(self) -> bool:
-        """Every role is of this process."""
+        """True if every role runs in this process."""
         return isinstance(self.directory, LocalDirectory)
 
     @property
@@ -150,7 +156,7 @@ class Cluster:
         return self.metadata.image
 
     def storage(self, node_id: int) -> StorageStub:
-        """The stub of a storage node. Raises OncelogError for a node that is not known (yet)."""
+        """Return the stub of a storage node. Raises OncelogError for a node that is not known (yet)."""
         try:
             return self.directory.storage(node_id)
         except KeyError:
@@ -159,21 +165,21 @@ class Cluster:
             ) from None
 
     def coordinator(self, node_id: int) -> TransactionCoordinatorStub:
-        """The stub of a coordinator. Raises OncelogError for a node that is not known (yet)."""
+        """Return the stub of a coordinator. Raises OncelogError for a node that is not known (yet)."""
         try:
             return self.directory.coordinator(node_id)
         except KeyError:
             raise OncelogError(f"coordinator {node_id} is not known yet") from None
 
     def group_coordinator(self, node_id: int) -> GroupCoordinatorStub:
-        """The stub of a coordinator of groups. Raises OncelogError for a node that is not known (yet)."""
+        """Return the stub of a coordinator of groups. Raises OncelogError for a node that is not known (yet)."""
         try:
             return self.directory.group_coordinator(node_id)
         except KeyError:
             raise OncelogError(f"coordinator {node_id} is not known yet") from None
 
     async def ask(self, answer: Awaitable[AnswerT]) -> AnswerT:
-        """The answer of a coordinator or the controller. Raises one of PEER_FAILURES."""
+        """Return the answer of a coordinator or the controller. Raises one of PEER_FAILURES."""
         return await answer_within(answer, self.settings.request_timeout_ms / 1000)
 
     async def ask_controller(
@@ -182,8 +188,11 @@ class Cluster:
         *,
         validate_only: bool = False,
     ) -> ChangeT | Unanswered:
-        """The controller's answer, once this node's image has the change; an Unanswered when there is none. With
-        `validate_only` nothing changes, and no image is waited for."""
+        """Return the controller's answer to a change, once this node's image has the change; an Unanswered if there is
+        no answer.
+
+        With `validate_only` nothing changes, and no image is waited for.
+        """
         try:
             answer = await self.ask(change(self.directory.controller()))
         except PEER_FAILURES as error:
@@ -198,15 +207,17 @@ class Cluster:
         change: Callable[[ControllerStub], Awaitable[_Changes[RowT_co]]],
         refusal: Unanswered | None,
     ) -> Sequence[RowT_co | Unanswered]:
-        """For each of `count` changes of one request the controller's row, or why there is none. With a `refusal` the
-        controller is not asked."""
+        """Return the controller's row for each of `count` changes of one request, or an Unanswered.
+
+        With a `refusal` every change gets that, and the controller is not asked.
+        """
         if not count:
             return ()
         answer = refusal or await self.ask_controller(change)
         return [answer] * count if isinstance(answer, Unanswered) else answer.results
 
     async def wait_for_image(self, metadata_offset: int) -> bool:
-        """Wait until this node's image has the change; False when it takes too long."""
+        """Wait until this node's image has the change; False when this takes too long."""
         try:
             await self.metadata.wait_until(metadata_offset, self.settings.image_wait_ms / 1000)
         except TimeoutError:
@@ -216,7 +227,8 @@ class Cluster:
     def leader_of(
         self, image: MetadataImage, key: TopicPartition, topic_id: bytes = b""
     ) -> int | Unanswered:
-        """The node that leads the partition, of the topic with this id where one is given."""
+        """Return the node that leads the partition, of the topic with this id where one is given; an Unanswered if
+        there is none."""
         found = image.partition(Partition(*key))
         if found is None:
             return Unanswered(
@@ -239,7 +251,8 @@ class Cluster:
         method: Callable[[StorageStub], Unary[RequestT, _Partitions[FoundT]]],
         request: Callable[[list[ItemT]], RequestT],
     ) -> dict[TopicPartition, FoundT | Unanswered]:
-        """Each partition's row in the answer of its leader, or an Unanswered. `request` is made for one leader."""
+        """Return each partition's row in the answer of its leader, or an Unanswered. `request` makes the request to
+        one leader."""
 
         async def ask(storage: StorageStub, some: list[ItemT]) -> Sequence[FoundT]:
             return (await self.ask(method(storage)(request(some)))).partitions
@@ -254,11 +267,11 @@ class Cluster:
         is_wanted: Callable[[], bool] = lambda: True,
         topic_ids: Mapping[str, bytes] = MappingProxyType({}),
     ) -> dict[TopicPartition, FoundT | Unanswered]:
-        """Each partition's answer from its leader: what `ask(stub, items)` returned for it, or an Unanswered.
+        """Return each partition's answer from its leader: what `ask(stub, items)` returned for it, or an Unanswered.
 
-        One call a leader, all at once; `ask` returns objects that name their topic and partition. Partitions whose
-        leader is gone or was replaced are asked for again, where `repeatable` allows it and as long as `is_wanted`;
-        those of `topic_ids` as long as it is the same topic.
+        Every leader gets one call, all at once; `ask` returns objects that name their topic and partition. Partitions
+        whose leader is gone or was replaced are asked for again, where `repeatable` allows it and as long as
+        `is_wanted`; those of `topic_ids` as long as it is the same topic.
         """
         retries = RetryPolicy(self)
         answers: dict[TopicPartition, FoundT | Unanswered] = {}
@@ -350,18 +363,18 @@ class Cluster:
 
 
 def wire_time(timestamp_ms: int) -> datetime:
-    """kio's form of a time. What its calendar cannot hold becomes the nearest time that it can."""
+    """Return kio's form of a time. A time that its calendar cannot hold becomes the nearest one that it can."""
     bounded = max(-1, min(timestamp_ms, _DATETIME_MS_MAX))
     return datetime.fromtimestamp(bounded / 1000, UTC)
 
 
 def milliseconds(span: timedelta) -> int:
-    """kio reads spans as timedelta; Kafka means int32 milliseconds."""
+    """Return the milliseconds of a timedelta: kio reads spans as timedelta, where Kafka means int32 milliseconds."""
     return span // timedelta(milliseconds=1)
 
 
 def grouped(keys: Sequence[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions by topic, in order of first appearance, as Kafka's responses nest them."""
+    """Group partitions by topic, in order of first appearance, as Kafka's responses nest them."""
     topics: dict[str, list[int]] = {}
     for topic, partition in keys:
         topics.setdefault(topic, []).append(partition)

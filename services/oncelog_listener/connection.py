@@ -40,14 +40,14 @@ log = logging.getLogger("oncelog.listener")
 
 _NO_API_KEY = -1
 _ANSWERS_TOGETHER_MAX = 16
-"""Answers of requests that came together and were answered at once go out in one write."""
+"""The most answers that go out in one write, of requests that came together and were answered at once."""
 _SETTLE_S = 0.1
-"""How long requests wait after the process stood still. The end of a connection is read meanwhile, if it has one."""
+"""The seconds that requests wait after the process stood still. The end of a connection is read meanwhile."""
 _IPV4_MAPPED = "::ffff:"
 
 
 class Home(Protocol):
-    """What a connection needs of the role that accepted it."""
+    """The parts of the role that a connection needs from the role that accepted it."""
 
     settings: ListenerSettings
     counters: ListenerCounters
@@ -57,13 +57,13 @@ class Home(Protocol):
     protection: Protection
 
     def opened(self, connection: "Connection", host: str) -> Admitted | None:
-        """None: it is closed at once."""
+        """Return the connection's place; None: the connection is closed at once."""
 
     def closed(self, connection: "Connection") -> None:
-        """The socket is gone; the request in progress may not be finished yet."""
+        """Forget the socket, which is gone; the request in progress may not be finished yet."""
 
     def ended(self, connection: "Connection") -> None:
-        """Nothing of the connection is left."""
+        """Forget the connection: nothing of it is left."""
 
 
 class Connection(asyncio.Protocol):
@@ -78,29 +78,29 @@ class Connection(asyncio.Protocol):
         self._queue_bytes_max = settings.connection_queue_bytes_max
         self._queue_requests_max = settings.connection_queue_requests_max
         self._queued_bytes = 0
-        """Of complete requests, the one in progress included."""
+        """The bytes of whole requests that wait or are in progress."""
         self._in_progress_bytes = 0
         self._answers: list[bytes] = []
-        """They are written before anything is awaited."""
+        """The frames of answers that are not written yet. They are written before anything is awaited."""
         self._answered_count = 0
-        """Since others had a turn for sure."""
+        """The number of requests answered since other tasks certainly had a turn."""
         self._held_bytes = 0
         self._complete_bytes = 0
-        """What the budget believes this connection holds, and how much of that are whole requests."""
+        """The part of the budget's `_held_bytes` for this connection that belongs to whole requests."""
         self._transport: asyncio.Transport | None = None
         self._session = Session("?", Address("", 0), endpoint.name)
         self._wake: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._left_bytes = -1
         self._took_at = 0.0
-        """When its client was last seen to have taken something of the answer, of which so much is left."""
+        """The last time at which the client took some of an answer, of which `_left_bytes` were left."""
         self._is_reading = True
         self._is_closing = False
         self._may_be_cut = True
         self._is_answering = False
         self._is_doubtful = False
         self.turned_away_ms = 0
-        """Not admitted, and kept for this time before it is closed."""
+        """The milliseconds after which a connection that was not admitted is closed; 0: it is closed at once."""
         self.task: asyncio.Task[None] | None = None
         self.last_progress = time.monotonic()
 
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
             if not self.turned_away_ms:
                 stream.abort()
                 return
-            # Who is closed at once comes again at once.
+            # A client whose connection is closed at once comes again at once.
             stream.pause_reading()
             asyncio.get_running_loop().call_later(self.turned_away_ms / 1000, stream.abort)
             return
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
         self.task.add_done_callback(lambda _: self._home.ended(self))
 
     def admitted(self, peer: tuple[str, int] | None, local: tuple[str, int]) -> bool:
-        """Take a place for the connection. A TLS handshake comes after this. False: there is none."""
+        """Take a place for the connection, before any TLS handshake. False: there is no place."""
         self._session = Session(
             _printed(peer),
             _address(local),
@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def _proven(self) -> None:
-        """Its client is who it says, or nobody asks."""
+        """Count the connection as proven: its client has logged in, or the listener has no login."""
         if self._admitted is not None:
             self._admitted.proven()
         if self._login_deadline is not None:
@@ -194,12 +194,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_waiting(self) -> bool:
-        """For a request: none is worked on or queued, and its client has taken the answers."""
+        """True if the connection waits for a request: none is handled or queued, and the client has taken all
+        answers."""
         has_no_request = self._wake is not None and not self._wake.done()
         return has_no_request and self._writable is None and not self._is_doubtful
 
     def _glance_at(self, frames: list[memoryview]) -> list[memoryview]:
-        """Answers the first ones, as far as nothing is waited for, and returns the others."""
+        """Answer the first requests, up to one that must wait for something, and return the others."""
         answers, began = self._answers, time.monotonic()
         try:
             for frame in frames[:_ANSWERS_TOGETHER_MAX]:
@@ -211,7 +212,7 @@ class Connection(asyncio.Protocol):
                 self._home.counters.count_request(frame[1], self.last_progress - began)
                 began = self.last_progress
         except Exception:
-            # As in `_answer`. What was answered before it was appended.
+            # The connection ends as in `_answer`. Answers to the requests before are in `answers`.
             log.exception("%s: a small request failed", self.peer)
             self._home.counters.count_failure(frame[1])
             self._write()
@@ -248,11 +249,11 @@ class Connection(asyncio.Protocol):
         self._writable = None
 
     def resume(self) -> None:
-        """Memory was given back: go on reading."""
+        """Go on reading, because memory was given back."""
         self._read_or_pause()
 
     def doubt(self) -> None:
-        """The process stood still: what was sent until now may be out of date (`pause_detector.py`)."""
+        """Doubt the requests that were sent until now: the process stood still (`pause_detector.py`)."""
         self._is_doubtful = True
         self._session.doubtful_count = self._session.received_count
 
@@ -276,16 +277,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def number(self) -> int:
-        """Counts those that this listener has taken."""
+        """The number of this connection among those that this listener has taken."""
         return self._session.connection
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of it is being worked on: its client is silent, sends half a frame, or does not read its answers."""
+        """True if no request is worked on: the client is silent, sends half a frame, or does not read its answers."""
         return not self._is_answering or self._writable is not None
 
     def takes_nothing(self, now: float, since_s: float) -> bool:
-        """Its client has read nothing of an answer for so long; to be asked again and again."""
+        """True if the client has read nothing of an answer for `since_s` seconds. It must be called repeatedly."""
         if self._writable is None or self._transport is None:
             return False
         left_bytes = self._transport.get_write_buffer_size()
@@ -326,7 +327,7 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _taken(self) -> tuple[list[memoryview], Sequence[SmallProduce]]:
-        """The next request, or some that are handled as one, with what they ask."""
+        """Return the next request, or several that are handled as one, with the Produce requests in them."""
         is_one = len(self._frames) == 1
         together = () if is_one else self._home.dispatcher.together(self._frames, self._session)
         return [self._frames.popleft() for _ in together or (None,)], together
@@ -405,7 +406,7 @@ class Connection(asyncio.Protocol):
             self.last_progress = time.monotonic()
 
     def _write(self) -> int:
-        """The answers that wait, in one write. Returns their size."""
+        """Write the waiting answers in one write, and return their size in bytes."""
         answers, transport = self._answers, self._transport
         if not answers or transport is None or transport.is_closing():
             answers.clear()
@@ -417,7 +418,7 @@ class Connection(asyncio.Protocol):
         return len(data)
 
     async def _raw_login(self, frame: memoryview) -> bytes:
-        """One SASL message without Kafka's header. Raises CloseConnection: such a client reads no error."""
+        """Handle one SASL message without Kafka's header. Raises CloseConnection: such a client reads no error."""
         sasl = self._session.sasl
         assert sasl is not None
         try:
@@ -442,7 +443,7 @@ class Connection(asyncio.Protocol):
             self._wake.set_result(None)
 
     def _hold(self) -> None:
-        """Tell the budget what is held now, and go on or stop reading accordingly."""
+        """Report the held bytes to the budget, and go on or stop reading accordingly."""
         self._update_budget()
         if (
             self._is_reading

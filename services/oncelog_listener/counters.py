@@ -1,4 +1,4 @@
-"""What the listener counts. Plain numbers, which the role's metrics read; nothing here knows Prometheus."""
+"""The counts of a listener: plain numbers, which the role's metrics read. Nothing here knows Prometheus."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,7 +11,7 @@ _UNKNOWN: Final = "unknown"
 
 
 def api_name(api_key: int) -> str:
-    """Kafka's name. One name for all keys that are not served: a client may send 65536 of them."""
+    """Return Kafka's name of the API. All keys that are not served have one name: a client may send 65536 of them."""
     if api_key in APIS:
         return APIS[api_key].name
     private = PRIVATE_CALLS.get(api_key)
@@ -23,16 +23,16 @@ class ListenerCounters:
     connections_open: int = 0
     connections_accepted: int = 0
     connections_refused: int = 0
-    """Closed at once because `connections_max` were open or memory ran out."""
+    """The connections that were closed at once because `connections_max` were open or memory ran out."""
     connections_idle_closed: int = 0
     throttles: int = 0
-    """Answers after which a client was held, for it had exceeded a quota."""
+    """The answers after which a client was held because it had exceeded a quota."""
     bytes_received: int = 0
     bytes_sent: int = 0
     latencies: dict[str, Histogram] = field(default_factory=dict)
-    """By API name: from reading a whole request to having its response, waits of a Fetch for records included."""
+    """The seconds from a whole request to its response, by API name, waits of a Fetch for records included."""
     request_failures: dict[str, int] = field(default_factory=dict)
-    """Requests by API name that ended with a closed connection."""
+    """The number of requests by API name that ended with a closed connection."""
 
     def count_request(self, api_key: int, seconds: float) -> None:
         name = api_name(api_key)

@@ -1,4 +1,4 @@
-"""From a request frame to a response frame. Knows nothing of sockets."""
+"""The dispatcher makes a response frame from a request frame. It knows nothing of sockets."""
 
 from collections.abc import Awaitable, Generator, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
@@ -28,9 +28,9 @@ _FALLBACK_VERSION: Final = 0
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 _PREFIX_BYTES: Final = 8
 _LARGE_BYTES: Final = 8_192
-"""A frame with less is checked in one step of a few milliseconds."""
+"""The bytes below which a frame is checked in one step, which takes a few milliseconds at most."""
 _STEPS_IN_A_TURN: Final = 400
-"""Elements that are checked or read in one turn: about half a millisecond."""
+"""The number of elements that are checked or read in one turn, which takes about half a millisecond."""
 
 _Found = TypeVar("_Found")
 
@@ -39,12 +39,12 @@ class Dispatch(NamedTuple):
     """A request that was understood and is about to be answered."""
 
     answer: Awaitable[bytes | None] | bytes
-    """The response's frame, where it is not there yet to await; None when the client expects none."""
+    """The response's frame, or what to await for it; None when the client expects none."""
     may_be_cut: bool
 
 
 class _Private(NamedTuple):
-    """What a quota asks of a call that is not Kafka's."""
+    """The parts of a call that quotas need, for a call that is not Kafka's."""
 
     api_key: int
     client_id: str | None
@@ -57,7 +57,8 @@ class Dispatcher:
         self._throttling = cluster.throttling
 
     def glance(self, frame: Frame, session: Session) -> bytes | None:
-        """The response's frame for a small request of a usual form that nothing waits for. None: `dispatch`."""
+        """Return the response's frame of a small request of a usual form that need not wait. None: the caller uses
+        `dispatch`."""
         if not _PREFIX_BYTES <= len(frame) < _LARGE_BYTES or not self._cluster.is_alone:
             return None
         route = ROUTES.get(frame[0] << 8 | frame[1])
@@ -74,8 +75,10 @@ class Dispatcher:
         return answer
 
     def together(self, frames: Iterable[Frame], session: Session) -> Sequence[SmallProduce]:
-        """The first of these requests, where they are to be handled as one; empty, where each is `dispatch`ed. What is
-        traced is not, for each has a span; nor where they are answered at once."""
+        """Return the first of these requests if they are to be handled as one; empty: each is dispatched alone.
+
+        Requests are handled alone where they are traced, because each has a span, and where they are answered at once.
+        """
         sasl = session.sasl
         is_each_for_itself = (
             self._cluster.is_alone
@@ -102,7 +105,7 @@ class Dispatcher:
         return split(schema, asked, await work)
 
     def dispatch(self, prefix: RequestPrefix, frame: Frame, session: Session) -> Dispatch:
-        """What the frame asks, as an answer to await.
+        """Return the answer to the request in the frame, to be awaited.
 
         Raises CloseConnection for an API or version that is not served, and FrameError for bytes that are no such
         request. Awaiting raises both, too: CloseConnection for a request that can only be refused by closing.
@@ -150,7 +153,7 @@ class Dispatcher:
         session: Session,
         elements: int | None,
     ) -> bytes | None:
-        """Of a large request, in turns. `elements` None: they are not counted yet."""
+        """Answer a large request, which is read in turns. `elements` None: they are not counted yet."""
         api_key, version, _ = prefix
         client_id, position = read_client_id(frame, route.api.is_flexible(version))
         schema = schema_of(api_key, version)
@@ -193,7 +196,7 @@ class Dispatcher:
         return framed_response(prefix.correlation_id, has_tags, parts)
 
     async def _in_turns(self, steps: Generator[None, None, _Found]) -> _Found:
-        """What the steps, which check or read elements, come to."""
+        """Run the steps, which check or read elements, in turns, and return their result."""
         try:
             while True:
                 for _ in range(_STEPS_IN_A_TURN):
@@ -220,7 +223,7 @@ class Dispatcher:
 
 
 async def _written(call: Call, response: Any) -> list[bytes]:
-    """The pieces of a large response. They are joined in each turn: half a million of them take long to join."""
+    """Return the pieces of a large response. They are joined in each turn: half a million of them take long to join."""
     joined: list[bytes] = []
     parts: list[bytes] = []
     for _ in call.schema.writing_response(parts, response):

@@ -1,4 +1,4 @@
-"""What a client may do with groups and transactional ids, asked as Kafka asks it."""
+"""The access of a client to groups and transactional ids, checked as Kafka checks it."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,14 +13,14 @@ _ON_GROUP: Final = tuple(one for one in Operation if ON_GROUP >> one & 1)
 
 
 def group_refusal(call: Call, operation: Operation, group_id: str) -> ErrorCode:
-    """NONE when the client may."""
+    """Return NONE if the client may perform the operation on the group, otherwise the error."""
     if call.may(operation, ResourceType.GROUP, group_id):
         return ErrorCode.NONE
     return ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 def transaction_refusal(call: Call, operation: Operation, transactional_id: str) -> ErrorCode:
-    """NONE when the client may."""
+    """Return NONE if the client may perform the operation on the transactional.id, otherwise the error."""
     if may_transaction(call, operation, transactional_id):
         return ErrorCode.NONE
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -34,7 +34,7 @@ def may_transaction(
 
 
 def commit_refusal(call: Call, transactional_id: str, group_id: str) -> ErrorCode:
-    """Whether offsets of the group may be committed in the transaction. The transaction is asked about first."""
+    """Return NONE if the client may commit the group's offsets in the transaction. The transaction is checked first."""
     refusal = transaction_refusal(call, Operation.WRITE, transactional_id)
     return refusal or group_refusal(call, Operation.READ, group_id)
 
@@ -42,7 +42,7 @@ def commit_refusal(call: Call, transactional_id: str, group_id: str) -> ErrorCod
 def split_groups(
     call: Call, operation: Operation, group_ids: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """Those on which the client may do it, and the others; each once."""
+    """Return the groups on which the client may perform the operation, and the other groups; each once."""
     allowed: list[str] = []
     refused: list[str] = []
     for group_id in dict.fromkeys(group_ids):
@@ -52,7 +52,7 @@ def split_groups(
 
 
 def operations_on_group(call: Call, group_id: str) -> int:
-    """What the client may do with the group, as the bits of KIP-430."""
+    """Return what the client may do with the group, as the bits of KIP-430."""
     return sum(
         1 << operation
         for operation in _ON_GROUP

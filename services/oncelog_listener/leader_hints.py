@@ -1,4 +1,5 @@
-"""Where a request that met no leader goes next (KIP-951): to the listener that Metadata names now, mostly this one.
+"""The leader that a request which met none should try next (KIP-951): the listener that Metadata names now, mostly
+this one.
 
 A client that has an older leader epoch repeats at once, without asking for metadata.
 """
@@ -18,7 +19,7 @@ class LeaderHint(NamedTuple):
 
 
 def leader_hints(call: Call, keys: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderHint]:
-    """Of those that have a leader."""
+    """Return the hints for those partitions that have a leader."""
     hints: dict[TopicPartition, LeaderHint] = {}
     for key in keys:
         found = call.cluster.image.partition(Partition(*key))
@@ -29,7 +30,7 @@ def leader_hints(call: Call, keys: Iterable[TopicPartition]) -> dict[TopicPartit
 
 
 def hinted(call: Call, hint: LeaderHint | None) -> dict[str, Any]:
-    """What an answer about a partition has of it."""
+    """Return the fields with this hint for the answer about a partition; without a hint there are none."""
     if hint is None:
         return {}
     leader = call.types.LeaderIdAndEpoch(

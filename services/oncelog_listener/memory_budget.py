@@ -1,4 +1,4 @@
-"""How many bytes of requests all connections together may hold, and how many of answers.
+"""The limits on the bytes of requests that all connections together hold, and on the bytes of answers.
 
 Over the limit, connections stop reading until an answered request gives memory back. That would wait forever if all
 that is held were halves of frames, which no response ever frees. Then a connection that needs more is closed.
@@ -10,19 +10,21 @@ from typing import Final, Protocol
 
 
 class UnsentAnswers:
-    """Bytes of answers that clients have not taken, all connections together; those that are being fetched count too.
+    """The bytes of answers that clients have not taken, of all connections together. Answers that are being fetched
+    count too.
 
     A client that asks and does not read costs one answer, here and for a moment in a storage node. The largest are
-    those of Fetch. So the first answer of a connection is small, and a next one up to four times what the last one had:
-    it was taken. Nobody gets more than a part of what is left, and nobody less than FETCH_BYTES_MIN: readers that do
-    read go on. A connection that takes nothing of its answer is closed when memory is short.
+    those of Fetch. So the first answer of a connection is small. A later one may have four times the bytes of the one
+    before: that one was taken. Nobody gets more than a part of what is left, and nobody less than FETCH_BYTES_MIN:
+    readers that do read go on. A connection that takes nothing of its answer is closed when memory is short.
     """
 
     FETCH_BYTES_MIN: Final = 65_536
-    """What a Fetch may always answer with, and a connection's first one does. It is not counted before it is there."""
+    """The bytes that a Fetch may always answer with, and the first one of a connection does. They are not counted in
+    advance."""
     _GROWTH: Final = 4
     _PART: Final = 8
-    """Of what is left, one in so many: the next one finds something too."""
+    """The share of what is left, one in so many, that one Fetch gets: the next one finds something too."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -34,7 +36,7 @@ class UnsentAnswers:
 
     @contextmanager
     def room(self, wanted_bytes: int, wanted_min_bytes: int, taken_bytes: int) -> Iterator[int]:
-        """What a Fetch may answer with, at most what is wanted; held until its block ends.
+        """Yield the bytes that a Fetch may answer with, at most `wanted_bytes`. They are held until the block ends.
 
         `wanted_min_bytes` is what the client waits for, `taken_bytes` what the connection's last Fetch answered with.
         """
@@ -51,7 +53,7 @@ class UnsentAnswers:
 
 class Waiter(Protocol):
     def resume(self) -> None:
-        """Memory was given back; look again."""
+        """Look again for free memory, because some was given back."""
 
 
 class MemoryBudget:
@@ -60,14 +62,14 @@ class MemoryBudget:
         self._waiting: dict[Waiter, None] = {}
         self.held_bytes = 0
         self.complete_bytes = 0
-        """The part of `held_bytes` that are whole requests: their answers will free it."""
+        """The part of `held_bytes` that belongs to whole requests: their answers will free it."""
 
     @property
     def is_exhausted(self) -> bool:
         return self.held_bytes > self._bytes_max
 
     def change(self, held_delta: int, complete_delta: int) -> None:
-        """A connection holds this much more (or less) than before."""
+        """Count what a connection holds more (or less) than before, in bytes."""
         self.held_bytes += held_delta
         self.complete_bytes += complete_delta
         assert 0 <= self.complete_bytes <= self.held_bytes, (self.complete_bytes, self.held_bytes)
@@ -77,7 +79,7 @@ class MemoryBudget:
                 waiter.resume()
 
     def wait(self, waiter: Waiter) -> bool:
-        """Resume this one when memory comes back; False when none ever may."""
+        """Resume this waiter when memory is given back; False if none ever may be."""
         if self.complete_bytes == 0:
             return False
         self._waiting[waiter] = None

@@ -1,4 +1,4 @@
-"""Notices that this process stood still: stopped by a signal, or its machine frozen.
+"""The detector of pauses: it notices that this process stood still, stopped by a signal or on a frozen machine.
 
 A listener that stood still has requests that nobody may want any more:
 
@@ -36,7 +36,7 @@ _FRESH_S: Final = 1.0
 
 
 class PauseDetector:
-    """Calls `stood_still(seconds)` when the event loop has not run for `longest_s`."""
+    """A detector that calls `stood_still(seconds)` when the event loop has not run for `longest_s` seconds."""
 
     def __init__(self, longest_s: float, stood_still: Callable[[float], None]) -> None:
         self._longest_s = longest_s
@@ -47,7 +47,8 @@ class PauseDetector:
 
     @property
     def is_fresh(self) -> bool:
-        """It stood still until a moment ago, or stands so still that nothing has been noticed yet."""
+        """True if the process stood still until a moment ago, or for so long now that the detector has not noticed
+        it yet."""
         now = time.monotonic()
         return now < self._fresh_until or now - self._ticked_at > self._longest_s
 

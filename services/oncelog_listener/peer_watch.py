@@ -1,4 +1,4 @@
-"""Notices in a millisecond that another listener is gone, before the controller says so.
+"""The watch over other listeners: it notices in a millisecond that one is gone, before the controller says so.
 
 A client that loses its listener asks another one for metadata at once. If that answer still names the dead one,
 librdkafka waits a whole second before it asks again. So each listener keeps an idle connection to every other one
@@ -25,27 +25,28 @@ log = logging.getLogger("oncelog.listener")
 
 CONNECT_TIMEOUT_S: Final = 1.0
 DEPARTED_S: Final = 60.0
-"""Longer than a restart; a listener that was taken out of service is told of no longer than that."""
+"""The seconds for which a listener that went away is told to clients, longer than a restart takes."""
 SETTLED_S: Final = 0.1
-"""A connection that lasts so long reached its peer: a proxy takes those to a dead one as well, and hangs up at once."""
+"""The seconds after which a connection has reached its peer. A proxy accepts for a dead peer as well, and hangs up
+at once."""
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
 
 
 class _End(Enum):
-    """How a connection to a peer ended."""
+    """The ways in which a connection to a peer ended."""
 
     NEVER_THERE = auto()
-    """It was never settled."""
+    """The connection never lasted long enough to have reached its peer."""
     RENEWED = auto()
-    """This listener ends it, and opens the next one."""
+    """This listener ended the connection, and opens the next one."""
     IN_ORDER = auto()
-    """The peer, or its system after the peer's death, has closed it."""
+    """The peer, or its system after the peer's death, closed the connection."""
     BROKEN = auto()
 
 
 def _patience_ms(settings: ListenerSettings) -> int:
-    """How long a peer with these settings keeps a connection on which nothing is sent."""
+    """Return for how many milliseconds a peer with these settings keeps a connection on which nothing is sent."""
     protocol = settings.endpoints[0].protocol
     if protocol.has_tls or protocol.has_sasl:
         return min(settings.authentication_timeout_ms, settings.connection_idle_max_ms)
@@ -53,7 +54,7 @@ def _patience_ms(settings: ListenerSettings) -> int:
 
 
 class PeerWatch:
-    """Puts node ids into the cluster's `suspects`; `brokers.py` leaves these out of what clients see."""
+    """The watch that puts node ids into the cluster's `suspects`; `brokers.py` leaves these out of what clients see."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -138,7 +139,8 @@ class PeerWatch:
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
     async def _settles(self, reader: asyncio.StreamReader) -> bool:
-        """False when it ends so soon that nobody may have been behind it. Raises OSError."""
+        """Wait until the connection settles. False: it ended so soon that perhaps no peer was behind it. Raises
+        OSError."""
         # Nothing is ever sent, so a read ends with the connection.
         try:
             async with asyncio.timeout(SETTLED_S):
@@ -148,7 +150,7 @@ class PeerWatch:
         return False
 
     async def _end_of(self, node_id: int, reader: asyncio.StreamReader) -> _End:
-        """Wait for the end of a connection, or until it is to be renewed."""
+        """Wait for the end of a connection, or until it is to be renewed, and return which of them it was."""
         try:
             async with asyncio.timeout(self._renewal_s) as wait:
                 await reader.read(1)

@@ -22,7 +22,7 @@ from oncelog.protocol import versions
 from oncelog_listener.call import Call
 
 PIECE_ELEMENTS: Final = 500
-"""Of a request: what a role may be asked in one step of some milliseconds."""
+"""The most elements of one piece: a role may be asked for so many in one step of some milliseconds."""
 
 
 class Level(NamedTuple):
@@ -31,10 +31,10 @@ class Level(NamedTuple):
     requested: str
     answered: str
     key: Callable[[Any], Any]
-    """What an element of the request is about."""
+    """The function that returns what an element of the request is about, such as its topic name."""
     answer_key: Callable[[Any], Any]
     keeps_two: bool = False
-    """Elements with one key are refused as duplicates, so two of them are kept, in one piece."""
+    """True if elements with one key are refused as duplicates, so two of them are kept, in one piece."""
 
 
 def _name(node: Any) -> Any:
@@ -66,7 +66,7 @@ def _producer(node: Any) -> Any:
 
 
 def _marker(node: Any) -> Any:
-    """All of a marker but its partitions."""
+    """Return everything of a marker but its partitions."""
     version = getattr(node, "transaction_version", 0)
     result = (node.transaction_result, node.coordinator_epoch, version)
     return node.producer_id, node.producer_epoch, result
@@ -137,7 +137,7 @@ _ONE_GROUP_UNTIL: Final = 7
 
 
 def levels_of(api_key: int, version: int) -> tuple[Level, ...]:
-    """Where requests of this API may be cut, from the outermost array inwards; nowhere is ()."""
+    """Return the arrays at which requests of this API may be cut, from the outermost inwards; (): it has none."""
     levels = _LEVELS.get(api_key, ())
     if api_key == versions.DELETE_TOPICS and version <= _NAMES_ONLY_UNTIL:
         return (Level("topic_names", "responses", _itself, _name, keeps_two=True),)
@@ -149,7 +149,7 @@ def levels_of(api_key: int, version: int) -> tuple[Level, ...]:
 async def answered_in_pieces(
     call: Call, levels: Sequence[Level], handle: Callable[[Call], Awaitable[Any]]
 ) -> Any:
-    """The response to a large request."""
+    """Return the response to a large request, which is answered piece by piece."""
     requested = [
         (level.requested, level.key, level.keeps_two) for level in levels if level.requested
     ]
@@ -169,11 +169,12 @@ async def answered_in_pieces(
 
 
 _Array = tuple[str, Callable[[Any], Any], bool]
-"""(field, key of an element, whether two of a key are kept)."""
+"""An array to merge or cut: (field, function for an element's key, True if two elements of a key are kept)."""
 
 
 async def _merged(call: Call, nodes: Sequence[Any], arrays: Sequence[_Array]) -> Any:
-    """One node with the elements of all. Elements with one key become one; of the innermost ones the last counts."""
+    """Return one node with the elements of all. Elements with one key become one; of the innermost ones the last
+    counts."""
     if not arrays:
         return nodes[-1]
     (field, key, keeps_two), *inner = arrays
@@ -201,7 +202,7 @@ async def _merged(call: Call, nodes: Sequence[Any], arrays: Sequence[_Array]) ->
 
 
 def _cut(node: Any, arrays: Sequence[_Array]) -> Iterator[tuple[Any, int]]:
-    """The node in pieces, and how many elements each has."""
+    """Yield the node in pieces, each with the number of its elements."""
     elements = getattr(node, arrays[0][0]) if arrays else None
     if not elements:
         yield node, _size(node)
@@ -221,7 +222,7 @@ def _cut(node: Any, arrays: Sequence[_Array]) -> Iterator[tuple[Any, int]]:
 
 
 def _size(node: Any) -> int:
-    """Itself and the elements of its arrays."""
+    """Return the number of elements in the node's arrays, plus one for the node."""
     if isinstance(node, str | int):
         return 1
     return 1 + sum(len(getattr(node, name) or ()) for name in _array_names(node.__class__))

@@ -1,4 +1,4 @@
-"""Small Produce requests that came together, handled as one and answered each for itself.
+"""Small Produce requests that arrive together: they are handled as one request, and each gets its own answer.
 
 librdkafka sends one request for each partition, five at a time. One after the other, each would wait for a call to its
 leader and a round of replication. As one they are a call a leader, and one round.
@@ -18,12 +18,12 @@ from oncelog_listener.core.produce_rules import is_transactional
 TOGETHER_MAX: Final = 16
 _FRAME_BYTES_MAX: Final = 8_192
 _PRODUCER: Final = slice(43, 53)
-"""The producer's id and epoch in a batch."""
+"""The bytes of a batch that hold the producer's id and epoch."""
 
 
 def that_go_together(frames: Iterable[Frame]) -> list[SmallProduce]:
-    """The first ones, as far as they differ in partitions and records only. So what is refused of one by its head is
-    refused of all."""
+    """Return the first requests that differ only in partitions and records. So what refuses one by its head refuses
+    all."""
     found: list[SmallProduce] = []
     places: set[tuple[str, int]] = set()
     for frame in frames:
@@ -56,7 +56,7 @@ def _shared(asked: SmallProduce) -> tuple[object, ...]:
 
 
 def merged(schema: Schema, asked: Sequence[SmallProduce]) -> Any:
-    """One request for all of these."""
+    """Return one request with the batches of all of these."""
     types, first = schema.request_types, asked[0]
     return types.ProduceRequest(
         transactional_id=first.transactional_id,
@@ -75,7 +75,7 @@ def merged(schema: Schema, asked: Sequence[SmallProduce]) -> Any:
 
 
 def split(schema: Schema, asked: Sequence[SmallProduce], response: Any) -> bytes:
-    """A response's frame for each of these, in their order."""
+    """Return the frames of the responses to these requests, in their order."""
     has_tags = APIS[PRODUCE].response_has_tags(schema.version)
     frames = [
         framed_response(

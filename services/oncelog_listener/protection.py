@@ -1,4 +1,4 @@
-"""How the connections of this listener are protected: its certificates, and who may log in."""
+"""The protection of this listener's connections: its certificates, and the users that may log in."""
 
 import importlib.util
 import logging
@@ -42,7 +42,7 @@ _SCRAM_NUMBERS: Final = {name: number for number, name in SCRAM_NAMES.items()}
 
 
 class Users:
-    """`Credentials`: SCRAM users of the newest metadata, PLAIN users of a file, tokens of a key server."""
+    """The users as `Credentials`: SCRAM users of the newest metadata, PLAIN users of a file, tokens of a key server."""
 
     def __init__(
         self, metadata: MetadataFollower, plain: "PlainUsers | None", tokens: TokenValidator | None
@@ -75,7 +75,7 @@ class Users:
 def salt_forms(
     credentials: Mapping[tuple[str, int], ScramCredentialMessage],
 ) -> Mapping[str, Collection[SaltForm]]:
-    """Of each mechanism: what the salts of its users look like."""
+    """Return the forms that the salts of each mechanism's users have."""
     found: dict[str, set[SaltForm]] = {}
     for (_, number), one in credentials.items():
         found.setdefault(SCRAM_NAMES[number], set()).add(form_of(one.salt, one.iterations))
@@ -83,10 +83,10 @@ def salt_forms(
 
 
 class PlainUsers:
-    """A file of users that may change. A file that cannot be read leaves the users that were known."""
+    """The users of PLAIN, in a file that may change. A file that cannot be read leaves the users that were known."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OncelogError that names the file, and the line."""
+        """Read the file. Raises OncelogError that names the file, and the line."""
         self._path = path
         self._checked_at = time.monotonic()
         self._text = ""
@@ -116,7 +116,7 @@ class PlainUsers:
 
 
 class Protection:
-    """Built from the settings; `start` reads the files that they name."""
+    """The certificates, keys and users of this listener; `start` reads the files that the settings name."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._settings = cluster.settings
@@ -177,12 +177,12 @@ class Protection:
             ) from error
 
     def tls_context(self) -> ssl.SSLContext:
-        """With the certificates of the moment."""
+        """Return the TLS context with the newest certificates."""
         assert self._tls is not None, "started without TLS"
         return self._tls.current()
 
     def principal_of(self, certificate: bytes | None) -> str:
-        """Who shows this certificate, in DER. Raises NoMatchingRuleError."""
+        """Return the principal of a client with this certificate, in DER. Raises NoMatchingRuleError."""
         return str(self._principals.principal_of(certificate))
 
     def sasl_session(self) -> SaslSession:
@@ -196,7 +196,8 @@ class Protection:
 
 
 def _token_validator(settings: SecuritySettings) -> TokenValidator:
-    """Raises ValueError for settings that do not go together."""
+    """Return the validator of access tokens. Raises ValueError for settings that do not go together, OncelogError
+    without packages."""
     # A listener without tokens needs neither these modules nor their packages.
     from oncelog.security.jwks import keys_of
     from oncelog.security.jwt_tokens import JwtValidator, TokenRules

@@ -1,4 +1,4 @@
-"""How long the listener repeats one request, and when.
+"""The policy by which the listener repeats one request: when, and for how long.
 
 It repeats the request as soon as it has newer metadata, or after a short pause. All repetitions together take at most
 `repeat_max_ms`.
@@ -15,11 +15,11 @@ from oncelog_listener.settings import ListenerSettings
 PAUSE_S: Final = 0.02
 PAUSE_MAX_S: Final = 0.25
 NEWS_JITTER_S: Final = 0.005
-"""Every waiting request sees the same news; they do not all go in one instant."""
+"""The most seconds by which a repetition after news is delayed at random. All waiting requests see the same news."""
 
 
 class Repeating(Protocol):
-    """What of a `Cluster` decides about repetitions."""
+    """The parts of a `Cluster` that decide about repetitions."""
 
     @property
     def settings(self) -> ListenerSettings: ...
@@ -32,7 +32,7 @@ class Repeating(Protocol):
 
 
 class RetryPolicy:
-    """Of one request: how long it may go on being repeated. Costs nothing until the first failure."""
+    """The repetitions of one request: how long they may go on. This costs nothing until the first failure."""
 
     __slots__ = ("_cluster", "_deadline", "_pause_s")
 
@@ -42,7 +42,8 @@ class RetryPolicy:
         self._pause_s = PAUSE_S
 
     async def pause(self, image: MetadataImage) -> bool:
-        """Wait for news after `image`, or a moment. False: it is time to answer with what there is."""
+        """Wait for metadata newer than `image`, or a moment. False: the time is over, and the caller answers with
+        what it has."""
         cluster = self._cluster
         now = asyncio.get_running_loop().time()
         if self._deadline is None:
@@ -58,5 +59,5 @@ class RetryPolicy:
 
 
 def was_sent(error: BaseException) -> bool:
-    """Whether the call that failed so may have reached its peer."""
+    """True if the call that failed in this way may have reached its peer."""
     return not isinstance(error, PeerUnavailable) or error.was_sent

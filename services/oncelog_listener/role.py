@@ -1,4 +1,4 @@
-"""The listener as a role: accepts connections, watches over them, and lets them end in order."""
+"""The listener as a role: it accepts connections, watches over them, and lets them end in order."""
 
 import asyncio
 import errno
@@ -28,14 +28,14 @@ log = logging.getLogger("oncelog.listener")
 _BACKLOG: Final = 1024
 _SWEEP_MAX_S: Final = 30.0
 TURNED_AWAY_MAX: Final = 500
-"""Connections above a quota that are kept for a moment; more are closed at once."""
+"""The most connections above a quota that are held for a moment; more are closed at once."""
 HANDOVER_S: Final = 2.0
-"""How long a listener that leaves still answers, to send clients to the others."""
+"""The seconds for which a listener that leaves still answers, to send clients to the others."""
 _NO_SUCH_ADDRESS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class ListenerRole:
-    """Serves Kafka's protocol between `start` and `stop`."""
+    """The role that serves Kafka's protocol between `start` and `stop`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -61,7 +61,7 @@ class ListenerRole:
 
     @property
     def queued_bytes(self) -> int:
-        """Request bytes held now for all connections, complete or not."""
+        """The request bytes that are held now for all connections, of whole requests or not."""
         return self.budget.held_bytes
 
     async def start(self) -> None:
@@ -88,7 +88,7 @@ class ListenerRole:
 
     @property
     def port(self) -> int:
-        """Of the first listener."""
+        """The port of the first listener."""
         first = self.settings.endpoints[0]
         return self.ports.get(first.name, first.port)
 
@@ -207,7 +207,7 @@ class ListenerRole:
 
 
 async def _bound_sockets(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of `host`, all on one port. Raises OncelogError with the way out."""
+    """Return a socket for each address of `host`, all on one port. Raises OncelogError with the way out."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -1,4 +1,4 @@
-"""What a listener tells on `/metrics`: connections and requests."""
+"""The metrics of a listener on `/metrics`: connections and requests."""
 
 from collections.abc import Iterator
 

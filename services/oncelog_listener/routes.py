@@ -71,18 +71,21 @@ from oncelog_listener.handlers.transactions_at_once import (
 )
 
 Handler = Callable[[Call], Awaitable[Any]]
-"""Answers with kio's response of the call's version; None is no answer at all (Produce with acks=0)."""
+"""A function that returns kio's response of the call's version; None: there is no answer (Produce with acks=0)."""
 
 
 class Route(NamedTuple):
     api: Api
     handle: Handler
     may_be_cut: bool
-    """It only reads, so it is cancelled when its client leaves. Everything else is finished: half of it may be done."""
+    """True if the request only reads, so it is cancelled when its client leaves. Every other one is finished: half
+    may be done."""
     at_once: Callable[[Call], Any | None] | None = None
-    """Answers a small request in one step. None: `handle` is to be called, which may not know that this was."""
+    """The function that answers a small request in one step. If it returns None, `handle` is called as if nothing
+    had been tried."""
     at_a_glance: Callable[[Cluster, Session, Frame], bytes | None] | None = None
-    """The same for a request of the most usual form, from frame to frame."""
+    """The function that answers a request of the most usual form, from frame to frame. If it returns None, the usual
+    way follows."""
 
 
 _READS: Final = frozenset({versions.FETCH})
@@ -156,4 +159,4 @@ ROUTES: Final[dict[int, Route]] = {
     key: Route(api, _HANDLERS[key], key in _READS, _AT_ONCE.get(key), _AT_A_GLANCE.get(key))
     for key, api in APIS.items()
 }
-"""A fault of a test puts another handler into a row (ADR 0045); nothing else changes it."""
+"""The route of each served API key. Only a test's fault changes it, and puts another handler into a row (ADR 0045)."""

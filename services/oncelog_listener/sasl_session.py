@@ -15,26 +15,27 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.security.sasl import SaslAuthenticationError, SaslServer
 
 FAILED_DELAY_S: Final = 0.1
-"""How long a refused client waits for its answer (connection.failed.authentication.delay.ms)."""
+"""The seconds that a refused client waits for its answer (connection.failed.authentication.delay.ms)."""
 _MS: Final = 1_000_000
 
 MakeServer = Callable[[str, bool], SaslServer]
-"""Of a mechanism, and whether the client logs in again."""
+"""A function that makes the server of a mechanism. The second argument is True if the client logs in again."""
 
 
 class SaslSession:
-    """One for each connection to a listener with SASL."""
+    """The login of one connection to a listener with SASL."""
 
     def __init__(
         self, mechanisms: tuple[str, ...], make_server: MakeServer, lifetime_max_ms: int
     ) -> None:
         self.mechanisms = mechanisms
         self.is_raw = False
-        """What comes next has no header of Kafka's."""
+        """True if the client's next message has no header of Kafka's."""
         self.principal: str | None = None
-        """Set by a login, kept by those that follow."""
+        """The principal of the first login, which later logins must keep; None before that."""
         self._ends_at_ms: int | None = None
-        """By a clock that nobody sets: a step of the wall clock neither ends nor lengthens a session."""
+        """The end of the session in milliseconds of the monotonic clock, which a step of the wall clock does not
+        move; None: no end."""
         self._make_server = make_server
         self._lifetime_max_ms = lifetime_max_ms
         self._mechanism = ""
@@ -42,7 +43,7 @@ class SaslSession:
 
     @property
     def is_open(self) -> bool:
-        """Logged in, and the session has not ended."""
+        """True if the client has logged in, and its session has not ended."""
         return self.principal is not None and not self.is_expired
 
     @property
@@ -50,7 +51,8 @@ class SaslSession:
         return self._ends_at_ms is not None and _steady_ms() >= self._ends_at_ms
 
     def begin(self, mechanism: str, *, is_raw: bool) -> None:
-        """A handshake. Raises KafkaError (33, 34)."""
+        """Begin a login with a handshake. Raises KafkaError (33 UNSUPPORTED_SASL_MECHANISM, 34 ILLEGAL_SASL_STATE,
+        58 SASL_AUTHENTICATION_FAILED)."""
         if self._server is not None:
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "a login is under way; finish it first")
         if mechanism not in self.mechanisms:
@@ -68,7 +70,7 @@ class SaslSession:
         self.is_raw = is_raw
 
     async def step(self, message: bytes) -> bytes:
-        """The answer to one SASL message. Raises KafkaError (34, 58), after a delay where the login failed."""
+        """Return the answer to one SASL message. Raises KafkaError (34, 58), after a delay where the login failed."""
         server = self._server
         if server is None:
             raise KafkaError(
@@ -105,7 +107,7 @@ class SaslSession:
 
     @property
     def lifetime_ms(self) -> int:
-        """What the session has left; 0: it does not end."""
+        """The milliseconds that the session has left; 0: it does not end."""
         return max(self._ends_at_ms - _steady_ms(), 1) if self._ends_at_ms is not None else 0
 
 
@@ -122,5 +124,5 @@ def _steady_ms() -> int:
 
 
 def _wall_ms() -> int:
-    """The clock of a token's end."""
+    """Return the time of the wall clock in milliseconds, by which a token ends."""
     return time.time_ns() // _MS

@@ -1,4 +1,4 @@
-"""Settings of who may connect and what they may do. The names are Kafka's, with a unit where one is needed."""
+"""The settings for who may connect and what clients may do. The names are Kafka's, with a unit where one is needed."""
 
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from oncelog.security.tls import Protocols
 
 
 class SecuritySettings(BaseSettings):
-    """Part of the listener's settings."""
+    """The part of the listener's settings that is about security."""
 
     ssl_certificate_file: Path | None = Field(
         None, description="PEM file with the listener's certificate and its chain"
@@ -127,7 +127,7 @@ class SecuritySettings(BaseSettings):
 
     @cached_property
     def authorizer_rules(self) -> AuthorizerRules | None:
-        """None: everybody may do everything."""
+        """The rules of the authorizer; None: everybody may do everything."""
         if self.authorizer == "none":
             return None
         users = frozenset(filter(None, (one.strip() for one in self.super_users.split(";"))))
@@ -135,7 +135,7 @@ class SecuritySettings(BaseSettings):
 
     @cached_property
     def authorizer_class_name(self) -> str:
-        """As DescribeConfigs tells it: empty where there is none, as in Kafka."""
+        """The authorizer's name as DescribeConfigs returns it: empty where there is none, as in Kafka."""
         return "" if self.authorizer == "none" else self.authorizer
 
     @cached_property

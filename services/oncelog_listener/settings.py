@@ -178,7 +178,7 @@ class ListenerSettings(SecuritySettings):
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The listeners; the first is the one whose address the node registers."""
+        """The listeners by their settings; the first is the one whose address the node registers."""
         protocols = parsed_protocols(self.listener_security_protocol_map)
         addresses = parsed_addresses(self.listeners)
         if not addresses:
@@ -190,12 +190,12 @@ class ListenerSettings(SecuritySettings):
 
     @cached_property
     def advertised(self) -> Mapping[str, tuple[str, int]]:
-        """What clients are told, by listener name."""
+        """The host and port that clients are told, by listener name."""
         return parsed_addresses(self.advertised_listeners)
 
     @cached_property
     def external_addresses(self) -> Mapping[int, tuple[str, int]]:
-        """Host and port by node id."""
+        """The host and port of the external listener, by node id."""
         return _external_addresses(self.external_advertised)
 
 

@@ -1,6 +1,7 @@
-"""Asks the coordinator of a shard, and asks again when it dies or moves, so that clients see a pause and no error.
+"""The calls to the coordinator of a shard. They are repeated when it dies or moves, so that clients see a pause and no
+error.
 
-Partition leaders are asked in the same way by `Cluster.ask_leaders`. What may be repeated says `core.repeating`.
+`Cluster.ask_leaders` asks partition leaders in the same way. `core.repeating` says which requests may be repeated.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,9 +27,9 @@ StubT = TypeVar("StubT")
 @dataclass(frozen=True, slots=True)
 class ShardKind(Generic[StubT]):
     kind: int
-    """TRANSACTION or GROUP."""
+    """The kind of shard in the metadata: TRANSACTION or GROUP."""
     stub: Callable[[Directory, int], StubT]
-    """Of the coordinator on a node."""
+    """The function that returns the stub of the coordinator on a node."""
 
 
 TRANSACTION_SHARD: Final[ShardKind[TransactionCoordinatorStub]] = ShardKind(
@@ -50,7 +51,8 @@ async def call_shard(
     timeout_ms: int | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> AnswerT:
-    """What `ask(stub)` of the shard's coordinator returns. Raises one of PEER_FAILURES when nobody answered in time.
+    """Return what `ask(stub)` of the shard's coordinator returns. Raises one of PEER_FAILURES when nobody answered in
+    time.
 
     Nothing is begun or repeated for a client that may be gone (`is_wanted`): it asks elsewhere, is answered there and
     goes on. Then this request would end its next transaction, or fence it.

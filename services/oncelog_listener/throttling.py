@@ -1,5 +1,8 @@
-"""Holds clients to their quotas: they are answered at once, told for how long they should be silent, and not read
-meanwhile (KIP-219). Each listener counts for itself, as each broker does in Kafka."""
+"""The enforcement of quotas: clients are answered at once, told for how long they should be silent, and not read
+meanwhile (KIP-219).
+
+Each listener counts for itself, as each broker does in Kafka.
+"""
 
 import time
 from collections.abc import Awaitable, Generator
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
-"""From this version on an API may answer THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+"""The version from which an API may answer THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 class ThrottledCall(Protocol):
@@ -52,12 +55,12 @@ class Throttling:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody has a quota. Otherwise nothing is counted and nothing measured."""
+        """True if any quota is set. Otherwise nothing is counted and nothing measured."""
         return bool(self._metadata.image.security.quotas)
 
     async def held(self, call: "ThrottledCall", request_bytes: int, work: Awaitable[Any]) -> Any:
-        """The response of `work`. The session gets the time for which the client is held; so does the response, if it
-        has a field for it."""
+        """Await `work` and return its response. The session, and the response if it has the field, get the time to
+        hold the client."""
         timed = _Timed(work)
         response = await timed
         quotas, client, now = self._quotas, _client(call), _now()
@@ -80,12 +83,12 @@ class Throttling:
         return replace(response, throttle_time=timedelta(milliseconds=min(wait_ms, 2**31 - 1)))
 
     def fetch_bytes_max(self, call: "Call") -> int | None:
-        """None: no quota bounds it."""
+        """Return the most bytes that a Fetch may answer with; None: no quota bounds it."""
         return self._rates.fetch_bytes_max(self._quotas, _client(call)) if self.is_on else None
 
     def takes_changes(self, call: "Call", count: int) -> bool:
-        """Whether its client may create or delete so many partitions now. Clients of older versions always may, and are
-        held afterwards."""
+        """True if the client may create or delete `count` partitions now. Clients of older versions always may, and
+        are held afterwards."""
         if not self.is_on:
             return True
         is_strict = call.version >= _STRICT_FROM[call.api_key]
@@ -94,7 +97,8 @@ class Throttling:
         )
 
     def connection_wait_ms(self, host: str) -> int:
-        """For how long this address has opened enough connections; 0: one more is taken."""
+        """Return how long this address must wait, in milliseconds, before it opens one more connection; 0: not at
+        all."""
         return self._rates.connection_wait_ms(self._quotas, host, _now()) if self.is_on else 0
 
     @property
@@ -103,7 +107,7 @@ class Throttling:
 
 
 class _Timed(Generic[T]):
-    """Awaits what it is given, and knows how long the loop worked on it: waits for other roles do not count."""
+    """An awaitable that measures how long the event loop worked on it: waits for other roles do not count."""
 
     def __init__(self, work: Awaitable[T]) -> None:
         self._work = work
@@ -132,7 +136,7 @@ class _Timed(Generic[T]):
 
 
 def _client(call: "ThrottledCall") -> tuple[str, str]:
-    """User and client id."""
+    """Return the user and the client id."""
     return call.session.principal.partition(":")[2], call.client_id or ""
 
 

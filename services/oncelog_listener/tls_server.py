@@ -16,14 +16,14 @@ from oncelog_listener.connection import Connection
 log = logging.getLogger("oncelog.listener")
 
 _NO_DESCRIPTOR_PAUSE_S: Final = 0.1
-"""After a failed accept: mostly the process has no file descriptor left for now."""
+"""The pause in seconds after a failed accept: mostly the process has no file descriptor left for now."""
 
 _HANDSHAKE_LEAST_S: Final = 0.001
-"""What is left of the deadline for a client whose first byte came at its end."""
+"""The least time in seconds for the handshake of a client whose first byte came at the end of the deadline."""
 
 
 class TlsServer:
-    """Accepts on one socket between `start` and `close`."""
+    """A server that accepts on one socket between `start` and `close`."""
 
     def __init__(
         self,
@@ -95,7 +95,9 @@ class TlsServer:
 
 async def _said_something(accepted: socket.socket, timeout_s: float) -> bool:
     """Wait for the first byte, and leave it there. False: the connection ended without one, or none came in time.
-    Raises OSError."""
+
+    Raises OSError.
+    """
     loop = asyncio.get_running_loop()
     is_readable = asyncio.Event()
     loop.add_reader(accepted, is_readable.set)

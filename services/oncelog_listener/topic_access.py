@@ -1,4 +1,4 @@
-"""What a client may do with topics and the cluster, asked as Kafka asks it."""
+"""The access of a client to topics and the cluster, checked as Kafka checks it."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -27,7 +27,7 @@ _ON_CLUSTER: Final = tuple(one for one in Operation if ON_CLUSTER >> one & 1)
 def refused_topics(
     call: Call, operation: Operation, names: Iterable[str], *, is_logged: bool = True
 ) -> frozenset[str]:
-    """Those on which the client may not do it; each is asked about once."""
+    """Return the topics on which the client may not perform the operation; each is checked once."""
     if not call.cluster.access.is_checked:
         return frozenset()
     return frozenset(
@@ -40,7 +40,8 @@ def refused_topics(
 async def refused_in_turns(
     call: Call, operation: Operation, names: Iterable[str], *, is_logged: bool = True
 ) -> frozenset[str]:
-    """The same, for a request that is not cut into pieces and may name very many."""
+    """Return what `refused_topics` returns, in turns, for a request that is not cut into pieces and may name very
+    many topics."""
     if not call.cluster.access.is_checked:
         return frozenset()
     once = list(dict.fromkeys(names))
@@ -56,7 +57,8 @@ async def refused_in_turns(
 def take_refused(
     call: Call, operation: Operation, items: dict[TopicPartition, Any]
 ) -> dict[TopicPartition, Any]:
-    """Takes the partitions out of `items` on whose topics the client may not do it; returns their answers."""
+    """Take the partitions out of `items` on whose topics the client may not perform the operation; return their
+    answers."""
     refused = refused_topics(call, operation, (topic for topic, _ in items))
     if not refused:
         return {}
@@ -67,19 +69,19 @@ def take_refused(
 
 
 def refused_creations(call: Call, names: Iterable[str]) -> frozenset[str]:
-    """Topics that the client may not create: it needs CREATE on the cluster, or on the topic."""
+    """Return the topics that the client may not create: it needs CREATE on the cluster, or on the topic."""
     if call.may_cluster(Operation.CREATE, is_logged=False):
         return frozenset()
     return refused_topics(call, Operation.CREATE, names)
 
 
 def cluster_refusal(call: Call, operation: Operation) -> Unanswered | None:
-    """Whether the client may not do it on the cluster."""
+    """Return the refusal if the client may not perform the operation on the cluster; None: it may."""
     return None if call.may_cluster(operation) else CLUSTER_REFUSED
 
 
 def operations_on_topic(call: Call, name: str) -> int:
-    """What the client may do with the topic, as the bits of KIP-430."""
+    """Return what the client may do with the topic, as the bits of KIP-430."""
     return sum(
         1 << operation
         for operation in _ON_TOPIC
@@ -88,7 +90,8 @@ def operations_on_topic(call: Call, name: str) -> int:
 
 
 def operations_on_cluster(call: Call) -> int:
-    """Who may not describe the cluster is told of none, as in Kafka."""
+    """Return what the client may do with the cluster, as the bits of KIP-430; 0 if it may not describe the cluster,
+    as in Kafka."""
     if not call.may_cluster(Operation.DESCRIBE):
         return 0
     return sum(

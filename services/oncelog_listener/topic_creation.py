@@ -1,4 +1,4 @@
-"""Creating topics for clients, and waiting until this node knows of them.
+"""The creation of topics for clients, with a wait until this node knows of them.
 
 An answer that says "created" before the image has the topic sends the client into a round of UNKNOWN_TOPIC errors and
 back-offs; a short wait here is cheaper for everybody.
@@ -19,7 +19,7 @@ from oncelog_listener.core.topic_names import is_legal_topic_name
 log = logging.getLogger("oncelog.listener")
 
 _CREATED_AT_ONCE_MAX: Final = 100
-"""Missing topics one Metadata request may create; the rest are unknown until the client asks again."""
+"""The most missing topics that one Metadata request creates; the rest are unknown until the client asks again."""
 
 
 async def create_missing(cluster: Cluster, names: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
-"""A span for each client request that may be of a transaction, and for each of Spark's about an attempt. Of which
-transaction or attempt, the answers of its calls say (ADR 0028).
+"""The spans of client requests that may belong to a transaction, and of Spark's calls about an attempt (ADR 0028).
+
+The answers of the calls that a request makes say which transaction or attempt it belongs to.
 """
 
 from functools import partial
@@ -34,7 +35,7 @@ _ENDS: Final = frozenset({"CommitBatch", "AbortAttempt"})
 
 
 def request_span(call: Call) -> spans.Span | spans.Nothing:
-    """A context manager around the handler."""
+    """Return the span of the request as a context manager around its handler, or one that records nothing."""
     if spans.recorder is None or call.api_key not in _TRACED:
         return spans.NOTHING
     name, field = _TRACED[call.api_key]
@@ -66,7 +67,7 @@ def _details(
 def sink_span(
     method: str, request: Any, session: Session, client_id: str | None, node_id: int
 ) -> spans.Span | spans.Nothing:
-    """The same for a call of Spark's."""
+    """Return the span of a private call of Spark, as `request_span` does for Kafka's requests."""
     if spans.recorder is None or method not in _OF_AN_ATTEMPT:
         return spans.NOTHING
     attributes = _client(session, client_id, node_id)
@@ -75,7 +76,8 @@ def sink_span(
 
 
 def sink_answered(method: str, span: spans.Span | spans.Nothing, answer: Any) -> None:
-    """Before the span ends."""
+    """Record the result of a private call, before its span ends. At an attempt's end this decides whether the trace
+    is kept."""
     recorder = spans.recorder
     if not isinstance(span, spans.Span) or recorder is None:
         return
@@ -98,7 +100,8 @@ def _client(session: Session, client_id: str | None, node_id: int) -> spans.Attr
 
 
 def answered(call: Call, span: spans.Span | spans.Nothing, response: Any) -> None:
-    """Before the span ends. Nothing follows an end, so that is when it is known whether the trace is kept."""
+    """Record the result of a request, before its span ends. Nothing follows an EndTxn, so it decides whether the
+    trace is kept."""
     recorder = spans.recorder
     if not isinstance(span, spans.Span) or recorder is None:
         return

@@ -1,4 +1,4 @@
-"""A large request is worked on in short turns, and other connections' requests go on in between.
+"""Turns: a large request is worked on in short turns, and other connections' requests go on in between.
 
 A request may name tens of thousands of topics, and each costs some microseconds. Answered in one piece, it would stop
 every other client for a second. So a handler counts what it does (`Call.is_turn_over`), and after each turn lets the
@@ -10,16 +10,16 @@ import asyncio
 from typing import Final
 
 TURN_ELEMENTS: Final = 50
-"""Elements of a request or a response in one turn: about half a millisecond."""
+"""The elements of a request or a response in one turn, which takes about half a millisecond."""
 
 
 class Turns:
-    """Whose turn it is among the large requests of a listener."""
+    """The turns of the large requests of a listener, given one at a time."""
 
     def __init__(self) -> None:
         self._one_at_a_time = asyncio.Lock()
 
     async def next(self) -> None:
-        """Let everybody else go on, then take the next turn."""
+        """Let every other task go on, then take the next turn."""
         async with self._one_at_a_time:
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Builds the listener."""
+"""The function that builds the listener."""
 
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
@@ -10,5 +10,5 @@ from oncelog_listener.settings import ListenerSettings
 def build_listener(
     settings: ListenerSettings, node_id: int, metadata: MetadataFollower, directory: Directory
 ) -> ListenerRole:
-    """The listener of this node; `start` binds its port."""
+    """Return the listener of this node; `start` binds its port."""
     return ListenerRole(Cluster(settings, node_id, metadata, directory))

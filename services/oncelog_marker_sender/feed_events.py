@@ -1,4 +1,5 @@
-"""What a marker sender tells the live feed: markers that are queued, sent, and sent in vain (docs/events.md)."""
+"""The events that a marker sender publishes in the live feed: markers that are queued, sent, and failed
+(docs/events.md)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -11,7 +12,8 @@ from oncelog.telemetry.feed import Feed, names_of
 from oncelog_marker_sender.messages import SentMarker, partitions_of
 
 _NODE_MASK: Final = 2**31 - 1
-"""A node's group coordinator has a queue of its own, under a number with one bit more."""
+"""The mask that takes a node id from a queue's number. A node's group coordinator has its own queue, with one bit
+more."""
 
 
 class MarkerEvents:
@@ -31,7 +33,7 @@ class MarkerEvents:
             self._tried("marker_sent", node_id, one)
 
     def failed(self, node_id: NodeId, markers: Iterable[SentMarker], error: str) -> None:
-        """The whole request; its markers go again."""
+        """Publish that a whole request failed; its markers go again."""
         for one in markers:
             self._tried("marker_failed", node_id, one, error=error)
 
@@ -41,7 +43,7 @@ class MarkerEvents:
         markers: Iterable[SentMarker],
         codes: Mapping[tuple[int, int, Partition], ErrorCode],
     ) -> None:
-        """Single markers that the leader answered with an error."""
+        """Publish the markers that the leader answered with an error."""
         for one in markers:
             for entry in one.entries:
                 code = codes.get((one.delivery_id, one.position, entry.partition))

@@ -1,4 +1,4 @@
-"""Requests to leaders and their answers, in the contract's messages.
+"""The messages of requests to leaders and of their answers.
 
 A marker that goes to a node with all its partitions is passed on as it came; embedded, that is nearly every one.
 """
@@ -38,7 +38,7 @@ class RequestMessage:
     """One request, with what is needed to read its answer: results come in the order of `sent`."""
 
     def __init__(self, request: NodeRequest, markers: Mapping[int, Sequence[pb.TxnMarker]]) -> None:
-        """`markers`: of each delivery, in the order the coordinator gave them."""
+        """Make the message. `markers` has each delivery's markers, in the order in which the coordinator gave them."""
         entries: dict[tuple[int, int], list[Entry]] = {}
         for entry in request.entries:
             for position in entry.markers:
@@ -54,7 +54,7 @@ class RequestMessage:
     def codes(
         self, answer: pb.WriteTxnMarkersResponse
     ) -> dict[tuple[int, int, Partition], ErrorCode]:
-        """A code for each (delivery, position of marker, partition) that the answer has a result for."""
+        """Return a code for each (delivery, position of marker, partition) that the answer has a result for."""
         return {
             (one.delivery_id, one.position, Partition(found.topic, found.partition)): error_code_of(
                 found.error_code

@@ -1,4 +1,4 @@
-"""What a marker sender tells the gateways that ask its process: how many markers wait."""
+"""The count that a marker sender answers to gateways: how many markers wait."""
 
 from oncelog.api.v1.process_pb2 import DescribeProcessResponse
 from oncelog_marker_sender.wiring import MarkerSenderRole

@@ -1,4 +1,4 @@
-"""What a marker sender tells on `/metrics`: the markers that wait, by the node they wait for."""
+"""The metrics of a marker sender on `/metrics`: the markers that wait, by the node they wait for."""
 
 from collections.abc import Iterator
 

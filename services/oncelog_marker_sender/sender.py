@@ -1,4 +1,4 @@
-"""The shell around the queues: calls leaders, waits out backoffs, and tells the callers how their deliveries ended.
+"""The shell around the queues: it calls leaders, waits out backoffs, and tells the callers how their deliveries ended.
 
 A caller that finds a free node sends to it in its own task, at once. Everything else goes through the node's own task,
 which sleeps until something can be sent. Both take from the same queue, and the queue lets only one request out.
@@ -37,15 +37,20 @@ from oncelog_marker_sender.traces import record_answered
 _log = logging.getLogger(__name__)
 
 _METADATA_WAIT_S: Final = 5.0
-"""For news that the caller has already; then it asks again, or somebody else."""
+"""The most seconds to wait for metadata that the caller has already. After that the caller asks again, or asks
+another sender."""
 
 GROUP_COORDINATOR: Final = 2**31
-"""Added to a node's id: its group coordinator, to which markers for `__consumer_offsets` go (ADR 0015). It is another
-service than the node's storage, so it has a queue of its own."""
+"""The number that is added to a node's id for its group coordinator, to which markers for `__consumer_offsets` go (ADR
+0015).
+
+It is another service than the node's storage, so it has a queue of its own.
+"""
 
 
 class MarkerSender:
-    """`deliver` returns when every partition has its markers. After `stop` somebody else is to be asked."""
+    """The marker sender. `deliver` returns when every partition has its markers. After `stop` another sender is to
+    be asked."""
 
     def __init__(
         self,
@@ -88,9 +93,12 @@ class MarkerSender:
     async def deliver(
         self, shard: int, markers: Sequence[pb.TxnMarker], metadata_offset: int = 0
     ) -> Ended | None:
-        """How the delivery of one decision's markers ended. None when it is to be asked for again, here or elsewhere:
-        this sender stops, there is no room for it, or our metadata does not get as far as that of the caller. A
-        partition that is not in ours may be one that we do not know yet, and only one that is gone needs none.
+        """Return how the delivery of one decision's markers ended; None: it is to be asked for again, here or
+        elsewhere.
+
+        None means that this sender stops, that there is no room, or that our metadata does not get as far as the
+        caller's. A partition that is not in ours may be one that we do not know yet, and only one that is gone needs
+        no marker.
 
         A caller that gives up (is cancelled) takes its delivery with it: it will ask again.
         """
@@ -132,8 +140,10 @@ class MarkerSender:
             self._queues.cancel(delivery_id)
 
     def deliver_at_once(self, request: plain.DeliverMarkersRequest) -> list[bool]:
-        """Of each marker: whether the leader of its partitions is of this process, and has written it without a wait.
-        `deliver` is asked for the others: it may write again what is written."""
+        """Return for each marker if the leader of its partitions is in this process and has written it without a wait.
+
+        The caller uses `deliver` for the others, which may write again what is written.
+        """
         delivered = [False] * len(request.markers)
         if not self._running or self._metadata.image.metadata_offset < request.metadata_offset:
             return delivered
@@ -163,13 +173,17 @@ class MarkerSender:
             self._events.sent_at_once(node_id, marker)
 
     def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> int:
-        """How many deliveries were forgotten; their callers are told CANCELLED."""
+        """Cancel what this shard's coordinators up to `coordinator_epoch` asked for; return how many deliveries that
+        ended.
+
+        Their callers are told CANCELLED.
+        """
         ended = self._queues.cancel_shard(shard, coordinator_epoch)
         self._end_deliveries(ended)
         return len(ended)
 
     def depths(self) -> tuple[QueueDepth, ...]:
-        """A node that both leads partitions and coordinates groups is told of twice."""
+        """Return the depths of the queues. A node that both leads partitions and coordinates groups has two rows."""
         return tuple(
             replace(depth, node_id=NodeId(depth.node_id - GROUP_COORDINATOR))
             if depth.node_id >= GROUP_COORDINATOR
@@ -178,7 +192,7 @@ class MarkerSender:
         )
 
     def missing(self, producer_id: int) -> list[Partition] | None:
-        """Partitions that still miss this producer's marker; None: nothing of it is under way here."""
+        """Return the partitions that still lack this producer's marker; None: none of its markers is under way here."""
         found: dict[Partition, None] | None = None
         for delivery_id, markers in self._markers.items():
             of_producer = [one.producer_id == producer_id for one in markers]
@@ -190,7 +204,7 @@ class MarkerSender:
     # ------------------------------------------------------------------------------------------------ sending
 
     async def _send_at_once(self, delivery_id: int) -> None:
-        """To one free node from here; every other node's task is woken."""
+        """Send a delivery to one free node from its caller's task; the tasks of all other nodes are woken."""
         own: NodeRequest | None = None
         for node_id in self._queues.nodes_of(delivery_id):
             if own is None:
@@ -226,10 +240,11 @@ class MarkerSender:
                     await wake.wait()
 
     async def _send(self, request: NodeRequest, borrowed_from: int | None = None) -> None:
-        """Safe to repeat: a marker that is written already is accepted and changes nothing (facts 8.11).
+        """Send a request to a node. This is safe to repeat: a marker that is written already changes nothing (facts
+        8.11).
 
-        `borrowed_from` is the delivery in whose waiting caller's task this runs. When that delivery ends meanwhile, its
-        caller is let go.
+        `borrowed_from` is the delivery in whose waiting caller's task this runs. When that delivery ends meanwhile,
+        its caller is let go.
         """
         message = RequestMessage(request, self._markers)
         if self._events is not None:
@@ -274,18 +289,19 @@ class MarkerSender:
                 self._borrowed.pop(borrowed_from, None)
 
     def _stub(self, node_id: NodeId) -> StorageStub | GroupCoordinatorStub:
-        """Raises KeyError for a node that is not known yet."""
+        """Return the stub of a node, or of its group coordinator. Raises KeyError for a node that is not known yet."""
         if node_id >= GROUP_COORDINATOR:
             return self._directory.group_coordinator(node_id - GROUP_COORDINATOR)
         return self._directory.storage(node_id)
 
     def _give_up(self, request: NodeRequest) -> None:
-        """The caller whose task was borrowed is gone; what others have in the request does not wait for that."""
+        """Queue the request again, because the caller whose task sent it is gone. Other deliveries in it need not
+        wait for that."""
         self._end_deliveries(self._queues.given_up(request, self._leader_of))
         self._wake_all()
 
     def _under_way(self, message: RequestMessage) -> list[SentMarker]:
-        """Those whose delivery has not ended."""
+        """Return the markers of the request whose delivery has not ended."""
         return [one for one in message.sent if one.delivery_id in self._markers]
 
     def _send_again(
@@ -358,7 +374,7 @@ class MarkerSender:
                 future.set_result(found)
 
     def _let_go(self, delivery_id: int) -> None:
-        """Its caller's task is borrowed no longer."""
+        """Release the task of the delivery's caller, if a request is being sent from it."""
         deadline = self._borrowed.pop(delivery_id, None)
         if deadline is not None and not deadline.expired():
             deadline.reschedule(asyncio.get_running_loop().time())

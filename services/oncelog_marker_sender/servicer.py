@@ -1,4 +1,4 @@
-"""The `MarkerSender` service: contract messages in and out, nothing decided here."""
+"""The `MarkerSender` service: messages in and out, nothing decided here."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -19,7 +19,7 @@ _OUTCOMES = {
 
 
 class MarkerSenderServicer:
-    """Answers as gRPC handlers do; `context` is None on a direct call."""
+    """The handlers of the `MarkerSender` service, called as gRPC handlers are; `context` is None on a direct call."""
 
     direct_methods: ClassVar = {"DeliverAtOnce": "deliver_at_once"}
 

@@ -1,4 +1,4 @@
-"""A span for each marker and partition, from its place in the queue to the leader's answer (ADR 0028)."""
+"""The span of each marker and partition, from its place in the queue to the leader's answer (ADR 0028)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,8 @@ def record_answered(
     markers: Mapping[int, Sequence[pb.TxnMarker]],
     queued_ns: Mapping[int, int],
 ) -> None:
-    """`queued_ns`: when each delivery came, Unix time."""
+    """Record the spans of an answered request. `queued_ns` says when each delivery came, in nanoseconds since the
+    Unix epoch."""
     if spans.recorder is None:
         return
     for entry in request.entries:

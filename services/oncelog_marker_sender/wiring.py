@@ -1,4 +1,4 @@
-"""Where a marker sender's parts are put together."""
+"""The role of the marker sender, and the function that builds it."""
 
 from oncelog.ids import Millis
 from oncelog.rpc.directory import Directory
@@ -12,7 +12,7 @@ from oncelog_marker_sender.settings import MarkerSenderSettings
 
 
 class MarkerSenderRole:
-    """A `Role`: `servicer` answers the `MarkerSender` service."""
+    """The marker sender as a `Role`; `servicer` answers the `MarkerSender` service."""
 
     def __init__(self, sender: MarkerSender, feed: Feed | None = None) -> None:
         self.sender = sender
@@ -25,7 +25,8 @@ class MarkerSenderRole:
             self._feed.start()
 
     async def stop(self) -> None:
-        """Deliveries under way are answered OVERLOADED; their coordinators own them, and ask another sender at once."""
+        """Stop. Deliveries under way are answered OVERLOADED; their coordinators own them, and ask another sender at
+        once."""
         await self.sender.stop()
         if self._feed is not None:
             await self._feed.stop()
@@ -38,7 +39,8 @@ def build_marker_sender(
     node_id: int = -1,
     feed: Feed | None = None,
 ) -> MarkerSenderRole:
-    """`feed` replaces the one of the settings' `redis_url`, which tells events as those of `node_id`."""
+    """Return the marker sender. `feed` replaces the one of the settings' `redis_url`, and `node_id` is the sender of
+    its events."""
     feed = feed or build_feed(settings.redis_url, "marker-sender", node_id)
     limits = Limits(
         queued_markers_max=settings.queued_markers_max,

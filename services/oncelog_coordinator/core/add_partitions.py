@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: which partitions a transaction writes to, before it writes (facts 8.4 and 8.5).
+"""AddPartitionsToTxn states which partitions a transaction writes to, before it writes (facts 8.4 and 8.5).
 
 A client adds partitions itself in TV1; in TV2 the partition leader adds them on the client's behalf. Adding to an idle
 transactional.id starts its next transaction: there is no request that begins one. Verification only asks.
@@ -30,7 +30,7 @@ from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState
 
 
 class Verifiable(Protocol):
-    """Partitions of which somebody asks whether a transaction has them."""
+    """A question whether a transaction has certain partitions."""
 
     @property
     def transactional_id(self) -> str: ...
@@ -45,13 +45,14 @@ class Verifiable(Protocol):
 def decide(
     txn: TxnMetadata | None, event: AddPartitions, record_bytes_max: int, now: Millis
 ) -> Decision[TxnRecord]:
-    """`record_bytes_max`: what the shard's log takes as one record; a transaction must not outgrow it."""
+    """Decide AddPartitionsToTxn. `record_bytes_max` is the most bytes of one record of the shard's log, which a
+    transaction's record must not exceed."""
     if txn is None:
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "unknown_id")
     if txn.state.is_prepared:
         return _completing(txn, event)
     if txn.is_kept:
-        # Nothing is added to it. The producer for which it was kept may end it; who opened it is fenced.
+        # A kept transaction takes no more partitions. Its new producer may end it; the one that opened it is fenced.
         if (event.producer_id, event.producer_epoch) == txn.owner:
             return _answer(event, ErrorCode.INVALID_TXN_STATE, "add_to_kept")
         return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
@@ -89,8 +90,11 @@ def decide(
 
 
 def _completing(txn: TxnMetadata, event: AddPartitions) -> Decision[TxnRecord]:
-    """The connection that asked for the end now asks for the next transaction. An abort that it has sent behind this
-    request has nothing to abort, and says by `delayed_by` that it follows this refusal (`end_txn`)."""
+    """Answer CONCURRENT_TRANSACTIONS while the transaction is prepared but not complete.
+
+    The connection that asked for the end may now ask for the next transaction. An abort that it has sent behind this
+    request has nothing to abort. Its `delayed_by` says that it follows this refusal (`end_txn`).
+    """
     is_next = (
         txn.origin is not None and event.origin is not None and event.origin[:2] == txn.origin[:2]
     )
@@ -112,12 +116,12 @@ def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnReco
 
 
 def is_verified(txn: TxnMetadata, asked: Verifiable) -> bool:
-    """Says whether `verify` lets these partitions in."""
+    """True if `verify` lets these partitions in."""
     return _refusal(txn, asked) is None and not _absent(txn.partitions, tuple(asked.partitions))
 
 
 def _refusal(txn: TxnMetadata, asked: Verifiable) -> tuple[ErrorCode, str] | None:
-    """Code and label, where nothing may be written for who asks."""
+    """Return error code and label of a refusal; None: the producer may write to partitions of this transaction."""
     if asked.producer_id != txn.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id"
     if asked.producer_epoch != txn.producer_epoch:
@@ -130,10 +134,11 @@ def _refusal(txn: TxnMetadata, asked: Verifiable) -> tuple[ErrorCode, str] | Non
 
 
 def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
-    """Fires when the transaction may be aborted: its deadline must be past, not reached.
+    """Return the timer that fires once the transaction's deadline is past, not when it is reached.
 
-    A deadline further away than the timeout is of before the wall clock was set back, or of a coordinator whose clock
-    is ahead. An abandoned transaction would hold up its readers as long as that, so it has one whole timeout from now.
+    A deadline that is further away than the timeout was set before the wall clock went back, or by a coordinator whose
+    clock is ahead. An abandoned transaction would hold up its readers as long as that, so it has one whole timeout
+    from now.
     """
     name = ongoing.transactional_id
     left_ms, timeout_ms = max(0, ongoing.deadline - now), ongoing.timeout_ms
@@ -146,7 +151,7 @@ def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
 def _absent(
     present: tuple[Partition, ...], requested: tuple[Partition, ...]
 ) -> tuple[Partition, ...]:
-    """Those asked for that are not present, each once, in the order asked."""
+    """Return the requested partitions that are not present, each once, in the order of the request."""
     if len(requested) == 1:
         return () if requested[0] in present else requested
     known = frozenset(present)

@@ -1,13 +1,13 @@
-"""Who asked: what a client says of itself, for people. Nothing is decided by it."""
+"""The client that sent a request, as it describes itself. People read this; nothing is decided by it."""
 
 from typing import Final, NamedTuple
 
 
 class Client(NamedTuple):
     id: str = ""
-    """`client.id` of the request's header."""
+    """The `client.id` of the request's header."""
     host: str = ""
-    """Where its connection comes from, host:port."""
+    """The address that the client's connection comes from, as host:port."""
 
 
 NO_CLIENT: Final = Client()

@@ -1,4 +1,4 @@
-"""From a decision to its completion: markers go out, and when all are written the transaction is complete.
+"""The way from a decision to its completion: markers go out, and when all are written the transaction is complete.
 
 The prepare record is the decision; EndTxn is answered when it is committed. A transaction without partitions needs no
 markers: its completion is decided in the same step. When the marker sender was stopped by someone newer (facts 8.11)
@@ -49,7 +49,8 @@ def markers_wanted(prepared: TxnMetadata, key: DecisionKey) -> Send:
 def markers_delivered(
     txn: TxnMetadata | None, is_current: bool, event: MarkersDelivered, now: Millis
 ) -> Decision[TxnRecord]:
-    """`is_current`: the event is about the decision that this transaction is waiting on."""
+    """Complete the transaction, or set the timer that sends its markers again. `is_current`: the event is about the
+    decision that this transaction waits for."""
     if txn is None or not is_current or not txn.state.is_prepared:
         return Decision(label="stale_delivery_ignored")
     if event.outcome is DeliveryOutcome.DELIVERED:
@@ -72,7 +73,7 @@ def resend_markers(
 
 
 def timer_name(transactional_id: TransactionalId) -> str:
-    """Of the transaction timeout."""
+    """Return the name of the timer of the transaction timeout."""
     return f"timeout {transactional_id}"
 
 

@@ -1,4 +1,4 @@
-"""Which member reads which partition: the assignors `uniform` and `range`, as pure functions.
+"""The assignors `uniform` and `range`, as pure functions: they decide which member reads which partition.
 
 Both give every partition of a topic to exactly one member that is subscribed to it, if there is one. The same input
 gives the same assignment on every node.
@@ -18,11 +18,12 @@ from oncelog_coordinator.core.consumer_group import (
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
 _PASSES_MAX: Final = 16
-"""Passes of evening out; each moves what it can, and with equal subscriptions the first one does all."""
+"""The most passes in which `uniform` evens out the loads. With equal subscriptions the first pass does all."""
 
 
 def target_assignment(group: ConsumerGroup, topics: Topics) -> dict[str, Slots]:
-    """For every member, by the assignor that most members prefer; those without a preference take the default."""
+    """Return the target of every member, by the assignor that most members prefer. Members without a preference do
+    not vote; without any vote it is `uniform`."""
     assignor = ASSIGNORS[preferred_assignor(group)]
     return {id_: frozenset(slots) for id_, slots in assignor(group, topics).items()}
 
@@ -37,7 +38,7 @@ def preferred_assignor(group: ConsumerGroup) -> str:
 
 
 def _subscribers(group: ConsumerGroup, topics: Topics) -> dict[str, list[str]]:
-    """Of each topic that exists, the members in an order that a restart does not change."""
+    """Return the subscribed members of each topic that exists, in an order that a restart does not change."""
     found: dict[str, list[str]] = {}
     for member in sorted(group.members.values(), key=_rank):
         for topic in group.topics_of(member):
@@ -47,13 +48,15 @@ def _subscribers(group: ConsumerGroup, topics: Topics) -> dict[str, list[str]]:
 
 
 def _rank(member: ConsumerMember) -> tuple[bool, str]:
-    """Static members by their instance, which outlives their ids."""
+    """Return the member's sort key. Static members are ordered by their instance id, which outlives their member
+    ids."""
     instance_id = member.subscription.instance_id
     return instance_id is None, instance_id or member.member_id
 
 
 def _range(group: ConsumerGroup, topics: Topics) -> dict[str, set[Slot]]:
-    """Neighbouring partitions of each topic together; topics of as many partitions are cut at the same places."""
+    """Give each member neighbouring partitions of a topic. Topics with as many partitions are divided at the same
+    places."""
     assigned: dict[str, set[Slot]] = {id_: set() for id_ in group.members}
     for topic, members in sorted(_subscribers(group, topics).items()):
         topic_id, count = topics[topic]
@@ -67,7 +70,7 @@ def _range(group: ConsumerGroup, topics: Topics) -> dict[str, set[Slot]]:
 
 
 def _uniform(group: ConsumerGroup, topics: Topics) -> dict[str, set[Slot]]:
-    """As many partitions for each as subscriptions allow, and as few of them moved as that allows."""
+    """Give each member as many partitions as subscriptions allow, and move as few partitions as possible for that."""
     members_of = {
         (topics[topic].topic_id, partition): members
         for topic, members in _subscribers(group, topics).items()
@@ -96,7 +99,10 @@ def _evened(
     loads: dict[str, int],
     members_of: Mapping[Slot, list[str]],
 ) -> bool:
-    """One pass: a member that has two partitions more than another that could read one of them hands it over."""
+    """Make one pass that evens out the loads; True if a partition moved.
+
+    A member hands over a partition to a member that could read it and has at least two partitions fewer.
+    """
     has_moved = False
     for giver in sorted(loads, key=lambda id_: -loads[id_]):
         if loads[giver] - min(loads.values()) < 2:

@@ -1,4 +1,4 @@
-"""What one event does to a group of the consumer protocol (KIP-848), for members of both protocols.
+"""The changes that one event makes to a group of the consumer protocol (KIP-848), for members of both protocols.
 
 `Change` gathers the records of one event, each applied to the group at hand as it will be applied to the machine. The
 steps that requests of both protocols share are functions over it: subscribe, assign, go on towards the target.
@@ -56,7 +56,7 @@ class Refused(Exception):
 
 
 def session_ms(member: ConsumerMember | None, config: GroupConfig) -> Millis:
-    """A member of the classic protocol has chosen its session itself."""
+    """Return the member's session timeout. A member of the classic protocol has chosen its own."""
     classic = None if member is None else member.subscription.classic
     if classic is not None:
         return Millis(classic.session_timeout_ms)
@@ -64,7 +64,7 @@ def session_ms(member: ConsumerMember | None, config: GroupConfig) -> Millis:
 
 
 class Change:
-    """What one event does to `group`. `shapes`: the topics of the cluster at this moment."""
+    """The records and effects of one event on `group`. `shapes` are the topics of the cluster at this moment."""
 
     def __init__(
         self, group: ConsumerGroup, shapes: Topics, config: GroupConfig, now: Millis
@@ -92,12 +92,12 @@ class Change:
             self.effects.append(CancelTimer(timer(group_id, member_id)))
 
     def raise_epoch(self) -> None:
-        """The next heartbeat of a remaining member assigns anew."""
+        """Raise the group's epoch, so that the next heartbeat of a remaining member assigns anew."""
         group = self.group
         self.write(GroupEpoch(group.group_id, group.epoch + 1, group.topics_hash))
 
     def watch(self, member_id: str) -> None:
-        """From now on this member must send a request within its session."""
+        """Require, from now on, that this member sends a request within its session timeout."""
         self.extend_session(member_id)
         group_id = self.group.group_id
         timeout_ms = session_ms(self.group.members.get(member_id), self.config)
@@ -109,7 +109,7 @@ class Change:
         self.unlogged.append(SessionExtended(self.group.group_id, member_id, deadline))
 
     def await_rejoin(self, member_id: str, timeout_ms: int) -> None:
-        """A member of the classic protocol owes its next request of the rebalance within `timeout_ms`."""
+        """Require that a member of the classic protocol sends its next request of the rebalance within `timeout_ms`."""
         group_id, deadline = self.group.group_id, Millis(self.now + timeout_ms)
         over = RejoinTimeOver(group_id, member_id, deadline)
         self.unlogged.append(RejoinAwaited(group_id, member_id, deadline))
@@ -144,7 +144,8 @@ def check_room(
 
 
 def replace_static(change: Change, instance: ConsumerMember, member_id: str) -> ConsumerMember:
-    """It is back: what was kept for it goes to its new id, and nobody else notices."""
+    """Give a static member that is back its new member id, and with it what was kept for it. No other member
+    notices."""
     group_id = change.group.group_id
     kept = replace(instance.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     target = change.group.targets.get(instance.member_id)
@@ -157,7 +158,7 @@ def replace_static(change: Change, instance: ConsumerMember, member_id: str) -> 
 
 
 def subscribe(change: Change, before: ConsumerMember, said: Subscription) -> bool:
-    """Write what the member says of itself; whether the group must be assigned anew for it."""
+    """Write the member's new subscription; return True if the group must be assigned anew for it."""
     group, known = change.group, before.subscription
     is_new = before.member_id not in group.members
     if not is_new and said == known:
@@ -170,7 +171,8 @@ def subscribe(change: Change, before: ConsumerMember, said: Subscription) -> boo
 
 
 def _check_size(said: Subscription, config: GroupConfig) -> None:
-    """A record that never fits would stop the shard for everybody."""
+    """Raise `Refused` if the subscription fits in no record: its append would always fail and stop the shard for all
+    groups."""
     own = (said.instance_id, said.rack_id, said.client_id, said.client_host, said.pattern)
     size = size_of((*own, *said.topics))
     if said.classic is not None:
@@ -206,7 +208,7 @@ def assign(change: Change, *, has_changed: bool) -> None:
 def go_on(
     change: Change, before: ConsumerMember, owned: Slots | None, *, has_new_subscription: bool
 ) -> Current:
-    """One step of the member towards its target; where it stands then."""
+    """Take one step of the member towards its target, and return where the member stands then."""
     group = change.group
     after = next_current(
         group,
@@ -222,7 +224,8 @@ def go_on(
 
 
 def _watch_revocation(change: Change, before: ConsumerMember, after: Current) -> None:
-    """A member that does not give up what others wait for within its rebalance timeout is put out."""
+    """Start or cancel the timer that removes a member which does not revoke its partitions within its rebalance
+    timeout."""
     group, unrevoked = change.group, MemberState.UNREVOKED_PARTITIONS
     if after.state is unrevoked:
         change.effects.append(revocation(group, group.members[before.member_id]))

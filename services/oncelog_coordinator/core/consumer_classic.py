@@ -105,7 +105,11 @@ def _check_join(change: Change, event: JoinGroup) -> EmbeddedSubscription:
 
 
 def _instance(group: ConsumerGroup, event: JoinGroup) -> ConsumerMember | None:
-    """Who is this instance now. A new id takes it over, whatever protocol the old one speaks (KIP-345)."""
+    """Return the member that holds the request's instance id now; None: nobody does, or the request names none.
+
+    A request with a new member id takes the instance over, whatever protocol its old member speaks (KIP-345). Raises
+    `Refused` if the request names another member id than the instance's.
+    """
     if event.instance_id is None:
         return None
     instance = group.static_member(event.instance_id)
@@ -117,7 +121,8 @@ def _instance(group: ConsumerGroup, event: JoinGroup) -> ConsumerMember | None:
 
 
 def _said(known: Subscription, event: JoinGroup, embedded: EmbeddedSubscription) -> Subscription:
-    """A regular expression is for members of the consumer protocol only."""
+    """Return the subscription that a JoinGroup states. It has no regular expression: only the consumer protocol has
+    those."""
     return Subscription(
         known.instance_id if event.instance_id is None else event.instance_id,
         known.rack_id if embedded.rack_id is None else embedded.rack_id,
@@ -138,7 +143,8 @@ def _end_consumer_group(
     *,
     has_new_subscription: bool,
 ) -> Decision[GroupRecord] | None:
-    """The last member of the consumer protocol was an instance that is back with the classic one.
+    """Turn the group into a classic one: its last member of the consumer protocol came back as a classic static
+    member.
 
     Kafka never rebalances here unless the subscription changed. A member that is still on its way to its target would
     then wait for partitions that nobody gives it. So this coordinator does.
@@ -202,7 +208,7 @@ def _sync_error(group: ConsumerGroup, event: SyncGroup) -> ErrorCode:
     ):
         if claimed and claimed != actual:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    # Who has to give something up has joined already: it goes on with what it keeps, and joins again without the rest.
+    # A member that must give something up has joined already. It goes on with what it keeps, then joins again.
     is_revoking = member.current.state is MemberState.UNREVOKED_PARTITIONS
     if group.target_epoch > member.current.epoch and not is_revoking:
         return ErrorCode.REBALANCE_IN_PROGRESS
@@ -232,7 +238,8 @@ def _identity_error(group: ConsumerGroup, who: Leaving) -> ErrorCode:
 
 
 def _await_join(change: Change, member_id: str, awaited: Millis | None) -> None:
-    """Told again, it has no more time than it had."""
+    """Start the wait for the member's next JoinGroup. A member that is told to rejoin again gets no more time than
+    it had."""
     if awaited is None:
         timeout_ms = change.group.members[member_id].subscription.rebalance_timeout_ms
         change.await_rejoin(member_id, timeout_ms)
@@ -242,7 +249,11 @@ def _await_join(change: Change, member_id: str, awaited: Millis | None) -> None:
 
 
 def heartbeat(change: Change, event: Heartbeat, awaited: Millis | None) -> Decision[GroupRecord]:
-    """As that of a consumer it finds new targets when topics or members changed; Kafka leaves that to consumers."""
+    """Answer a classic member's heartbeat, which computes new targets if topics or members changed, as a consumer's
+    does.
+
+    Kafka computes new targets only in the heartbeats of consumers.
+    """
     error_code = _member_error(change.group, event)
     if error_code is not ErrorCode.NONE:
         return answered(event, CodeAnswer(error_code), "heartbeat_refused")
@@ -269,7 +280,7 @@ def _should_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def leave(change: Change, event: LeaveGroup) -> Decision[GroupRecord]:
-    """Members of either protocol: an operator removes them with this, too."""
+    """Remove members of either protocol: an operator removes members with LeaveGroup, too."""
     found = [(who, *_leaving(change.group, who)) for who in event.members]
     results = tuple((who, error_code) for who, error_code, _ in found)
     change.effects.append(Reply(event.request_id, LeaveAnswer(ErrorCode.NONE, results)))
@@ -280,7 +291,7 @@ def leave(change: Change, event: LeaveGroup) -> Decision[GroupRecord]:
 
 
 def _leaving(group: ConsumerGroup, who: Leaving) -> tuple[ErrorCode, str]:
-    """Empty: nobody leaves."""
+    """Return the error code for one leaving member and its member id; an empty id: nobody leaves."""
     if not who.member_id and who.instance_id is not None:
         instance = group.static_member(who.instance_id)
         if instance is None:

@@ -29,13 +29,13 @@ LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 
 Slot = tuple[bytes, int]
-"""Topic id and partition."""
+"""A partition, as its topic id and partition number."""
 Slots = frozenset[Slot]
 NO_SLOTS: Final[Slots] = frozenset()
 
 
 class TopicShape(NamedTuple):
-    """What an assignment needs to know of a topic."""
+    """The id and the number of partitions of a topic, which is all that an assignment needs."""
 
     topic_id: bytes
     partitions: int
@@ -45,7 +45,7 @@ Topics = Mapping[str, TopicShape]
 
 
 class MemberState(IntEnum):
-    """Kafka's numbers, as the log has them."""
+    """The state of a member, with the numbers that Kafka writes to the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -54,21 +54,22 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """What a member of the classic protocol said with its JoinGroup and the others do not need."""
+    """The part of a member's JoinGroup that only the classic protocol has."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Names in the member's order of preference, each with its subscription in bytes. Never empty."""
+    """The names of the member's protocols in its order of preference, each with its subscription in bytes. Never
+    empty."""
 
     @property
     def protocol(self) -> str:
-        """The name that its JoinGroup is answered with."""
+        """The protocol name that the answer to the member's JoinGroup has."""
         return self.protocols[0][0]
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member said of itself."""
+    """The subscription of a member, and what else the member said of itself."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -78,24 +79,24 @@ class Subscription:
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     pattern: str = ""
-    """A regular expression for more topics; empty: none."""
+    """A regular expression that subscribes to more topics; empty: none."""
     classic: ClassicMember | None = None
-    """None: it speaks the consumer protocol."""
+    """What the member said in the classic protocol; None: the member speaks the consumer protocol."""
 
 
 class PatternTopics(NamedTuple):
-    """What a pattern named when it was looked at last."""
+    """The topics that a regular expression matched when it was last compared with all topics."""
 
     topics: tuple[str, ...]
-    """Sorted."""
+    """The names of the topics, sorted."""
     version: int
-    """Of the metadata."""
+    """The version of the metadata in which the topics were found."""
     timestamp: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """Where a member stands. `assigned` is what it may use, `revoking` what it must give up first."""
+    """A member's current assignment: `assigned` is what it may use, `revoking` what it must give up first."""
 
     epoch: int = JOIN_EPOCH
     previous_epoch: int = JOIN_EPOCH
@@ -125,7 +126,8 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupEpoch:
-    """`topics_hash` tells topics that changed; epoch None: the group is gone."""
+    """A record of the group's epoch; epoch None: the group is gone. `topics_hash` changes when a subscribed topic
+    does."""
 
     group_id: str
     epoch: int | None
@@ -134,7 +136,7 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscribed:
-    """None: the member is gone."""
+    """A record of a member's subscription; None: the member is gone."""
 
     group_id: str
     member_id: str
@@ -143,7 +145,7 @@ class MemberSubscribed:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """The group epoch that the targets are for. Written behind them."""
+    """A record of the group epoch that the targets are for. It is written behind the targets."""
 
     group_id: str
     epoch: int | None
@@ -165,7 +167,7 @@ class MemberAssigned:
 
 @dataclass(frozen=True, slots=True)
 class PatternResolved:
-    """None: no member has this pattern any more."""
+    """A record of the topics that a regular expression matches; None: no member has this expression any more."""
 
     group_id: str
     pattern: str
@@ -181,7 +183,7 @@ ConsumerRecord = (
 
 
 class ConsumerGroupState(Enum):
-    """Kafka's names, as ListGroups spells them."""
+    """The state of a consumer group, with Kafka's names as ListGroups spells them."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -227,13 +229,13 @@ class ConsumerGroup:
         return tuple(classic for classic in found if classic is not None)
 
     def supports(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether one of these is spoken by every member of the classic protocol."""
+        """True if every member of the classic protocol supports one of these protocols."""
         spoken = [frozenset(name for name, _ in one.protocols) for one in self.classic_members]
         return any(all(name in names for names in spoken) for name, _ in protocols)
 
     @cached_property
     def owners(self) -> Mapping[Slot, str]:
-        """Who has each partition, to use or still to give up."""
+        """The member that has each partition, either to use or still to give up."""
         return {
             slot: member.member_id
             for member in self.members.values()
@@ -248,7 +250,7 @@ class ConsumerGroup:
         )
 
     def topics_of(self, member: ConsumerMember) -> tuple[str, ...]:
-        """What the member named, and what its pattern does; each once."""
+        """Return the topics that the member named and those that its regular expression matches, each once."""
         said = member.subscription
         resolved = self.patterns.get(said.pattern)
         if resolved is None:
@@ -257,10 +259,10 @@ class ConsumerGroup:
 
 
 def applied(group: ConsumerGroup, record: ConsumerRecord) -> ConsumerGroup | None:
-    """The group behind this record; None: it is gone.
+    """Return the group after this record; None: the group is gone.
 
-    A compacted log tells each key's newest record only, in the order of these: a record of where a member stands may
-    come before the record of what it said. A tombstone may stand for something that nobody knows any more.
+    A compacted log has only each key's newest record. So a record of a member's assignment may come before the record
+    of its subscription. A tombstone may be for something that nobody knows any more.
     """
     match record:
         case GroupEpoch():
@@ -294,7 +296,8 @@ def applied(group: ConsumerGroup, record: ConsumerRecord) -> ConsumerGroup | Non
 
 
 def tombstones(group: ConsumerGroup) -> tuple[ConsumerRecord, ...]:
-    """The group is gone. Its own record comes last: cut short, there is still a group to remove."""
+    """Return the tombstones that remove the group. The group's own comes last: if the log is cut short, there is
+    still a group to remove."""
     group_id = group.group_id
     return (
         *(MemberAssigned(group_id, member_id, None) for member_id in group.members),
@@ -321,7 +324,7 @@ def commit_error(
     *,
     is_transactional: bool,
 ) -> ErrorCode:
-    """Whether offsets may be committed by this member at this epoch."""
+    """Return the error that refuses offset commits of this member at this epoch; NONE: it may commit."""
     if member_epoch < 0 and not group.members:
         return ErrorCode.NONE
     if is_transactional and member_epoch < 0 and not member_id and instance_id is None:

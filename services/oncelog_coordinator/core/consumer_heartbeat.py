@@ -56,12 +56,13 @@ from oncelog_coordinator.core.topic_patterns import (
 )
 
 PATTERNS_REFRESH_MS: Final = 1_000
-"""Least time between two looks at all topics for one pattern."""
+"""The least time between two comparisons of one regular expression with all topics."""
 MATCHES_MAX: Final = 10_000
-"""Names that a heartbeat compares with patterns, more only for a pattern alone: about 30 ms."""
+"""The most names that a heartbeat compares with regular expressions, about 30 ms. One expression alone may take
+more."""
 
 LookedThrough = Mapping[str, TopicsLookedThrough]
-"""By pattern."""
+"""The last comparison with all topics, by regular expression."""
 
 
 # ------------------------------------------------------------------------------------------------ heartbeat
@@ -75,7 +76,8 @@ def decide(
     config: GroupConfig,
     now: Millis,
 ) -> Decision[GroupRecord]:
-    """`looked`: when this life of the machine last looked for the topics of each of the group's patterns."""
+    """Decide a ConsumerGroupHeartbeat. `looked` says when this machine last compared each regular expression of the
+    group with the topics."""
     change = Change(group or ConsumerGroup(event.group_id), event.shapes, config, now)
     try:
         _check_request(event)
@@ -124,7 +126,10 @@ def _names(event: ConsumerHeartbeat) -> tuple[str, ...]:
 
 
 def _check_new_group(event: ConsumerHeartbeat) -> None:
-    """Only a join makes a group, or makes a consumer group of a classic one."""
+    """Refuse a heartbeat for an unknown group unless it joins. Only a join creates a group or upgrades a classic one.
+
+    Raises `Refused` with GROUP_ID_NOT_FOUND.
+    """
     if event.member_epoch != JOIN_EPOCH:
         message = f"there is no consumer group {event.group_id!r}"
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
@@ -133,7 +138,7 @@ def _check_new_group(event: ConsumerHeartbeat) -> None:
 def _join_classic(
     change: Change, classic: Group, event: ConsumerHeartbeat, looked: LookedThrough
 ) -> Decision[GroupRecord]:
-    """An empty classic group makes room; a living one is taken over with its members."""
+    """Join a classic group: an empty one is removed first, a living one is upgraded with its members."""
     if classic.is_in(GroupState.EMPTY):
         change.records.append(GroupTombstone(event.group_id))
         return _heartbeat(change, event, looked)
@@ -161,7 +166,7 @@ def _heartbeat(
         change.watch(event.member_id)
     else:
         change.extend_session(event.member_id)
-    # Who says that it owns something else than it may missed an answer, or is on its way; once more does no harm.
+    # A member that owns something else than it may has missed an answer, or is still changing. It is told again.
     has_assignment = event.owned is None or event.owned == after.assigned
     is_same = after.assigned == before.current.assigned and event.member_epoch == after.epoch
     sends_assignment = is_join or event.is_full or not (has_assignment and is_same)
@@ -204,7 +209,7 @@ def _member(group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerMember:
 
 
 def _join(change: Change, event: ConsumerHeartbeat) -> ConsumerMember:
-    """The member as it was before it joined; a new one that nobody knows has only its id."""
+    """Return the member as it was before it joined. A member that nobody knows has only its id."""
     group = change.group
     known = group.members.get(event.member_id)
     if event.instance_id is None:
@@ -221,7 +226,7 @@ def _join(change: Change, event: ConsumerHeartbeat) -> ConsumerMember:
 
 
 def _subscribe(change: Change, before: ConsumerMember, event: ConsumerHeartbeat) -> bool:
-    """Write what the member says of itself; whether the group must be assigned anew for it."""
+    """Write the member's subscription from its heartbeat; return True if the group must be assigned anew for it."""
     said = before.subscription
     topics = said.topics if event.topics is None else tuple(sorted(set(event.topics)))
     timeout_ms = event.rebalance_timeout_ms
@@ -249,10 +254,12 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _resolve(change: Change, event: ConsumerHeartbeat, looked: LookedThrough) -> None:
-    """Find the topics of patterns that are new, or whose topics may have come or gone since they were looked for.
+    """Find the topics of regular expressions that are new, or whose topics may have come or gone since the last
+    comparison.
 
-    A heartbeat looks for the member's own new pattern at once. For the rest it takes those that waited longest, as many
-    as a heartbeat may cost: a burst of new topics must not stop the shard."""
+    A member's own new expression is resolved at once. Of the others, those that waited longest are resolved, as many
+    as one heartbeat may cost: a burst of new topics must not stop the shard.
+    """
     group = change.group
     own = group.members[event.member_id].subscription.pattern
     patterns = {member.subscription.pattern for member in group.members.values()} - {""}
@@ -269,7 +276,7 @@ def _resolve(change: Change, event: ConsumerHeartbeat, looked: LookedThrough) ->
         version, now = event.topics_version, change.now
         if size_of((pattern, *topics)) > change.config.record_bytes_max:
             if pattern != own:
-                # What was found before stays, and the pattern stays due: a member that sent it is told so.
+                # The topics found before stay, and the pattern stays due. A member that sends it gets the error.
                 continue
             message = f"{pattern[:200]!r} names {len(topics)} topics, too many for a record"
             raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)

@@ -1,4 +1,4 @@
-"""Leaving a group of the consumer protocol, and being put out of it (KIP-848).
+"""Members of the consumer protocol leave a group, or are removed from it (KIP-848).
 
 When the last member of the consumer protocol goes, members of the classic protocol may be left. They become a classic
 group again, if the migration policy lets them: see `group_migration`.
@@ -34,7 +34,7 @@ from oncelog_coordinator.core.group_records import GroupRecord
 def leave(
     change: Change, member: ConsumerMember, event: ConsumerHeartbeat
 ) -> Decision[GroupRecord]:
-    """From any epoch: who leaves asks for nothing that could be out of date."""
+    """Let the member leave, whatever epoch it has: a leaving member asks for nothing that could be out of date."""
     answer = ConsumerHeartbeatAnswer(ErrorCode.NONE, "", event.member_id, event.member_epoch)
     change.effects.append(Reply(event.request_id, answer))
     if event.member_epoch == LEAVE_EPOCH:
@@ -48,7 +48,8 @@ def leave(
 
 
 def remove(change: Change, member_ids: Iterable[str], label: str) -> Decision[GroupRecord]:
-    """The next heartbeat of a remaining member assigns anew, if this does not end the consumer group."""
+    """Remove these members. The next heartbeat of a remaining member assigns anew, unless this ends the consumer
+    group."""
     had_consumers = any(not member.is_classic for member in change.group.members.values())
     for member_id in member_ids:
         change.remove(member_id)
@@ -91,7 +92,7 @@ def revoke_time_over(change: Change, event: RevokeTimeOver) -> Decision[GroupRec
 def rejoin_time_over(
     change: Change, event: RejoinTimeOver, awaited: Millis | None
 ) -> Decision[GroupRecord]:
-    """`awaited` is the deadline that the member has now."""
+    """Remove a classic member that did not rejoin in time. `awaited` is the deadline that the member has now."""
     if event.member_id not in change.group.members or awaited != event.deadline:
         return Decision((), (), "timer_too_late")
     return remove(change, (event.member_id,), "classic_member_did_not_rejoin")

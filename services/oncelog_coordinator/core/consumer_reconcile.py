@@ -18,7 +18,8 @@ def next_current(
     *,
     has_new_subscription: bool,
 ) -> Current:
-    """Where the member stands now. `owned`: what it says that it still has; None: it does not say."""
+    """Return where the member stands after one step. `owned` is what the member says that it still has; None: it
+    does not say."""
     current = member.current
     if group.is_reconciled(member) and not has_new_subscription:
         return current
@@ -28,7 +29,7 @@ def next_current(
     if not must_wait:
         return _towards_target(group, member, owned, topics)
     if has_new_subscription:
-        # What it no longer subscribes to goes as well; the rest of the way waits for its word.
+        # Partitions that the member no longer subscribes to go as well. The rest waits until it says what it owns.
         kept = _subscribed_only(current.assigned, group.topics_of(member), topics)
         if kept != current.assigned:
             revoking = current.revoking | (current.assigned - kept)

@@ -59,7 +59,7 @@ from oncelog_coordinator.core.consumer_group import (
 
 
 def topics_hash(subscribed: Iterable[str], topics: Topics) -> int:
-    """Another one whenever a subscribed topic comes, goes or grows; never 0."""
+    """Return a hash that changes when a subscribed topic comes, goes or gets more partitions; never 0."""
     digest = blake2b(digest_size=8)
     for name in sorted(subscribed):
         shape = topics.get(name)
@@ -119,15 +119,15 @@ _PATTERN: Final = structure(PatternTopics, {}, topics=_NAMES, version=INT64, tim
 
 
 class _Kind(NamedTuple):
-    """A class of record, as its log has it."""
+    """One class of records, with its codec in the log."""
 
     record_type: RecordType
     held: str
-    """None in this attribute: the key is gone."""
+    """The attribute that holds the record's value. If it is None, the record is a tombstone."""
 
 
 def _kind(type_number: int, made: Any, value: Codec, held: str, *key: str) -> _Kind:
-    """`made`: the record's class. `key`: what the key names beside the group."""
+    """Return the kind of `made`, a class of records. `key` names the fields of the record's key beside the group."""
     of_key = dict.fromkeys(("group_id", *key), STRING)
     return _Kind(RecordType(type_number, of_key, {0: value}, partial(made, **{held: None})), held)
 

@@ -51,11 +51,12 @@ REPEATED: Final[dict[tuple[TxnState, bool], ErrorCode]] = {
     (TxnState.EMPTY, True): _BAD,
     (TxnState.EMPTY, False): _BAD,
 }
-"""(state, commit) → the answer to a request that is, or looks like, a repetition."""
+"""The answer to a request that repeats an earlier one or looks like it, by the transaction's state and whether it
+commits."""
 
 
 def wants_producer_id(txn: TxnMetadata | None, event: EndTxn) -> bool:
-    """A TV2 decision on an exhausted epoch needs a successor id."""
+    """True if this EndTxn needs a successor producer id: TV2 decides, and the producer epoch is exhausted."""
     return (
         txn is not None
         and event.client_transaction_version >= TV2
@@ -104,11 +105,11 @@ def _decide_tv1(
 
 
 def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
-    """A complete transaction is written again, and the reply waits for that append. Kafka writes nothing here.
+    """Answer a repeated EndTxn of TV1. A complete transaction is written again, and the reply waits for that append.
 
-    Another coordinator may own the shard by now. It may have started a new transaction. This request must not end that
-    one: the append fails if there is another owner. The client goes on after the reply, so this request becomes the
-    newest one, and older ones have no effect (`core.request_origin`).
+    Kafka writes nothing here. But another coordinator may own the shard by now, and may have started a new
+    transaction. This request must not end that one: the append fails if there is another owner. The client goes on
+    after the reply, so this request becomes the newest one, and older ones have no effect (`core.request_origin`).
     """
     aborts_nothing = _aborts_nothing(txn, event)
     error_code = REPEATED[txn.state, event.commit]
@@ -124,11 +125,11 @@ def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
 
 
 def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
-    """The transaction that this request aborts never began.
+    """True if the transaction that this request aborts never began.
 
     Its first AddPartitionsToTxn was refused: for its connection, or because the transaction before was not complete.
-    librdkafka then sends the abort without repeating the addition. INVALID_TXN_STATE would end its producer, as it does
-    with Kafka.
+    librdkafka then sends the abort without repeating the addition. INVALID_TXN_STATE would end its producer, as it
+    does with Kafka.
     """
     return (
         not event.commit
@@ -181,7 +182,7 @@ def _decide_tv2(
 def _decide_kept(
     txn: TxnMetadata, event: EndTxn, key: DecisionKey, now: Millis
 ) -> Decision[TxnRecord]:
-    """Ongoing, or decided and not complete."""
+    """Decide the EndTxn of a transaction that was kept for a new producer, whether ongoing or prepared."""
     identity = (event.producer_id, event.producer_epoch)
     if event.producer_id not in (txn.producer_id, txn.next_producer_id):
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id")

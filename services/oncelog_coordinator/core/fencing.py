@@ -1,4 +1,4 @@
-"""The server ends an Ongoing transaction: fence the producer, then abort (facts 8.3, 8.6, 8.7, 8.9).
+"""An Ongoing transaction is ended by the server: fence the producer, then abort (facts 8.3, 8.6, 8.7, 8.9).
 
 Three callers: InitProducerId over an open transaction, the transaction timeout, an operator. An operator may also
 commit one that is decided from outside (KIP-939). One record does both: it
@@ -27,7 +27,7 @@ from oncelog_coordinator.core.txn_state import TV2, TxnMetadata, TxnRecord, TxnS
 
 
 def wants_producer_id(txn: TxnMetadata | None, cluster_transaction_version: int) -> bool:
-    """Whether aborting this transaction needs a successor id."""
+    """True if ending this transaction needs a successor producer id."""
     return (
         txn is not None
         and txn.state is TxnState.ONGOING
@@ -47,8 +47,11 @@ def fence_and_end(
     now: Millis,
     state: TxnState = TxnState.PREPARE_ABORT,
 ) -> Decision[TxnRecord] | None:
-    """The abort, or the commit; None when a successor id is needed and there is none: the caller answers 14 or tries
-    later."""
+    """Return the decision that fences the producer and aborts, or commits if `state` says so.
+
+    None: a successor producer id is needed and there is none. The caller answers 14 (COORDINATOR_LOAD_IN_PROGRESS) or
+    tries later.
+    """
     assert txn.state is TxnState.ONGOING, txn
     if txn.is_kept:
         return prepared_decision(kept_decision(txn, state, now), key, reply, label, now)
@@ -67,10 +70,11 @@ def fence_and_end(
 def kept_decision(
     txn: TxnMetadata, state: TxnState, now: Millis, origin: RequestOrigin | None = None
 ) -> TxnMetadata:
-    """The end of a transaction that was kept for a new producer (KIP-939), by that producer or over its head.
+    """Return the prepared state of a transaction that was kept for a new producer (KIP-939).
 
-    Markers carry the epoch after the transaction's. The producer's own identity is above it already, and is bumped like
-    that of everybody who ends a transaction under TV2. It is never near the last epoch (`init_producer_id`).
+    It is ended by that producer, or by the server without it. Markers carry the epoch after the transaction's. The
+    producer's own epoch is above that already. It is bumped as at every end of a transaction under TV2, and is never
+    near the last epoch (`init_producer_id`).
     """
     assert txn.is_kept, txn
     return txn.prepared(

@@ -1,4 +1,4 @@
-"""Committing, fetching, deleting and forgetting offsets: the tables over `GroupOffsets` (facts 5.2; KIP-447)."""
+"""The tables over `GroupOffsets`: offsets are committed, fetched, deleted and expire (facts 5.2; KIP-447)."""
 
 from collections.abc import Iterable
 
@@ -44,7 +44,7 @@ AnyGroup = Group | ConsumerGroup
 
 CLEAN_UP_TIMER = "clean up"
 CLEANED_AT_ONCE_MAX = 500
-"""Records of one tick; what is left waits a second, so that expiry never holds up the living."""
+"""The most records of one tick of expiry. The rest waits a second, so that expiry never holds up requests."""
 NEXT_CLEAN_UP_MS = Millis(1_000)
 _TV2 = 2
 
@@ -76,7 +76,10 @@ def commit_in_transaction(
     config: GroupConfig,
     now: Millis,
 ) -> Decision[GroupRecord]:
-    """Pending until the marker. The transaction that was asked about must be the one that is open now."""
+    """Decide a commit of offsets in a transaction; they are pending until its marker.
+
+    The transaction that was verified at its coordinator must be the one that is open now.
+    """
     producer = offsets.producer(event.producer_id)
     error_code = ErrorCode.NONE
     if producer is not None and event.producer_epoch < producer.producer_epoch:
@@ -161,7 +164,8 @@ def _commit_records(
 
 
 def _is_of(topics: Topics, name: str, topic_id: bytes) -> bool:
-    """The topic of this name has this id, as far as this node knows: an unknown id or a new name is not refused."""
+    """True if the topic of this name has this id, as far as this node knows. An unknown id or a new name is not
+    refused."""
     known = topics.get(name)
     return known is None or not topic_id or known.topic_id == topic_id
 
@@ -169,10 +173,12 @@ def _is_of(topics: Topics, name: str, topic_id: bytes) -> bool:
 def end_transaction(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction, now: Millis
 ) -> Decision[GroupRecord]:
-    """`started`: the last transaction of this producer that this life of the machine let in.
+    """Decide the marker of a transaction. `started`: the producer's last transaction that this machine let in since
+    its load.
 
-    Answers REQUEST_TIMED_OUT when the transaction's coordinator must be asked; with its word the same event is
-    decided."""
+    Answers REQUEST_TIMED_OUT if the transaction's coordinator must be asked first. The same event is decided again
+    with that coordinator's answer in it.
+    """
     is_late = _is_late(offsets, started, event)
     if event.transactional_id and is_late is not False and not _is_start_known(started, event):
         return answered(event, CodeAnswer(ErrorCode.REQUEST_TIMED_OUT), "start_unknown")
@@ -191,11 +197,13 @@ def end_transaction(
 def _is_late(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction
 ) -> bool | None:
-    """As at a partition's leader: the marker is of another transaction than the open one, and was held up on its way.
-    It was written long ago, or the open transaction could not have begun. None: nobody here knows when that one began.
+    """True if the marker ends another transaction than the open one; None: nobody here knows when the open one began.
 
-    Where no transaction is open, a marker decides nothing, and is written. It may end a transaction whose first offsets
-    are being verified, and those must not be let in after it.
+    A partition's leader decides the same way. Such a marker was held up on its way, and its transaction ended long
+    ago, or the open transaction could not have begun.
+
+    Where no transaction is open, a marker decides nothing, and is written. It may end a transaction whose first
+    offsets are being verified, and those must not be let in after it.
     """
     marker_start_ms = event.transaction_start_ms
     if event.transaction_version >= _TV2 or not marker_start_ms or not _is_open(offsets, event):
@@ -208,8 +216,11 @@ def _is_late(
 
 
 def _is_start_known(started: TransactionStarted | None, event: EndTransaction) -> bool:
-    """The coordinator was asked, and no transaction was let in since. It knows better: this process may coordinate the
-    shard no more and not know it, and the transaction that is open here have ended elsewhere."""
+    """True if the transaction's coordinator was asked, and no transaction was let in since.
+
+    Its answer counts more than what is known here. This process may no longer coordinate the shard without knowing it,
+    and the transaction that is open here may have ended elsewhere.
+    """
     return event.running_start_ms is not None and event.known_when_requested == started
 
 
@@ -224,7 +235,7 @@ def _is_open(offsets: GroupOffsets, event: EndTransaction) -> bool:
 def fetch(
     group: AnyGroup | None, offsets: GroupOffsets, event: FetchOffsets, topics: Topics
 ) -> Decision[GroupRecord]:
-    """Of a group that nobody knows, too: it has committed nothing."""
+    """Return committed offsets. A group that nobody knows has committed nothing, which is no error."""
     if isinstance(group, ConsumerGroup) and event.member_id:
         error_code = epoch_error(group, event.member_epoch, event.member_id)
         if error_code is not ErrorCode.NONE:
@@ -280,14 +291,15 @@ def delete_offsets(
 
 
 def _is_strange(group: Group) -> bool:
-    """Alive, and what it subscribes to cannot be read."""
+    """True if the group has members whose subscriptions cannot be read."""
     return not group.is_in(GroupState.EMPTY) and group.protocol_type != CONSUMER_PROTOCOL
 
 
 def delete_group(
     group: AnyGroup | None, offsets: GroupOffsets, event: DeleteGroup
 ) -> Decision[GroupRecord]:
-    """The group's own tombstone comes last: cut short, the group is still there to be deleted again."""
+    """Delete a group and its offsets. The group's own tombstone comes last: if the log is cut short, the group can
+    be deleted again."""
     error_code = ErrorCode.NONE
     if group is None:
         error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -317,7 +329,8 @@ def _removed(group: AnyGroup) -> tuple[GroupRecord, ...]:
 def topics_deleted(
     groups: Iterable[str], offsets: GroupOffsets, event: TopicsDeleted
 ) -> Decision[GroupRecord]:
-    """Pending ones too: their transaction's marker finds nothing left to decide."""
+    """Remove the offsets of deleted topics, committed and pending: a marker that comes later has nothing left to
+    decide."""
     gone = tuple(
         OffsetTombstone(group_id, partition)
         for group_id in groups
@@ -340,7 +353,7 @@ def clean_up(
     config: GroupConfig,
     now: Millis,
 ) -> Decision[GroupRecord]:
-    """Offsets past their retention, then groups with neither members nor offsets."""
+    """Remove offsets past their retention, then groups with neither members nor offsets."""
     records: list[GroupRecord] = []
     next_ms = config.clean_up_interval_ms
     for group in groups:
@@ -364,11 +377,14 @@ def clean_up(
 def _expired(
     group: AnyGroup, offsets: GroupOffsets, config: GroupConfig, now: Millis
 ) -> list[Partition]:
-    """An empty group's offsets age from the moment it became empty, others from their commit (KIP-211). The log does
-    not tell when a consumer group became empty, so its offsets age from their commit, as in Kafka.
+    """Return the partitions whose offsets have outlived their retention.
+
+    An empty group's offsets age from the moment it became empty, others from their commit (KIP-211). The log does not
+    tell when a consumer group became empty, so its offsets age from their commit, as in Kafka.
 
     Somebody may commit for an empty group: an operator who sets it back, or a consumer that assigns its partitions
-    itself. Kafka lets such an offset expire as if it were as old as the group's emptiness; here it is as old as it is.
+    itself. Kafka lets such an offset expire as if it were as old as the group's emptiness; here it ages from its
+    commit.
     """
     empty_since = NO_TIMESTAMP
     if isinstance(group, Group) and group.protocol_type is not None:

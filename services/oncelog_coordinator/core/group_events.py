@@ -1,4 +1,5 @@
-"""What a group shard is asked and what it answers. Times are milliseconds; request ids belong to the driver."""
+"""The events that a group shard decides, and their answers. Times are milliseconds; request ids belong to the
+driver."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """`new_member_id` is the name of a member that has none yet."""
+    """A JoinGroup request. `new_member_id` is the id for a member that has none yet."""
 
     request_id: int
     group_id: str
@@ -45,7 +46,7 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """Empty protocol names are not checked: old clients do not send them."""
+    """A SyncGroup request. Empty protocol names are not checked: old clients do not send them."""
 
     request_id: int
     group_id: str
@@ -67,7 +68,8 @@ class Heartbeat:
 
 
 class Leaving(NamedTuple):
-    """An empty member id with an instance id: an operator removes the member that has this instance id now."""
+    """A member that shall leave. An empty member id with an instance id: an operator removes the present member of
+    that instance."""
 
     member_id: str
     instance_id: str | None = None
@@ -88,7 +90,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinAnswer:
-    """`members` only for the leader, who assigns."""
+    """The answer to JoinGroup. Only the leader's has `members`, because the leader assigns."""
 
     error_code: ErrorCode
     member_id: str = ""
@@ -124,9 +126,11 @@ class LeaveAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """KIP-848. None, and a timeout of -1: as before. `shapes` are the topics of the cluster at this moment.
+    """A ConsumerGroupHeartbeat request (KIP-848). A field that is None, and a timeout of -1, mean: unchanged.
 
-    `topics_version` is the metadata offset at which a topic last came or went."""
+    `shapes` are the topics of the cluster at this moment. `topics_version` is the metadata offset at which a topic
+    last came or went.
+    """
 
     request_id: int
     group_id: str
@@ -146,14 +150,14 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Everything is said once more: an answer may have been lost."""
+        """True if the member states everything again, because the answer before may have been lost."""
         has_subscription = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms >= 0 and has_subscription and self.owned is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatAnswer:
-    """`assigned` None: as it was told before."""
+    """The answer to ConsumerGroupHeartbeat. `assigned` None: the assignment is as it was told before."""
 
     error_code: ErrorCode
     message: str = ""
@@ -172,12 +176,13 @@ class OffsetToCommit(NamedTuple):
     leader_epoch: int = -1
     metadata: str = ""
     topic_id: bytes = b""
-    """Empty: any topic of this name."""
+    """The id of the topic that the offset belongs to; empty: any topic of this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """Generation -1 without a member: a consumer that assigns its partitions itself, or an operator."""
+    """An OffsetCommit request. Generation -1 without a member id: a consumer that assigns its partitions itself, or
+    an operator."""
 
     request_id: int
     group_id: str
@@ -189,7 +194,8 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommitTxnOffsets:
-    """`verified_at` is what `GroupMachine.verification` said before the transaction coordinator was asked."""
+    """A TxnOffsetCommit request. `verified_at` is what `GroupMachine.verification` said before the transaction
+    coordinator was asked."""
 
     request_id: int
     group_id: str
@@ -201,14 +207,14 @@ class CommitTxnOffsets:
     producer_epoch: ProducerEpoch
     verified_at: int
     transaction_start_ms: int = 0
-    """As the transaction's coordinator says when it is asked; 0: it was not, or does not know."""
+    """The transaction's start in milliseconds, as its coordinator answers; 0: it was not asked, or does not know."""
     supports_epoch_bump: bool = False
-    """The producer speaks TV2: every marker of its own bumps its epoch."""
+    """True if the producer speaks TV2: every marker of its own bumps its epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitAnswer:
-    """`partitions` is empty when the whole request has `error_code`."""
+    """The answer to a commit. `partitions` is empty when `error_code` is the whole request's."""
 
     error_code: ErrorCode
     partitions: tuple[tuple[Partition, ErrorCode], ...] = ()
@@ -216,7 +222,8 @@ class CommitAnswer:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """`partitions` None: all that the group has. A member of a consumer group says who it is; others need not."""
+    """An OffsetFetch request. `partitions` None: all offsets that the group has. Only a member of a consumer group
+    must state its id and epoch."""
 
     request_id: int
     group_id: str
@@ -225,9 +232,10 @@ class FetchOffsets:
     member_id: str = ""
     member_epoch: int = -1
     with_pending: bool = False
-    """Of all that the group has, also what only open transactions commit; and whose they are."""
+    """True if the answer also has offsets that only open transactions commit, and the producer ids of those
+    transactions."""
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
-    """Which topic of a name the asker means. Without an entry it is the one that exists."""
+    """The topic ids that the request names, by topic name. A name without one means the topic that exists."""
 
 
 class FetchedOffset(NamedTuple):
@@ -237,7 +245,7 @@ class FetchedOffset(NamedTuple):
     metadata: str = ""
     error_code: ErrorCode = ErrorCode.NONE
     pending: tuple[ProducerId, ...] = ()
-    """Whose open transactions commit it; only told when asked for."""
+    """The producers whose open transactions commit this offset; empty unless the request asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +263,7 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """A marker for this shard's partition (ADR 0015)."""
+    """A transaction marker for this shard's partition (ADR 0015)."""
 
     request_id: int
     producer_id: ProducerId
@@ -264,23 +272,25 @@ class EndTransaction:
     coordinator_epoch: CoordinatorEpoch
     transaction_version: int
     transaction_start_ms: int = 0
-    """Of the transaction that the marker ends, 0: unknown."""
+    """The start of the transaction that the marker ends, in milliseconds; 0: unknown."""
     transactional_id: str = ""
-    """Of a TV1 transaction, told by our own marker sender."""
+    """The transactional.id of a TV1 transaction; only our own marker sender states it."""
     running_start_ms: int | None = None
-    """Of the transaction that runs now, when the transaction's coordinator was asked; 0: there is none."""
+    """The start of the transaction that runs now, as its coordinator answers, in milliseconds. 0: none runs; None:
+    it was not asked."""
     known_when_requested: TransactionStarted | None = None
-    """What the machine knew of this producer before that (`GroupMachine.started`)."""
+    """The transaction that the machine knew of this producer before its coordinator was asked
+    (`GroupMachine.started`)."""
     seen: SeenTransaction | None = None
-    """By an operator. None: the marker ends whatever is open."""
+    """The open transaction that an operator wants to end. None: the marker ends any that is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """Offsets of a topic that is gone would count for its namesake, where they do not say which topic they are of."""
+    """Topics were deleted. An offset without a topic id would otherwise count for a new topic of the same name."""
 
     topics: Mapping[str, bytes]
-    """The id of each, by name."""
+    """The ids of the deleted topics, by topic name."""
 
 
 # ------------------------------------------------------------------------------------------------ views
@@ -294,7 +304,7 @@ class DescribeGroup:
 
 @dataclass(frozen=True, slots=True)
 class DescribeAnswer:
-    """None: there is no such group."""
+    """The answer to DescribeGroup. `group` None: there is no such group."""
 
     group: Group | ConsumerGroup | None
     error_code: ErrorCode = ErrorCode.NONE
@@ -302,7 +312,7 @@ class DescribeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """Filters in lower case; empty means any."""
+    """A ListGroups request. The filters are in lower case; an empty one lets everything pass."""
 
     request_id: int
     states: tuple[str, ...] = ()
@@ -332,17 +342,18 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class SessionCheck:
-    """Perhaps this member has fallen silent."""
+    """A timer's event: perhaps this member's session is over."""
 
     group_id: str
     member_id: str
     due: Millis
-    """What the wall clock shows when the timer ends, unless it is set meanwhile."""
+    """The wall-clock time at which the timer ends, unless the clock is set meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class InitialDelayOver:
-    """The first rebalance has waited `delay_ms` for more members and may wait `remaining_ms` longer."""
+    """A timer's event: the first rebalance has waited `delay_ms` for more members and may wait `remaining_ms`
+    longer."""
 
     group_id: str
     rebalance: int
@@ -364,7 +375,7 @@ class SyncTimeOver:
 
 @dataclass(frozen=True, slots=True)
 class RevokeTimeOver:
-    """Perhaps this member still has not given up what others wait for."""
+    """A timer's event: perhaps this member still has not revoked the partitions that others wait for."""
 
     group_id: str
     member_id: str
@@ -373,8 +384,11 @@ class RevokeTimeOver:
 
 @dataclass(frozen=True, slots=True)
 class RejoinTimeOver:
-    """Perhaps a member of the classic protocol in a consumer group has not sent the JoinGroup or SyncGroup that it
-    owes. `deadline` tells which one was waited for."""
+    """A timer's event: perhaps a classic member of a consumer group has not sent the JoinGroup or SyncGroup that it
+    owes.
+
+    `deadline` tells which of its requests was awaited.
+    """
 
     group_id: str
     member_id: str
@@ -383,7 +397,8 @@ class RejoinTimeOver:
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """Offsets that nobody needs any more, groups without members and offsets, producers long silent."""
+    """A timer's event: remove expired offsets, groups without members and offsets, and producers that have long been
+    silent."""
 
 
 GroupEvent = (
@@ -412,7 +427,7 @@ GroupEvent = (
 
 
 class MigrationPolicy(Enum):
-    """Which way a living group may change its protocol (Kafka's group.consumer.migration.policy)."""
+    """The ways in which a living group may change its protocol (Kafka's group.consumer.migration.policy)."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -430,7 +445,7 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What the machine needs of the settings; Kafka's defaults where it has the same (facts 10)."""
+    """The settings that the group machine needs, with Kafka's defaults where Kafka has the same setting (facts 10)."""
 
     initial_rebalance_delay_ms: int = 3_000
     new_member_join_timeout_ms: int = 300_000

@@ -1,4 +1,5 @@
-"""JoinGroup: who may be in the group, and what that starts (KIP-345 for static members, KIP-394 for known ids)."""
+"""JoinGroup: which members a group lets in, and what a join starts (KIP-345 for static members, KIP-394 for known
+ids)."""
 
 from dataclasses import replace
 
@@ -38,7 +39,8 @@ def decide(
 
 
 def _has_room(group: Group, member_id: str, config: GroupConfig) -> bool:
-    """While members join again, those who have joined count: the last to come are the ones too many."""
+    """True if the group has room for this member. During a rebalance only members that have joined again count, so
+    the last to come are refused."""
     member = group.members.get(member_id)
     if group.is_in(GroupState.EMPTY):
         return True
@@ -67,7 +69,10 @@ def _new_member(change: Change, event: JoinGroup) -> Decision[GroupRecord]:
 
 
 def _give_id(change: Change, event: JoinGroup) -> Decision[GroupRecord]:
-    """A member that loses our answer joins again under another id; so only those who come back with theirs count."""
+    """Answer MEMBER_ID_REQUIRED with a new member id.
+
+    A member that loses this answer joins again under another id. So only a member that comes back with its id counts.
+    """
     if len(change.group.pending) >= change.config.pending_members_max:
         change.reply(event.request_id, JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED))
         return change.decision("group_full")
@@ -107,7 +112,7 @@ def _add(change: Change, event: JoinGroup, member_id: str) -> Decision[GroupReco
 
 
 def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[GroupRecord]:
-    """An instance came back under a new member id: it takes the old one's place, and the old member id is fenced."""
+    """Put a static member that came back under a new member id in the old one's place, and fence the old member id."""
     group, new_id = change.group, event.new_member_id
     old = group.members[old_id]
     change.reply(old.joining, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old_id))
@@ -117,7 +122,7 @@ def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[G
     change.group = replace(
         group,
         leader=new_id if group.leader == old_id else group.leader,
-        # In place, so that the order of members, and with it who breaks a tie, stays.
+        # The new id takes the old one's place, so the order of members stays, and with it who breaks a tie.
         members={
             (new_id if id_ == old_id else id_): (member if id_ == old_id else m)
             for id_, m in group.members.items()
@@ -126,7 +131,7 @@ def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[G
     )
     change.watch(new_id, event.session_timeout_ms)
     if group.is_in(GroupState.STABLE):
-        # What fits no record must not be written down: the append would fail, and with it every group of the shard.
+        # A group that fits in no record must not be written: a failed append drops every group of the shard.
         fits = group_bytes_estimate(change.group) <= change.config.record_bytes_max
         if fits and change.group.selected_protocol() == group.protocol:
             return _keep_generation(change, event, was_leader or "")
@@ -141,9 +146,10 @@ def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[G
 
 
 def _keep_generation(change: Change, event: JoinGroup, was_leader: str) -> Decision[GroupRecord]:
-    """No rebalance: the instance keeps its assignment, and the log learns its new id before it does.
+    """Let the static member keep its assignment without a rebalance. The log has its new member id before it is
+    answered.
 
-    A leader that does not know `skip_assignment` must not think that it leads: it would assign anew.
+    A leader that does not know `skip_assignment` is not told that it leads: it would assign anew.
     """
     member_id = event.new_member_id
     answer = join_answer(

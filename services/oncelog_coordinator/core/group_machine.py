@@ -87,7 +87,7 @@ from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 
 
 class GroupMachine:
-    """Decides for every group of one shard. See `oncelog.machine.Machine` for the contract."""
+    """The machine that decides for every group of one shard. See `oncelog.machine.Machine` for the contract."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class GroupMachine:
         config_of: Callable[[str], GroupConfig] | None = None,
         topics: Callable[[], Topics] | None = None,
     ) -> None:
-        """`config_of` tells what a group of the consumer protocol has that sets configs of its own; `topics`, what the
-        cluster has now."""
+        """Start empty. `config_of` returns the configuration of a consumer group that sets its own; `topics`, the
+        cluster's topics now."""
         self._config = config or GroupConfig()
         self._config_of = config_of or (lambda _: self._config)
         self._groups: dict[str, Group] = {}
@@ -311,7 +311,7 @@ class GroupMachine:
             self._groups[group_id] = Group(group_id)
 
     def resume(self, now: Millis) -> Sequence[Effect]:
-        """Members have a whole session to find us; until they do, their places are kept."""
+        """Return the timers of a loaded machine. Each member has one whole session to reach this coordinator."""
         effects: list[Effect] = [
             SetTimer(
                 group_commits.CLEAN_UP_TIMER,
@@ -350,14 +350,17 @@ class GroupMachine:
         return self._offsets
 
     def started(self, producer_id: ProducerId) -> TransactionStarted | None:
-        """The last transaction of this producer that was let in since this machine was loaded."""
+        """Return the last transaction of this producer that was let in since this machine was loaded."""
         return self._starts.get(producer_id)
 
     def verification(
         self, producer_id: ProducerId, producer_epoch: ProducerEpoch
     ) -> tuple[ErrorCode, bool, int]:
-        """Before the transaction coordinator is asked: a fenced producer's refusal, whether its transaction is known
-        to be open here already, and what `CommitTxnOffsets.verified_at` must say."""
+        """Return what is known of a producer before its transaction coordinator is asked.
+
+        The parts are the error of a fenced producer, whether its transaction is known to be open here, and the value
+        for `CommitTxnOffsets.verified_at`.
+        """
         producer = self._offsets.producer(producer_id)
         if producer is None:
             return ErrorCode.NONE, False, NEVER_ENDED
@@ -382,7 +385,7 @@ class GroupMachine:
             self._forget_silent(before, group)
 
     def _drop_if_bare(self, group_id: str) -> None:
-        """A group that was only ever a name for offsets ends with them, as a load that finds none would have it."""
+        """Drop a group that was only ever a name for offsets and has none left, as a load that finds none would."""
         if self._groups.get(group_id) == Group(group_id) and not self._offsets.has_any(group_id):
             del self._groups[group_id]
 

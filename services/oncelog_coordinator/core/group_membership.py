@@ -76,7 +76,8 @@ def _assigned(group: Group, assignment: bytes) -> SyncAnswer:
 
 
 def _assign(change: Change, assignments: dict[str, bytes]) -> Decision[GroupRecord]:
-    """A member that the leader forgot gets nothing rather than what it had."""
+    """Make the generation stable with the leader's assignments. A member that the leader forgot gets an empty
+    assignment."""
     waiting = change.group.members
     group = replace(
         change.group,

@@ -58,15 +58,18 @@ from oncelog_coordinator.core.group_state import Group, GroupState, Member
 from oncelog_coordinator.core.named_partitions import slots_of, write_assignment
 
 _RECORD_OVERHEAD = 64
-"""At most, around a key and a value in a batch."""
+"""The most bytes that a batch needs for a record beside its key and value."""
 
 _NEEDS_NO_DATA: Final = frozenset({"sticky", "cooperative-sticky"})
-"""Assignors whose members read only the partitions of an assignment. librdkafka sends each member the data of its own
-subscription back, from a member's second generation on."""
+"""The assignors whose members read only the partitions of an assignment.
+
+librdkafka's members get the data of their own subscription back, from their second generation on.
+"""
 
 
 def fits_one_batch(records: Iterable[GroupRecord], config: GroupConfig) -> bool:
-    """Half of a migration would be a group that lacks members."""
+    """True if these records fit in one batch. A migration that is written by half would be a group that lacks
+    members."""
     size = 0
     for record in records:
         key, value = encode_group_record(record)
@@ -78,10 +81,13 @@ def fits_one_batch(records: Iterable[GroupRecord], config: GroupConfig) -> bool:
 
 
 def upgrade(change: Change, classic: Group) -> None:
-    """`change` begins with an empty group, and has the members of `classic` afterwards. Raises Refused."""
+    """Write the members of `classic` into `change`, which begins with an empty consumer group.
+
+    Raises `Refused` if the classic group cannot become a consumer group.
+    """
     _check_upgrade(classic, change.config)
     group_id, generation = classic.group_id, classic.generation
-    # Who has not had an answer yet may not know its id: it has nothing, and joins again as a new member.
+    # A member without an answer yet may not know its id: it has nothing, and joins again as a new member.
     members = {id_: member for id_, member in classic.members.items() if not member.is_new}
     subscriptions = {id_: _subscription(classic, member) for id_, member in members.items()}
     held = _held(classic, members, subscriptions, change.shapes)
@@ -114,7 +120,11 @@ def _check_upgrade(classic: Group, config: GroupConfig) -> None:
 
 
 def _subscription(classic: Group, member: Member) -> EmbeddedSubscription:
-    """A group that has never been stable has no protocol yet; every protocol of a member says the same here."""
+    """Return the subscription of a classic member. A group that was never stable has no protocol yet, so the member's
+    first is read.
+
+    Raises `Refused` if the bytes cannot be read.
+    """
     data = member.metadata(classic.protocol) if classic.protocol else member.protocols[0][1]
     try:
         return read_subscription(data)
@@ -129,9 +139,11 @@ def _held(
     subscriptions: dict[str, EmbeddedSubscription],
     shapes: Topics,
 ) -> dict[str, Slots]:
-    """What each member reads: as it was assigned, or else, amid a rebalance, as it said when it joined.
+    """Return the partitions that each member reads: its assignment, or, during a rebalance, what it said when it
+    joined.
 
-    Some assignors give a partition to several members; here the first one has it, and the others give it up."""
+    Some assignors give a partition to several members; here the first one has it, and the others give it up.
+    """
     held: dict[str, Slots] = {}
     taken: set[Slot] = set()
     for member in sorted(members.values(), key=lambda member: not member.assignment):
@@ -168,7 +180,7 @@ def _said(member: Member, subscription: EmbeddedSubscription) -> Subscription:
 
 
 def _end_rebalance(change: Change, classic: Group) -> None:
-    """The members that wait join again, now in the consumer group."""
+    """Answer REBALANCE_IN_PROGRESS to the members that wait, so that they join the consumer group."""
     group_id = classic.group_id
     for member_id, member in classic.members.items():
         if member.joining is not None:
@@ -191,7 +203,7 @@ def _end_rebalance(change: Change, classic: Group) -> None:
 
 
 def may_downgrade(group: ConsumerGroup, config: GroupConfig) -> bool:
-    """Nobody is left who speaks the consumer protocol."""
+    """True if no member of the consumer protocol is left, and the rest can be a classic group."""
     classic = group.classic_members
     return (
         bool(classic)
@@ -204,17 +216,21 @@ def may_downgrade(group: ConsumerGroup, config: GroupConfig) -> bool:
 def downgrade(
     change: Change, label: str, *, joining: tuple[str, int] | None = None
 ) -> Decision[GroupRecord] | None:
-    """The classic group begins with a rebalance; `joining` are the member and the request that wait for it already.
+    """Turn the consumer group into a classic one that begins with a rebalance; None: it does not fit into a record.
 
-    None: the classic group does not fit into a record."""
+    `joining` names a member and its request that already wait for that rebalance.
+    """
     group = _classic_group(change)
-    # Without a leader: should this coordinator die now, the next one knows that it is to be rebalanced.
+    # The group has no leader, so that after a crash the next coordinator knows that it must rebalance.
     group = replace(group, state=GroupState.PREPARING_REBALANCE, leader=None)
     return _downgraded(change, group, label, joining)
 
 
 def downgrade_as_it_is(change: Change, label: str) -> tuple[Decision[GroupRecord], Group] | None:
-    """Without a rebalance: everybody has the target, and the classic group is stable with it."""
+    """Turn the consumer group into a stable classic one without a rebalance: every member has its target.
+
+    None: the classic group does not fit into a record.
+    """
     group = _classic_group(change)
     decision = _downgraded(change, group, label)
     return None if decision is None else (decision, group)
@@ -232,7 +248,7 @@ def _classic_group(change: Change) -> Group:
     )
     protocol = classic.selected_protocol()
     for member_id, member in members.items():
-        # What it has, not what it was to get: amid a rebalance it may still read more than that.
+        # The member keeps what it has, not its target: during a rebalance it may still read more than that.
         current = group.members[member_id].current
         version = version_of(member.metadata(protocol))
         data = write_assignment(current.assigned | current.revoking, change.shapes, version)

@@ -1,5 +1,5 @@
-"""Where groups have got to: committed offsets, those that wait for a transaction's marker, and the producers behind
-them (facts 5.2, 9; KIP-447).
+"""The offsets of groups: those that are committed, those that wait for a transaction's marker, and their producers
+(facts 5.2, 9; KIP-447).
 
 An offset committed in a transaction is pending until the marker comes: a commit makes it the group's offset unless a
 later record of the log already said something newer; an abort drops it. A reader that wants stable offsets is told to
@@ -33,7 +33,7 @@ NEVER_ENDED = -1
 
 
 class CommittedOffset(NamedTuple):
-    """`record_offset` is where in the shard's log it was said."""
+    """A committed offset. `record_offset` is the offset of its record in the shard's log."""
 
     record_offset: Offset
     offset: int
@@ -44,19 +44,20 @@ class CommittedOffset(NamedTuple):
     topic_id: bytes = b""
 
     def is_of(self, topic_id: bytes) -> bool:
-        """The offset counts for this topic. Without an id, here or there, every topic of the name is meant."""
+        """True if the offset counts for this topic. If either has no topic id, the names are taken to be the same
+        topic."""
         return not self.topic_id or not topic_id or self.topic_id == topic_id
 
 
 @dataclass(slots=True)
 class GroupProducer:
-    """What a partition's leader remembers of a producer that committed offsets here."""
+    """The state of a producer that committed offsets here, as a partition's leader keeps it."""
 
     producer_epoch: int
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     is_open: bool = False
     opened: SeenTransaction | None = None
-    """Where the offsets of the open transaction are in the log."""
+    """The place in the log of the open transaction's offsets."""
     last_marker: int = NEVER_ENDED
     last_timestamp: int = -1
 
@@ -66,7 +67,7 @@ _Offsets = dict[Partition, CommittedOffset]
 
 
 class GroupOffsets:
-    """Of all groups of one shard."""
+    """The committed and pending offsets of all groups of one shard."""
 
     def __init__(self) -> None:
         self._committed: dict[str, _Offsets] = {}
@@ -89,7 +90,8 @@ class GroupOffsets:
         return tuple(self._open.get(group_id, {}).get(partition, ()))
 
     def any_is_of(self, group_id: str, partition: Partition, topic_id: bytes) -> bool:
-        """The group has an offset of this topic, committed or pending; one of a namesake does not count."""
+        """True if the group has an offset of this topic, committed or pending. One of another topic of the same name
+        does not count."""
         found = [self.of(group_id).get(partition)]
         found += (
             self._pending[producer_id][group_id].get(partition)
@@ -104,7 +106,7 @@ class GroupOffsets:
         return self._producers.get(producer_id)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both would answer everything alike."""
+        """True if both hold the same offsets and producers."""
         return isinstance(other, GroupOffsets) and vars(self) == vars(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -114,14 +116,18 @@ class GroupOffsets:
         return not self._committed and not self._open and not self._producers
 
     def forgettable(self, now: Millis, expiration_ms: Millis) -> Iterator[ProducerId]:
-        """Producers with nothing open that were silent this long."""
+        """Yield the producers without an open transaction that have been silent for `expiration_ms`."""
         for producer_id, producer in self._producers.items():
             if not producer.is_open and now - producer.last_timestamp >= expiration_ms:
                 yield producer_id
 
     def marker_error(self, event: EndTransaction) -> ErrorCode:
-        """As at a partition's leader (facts 9, "Markers"). Under TV2 each end raises the producer epoch. So a marker at
-        the known epoch is late. It must not end the transaction that has begun since."""
+        """Return the error that refuses this marker, as a partition's leader would (facts 9, "Markers"); NONE: it is
+        accepted.
+
+        Under TV2 each end raises the producer epoch. So a marker at the known epoch is late, and must not end the
+        transaction that has begun since.
+        """
         producer = self._producers.get(event.producer_id)
         if event.seen is not None and (producer is None or producer.opened != event.seen):
             return ErrorCode.INVALID_TXN_STATE
@@ -169,7 +175,7 @@ class GroupOffsets:
         partitions.setdefault(record.partition, {})[record.producer_id] = None
 
     def removed(self, record: OffsetTombstone) -> None:
-        """Committed or pending: nothing of it is left."""
+        """Remove the group's offset of this partition, committed and pending."""
         group_id, partition = record.group_id, record.partition
         _drop(self._committed, group_id, partition)
         for producer_id in self._open.get(group_id, {}).get(partition, {}):
@@ -180,7 +186,7 @@ class GroupOffsets:
         _drop(self._open, group_id, partition)
 
     def ended(self, at: Offset, record: TransactionEnded) -> tuple[str, ...]:
-        """A marker. Returns the groups whose offsets it decided."""
+        """Apply a marker, and return the groups whose offsets it decided."""
         producer = self._producers.get(record.producer_id)
         if producer is None:
             producer = self._producers[record.producer_id] = GroupProducer(record.producer_epoch)

@@ -53,7 +53,7 @@ def time_to_join(group: Group) -> SetTimer:
 
 
 class Change:
-    """What one event does to `group`."""
+    """The next state of `group` after one event, and its effects, while the event is decided."""
 
     def __init__(self, group: Group, config: GroupConfig, now: Millis) -> None:
         self.before = group
@@ -71,17 +71,18 @@ class Change:
             self._effects.append(Reply(request_id, answer))
 
     def store(self) -> None:
-        """The group as it is now goes to the log; answers wait for that."""
+        """Write the group as it is now to the log. The answers wait for that append."""
         self._is_stored = True
 
     def watch(self, member_id: str, timeout_ms: int) -> None:
-        """From now on this member must send a request within `timeout_ms`."""
+        """Require, from now on, that this member sends a request within `timeout_ms`."""
         group_id = self.group.group_id
         self.extend_session(member_id, timeout_ms)
         self._effects.append(watched_session(group_id, member_id, timeout_ms, self.now))
 
     def extend_session(self, member_id: str, timeout_ms: int) -> None:
-        """Cheaper than `watch`: the timer under way finds the later deadline when it ends."""
+        """Extend the member's session by `timeout_ms`. This is cheaper than `watch`: the running timer finds the
+        later deadline when it ends."""
         deadline = Millis(self.now + timeout_ms)
         self._extended.append(SessionExtended(self.group.group_id, member_id, deadline))
 
@@ -102,7 +103,8 @@ class Change:
         self.group = self.group.with_member(member)
 
     def remove(self, member_id: str) -> None:
-        """Its waiting requests get UNKNOWN_MEMBER_ID. A member that still runs joins anew."""
+        """Remove a member, and answer UNKNOWN_MEMBER_ID to its waiting requests. A member that still runs joins
+        anew."""
         member = self.group.members.get(member_id)
         if member is not None:
             self.reply(member.joining, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -113,7 +115,7 @@ class Change:
     # ------------------------------------------------------------------------------------------- rebalance
 
     def rebalance_or_complete(self) -> None:
-        """The membership changed: begin a rebalance, or see whether the one under way has everybody now."""
+        """Begin a rebalance after a change of the members, or complete the running one if all have joined now."""
         if self.group.is_in(GroupState.PREPARING_REBALANCE):
             self.complete_if_all_joined()
         else:
@@ -161,7 +163,7 @@ class Change:
         self.effect(time_to_join(self.group))
 
     def end_sync(self, answer: SyncAnswer) -> None:
-        """The generation ends without an assignment. The members that wait for one get this answer."""
+        """End the generation without an assignment. The members that wait for theirs get this answer."""
         members = {}
         for member_id, member in self.group.members.items():
             if member.syncing is not None:
@@ -171,7 +173,7 @@ class Change:
         self.group = replace(self.group, members=members)
 
     def complete(self) -> None:
-        """Everybody has joined or the time for it is up."""
+        """Complete the rebalance: all members have joined, or the time for it is up."""
         group_id = self.group.group_id
         self.effect(CancelTimer(join_timer(group_id)))
         for member in tuple(self.group.members.values()):
@@ -211,7 +213,8 @@ class Change:
         self.effect(SetTimer(sync_timer(group_id), timeout_ms, over))
 
     def _elect_leader(self) -> bool:
-        """The leader must be there to assign. False: nobody is."""
+        """Choose a leader among the members that have joined, because the leader must assign. False: none has
+        joined."""
         group = self.group
         current = group.members.get(group.leader or "")
         if current is None or current.joining is None:
@@ -232,7 +235,7 @@ class Change:
 
 
 def join_answer(group: Group, member_id: str, *, skip_assignment: bool = False) -> JoinAnswer:
-    """What a member of the current generation is told; the leader, with everybody in it."""
+    """Return the answer to a member of the current generation. The leader's lists all members."""
     is_leader = group.leader == member_id
     return JoinAnswer(
         ErrorCode.NONE,
@@ -259,7 +262,7 @@ def _everybody(members: Iterable[Member], protocol: str | None) -> tuple[JoinedM
 def session_check(
     change: Change, event: SessionCheck, deadline: Millis | None
 ) -> Decision[GroupRecord]:
-    """A session's timer ended; `deadline` is the latest that the member was granted."""
+    """Decide what happens when a session's timer ends. `deadline` is the latest that the member was granted."""
     group, member_id = change.group, event.member_id
     member = group.members.get(member_id)
     longest_ms = change.config.new_member_join_timeout_ms
@@ -289,12 +292,13 @@ def session_check(
 def session_going_on(
     event: SessionCheck, deadline: Millis | None, longest_ms: int, now: Millis, label: str
 ) -> Decision[GroupRecord] | None:
-    """None: its time is over.
+    """Return the decision that lets a session go on; None: its time is over.
 
-    The wall clock says when a member was heard last, and it may be set. Set forward, it would put out each member whose
-    timer ends before its next heartbeat: timers are monotonic, so that it is no later than `due`. A deadline that is
-    further away than any session lasts was granted before the clock was set back, or since it was set forward. A member
-    that is gone would stay as long as that was. So one whole session begins now.
+    The wall clock says when a member was heard last, and it may be set. Set forward, it would remove each member whose
+    timer ends before its next heartbeat. Timers are monotonic, so the time is taken to be no later than `due`.
+
+    A deadline that is further away than any session lasts was granted before the clock was set back, or since it was
+    set forward. A member that is gone would stay as long as that. So one whole session begins now.
     """
     left_ms = 0 if deadline is None else deadline - min(now, event.due)
     if left_ms <= 0:
@@ -329,7 +333,7 @@ def join_time_over(change: Change, event: JoinTimeOver) -> Decision[GroupRecord]
 
 
 def sync_time_over(change: Change, event: SyncTimeOver) -> Decision[GroupRecord]:
-    """Members that joined and never asked for their assignment are dropped."""
+    """Remove the members that joined and never sent SyncGroup, and rebalance."""
     group = change.group
     is_current = group.generation == event.generation and group.is_in(
         GroupState.COMPLETING_REBALANCE, GroupState.STABLE

@@ -1,4 +1,4 @@
-"""What a group shard keeps, byte for byte as Kafka writes `__consumer_offsets` (facts 5.2).
+"""The records of a group shard, byte for byte as Kafka writes `__consumer_offsets` (facts 5.2).
 
 ```
 key    0, 1  group string · topic string · partition i32     an offset
@@ -59,9 +59,9 @@ OFFSET_KEY_TYPE: Final = 1
 GROUP_KEY_TYPE: Final = 2
 WRITTEN_VERSION: Final = 3
 FLEXIBLE_OFFSET_VERSION: Final = 4
-"""The newest of an offset; of a group that is the version that is written."""
+"""The newest version of an offset's value. A group's newest version is the one that is written."""
 _TOPIC_ID_TAG: Final = bytes((1, 0, 16))
-"""One tagged field, its number, its length."""
+"""The bytes before a topic id: the number of tagged fields, the field's number, its length."""
 
 
 class MalformedGroupRecord(ValueError):
@@ -70,7 +70,7 @@ class MalformedGroupRecord(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitted:
-    """With a producer id: pending until that producer's marker."""
+    """A record of a committed offset. With a producer id the offset is pending until that producer's marker."""
 
     group_id: str
     partition: Partition
@@ -82,7 +82,7 @@ class OffsetCommitted:
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     topic_id: bytes = b""
-    """The id of the topic that was read; empty where the committer did not know it."""
+    """The id of the topic that was read; empty if the client did not know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class OffsetTombstone:
 
 @dataclass(frozen=True, slots=True)
 class GroupChanged:
-    """The group as it is from here on. Only what `encode_group` writes survives the machine."""
+    """The group as it is from this record on. A restart keeps only what `encode_group` writes."""
 
     group: Group
 
@@ -105,7 +105,7 @@ class GroupTombstone:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnded:
-    """A marker in the shard's log."""
+    """A transaction's marker in the shard's log."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -116,7 +116,7 @@ class TransactionEnded:
 
 @dataclass(frozen=True, slots=True)
 class SessionExtended:
-    """Never journaled: until `deadline` this member needs to say nothing."""
+    """A member's session lasts until `deadline`, even if the member sends nothing until then. Never journaled."""
 
     group_id: str
     member_id: str
@@ -125,8 +125,8 @@ class SessionExtended:
 
 @dataclass(frozen=True, slots=True)
 class RejoinAwaited:
-    """Never journaled: a member of the classic protocol in a consumer group owes a JoinGroup or SyncGroup until
-    `deadline`. None: it owes none."""
+    """A classic member of a consumer group owes a JoinGroup or SyncGroup until `deadline`; None: it owes none. Never
+    journaled."""
 
     group_id: str
     member_id: str
@@ -135,7 +135,8 @@ class RejoinAwaited:
 
 @dataclass(frozen=True, slots=True)
 class TopicsLookedThrough:
-    """Never journaled: when this pattern was last looked for, and in which topics."""
+    """The time of the last comparison of a regular expression with all topics, and the version of those topics.
+    Never journaled."""
 
     group_id: str
     pattern: str
@@ -145,14 +146,15 @@ class TopicsLookedThrough:
 
 @dataclass(frozen=True, slots=True)
 class ProducersForgotten:
-    """Never journaled: nothing of theirs is open and they have long been silent."""
+    """The producers that are forgotten: none has an open transaction, and all have long been silent. Never
+    journaled."""
 
     producer_ids: tuple[ProducerId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionStarted:
-    """Never journaled: when the transaction began whose offsets were let in, as its coordinator said."""
+    """A transaction whose offsets were let in, and when it began, as its coordinator said. Never journaled."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -175,7 +177,8 @@ GroupRecord = (
 
 
 def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value. A marker is no keyed record: the shard's log writes a control batch for it."""
+    """Return key and value of a record; the value None is a tombstone. A marker has neither: the shard's log writes
+    a control batch for it."""
     match record:
         case OffsetCommitted():
             return _offset_key(record.group_id, record.partition), _offset_value(record)
@@ -199,7 +202,8 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def _offset_key(group_id: str, partition: Partition) -> bytes:
-    """What `_OFFSET` reads. By hand, as `_offset_value` is: each commit of a consumer writes it."""
+    """Return the key that `_OFFSET` reads. It is written without a codec, as in `_offset_value`, because each commit
+    needs one."""
     head = struct.pack(">h", OFFSET_KEY_TYPE) + STRING.encode(group_id)
     return head + STRING.encode(partition.topic) + struct.pack(">i", partition.partition)
 
@@ -214,8 +218,10 @@ def _offset_value(record: OffsetCommitted) -> bytes:
 
 
 def encode_group(group: Group) -> bytes:
-    """What a restart keeps of a group. It is Stable, with its members, or Empty. Or it was a consumer group and needs a
-    rebalance; then it has no leader."""
+    """Return the part of a group that survives a restart.
+
+    The group is Stable with its members, or Empty, or it was a consumer group, needs a rebalance and has no leader.
+    """
     members = {
         member_id: replace(member, protocols=(("", member.metadata(group.protocol)),))
         for member_id, member in group.members.items()
@@ -224,7 +230,7 @@ def encode_group(group: Group) -> bytes:
 
 
 def group_bytes_estimate(group: Group) -> int:
-    """An upper bound of what `encode_group` writes."""
+    """Return an upper bound of the bytes that `encode_group` writes."""
     return 128 + sum(
         128
         + 4 * (len(m.member_id) + len(m.instance_id or "") + len(m.client_id) + len(m.client_host))
@@ -240,8 +246,10 @@ def decode_group_record(
     producer_id: ProducerId = NO_PRODUCER_ID,
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
 ) -> GroupRecord | None:
-    """The record; the producer is that of its batch if the batch is transactional. None for another type or a later
-    version. Raises MalformedGroupRecord for damage."""
+    """Return the record of this key and value; None for another type or a later version.
+
+    The producer is that of a transactional batch. Raises MalformedGroupRecord for damage.
+    """
     try:
         found = _TYPES.get(INT16.read(key, 0)[0])
         if found is None:

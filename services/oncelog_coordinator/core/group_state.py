@@ -26,7 +26,7 @@ CLASSIC: Final = "classic"
 
 
 class GroupState(Enum):
-    """Kafka's names, as ListGroups spells them."""
+    """The state of a classic group, with Kafka's names as ListGroups spells them."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -35,12 +35,12 @@ class GroupState(Enum):
 
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names in the member's order of preference, each with what the assignor is told of the member."""
+"""The names of a member's protocols in its order of preference, each with the member's data for the assignor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`joining` and `syncing` are the requests that wait for an answer."""
+    """A member of a classic group. `joining` and `syncing` are the ids of its requests that wait for an answer."""
 
     member_id: str
     instance_id: str | None
@@ -53,7 +53,8 @@ class Member:
     joining: int | None = None
     syncing: int | None = None
     is_new: bool = False
-    """Has not had an answer to its first JoinGroup: it does not know its id, so it cannot send heartbeats."""
+    """True until the member's first JoinGroup is answered. Until then the member does not know its id, so it cannot
+    send heartbeats."""
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((data for name, data in self.protocols if name == protocol), b"")
@@ -70,13 +71,13 @@ class Group:
     state_timestamp: Millis = NO_TIMESTAMP
     members: Mapping[str, Member] = field(default_factory=dict)
     pending: tuple[str, ...] = ()
-    """Ids that were given out with MEMBER_ID_REQUIRED and have not joined yet."""
+    """Member ids that were given out with MEMBER_ID_REQUIRED and have not joined yet."""
     unsynced: tuple[str, ...] = ()
-    """Members of this generation that have not sent SyncGroup."""
+    """Ids of the members of this generation that have not sent SyncGroup."""
     rebalance: int = 0
-    """Counts rebalances of this life, so that a timer of an earlier one is recognised."""
+    """The number of rebalances since the machine was loaded, by which a timer of an earlier one is recognised."""
     is_initial: bool = False
-    """The rebalance under way began with an empty group: more members are likely on their way."""
+    """True if the running rebalance began with an empty group: more members are likely on their way."""
     has_new_member: bool = False
 
     # ------------------------------------------------------------------------------------------- questions
@@ -90,7 +91,8 @@ class Group:
         )
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether this member is who it says it is (KIP-345)."""
+        """Return the error if no member has this member id, or its instance id belongs to another member (KIP-345);
+        otherwise NONE."""
         if instance_id is not None:
             known = self.static_member_id(instance_id)
             if known is None:
@@ -112,7 +114,7 @@ class Group:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these would leave the group a protocol that all of it has."""
+        """True if a member with these protocols would leave one that all members of the group support."""
         if not self.members:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
@@ -121,7 +123,11 @@ class Group:
         return any(name in common for name, _ in protocols)
 
     def selected_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all members have; the older member's breaks a tie."""
+        """Return the protocol with the most votes.
+
+        Each member votes for the first of its protocols that all members support. A tie goes to the vote of the older
+        member.
+        """
         common = self._common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -137,7 +143,8 @@ class Group:
         return {name: count for name, count in counts.items() if count == len(self.members)}
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Unknown counts as yes where the group speaks the consumer protocol: its offsets may be in use."""
+        """True if a member reads this topic. A subscription that cannot be read counts as one to every topic, since
+        its offsets may be in use."""
         if self.protocol_type != CONSUMER_PROTOCOL or self.state is GroupState.EMPTY:
             return False
         return any(
@@ -151,7 +158,7 @@ class Group:
         return replace(self, members={**self.members, member.member_id: member})
 
     def without(self, member_id: str) -> "Group":
-        """Neither member nor pending; another member leads if this one did."""
+        """Return the group without this member, pending or joined. If it was the leader, another member leads."""
         members = {id_: m for id_, m in self.members.items() if id_ != member_id}
         leader = self.leader
         if leader == member_id:
@@ -176,7 +183,7 @@ def _without(ids: tuple[str, ...], gone: str) -> tuple[str, ...]:
 
 
 def subscribed_topics(member: Member, protocol: str | None) -> frozenset[str] | None:
-    """The topics in a consumer's subscription, of whatever version; None if it cannot be read."""
+    """Return the topics in a consumer's subscription, of any version; None if the bytes cannot be read."""
     data = member.metadata(protocol) if protocol else next((d for _, d in member.protocols), b"")
     try:
         return read_topics(data)

@@ -7,7 +7,10 @@ from oncelog_coordinator.core.topic_patterns import InvalidPattern, check_patter
 
 
 def compile_id_pattern(text: str) -> Callable[[str], object] | None:
-    """None for no filter. Raises KafkaError(INVALID_REGULAR_EXPRESSION) with the reason."""
+    """Return the function that matches ids with this regular expression; None: there is no filter.
+
+    Raises KafkaError(INVALID_REGULAR_EXPRESSION) with the reason.
+    """
     if not text:
         return None
     try:

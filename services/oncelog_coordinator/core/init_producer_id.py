@@ -1,4 +1,4 @@
-"""InitProducerId: who is this producer from now on (facts 8.3).
+"""InitProducerId gives a producer its producer id and epoch (facts 8.3).
 
 A new producer gets a higher epoch than every earlier one of its id, which fences them. One that names its current
 identity continues after an error and is bumped too; one that names the identity it had before the last bump is
@@ -41,7 +41,7 @@ from oncelog_coordinator.core.txn_state import (
 )
 
 TRANSACTIONAL_ID_BYTES_MAX: Final = 32_767
-"""The length of a Kafka string is an int16."""
+"""The most bytes of a transactional.id: the length of a Kafka string is an int16."""
 
 
 def request_error(
@@ -56,7 +56,8 @@ def request_error(
     has_two_phase_commit: bool,
     timeout_max_ms: int,
 ) -> ErrorCode:
-    """What is wrong with a request whose transactional.id is not null; NONE if nothing. Asked before the shard is.
+    """Return the error of a request whose transactional.id is not null; NONE if it has none. It is called before the
+    shard is asked.
 
     `two_phase_commit_enabled` is the setting, `has_two_phase_commit` says whether the cluster's features allow its
     records (ADR 0043).
@@ -78,7 +79,7 @@ def request_error(
 
 
 def effective_timeout_ms(timeout_ms: int, *, enable_two_phase_commit: bool) -> Millis:
-    """A transaction decided from outside never times out."""
+    """Return the transaction timeout in milliseconds. A transaction that is decided from outside never times out."""
     return Millis(TWO_PHASE_TIMEOUT_MS if enable_two_phase_commit else timeout_ms)
 
 
@@ -125,8 +126,11 @@ def decide(
 
 
 def _copy(txn: TxnMetadata, event: InitProducerId) -> Decision[TxnRecord]:
-    """Its listener asked again (ADR 0018): told once more who it is, as long as it has done nothing since. A first copy
-    that arrives later must not fence the producer that lives by the answer to the second."""
+    """Answer a request that a listener repeated (ADR 0018) with the same identity, as long as its producer has done
+    nothing since.
+
+    A first copy that arrives later must not fence the producer that uses the answer to the second.
+    """
     if txn.state is TxnState.EMPTY and txn.origin == event.origin:
         answer = IdentityAnswer(ErrorCode.NONE, txn.producer_id, txn.producer_epoch)
         return answered(event, answer, "init_copy_answered")
@@ -137,10 +141,10 @@ def _copy(txn: TxnMetadata, event: InitProducerId) -> Decision[TxnRecord]:
 
 
 def _may_be(txn: TxnMetadata, event: InitProducerId) -> bool:
-    """No identity is named, or one that this transactional.id has or had just before a rotation.
+    """True if the request names no identity, or one that this transactional.id has or had just before a rotation.
 
-    With an open transaction its end is asked for, and Kafka does not look at the epoch. But one that is decided from
-    outside is ended by nobody who is not its producer: a predecessor would abort what may be committed elsewhere.
+    With an open transaction its end is asked for, and Kafka does not compare the epoch. But a transaction that is
+    decided from outside is ended only by its own producer: a predecessor would abort what may be committed elsewhere.
     """
     if event.expected_producer_id == NO_PRODUCER_ID:
         return True
@@ -203,7 +207,8 @@ def _bump(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnR
 
 
 def _keep(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnRecord]:
-    """The transaction waits for this producer's decision, and for nobody else's: no time-out, no further partition."""
+    """Keep the open transaction for this producer (KIP-939). Only this producer decides it: it never times out and
+    takes no more partitions."""
     producer_id, epoch = txn.owner[0], _next_owner_epoch(txn)
     if epoch is None:
         if event.new_producer_id is None:
@@ -218,7 +223,10 @@ def _keep(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnR
 
 
 def _next_owner_epoch(txn: TxnMetadata) -> ProducerEpoch | None:
-    """None: the producer id must be replaced. The end bumps it once more, to a producer's last epoch at most."""
+    """Return the next epoch of the transaction's owner; None: the producer id must be replaced.
+
+    The end of the transaction bumps the epoch once more, to a producer's last epoch at most.
+    """
     epoch = txn.owner[1] + 1
     return ProducerEpoch(epoch) if epoch < EXHAUSTED_EPOCH else None
 
@@ -240,7 +248,7 @@ def _initialise(initialised: TxnMetadata, event: InitProducerId, label: str) -> 
 def _unknown(
     transactional_id: TransactionalId, producer_id: ProducerId, now: Millis
 ) -> TxnMetadata:
-    """An id nobody has used: Empty before its first epoch. Never stored."""
+    """Return the state of an id that nobody has used: Empty before its first epoch. It is never stored."""
     return TxnMetadata(
         transactional_id,
         producer_id,

@@ -1,4 +1,5 @@
-"""What a decided transaction asks of the marker sender, and what comes back.
+"""The messages between a shard's machine and the marker sender: the markers of a decision, and how their delivery
+ended.
 
 Both machines of a shard (ordinary transactions and Spark sinks) speak to the marker sender with these messages. A
 machine emits `Send(MARKER_SENDER, MarkersWanted(…))` when it has decided; the shell adds the coordinator epoch,
@@ -17,23 +18,25 @@ MARKER_SENDER: Final = "marker_sender"
 """The destination of a `Send` that carries `MarkersWanted`."""
 
 RESEND_AFTER_MS: Final = Millis(5_000)
-"""Long enough for news of a moved shard to arrive first; short enough that a spurious fencing does not pin an LSO."""
+"""The time in milliseconds after which a refused delivery is tried again. News of a moved shard arrives within it; a
+fencing by mistake does not hold up an LSO for long."""
 
 TXN_MACHINE: Final = "txn"
 SINK_MACHINE: Final = "sink"
 
 
 class DecisionKey(NamedTuple):
-    """Names one decision within one life of a machine, so that a late answer can never complete a later decision.
+    """A key that names one decision while its machine is loaded, so that a late answer can never complete a later
+    decision.
 
     `number` must differ between two decisions of the same name: a TV1 producer keeps its epoch, so identity is not
     enough.
     """
 
     machine: str
-    """TXN_MACHINE or SINK_MACHINE: to whom `MarkersDelivered` is given."""
+    """TXN_MACHINE or SINK_MACHINE: the machine that gets `MarkersDelivered`."""
     name: str
-    """The transactional.id, or the sink's."""
+    """The transactional.id, or the name of the sink."""
     number: int
 
 
@@ -45,16 +48,17 @@ class MarkerWanted:
     producer_epoch: ProducerEpoch
     commit: bool
     transaction_version: int
-    """0, 1: a leader accepts an epoch >= its own; 2: only a greater one."""
+    """The version by which leaders check the epoch. 0, 1: a leader accepts an epoch >= its own; 2: only a greater
+    one."""
     partitions: tuple[Partition, ...]
     start_timestamp: Millis = Millis(0)
-    """Of the transaction: tells leaders a late marker of TV1. 0: unknown."""
+    """The start of the transaction in milliseconds, by which leaders recognise a late marker of TV1; 0: unknown."""
     transactional_id: str = ""
-    """By which a leader asks when the open transaction began; told under TV1 only."""
+    """The transactional.id by which a leader asks when the open transaction began; stated under TV1 only."""
     trace: TransactionTrace | None = None
-    """The markers belong to this trace, in every process that sends or writes them."""
+    """The trace that the markers belong to, in every process that sends or writes them."""
     is_trace_kept: bool = False
-    """Whatever the marker says."""
+    """True if the trace is kept, even if the markers alone would give no reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class MarkersWanted:
 
 class DeliveryOutcome(Enum):
     DELIVERED = "delivered"
-    """Every partition has its marker, or exists no more."""
+    """Every partition has its marker, or no longer exists."""
     FENCED = "fenced"
     """Leaders have seen a newer coordinator or producer epoch; every other partition has its marker."""
     CANCELLED = "cancelled"
@@ -74,13 +78,13 @@ class DeliveryOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MarkersDelivered:
-    """An event: the marker sender is done with a decision.
+    """The event by which the marker sender reports the end of a delivery.
 
-    In one life of a machine the shell asks for a delivery once, submits one outcome, and asks again only after a
-    refusal. So the outcome always finds its decision waiting; the machines bear one that does not all the same.
+    While a machine is loaded the shell asks for each delivery once, submits one outcome, and asks again only after a
+    refusal. So the outcome always finds its decision waiting; the machines ignore one that does not.
     """
 
     decision_key: DecisionKey
     outcome: DeliveryOutcome
     dropped: tuple[Partition, ...] = ()
-    """Partitions that no longer exist."""
+    """The partitions without a marker, because they no longer exist."""

@@ -7,14 +7,14 @@ from oncelog_coordinator.core.consumer_group import Slots, Topics
 
 
 def write_assignment(slots: Slots, topics: Topics, version: int) -> bytes:
-    """A topic that is gone is left out."""
+    """Return the assignment in the bytes of this version. A topic that is gone is left out."""
     names = {shape.topic_id: name for name, shape in topics.items()}
     known = [(names[topic_id], number) for topic_id, number in sorted(slots) if topic_id in names]
     return encode_assignment(known, version)
 
 
 def slots_of(partitions: Iterable[tuple[str, int]], topics: Topics) -> Slots:
-    """Those that exist."""
+    """Return the slots of those partitions that exist."""
     return frozenset(
         (topics[name].topic_id, partition)
         for name, partition in partitions

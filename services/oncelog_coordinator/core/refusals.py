@@ -28,13 +28,14 @@ ENDS_A_PRODUCER: Final = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""After these a client gives its transaction up, or itself. After every other code it asks again."""
+"""The errors after which a client gives up its transaction or its producer. After every other error it asks again."""
 
 
 def held_until_confirmed(
     decision: Decision[TxnRecord], txn: TxnMetadata | None, event: ProducerRequest
 ) -> Decision[TxnRecord]:
-    """The decision about `event`, which found `txn`. It waits for confirmation if a newer state could refute it."""
+    """Return the decision about `event`, which found `txn`. It waits for confirmation if a newer state could refute
+    it."""
     if decision.records or not _refuses(decision) or (txn is not None and _is_older(event, txn)):
         return decision
     return replace(decision, needs_confirmation=True)
@@ -49,7 +50,8 @@ def _refuses(decision: Decision[TxnRecord]) -> bool:
 
 
 def _is_older(event: ProducerRequest, txn: TxnMetadata) -> bool:
-    """Epochs only grow, so no newer state makes this producer current again."""
+    """True if the producer's epoch is below the known one. Epochs only grow, so no newer state makes it current
+    again."""
     if isinstance(event, InitProducerId):
         producer = event.expected_producer_id, event.expected_producer_epoch
     else:

@@ -1,4 +1,4 @@
-"""Which request of which connection a TV1 request is: this tells a delayed request from a current one (ADR 0018).
+"""The origin of a TV1 request, its connection and number, tells a delayed request from a current one (ADR 0018).
 
 Under TV1 every transaction of a producer has the same epoch. So a delayed EndTxn or AddPartitionsToTxn looks exactly
 like a request of the current transaction. The connection tells them apart:
@@ -15,24 +15,25 @@ still there reads the response and repeats. Its listener then names the request 
 is still the newest one, the coordinator accepts the repetition, and keeps its connection from then on. Otherwise
 another connection had a success in between, and the coordinator refuses the repetition too.
 
-The coordinator also keeps a successful request that changed nothing. Its client goes on, so what the client left behind
-elsewhere must have no effect.
+The coordinator also keeps a successful request that changed nothing. Its client goes on, so what the client left
+behind elsewhere must have no effect.
 """
 
 from typing import NamedTuple
 
 
 class RequestOrigin(NamedTuple):
-    """Requests of one connection compare; those of two do not."""
+    """The listener, connection and number of a request. Numbers of one connection can be compared; those of two
+    cannot."""
 
     listener: int
     connection: int
     request: int = 0
-    """0: not known."""
+    """The number of the request on its connection; 0: not known."""
 
 
 def is_copy(known: RequestOrigin | None, received: RequestOrigin | None) -> bool:
-    """This request, or a later one of its connection, was successful."""
+    """True if this request, or a later one of its connection, was successful."""
     return (
         known is not None
         and received is not None
@@ -46,7 +47,7 @@ def is_delayed(
     received: RequestOrigin | None,
     refused_origin: RequestOrigin | None = None,
 ) -> bool:
-    """A newer request was successful, or may have been.
+    """True if a newer request was successful, or may have been.
 
     `known` was the last success. `refused_origin` is the request that an earlier refusal named to this client. On its
     own connection a client never sends an older request again, so `refused_origin` does not count there.

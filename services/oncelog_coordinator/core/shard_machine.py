@@ -75,14 +75,14 @@ _TXN_ONLY: Final = (TxnTimedOut, ExpireIds, ResendMarkers)
 
 
 def encode_shard_record(record: ShardRecord, version: int) -> tuple[bytes, bytes | None]:
-    """Key and value; `version` is of a transaction's value (facts 5.1)."""
+    """Return key and value of a record. `version` is the version of a transaction's value (facts 5.1)."""
     if isinstance(record, TxnMetadata | TxnTombstone):
         return encode_record(record, version)
     return encode_sink_record(record)
 
 
 def decode_shard_record(key: bytes, value: bytes | None) -> ShardRecord | None:
-    """None for a record of a newer kind. Raises ValueError or OncelogError for a damaged one."""
+    """Return the record; None for a record of a newer kind. Raises ValueError or OncelogError for a damaged one."""
     if record_type(key) == TXN_RECORD_TYPE:
         return decode_record(key, value)
     return decode_sink_record(key, value)
@@ -95,7 +95,7 @@ class ShardConfig:
 
 
 class ShardMachine:
-    """See `oncelog.machine.Machine` for the contract."""
+    """The machine of one shard. See `oncelog.machine.Machine` for the contract."""
 
     def __init__(self, config: ShardConfig | None = None) -> None:
         config = config or ShardConfig()
@@ -128,7 +128,8 @@ class ShardMachine:
         return (*self.txn.resume(now), *self.sink.resume(now))
 
     def verified_since(self, asked: Verifiable) -> Millis | None:
-        """When the transaction began that has these partitions; None: `decide` says why it has not."""
+        """Return when the transaction that has these partitions began, in milliseconds. None: it does not have them,
+        and `decide` says why."""
         txn = self.txn.transaction(asked.transactional_id)
         if txn is None or self.sink.owns_producer(ProducerId(asked.producer_id)):
             return None
@@ -205,11 +206,12 @@ class ShardMachine:
         return self.sink.decide(event, now)
 
     def _is_of_a_sink(self, transactional_id: str) -> bool:
-        """A sink's name, or one that only oncelog gives."""
+        """True for the name of a sink, and for a name that only oncelog gives."""
         return transactional_id in self._sinks or is_reserved_name(transactional_id)
 
     def _terminate_branch(self, event: ForceTerminate, now: Millis) -> Decision[ShardRecord]:
-        """A branch ends only with its whole attempt; the name of a sink ends all that is open of it."""
+        """Abort a sink's open attempts for an operator. A branch ends only with its whole attempt; a sink's name
+        ends all of its attempts."""
         rows = [
             row
             for row in self.sink.transaction_views()

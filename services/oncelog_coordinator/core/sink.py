@@ -94,7 +94,8 @@ _FENCED: Final = SinkAnswer.FENCED
 
 
 class SinkMachine:
-    """The sinks of one shard. Events: `sink_events` and `MarkersDelivered` whose key names SINK_MACHINE."""
+    """The machine for the sinks of one shard. Its events are `sink_events`, and `MarkersDelivered` whose key names
+    SINK_MACHINE."""
 
     def __init__(self, limits: SinkLimits = DEFAULT_LIMITS) -> None:
         assert limits.attempts_max < limits.batches_max, (
@@ -135,7 +136,7 @@ class SinkMachine:
         self._map.put(record)
 
     def resume(self, now: Millis) -> Sequence[Effect]:
-        """Deadlines of open attempts, markers of decided ones."""
+        """Return the timers of open attempts, and the markers of decided ones."""
         effects: list[Effect] = [expire_timer(self._limits.expire_interval_ms)]
         for name in sorted(self._map.sinks):
             for attempt in self._map.sinks[name].sorted_attempts():
@@ -148,7 +149,7 @@ class SinkMachine:
     # ------------------------------------------------------------------------------- questions of the shell
 
     def wants_producer_id(self, event: SinkEvent) -> bool:
-        """Whether this event would be answered with a new branch, had it a producer id."""
+        """True if this event needs a producer id: it would be answered with a new branch, and has no id for it yet."""
         if not isinstance(event, JoinAttempt) or event.producer_id is not None:
             return False
         return (
@@ -157,21 +158,22 @@ class SinkMachine:
         )
 
     def owns_producer(self, producer_id: ProducerId) -> bool:
-        """Whether this is a branch whose end is not yet everywhere: its AddPartitionsToTxn belongs here."""
+        """True if a branch that is not yet ended everywhere has this producer id: its AddPartitionsToTxn belongs
+        here."""
         return producer_id in self._map.attempt_of_producer
 
     def attempts_of(self, sink: str) -> list[Attempt]:
-        """The oldest first; what is completed is not there."""
+        """Return the sink's attempts, the oldest first; completed ones are not among them."""
         held = self._map.sinks.get(sink)
         return [] if held is None else held.sorted_attempts()
 
     def attempt_of_producer(self, producer_id: ProducerId) -> Attempt | None:
-        """Whose live branch this is."""
+        """Return the attempt whose live branch has this producer id; None: there is none."""
         sink, nonce = self._map.attempt_of_producer.get(producer_id, ("", b""))
         return self._map.attempt(sink, nonce)
 
     def transaction_views(self) -> tuple[LiveBranch, ...]:
-        """Every live branch as a transaction. Two tries of one task have the same name; the newer is last."""
+        """Return every live branch as a transaction. Two tries of one task have the same name; the newer is last."""
         return tuple(
             live_branch(attempt, branch)
             for name in sorted(self._map.sinks)
@@ -180,7 +182,7 @@ class SinkMachine:
         )
 
     def oldest_open_attempt_ms(self) -> Millis | None:
-        """When the oldest attempt that is still open was opened; None when none is."""
+        """Return when the oldest attempt that is still open was opened, in milliseconds; None: no attempt is open."""
         opened = [
             attempt.opened.opened_time_ms
             for sink in self._map.sinks.values()
@@ -280,7 +282,7 @@ class SinkMachine:
         now: Millis,
         winners: Sequence[Branch] = (),
     ) -> Decision[SinkRecord]:
-        """The one record that ends an attempt, and the markers that follow from it."""
+        """Return the decision with the one record that ends an attempt, and with the markers that follow from it."""
         assert sink.header is not None, sink
         generation = next(
             (branch.query_generation for branch in attempt.branches.values()),
@@ -385,8 +387,11 @@ class SinkMachine:
         )
 
     def _add_partitions(self, event: AddPartitions | VerifyPartitions) -> Decision[SinkRecord]:
-        """From a partition leader, before a branch's first batch there. Facts 8.4 and 8.5, for an identity that is
-        never used again: what is closed is fenced, not retried."""
+        """Decide AddPartitionsToTxn of a partition leader, which sends it before a branch's first batch there (facts
+        8.4, 8.5).
+
+        A branch's identity is never used again, so a branch of a closed attempt is fenced and not told to retry.
+        """
         key = self._map.attempt_of_producer.get(event.producer_id)
         if key is None:
             return _refuse_add(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -438,7 +443,8 @@ class SinkMachine:
 
 
 def _drive_markers(attempt: Attempt, decide: Decide) -> Effect:
-    """Sends what a decision owes; with nothing owed (a crash cut its completion short) the completion itself."""
+    """Return the effect that sends the markers that a decision still owes. If none is left, it completes the
+    decision: a crash interrupted that."""
     wanted = markers_wanted(attempt, decide)
     if wanted.markers:
         return Send(MARKER_SENDER, wanted)
@@ -454,7 +460,8 @@ def _deadline_name(sink: str, nonce: bytes) -> str:
 
 
 def _deadline_left(sink: str, attempt: Attempt, now: Millis) -> SetTimer:
-    """As a transaction (`add_partitions.timeout_timer`): a wall clock that was set back adds one timeout at most."""
+    """Return the timer of an attempt's deadline. A wall clock that was set back adds one timeout at most, as in
+    `add_partitions.timeout_timer`."""
     assert attempt.opened is not None, attempt
     left_ms, timeout_ms = attempt.deadline_ms - now, attempt.opened.timeout_ms
     if left_ms <= timeout_ms:

@@ -1,4 +1,4 @@
-"""What CommitBatch must be answered: the table, in the order in which it is tested.
+"""The table of answers to CommitBatch, in the order in which its rows are tested.
 
 | state | answer |
 |---|---|
@@ -27,13 +27,13 @@ from oncelog_coordinator.core.sink_state import Attempt, Sink
 
 @dataclass(frozen=True, slots=True)
 class CommitVerdict:
-    """`winners` is None unless the batch is to be committed now."""
+    """The judgement of a CommitBatch. `winners` is None unless the batch is to be committed now."""
 
     label: str
     answer: SinkAnswer
     message: str = ""
     attempt: Attempt | None = None
-    """With winners: whose they are."""
+    """The attempt that the winners belong to; None if there are no winners."""
     winners: tuple[Branch, ...] | None = None
     aborts: tuple[Attempt, ...] = ()
 

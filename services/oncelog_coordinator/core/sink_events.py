@@ -1,4 +1,4 @@
-"""What happens to a Spark sink, and what it answers. The fields mirror `coordinator.proto`; its comments explain them.
+"""The events of Spark sinks, and their answers. The fields mirror `coordinator.proto`; its comments explain them.
 
 Every event with a `request_id` is answered once. An answer has two halves: `error_code` says that the call itself
 failed (bad argument, no producer id at hand, a bound reached); `answer` says how the protocol stands, and is an
@@ -22,7 +22,7 @@ class OpenAttempt:
     sink: str
     nonce: bytes
     timeout_ms: Millis
-    """0: the machine's default."""
+    """The timeout of the attempt in milliseconds; 0: the machine's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,14 @@ class JoinAttempt:
     nonce: bytes
     query_id: str
     run_id: str
-    """Empty for a batch job, which has none: such a run is never refused as superseded."""
+    """The id of the query's run. It is empty for a batch job, which has none: such a run is never refused as
+    superseded."""
     batch_id: int
     task_partition: int
     task_attempt_id: int
     adopt_query: bool = False
     producer_id: ProducerId | None = None
-    """A fresh one, added by the shell when `wants_producer_id` says so; None when the shell has none."""
+    """A fresh producer id, added by the shell when `wants_producer_id` says so; None when the shell has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class SealBranch:
 
 @dataclass(frozen=True, slots=True)
 class BranchMessage:
-    """What one Spark task returned to its driver."""
+    """The message that one Spark task returned to its driver."""
 
     nonce: bytes
     query_id: str
@@ -65,9 +66,10 @@ class BranchMessage:
     producer_id: ProducerId = ProducerId(-1)
     producer_epoch: ProducerEpoch = ProducerEpoch(-1)
     row_count: int = 0
-    """Of a skipped task: the rows that it would have written, as its checksum."""
+    """The number of rows that the task wrote; of a skipped task, the number that it would have written."""
     row_checksum: int = UNKNOWN
-    """Only of a skipped task. UNKNOWN: the task did not look at its rows (`verifyReplay=false`)."""
+    """The checksum of those rows, stated only by a skipped task. UNKNOWN: the task did not look at its rows
+    (`verifyReplay=false`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class ListSinks:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSink:
-    """An operator forgets a sink, and with it which batches were committed."""
+    """An operator's request to forget a sink, and with it which batches were committed."""
 
     request_id: int
     sink: str
@@ -120,8 +122,11 @@ AnsweredEvent = (
 
 @dataclass(frozen=True, slots=True)
 class AttemptTimedOut:
-    """Timer: the deadline of an attempt may have passed. `waited_for`: the deadline of an attempt that this timer has
-    given its whole timeout, and more is not granted, whatever the wall clock says."""
+    """A timer's event: the deadline of an attempt may have passed.
+
+    `waited_for` is the deadline of an attempt that this timer has given its whole timeout. It gets no more time, even
+    if the wall clock shows an earlier time.
+    """
 
     sink: str
     nonce: bytes
@@ -130,7 +135,7 @@ class AttemptTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class MarkersOverdue:
-    """Timer: a decided attempt's markers were not delivered the last time; send them again."""
+    """A timer's event: the last delivery of a decided attempt's markers failed, and they are sent again."""
 
     sink: str
     nonce: bytes
@@ -138,12 +143,12 @@ class MarkersOverdue:
 
 @dataclass(frozen=True, slots=True)
 class ExpireSinks:
-    """Timer: sinks of batch jobs that nobody has used for long may be forgotten."""
+    """A timer's event: sinks of batch jobs that nobody has used for long may be forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """To DeleteSink, and the half of every answer that is about the call itself."""
+    """The answer to DeleteSink, and the half of every answer that is about the call itself."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
@@ -156,7 +161,7 @@ class AbortAnswer(CallAnswer):
 
 @dataclass(frozen=True, slots=True)
 class AttemptAnswer(CallAnswer):
-    """To SealBranch and CommitBatch; with more to OpenAttempt and JoinAttempt."""
+    """The answer to SealBranch and CommitBatch. The answers to OpenAttempt and JoinAttempt add fields to it."""
 
     answer: SinkAnswer = SinkAnswer.OK
 
@@ -187,13 +192,13 @@ class BranchDescription:
 class AttemptDescription:
     nonce: bytes
     batch_id: int
-    """-1 before the first join."""
+    """The id of the attempt's batch; -1 before the first join."""
     state: str
-    """Open, Committing or Aborting."""
+    """The state of the attempt: Open, Committing or Aborting."""
     opened_time_ms: Millis
-    """-1: unknown, the attempt is being removed."""
+    """The time at which the attempt was opened, in milliseconds; -1: unknown, the attempt is being removed."""
     deadline_ms: Millis
-    """-1: decided, it has none."""
+    """The time at which the attempt times out, in milliseconds; -1: it is decided and has no deadline."""
     branches: tuple[BranchDescription, ...]
 
 
@@ -205,7 +210,7 @@ class DecisionDescription:
     row_count: int
     decided_time_ms: Millis
     row_checksum: int | None
-    """None: unknown."""
+    """The checksum of the committed rows; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +222,7 @@ class SinkDescription:
     sink_epoch: int = 0
     attempts: tuple[AttemptDescription, ...] = ()
     decisions: tuple[DecisionDescription, ...] = ()
-    """The newest last."""
+    """The decisions that the sink remembers, the newest last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +230,12 @@ class SinkListing:
     sink: str
     query_id: str
     is_job: bool
-    """Of a batch job: it expires."""
+    """True for the sink of a batch job, which expires."""
     last_committed_batch_id: int
     last_used_ms: Millis
-    """-1: unknown."""
+    """The time at which the sink was last used, in milliseconds; -1: unknown."""
     attempt_count: int
-    """Open, or with markers under way."""
+    """The number of attempts that are open or whose markers are under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +245,11 @@ class ListSinksAnswer:
 
 
 class LiveBranch(NamedTuple):
-    """A branch whose end is not yet everywhere."""
+    """A branch whose markers are not yet all written."""
 
     sink: str
     nonce: bytes
-    """Names the attempt that an operator's abort has to end: branches end only together."""
+    """The nonce of the attempt that an operator's abort has to end: branches end only together."""
     transaction: TxnMetadata
-    """As Kafka's DescribeTransactions and ListTransactions show it: the audit of hanging ones must see it."""
+    """The branch as a transaction, for Kafka's DescribeTransactions and ListTransactions: the audit of hanging ones
+    must see it."""

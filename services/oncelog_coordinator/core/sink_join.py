@@ -1,4 +1,4 @@
-"""Who may join a sink's open attempt, and what joining changes.
+"""The table of answers to JoinAttempt, and the changes that joining makes.
 
 | state, tested in this order | answer |
 |---|---|
@@ -26,7 +26,8 @@ from oncelog_coordinator.core.sink_state import NOT_SEALED, SinkMap
 
 
 def joined_before(sinks: SinkMap, event: JoinAttempt) -> Branch | None:
-    """The branch of this very task attempt: the call is a repeated one."""
+    """Return the branch that this very task attempt has already, so that the call is a repeated one; None: it has
+    none."""
     attempt = sinks.open_attempt(event.sink, event.nonce)
     if attempt is None:
         return None
@@ -36,7 +37,8 @@ def joined_before(sinks: SinkMap, event: JoinAttempt) -> Branch | None:
 def refuse_join(
     sinks: SinkMap, limits: SinkLimits, event: JoinAttempt
 ) -> tuple[JoinAnswer, str] | None:
-    """The answer and the label of a join that makes no branch; None for one that has or gets one."""
+    """Return the answer and the label of a join that is refused or skipped; None: the task attempt has a branch or
+    gets one."""
     refusal = refuse_arguments(event, limits)
     if refusal is not None:
         return JoinAnswer(*refusal), "join_refused"
@@ -80,9 +82,10 @@ def refuse_join(
 
 
 def header_after_join(header: SinkHeader, event: JoinAttempt, limits: SinkLimits) -> SinkHeader:
-    """Who owns the sink once this join is accepted.
+    """Return the sink's header once this join is accepted.
 
-    A query that another one adopts the sink from is retired: it can never take the sink back, whatever its zombies ask.
+    When another query adopts the sink, the query that had it is retired. It can never take the sink back, even if its
+    zombies ask for it.
     """
     if not header.query_id:
         header = replace(header, query_id=event.query_id)

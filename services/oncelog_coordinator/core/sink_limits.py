@@ -1,4 +1,4 @@
-"""The bounds of the Spark sinks of a shard, and what every argument is tested against."""
+"""The bounds of the Spark sinks of a shard, and the checks of every request's arguments against them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,31 +20,37 @@ from oncelog_coordinator.core.sink_records import NONCE_BYTES, UNKNOWN
 @dataclass(frozen=True, slots=True)
 class SinkLimits:
     timeout_default_ms: Millis = Millis(900_000)
-    """How long an attempt may be silent (no open, join or seal) before it is aborted; must exceed the slowest task."""
+    """The time in milliseconds after which a silent attempt (no open, join or seal) is aborted; it must exceed the
+    slowest task."""
     timeout_max_ms: Millis = Millis(86_400_000)
-    """An abandoned attempt holds back readers for as long as its timeout."""
+    """The longest timeout of an attempt, in milliseconds. An abandoned attempt holds back readers for as long as its
+    timeout."""
     redelivery_ms: Millis = RESEND_AFTER_MS
-    """After a refused delivery of markers, as for ordinary transactions."""
+    """The wait in milliseconds before refused markers are sent again, as for ordinary transactions."""
     sinks_max: int = 10_000
-    """Per shard. A stream's sink is forgotten only when it is deleted: its last batch id makes a re-run harmless."""
+    """The most sinks of one shard. A stream's sink is forgotten only when it is deleted: its last batch id makes a
+    re-run harmless."""
     job_expiration_ms: Millis = Millis(7 * 86_400_000)
-    """The sink of a batch job is forgotten when no run opened it for so long; a later run writes again."""
+    """The time in milliseconds after which the unused sink of a batch job is forgotten. A later run then writes
+    again."""
     expire_interval_ms: Millis = Millis(3_600_000)
-    """How often such sinks are looked for."""
+    """The interval in milliseconds between two searches for expired sinks of batch jobs."""
     attempts_max: int = 16
-    """Per sink, decided ones with markers under way included; less than `batches_max`."""
+    """The most attempts of one sink, including decided ones with markers under way; less than `batches_max`."""
     branches_max: int = 10_000
-    """Per attempt: tasks and their retries."""
+    """The most branches of one attempt: its tasks and their retries."""
     partitions_max: int = 2_000
-    """Per branch: its record is written whole for each partition added."""
+    """The most partitions of one branch: the branch's record is written whole for each partition that is added."""
     batches_max: int = 20
-    """Committed batches remembered per sink, to tell ALREADY from ALREADY_OTHER."""
+    """The most committed batches that a sink remembers, to tell ALREADY from ALREADY_OTHER."""
     superseded_runs_max: int = 32
-    """Older ones are forgotten, which only lets a zombie driver disturb once more."""
+    """The most superseded runs that a sink remembers. To forget an older one only lets a zombie driver disturb once
+    more."""
     retired_queries_max: int = 32
-    """Never forgotten, so that no query can take a sink back: over the bound, adoption is refused."""
+    """The most retired queries of a sink. None is forgotten, so that no query can take a sink back: over the bound,
+    adoption is refused."""
     name_bytes_max: int = 1_000
-    """Of a sink, a query id, a run id."""
+    """The most bytes in the name of a sink, a query id or a run id."""
 
 
 DEFAULT_LIMITS: Final = SinkLimits()
@@ -59,7 +65,8 @@ Refusal = tuple[ErrorCode, str]
 def refuse_arguments(
     event: OpenAttempt | JoinAttempt | SealBranch | CommitBatch | AbortAttempt, limits: SinkLimits
 ) -> Refusal | None:
-    """Why a request cannot be meant: names the value and the way out; None when it can."""
+    """Return the error of arguments that are out of bounds, with a message that names the value and the way out;
+    None: all are good."""
     problem = _name_problem("transactionalId", event.sink, limits, "set the option transactionalId")
     if problem is None:
         match event:

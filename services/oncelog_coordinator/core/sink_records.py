@@ -1,4 +1,4 @@
-"""What a Spark sink writes to its shard of `__transaction_state`: five kinds of record and their bytes.
+"""The records that a Spark sink writes to its shard of `__transaction_state`: five kinds, and their bytes.
 
 ```
 type  name          key after the type          superseded by                  removed when
@@ -53,7 +53,7 @@ from oncelog.record.schema import (
 
 NONCE_BYTES: Final = 16
 UNKNOWN: Final = -1
-"""A checksum or a time that was never recorded."""
+"""The value of a checksum or a time that was never recorded."""
 
 Int32: TypeAlias = Annotated[int, INT32]
 Int64: TypeAlias = Annotated[int, INT64]
@@ -66,7 +66,7 @@ _OF_TYPE: Final[dict[Any, Codec]] = {
     ProducerId: INT64,
     ProducerEpoch: INT16,
 }
-"""How the types lie in bytes that do not say it themselves."""
+"""The codecs of types that do not state their own in an annotation."""
 
 
 class SinkRecordType(IntEnum):
@@ -79,27 +79,28 @@ class SinkRecordType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SinkHeader:
-    """Type SINK: who may write to the sink."""
+    """A record of type SINK: which query and which run may write to the sink."""
 
     sink: str
     sink_epoch: Int64
-    """How many attempts were opened; the newest attempt has this one."""
+    """The number of attempts that were opened, which is the newest attempt's sink epoch."""
     query_generation: Int32
-    """How many streaming queries owned the sink before this one; decisions of other generations no longer count."""
+    """The number of queries that owned the sink before this one; decisions of other generations no longer count."""
     query_id: str
-    """Empty before the first join."""
+    """The query that owns the sink; empty before the first join."""
     run_id: str
     """The driver run that joined last."""
     superseded_run_ids: Names
     retired_query_ids: Names
-    """Queries that another one adopted the sink from. They are refused for ever."""
+    """The queries that another one adopted the sink from. They are refused for ever."""
     opened_time_ms: Millis = Millis(UNKNOWN)
-    """When the newest attempt was opened: a job's sink that nobody opens any more expires."""
+    """The time at which the newest attempt was opened, in milliseconds: a job's sink that nobody opens any more
+    expires."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptOpen:
-    """Type ATTEMPT_OPEN: one attempt at one micro-batch."""
+    """A record of type ATTEMPT_OPEN: one attempt at one micro-batch."""
 
     sink: str
     nonce: Nonce
@@ -110,7 +111,7 @@ class AttemptOpen:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Type BRANCH: one task attempt's producer id, used for this and never again."""
+    """A record of type BRANCH: the producer id of one task attempt, used for this and never again."""
 
     sink: str
     nonce: Nonce
@@ -122,13 +123,13 @@ class Branch:
     task_attempt_id: Int64
     joined_time_ms: Millis
     sealed_time_ms: Millis
-    """-1: not sealed."""
+    """The time at which the branch was sealed, in milliseconds; -1: not sealed."""
     row_count: Int64
     crc32c: Uint32
     partitions: Annotated[tuple[Partition, ...], grouped(STRING, INT32, Partition)]
-    """Sorted."""
+    """The partitions that the branch writes to, sorted."""
     row_checksum: Int64 = UNKNOWN
-    """Of the rows, whatever their order and their partitions (`oncelog.spark.row_checksum`)."""
+    """The checksum of the rows, independent of their order and partitions (`oncelog.spark.row_checksum`)."""
 
     @property
     def is_sealed(self) -> bool:
@@ -142,7 +143,8 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Type DECIDE: the end of an attempt. Branches that are not winners abort, whatever the outcome."""
+    """A record of type DECIDE: the end of an attempt. Branches that are not winners abort, even if the outcome is
+    COMMIT."""
 
     sink: str
     nonce: Nonce
@@ -150,21 +152,21 @@ class Decide:
     reason: str
     """The label of the step that decided: `committed`, `superseded`, `timed_out` …"""
     sink_epoch: Int64
-    """Of the attempt."""
+    """The sink epoch of the attempt."""
     query_generation: Int32
     batch_id: Int64
-    """-1: aborted before the first join."""
+    """The id of the attempt's batch; -1: it was aborted before the first join."""
     row_count: Int64
     crc32c: Uint32
     decided_time_ms: Millis
     winners: Annotated[tuple[ProducerId, ...], array(INT32, INT64)]
-    """Sorted."""
+    """The producer ids of the branches that commit, sorted."""
     row_checksum: Int64 = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A committed decision as the window remembers it."""
+    """A committed decision, as the sink remembers it among its newest ones."""
 
     batch_id: Int64
     nonce: Nonce
@@ -177,7 +179,7 @@ class CommittedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Type COMPLETE: the newest committed batches whose markers are all delivered, by batch id."""
+    """A record of type COMPLETE: the newest committed batches whose markers are all delivered, by batch id."""
 
     sink: str
     query_generation: Int32
@@ -186,7 +188,8 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A null value: the key is gone. `nonce` is empty and `producer_id` -1 for the types whose key has none."""
+    """A record with a null value, which removes its key. `nonce` is empty and `producer_id` -1 for types whose key
+    has none."""
 
     record_type: SinkRecordType
     sink: str
@@ -198,8 +201,10 @@ SinkRecord = SinkHeader | AttemptOpen | Branch | Decide | Complete | Tombstone
 
 
 def _fields(kind: type[Any], version: int) -> dict[str, Codec]:
-    """In the order of the class, as it annotates them. Those with a default came with version 1: before a field of
-    version 2 comes, each must say which version it is of."""
+    """Return the codecs of a class of records by field, in the order of the class.
+
+    Fields with a default came with version 1. Before a field of version 2 comes, each must state its version.
+    """
     hints = get_type_hints(kind, include_extras=True)
     found: dict[str, Codec] = {}
     for one in fields(kind):
@@ -212,7 +217,8 @@ def _fields(kind: type[Any], version: int) -> dict[str, Codec]:
 
 
 def _type(record_type: SinkRecordType, kind: type[Any], *key: str, versions: int = 2) -> RecordType:
-    """`key`: the fields that are in the key. `versions`: how many there are, from 0 on."""
+    """Return the codec of one type of record. `key` names the fields that are in the key; `versions` is the number
+    of versions from 0 on."""
 
     def value(version: int) -> Codec:
         found = _fields(kind, version).items()
@@ -237,7 +243,7 @@ _BY_NUMBER: Final = {one.number: one for one in _TYPES.values()}
 
 
 def encode_sink_record(record: SinkRecord) -> tuple[bytes, bytes | None]:
-    """Key and value; the value of a tombstone is None."""
+    """Return key and value of a record; the value of a tombstone is None."""
     if isinstance(record, Tombstone):
         return _BY_NUMBER[record.record_type].encode_key(record), None
     found = _TYPES[type(record)]
@@ -245,7 +251,7 @@ def encode_sink_record(record: SinkRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_sink_record(key: bytes, value: bytes | None) -> SinkRecord | None:
-    """The record of these bytes; None for a type or a value version that this build does not know.
+    """Return the record of these bytes; None for a type or a value version that this build does not know.
 
     Raises OncelogError for bytes that a known type and version cannot have.
     """

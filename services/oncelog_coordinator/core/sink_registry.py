@@ -1,4 +1,4 @@
-"""The sinks of a shard as a whole: what operators see of them, how they delete one, and which expire by themselves.
+"""The sinks of a shard as a whole: operators list, describe and delete them, and unused ones of batch jobs expire.
 
 A sink holds the last batch ids, and they are what makes a re-run harmless. So a streaming sink stays until an operator
 deletes it. A batch job has a sink of its own for each jobId; it expires when no run has opened it for seven days, as a
@@ -28,7 +28,7 @@ from oncelog_coordinator.core.sink_state import Sink, SinkMap, describe_attempt
 EXPIRE_TIMER: Final = "expire sinks"
 
 EXPIRED_MAX: Final = 500
-"""In one step; more are taken in the next one, soon after."""
+"""The most sinks that expire in one step. The next step follows soon after."""
 
 NEXT_EXPIRED_AFTER_MS: Final = Millis(50)
 
@@ -138,7 +138,8 @@ def _expire(sinks: SinkMap, limits: SinkLimits, now: Millis) -> Decision[SinkRec
 
 
 def _forgotten(sink: Sink) -> tuple[SinkRecord, ...]:
-    """The header last: with the first record alone the sink is still listed, and is forgotten the next time."""
+    """Return the tombstones that forget a sink. The header's is last: if only the first is written, the sink is
+    still listed and expires again."""
     return (
         Tombstone(SinkRecordType.COMPLETE, sink.name),
         Tombstone(SinkRecordType.SINK, sink.name),

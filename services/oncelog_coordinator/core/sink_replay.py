@@ -1,4 +1,4 @@
-"""Whether a batch that Spark runs again is the batch that was committed.
+"""The check that a batch that Spark runs again has the rows of the batch that was committed.
 
 A batch at or below the sink's last is never written again. Its rows would be lost if they were others than those that
 were committed: an older checkpoint was restored, its newest entries are gone, or the query computes other rows each
@@ -24,12 +24,12 @@ _CHECKSUM_MASK: Final = 2**63 - 1
 
 
 def sum_of_checksums(checksums: Sequence[int]) -> int:
-    """UNKNOWN when one of them is: a client that does not report checksums."""
+    """Return the checksum of all rows; UNKNOWN if one of the checksums is: that client does not report checksums."""
     return UNKNOWN if UNKNOWN in checksums else sum(checksums) & _CHECKSUM_MASK
 
 
 def refuse_replay(sink: Sink, event: CommitBatch) -> str | None:
-    """What is wrong with the re-run batch, every message of which is a skip; None when it may be skipped."""
+    """Return what is wrong with a re-run batch whose messages are all skips; None: it may be skipped."""
     if all(message.row_checksum == UNKNOWN for message in event.messages):
         return None
     row_count = sum(message.row_count for message in event.messages)

@@ -1,4 +1,4 @@
-"""What is remembered of Spark sinks: a map from record key to newest record, and what follows from it.
+"""The state of Spark sinks: a map from record key to newest record, and what follows from it.
 
 Nothing here is stored twice. Three things are computed from the records held: whether an attempt is open, which batch
 was committed last, when an attempt is overdue. So a log of which compaction left only the newest records replays to the
@@ -40,10 +40,10 @@ class Attempt:
 
     nonce: bytes
     opened: AttemptOpen | None = None
-    """None: its removal has begun."""
+    """The record that opened the attempt; None: the removal of the attempt has begun."""
     branches: dict[ProducerId, Branch] = field(default_factory=dict)
     producer_of_task: dict[tuple[int, int], ProducerId] = field(default_factory=dict)
-    """(task partition, task attempt id) to its branch."""
+    """The producer id of the branch of each task attempt, by (task partition, task attempt id)."""
     decide: Decide | None = None
 
     @property
@@ -62,14 +62,14 @@ class Attempt:
 
     @property
     def batch_id(self) -> int:
-        """-1 before the first branch: nobody said which batch this is."""
+        """The id of the attempt's batch; -1 before the first branch, because only a branch says which batch this is."""
         if self.decide is not None:
             return self.decide.batch_id
         return next((branch.batch_id for branch in self.branches.values()), NO_BATCH)
 
     @property
     def deadline_ms(self) -> Millis:
-        """Timeout after the newest open, join or seal."""
+        """The time at which the attempt times out, in milliseconds: its timeout after the newest open, join or seal."""
         assert self.opened is not None, self
         newest = self.opened.opened_time_ms
         for branch in self.branches.values():
@@ -103,7 +103,7 @@ class Sink:
     attempts: dict[bytes, Attempt] = field(default_factory=dict)
 
     def sorted_attempts(self) -> list[Attempt]:
-        """The oldest first."""
+        """Return the sink's attempts, the oldest first."""
         return sorted(self.attempts.values(), key=lambda attempt: attempt.sink_epoch)
 
     def attempt_of_decision(self, number: int) -> Attempt | None:
@@ -113,7 +113,8 @@ class Sink:
         return [attempt for attempt in self.sorted_attempts() if attempt.is_open]
 
     def committed_batches(self) -> list[CommittedBatch]:
-        """Batches that the present query committed, by batch id: those with markers under way, and the window."""
+        """Return the batches that the present query committed, by batch id, including those whose markers are under
+        way."""
         if self.header is None:
             return []
         generation = self.header.query_generation
@@ -132,13 +133,13 @@ class Sink:
 
     @property
     def last_committed_batch_id(self) -> int:
-        """-1: the present query has committed nothing. The window always holds the highest batch id."""
+        """The highest batch id that the present query committed; -1: it has committed none."""
         batches = self.committed_batches()
         return batches[-1].batch_id if batches else NO_BATCH
 
 
 class SinkMap:
-    """Every sink of a shard, and whose each live producer id is."""
+    """Every sink of a shard, and the attempt of each live producer id."""
 
     def __init__(self) -> None:
         self.sinks: dict[str, Sink] = {}
@@ -229,7 +230,7 @@ def committed_batch(decide: Decide) -> CommittedBatch:
 
 
 def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
-    """Every marker the decision still owes, of winners and losers together.
+    """Return every marker that the decision still owes, of winners and losers together.
 
     They travel in one message. So a partition leader can append them in one write, and its LSO passes the whole batch
     in one step. A branch that touched no partition needs no marker.
@@ -255,7 +256,8 @@ def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
 def completion_records(
     sink: Sink, attempt: Attempt, decide: Decide, batches_max: int
 ) -> tuple[SinkRecord, ...]:
-    """What to append once every marker is delivered. Any prefix of it leaves a state that can be completed again."""
+    """Return the records to append once every marker is delivered. If only the first few are written, the rest can
+    be completed later."""
     records: list[SinkRecord] = []
     assert sink.header is not None, sink
     generation = sink.header.query_generation
@@ -276,7 +278,8 @@ def completion_records(
 
 
 def decision_number(nonce: bytes) -> int:
-    """Of an attempt's decision. Not the sink epoch: a sink that was deleted and made anew counts from 1 again."""
+    """Return the number of an attempt's decision. It is not the sink epoch: a sink that is deleted and made anew
+    counts from 1 again."""
     return int.from_bytes(nonce[-8:], "big")
 
 

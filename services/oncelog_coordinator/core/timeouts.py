@@ -1,5 +1,4 @@
-"""What happens when nobody comes: transactions that take too long, ids that nobody uses, operators who end one (facts
-8.9).
+"""Transactions that take too long, ids that nobody uses, and operators who end a transaction (facts 8.9).
 
 Kafka looks every ten seconds for transactions past their timeout. Here each Ongoing transaction has a timer, so it is
 aborted within a second of its deadline; the comparison is the same, strictly past. A timer is only a hint: the wall
@@ -27,10 +26,10 @@ from oncelog_coordinator.core.txn_events import (
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState, TxnTombstone
 
 RETRY_TIMEOUT_AFTER_MS: Final = Millis(1_000)
-"""How long an overdue abort waits for a producer id."""
+"""The time in milliseconds after which an overdue abort that lacks a producer id is tried again."""
 
 TOMBSTONES_MAX: Final = 1_000
-"""In one step; more expired ids are taken in the next one, soon after."""
+"""The most ids that expire in one step. The next step follows soon after."""
 
 NEXT_TOMBSTONES_AFTER_MS: Final = Millis(50)
 
@@ -66,7 +65,7 @@ def timed_out(
 def force_terminate(
     txn: TxnMetadata | None, event: ForceTerminate, key: DecisionKey, now: Millis
 ) -> Decision[TxnRecord]:
-    """Abort an Ongoing transaction for an operator. One that is already being aborted is a success."""
+    """Abort an Ongoing transaction for an operator. If it is already being aborted, the answer is NONE as well."""
     if txn is None:
         return _answer(
             event,
@@ -156,7 +155,7 @@ def complete_prepared(
 def expire_ids(
     transactions: Iterable[TxnMetadata], expiration_ms: Millis, interval_ms: Millis, now: Millis
 ) -> Decision[TxnRecord]:
-    """Forget ids whose last transition is at least `expiration_ms` old and that have nothing open."""
+    """Forget ids whose last transition is at least `expiration_ms` old and that have no open transaction."""
     latest = now - expiration_ms
     expired: list[TxnTombstone] = []
     for txn in transactions:

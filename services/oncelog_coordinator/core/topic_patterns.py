@@ -1,6 +1,6 @@
-"""Which topics a regular expression names (KIP-848): RE2's syntax, and the whole name must match, as in Kafka.
+"""Regular expressions that name topics (KIP-848): RE2's syntax, and the whole name must match, as in Kafka.
 
-RE2 takes time in proportion to what it reads, whatever the expression: a client cannot stop the shard with one.
+RE2 takes time in proportion to what it reads, even for the worst expression: a client cannot stop the shard with one.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,11 +10,11 @@ PATTERN_BYTES_MAX: Final = 8_192
 
 
 class InvalidPattern(ValueError):
-    """It is no expression of RE2, or too large for it."""
+    """The text is no regular expression of RE2, or too large for it."""
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises InvalidPattern, which says why."""
+    """Check a regular expression. Raises InvalidPattern with the reason."""
     size = len(pattern.encode())
     if size > PATTERN_BYTES_MAX:
         raise InvalidPattern(f"it has {size} bytes, the most are {PATTERN_BYTES_MAX}")
@@ -29,22 +29,24 @@ def check_pattern(pattern: str) -> None:
 
 
 def matching_topics(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:
-    """Those that a checked pattern names, sorted.
+    """Return the topics whose names match a checked pattern, sorted.
 
-    One pattern at a time: a set of patterns that runs out of memory answers that nothing matches."""
+    One pattern at a time: a set of patterns that runs out of memory answers that nothing matches.
+    """
     matches = full_match(pattern)
     return tuple(sorted(topic for topic in topics if matches(topic)))
 
 
 def full_match(pattern: str) -> Callable[[str], object]:
-    """Whether a checked pattern matches the whole of a text: None where it does not."""
+    """Return the function that matches a checked pattern with the whole of a text; it returns None if the text does
+    not match."""
     re2, options = _re2()
     matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
     return matches
 
 
 def _re2() -> tuple[Any, Any]:
-    """Loaded at the first use, for few groups have patterns."""
+    """Import RE2 at the first use, because few groups have patterns."""
     import re2
 
     options = re2.Options()

@@ -51,22 +51,23 @@ DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class TxnConfig:
-    """What a machine needs of the settings; Kafka's defaults (facts 10)."""
+    """The settings that a transaction machine needs, with Kafka's defaults (facts 10)."""
 
     transactional_id_expiration_ms: Millis = Millis(7 * DAY_MS)
     expire_interval_ms: Millis = Millis(3_600_000)
     record_bytes_max: int = 900_000
-    """A transaction's partitions must fit one record; below max.message.bytes with room for the batch around it."""
+    """The most bytes of a transaction's record, so below max.message.bytes that the batch around it has room."""
 
 
 class TxnMachine:
-    """Decides every transaction of one shard. See `oncelog.machine.Machine` for the contract."""
+    """The machine that decides every transaction of one shard. See `oncelog.machine.Machine` for the contract."""
 
     def __init__(self, config: TxnConfig | None = None) -> None:
         self._config = config or TxnConfig()
         self._txns: dict[TransactionalId, TxnMetadata] = {}
         self._of_producer: dict[ProducerId, tuple[TransactionalId, ...]] = {}
-        """One name each, unless a restored shard says otherwise. A search for the owner must see every name."""
+        """The transactional.ids of each producer id. It is one id, except in a restored shard; a search for the
+        owner must see all."""
         self._decision_numbers: dict[TransactionalId, int] = {}
         self._last_number = 0
         self._is_live = False
@@ -115,10 +116,11 @@ class TxnMachine:
                 return self._decide_periodic_or_read(event, now)
 
     def apply(self, offset: Offset, record: TxnRecord) -> None:
-        """Before `resume`, records come from a compacted log and states may be missing between two of them.
+        """Keep the newest state of an id. Before `resume`, records come from a compacted log and states may be missing
+        in between.
 
-        A decision's number lies behind the offset of the record before it and not behind its own. So no two decisions
-        ever have the same, whatever compaction takes away before a load.
+        A decision's number is computed from the offset of the record before it, not from its own. So no two decisions
+        ever have the same number, even if compaction removes records before a load.
         """
         number = self._last_number + 1 if self._is_live else offset + 1
         self._last_number = offset + 1
@@ -156,7 +158,8 @@ class TxnMachine:
     # ------------------------------------------------------------------------------------------------ what others ask
 
     def wants_producer_id(self, event: object) -> bool:
-        """Whether `decide(event)` may need `event.new_producer_id`. Asked synchronously, right before."""
+        """True if `decide(event)` may need `event.new_producer_id`. It is called right before `decide`, without an
+        await in between."""
         match event:
             case EndTxn():
                 return end_txn.wants_producer_id(self._txns.get(event.transactional_id), event)
@@ -170,7 +173,7 @@ class TxnMachine:
                 return False
 
     def knows(self, transactional_id: str) -> bool:
-        """An ordinary producer has used this transactional.id and it has not expired."""
+        """True if an ordinary producer has used this transactional.id and it has not expired."""
         return transactional_id in self._txns
 
     def transaction(self, transactional_id: str) -> TxnMetadata | None:
@@ -178,11 +181,12 @@ class TxnMachine:
 
     @property
     def transactions(self) -> Iterable[TxnMetadata]:
-        """All of them, in the order their ids were first seen."""
+        """All transactions, in the order in which their ids were first seen."""
         return self._txns.values()
 
     def candidates(self, filters: ListTransactions) -> Iterable[TxnMetadata]:
-        """All that `filters` can let pass: of a hundred thousand ids, a filter of producers reads only theirs."""
+        """Return the transactions that `filters` may let pass. With a filter of producer ids only theirs are read,
+        not those of all ids."""
         if not filters.producer_ids:
             return self._txns.values()
         producer_ids = dict.fromkeys(filters.producer_ids)
@@ -212,7 +216,7 @@ class TxnMachine:
                 assert_never(event)
 
     def _index(self, known: TxnMetadata | None, record: TxnMetadata | None) -> None:
-        """Keeps the producer ids of one transactional.id; most records change none."""
+        """Update the index by producer id for one transactional.id; most records change nothing in it."""
         if known is not None and record is not None and known.producer_id == record.producer_id:
             return
         if known is not None:
@@ -225,7 +229,7 @@ class TxnMachine:
             self._of_producer[record.producer_id] = (*others, record.transactional_id)
 
     def _next_key(self, transactional_id: TransactionalId) -> DecisionKey:
-        """Names the decision that the next applied record would be."""
+        """Return the key of the decision that the next applied record would be."""
         return DecisionKey(TXN_MACHINE, transactional_id, self._last_number + 1)
 
     def _is_current(self, key: DecisionKey) -> bool:

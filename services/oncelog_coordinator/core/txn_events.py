@@ -1,4 +1,4 @@
-"""What a TxnMachine is asked, and what it answers.
+"""The events that a TxnMachine decides, and their answers.
 
 An event that is answered carries the `request_id` of its answer. Identity is data: `new_producer_id` holds an id
 claimed by the shell when `TxnMachine.wants_producer_id(event)` says that the decision may need one; None there means
@@ -27,7 +27,8 @@ from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """A producer starts, continues after an error, or retries. Checked before by `init_producer_id.request_error`."""
+    """A producer starts, continues after an error, or retries. `init_producer_id.request_error` has checked the
+    request."""
 
     request_id: int
     transactional_id: TransactionalId
@@ -39,12 +40,12 @@ class InitProducerId:
     origin: RequestOrigin | None = None
     client: Client = NO_CLIENT
     keep_prepared: bool = False
-    """An open transaction stays, for this producer to end (KIP-939)."""
+    """True if an open transaction stays, for this producer to end (KIP-939)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """From a client (version 0), or from a partition leader for a TV2 client (version 2)."""
+    """AddPartitionsToTxn from a client (version 0), or from a partition leader for a TV2 client (version 2)."""
 
     request_id: int
     transactional_id: TransactionalId
@@ -54,13 +55,15 @@ class AddPartitions:
     client_transaction_version: int = 0
     origin: RequestOrigin | None = None
     refused_origin: RequestOrigin | None = None
-    """Its client was refused for that one and comes again (`core.request_origin`)."""
+    """The origin that an earlier refusal named to this client, which repeats its request now
+    (`core.request_origin`)."""
     trace: TransactionTrace | None = None
-    """For the transaction that this starts, if it starts one."""
+    """The trace for the transaction that this request starts, if it starts one."""
     client: Client = NO_CLIENT
 
     def with_trace(self, trace: TransactionTrace) -> "AddPartitions":
-        """As `dataclasses.replace` makes it, in a third of the time: each transaction of a traced process asks."""
+        """Return a copy with this trace. This takes a third of the time of `dataclasses.replace`: each transaction
+        of a traced process needs one."""
         return AddPartitions(
             self.request_id,
             self.transactional_id,
@@ -77,7 +80,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPartitions:
-    """A partition leader asks whether a TV1 client has added these partitions."""
+    """The question of a partition leader whether a TV1 client has added these partitions."""
 
     request_id: int
     transactional_id: TransactionalId
@@ -97,33 +100,35 @@ class EndTxn:
     new_producer_id: ProducerId | None = None
     origin: RequestOrigin | None = None
     refused_origin: RequestOrigin | None = None
-    """Its client was refused for that one and comes again (`core.request_origin`)."""
+    """The origin that an earlier refusal named to this client, which repeats its request now
+    (`core.request_origin`)."""
     refused_addition_origin: RequestOrigin | None = None
-    """An addition before it, on this connection, was refused for that one."""
+    """The origin that was named when an earlier AddPartitionsToTxn of this connection was refused."""
     client: Client = NO_CLIENT
 
 
 @dataclass(frozen=True, slots=True)
 class ForceTerminate:
-    """An operator ends an Ongoing transaction: the producer is fenced and the transaction aborted."""
+    """An operator's request to end an Ongoing transaction: the producer is fenced and the transaction aborted."""
 
     request_id: int
     transactional_id: TransactionalId
     cluster_transaction_version: int = 2
     new_producer_id: ProducerId | None = None
     seen_start_timestamp: Millis | None = None
-    """Of the transaction that the operator saw. None: whatever is open is ended."""
+    """The start of the transaction that the operator saw, in milliseconds. None: any open transaction is ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletePrepared:
-    """An operator decides a transaction that is decided from outside (KIP-939), and its producer is fenced."""
+    """An operator's decision of a transaction that is decided from outside (KIP-939). Its producer is fenced."""
 
     request_id: int
     transactional_id: TransactionalId
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    """Of the transaction: what its application stored when it prepared. Another one is refused."""
+    """The transaction's producer epoch, as its application stored it when it prepared. Another transaction is
+    refused."""
     commit: bool
     cluster_transaction_version: int = 2
     new_producer_id: ProducerId | None = None
@@ -131,8 +136,11 @@ class CompletePrepared:
 
 @dataclass(frozen=True, slots=True)
 class TxnTimedOut:
-    """The timer of an Ongoing transaction. `waited_since`: the start of a transaction that this timer has given its
-    whole timeout, and more is not granted, whatever the wall clock says."""
+    """A timer's event: an Ongoing transaction may have timed out.
+
+    `waited_since` is the start of a transaction that this timer has given its whole timeout. It gets no more time,
+    even if the wall clock shows an earlier time.
+    """
 
     transactional_id: TransactionalId
     cluster_transaction_version: int = 2
@@ -142,14 +150,14 @@ class TxnTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class ResendMarkers:
-    """The timer after a delivery that was fenced or cancelled although this shard is still ours."""
+    """A timer's event: a delivery of markers was fenced or cancelled some time ago, and this shard is still ours."""
 
     decision_key: DecisionKey
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireIds:
-    """The periodic search for transactional.ids that nobody has used for long (facts 8.9)."""
+    """A timer's event: search for transactional.ids that nobody has used for long (facts 8.9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +168,11 @@ class DescribeTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ListTransactions:
-    """Filters of `ListTransactions`; the pattern is checked before by `id_pattern.compile_id_pattern`."""
+    """A ListTransactions request with its filters. `id_pattern.compile_id_pattern` has checked the pattern."""
 
     request_id: int
     states: tuple[TxnState, ...] | None = None
-    """None: every state. An empty tuple matches nothing: only unknown names were given."""
+    """The states to list; None: every state. An empty tuple matches nothing: only unknown names were given."""
     producer_ids: tuple[ProducerId, ...] = ()
     duration_ms: Millis = Millis(-1)
     transactional_id_pattern: str = ""
@@ -188,17 +196,18 @@ TxnEvent = (
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """To AddPartitions, ForceTerminate and CompletePrepared."""
+    """The answer to AddPartitions, ForceTerminate and CompletePrepared."""
 
     error_code: ErrorCode
     message: str = ""
     delayed_by: RequestOrigin | None = None
-    """Refused: that one was answered with success last, and this one may be older (`core.request_origin`)."""
+    """The newest successful request, which may be newer than the refused one; None: not refused for that
+    (`core.request_origin`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdentityAnswer:
-    """To InitProducerId and EndTxn: the identity to go on with; -1/-1 on an error and to a TV1 EndTxn."""
+    """The answer to InitProducerId and EndTxn: the identity to go on with; -1/-1 on an error and to a TV1 EndTxn."""
 
     error_code: ErrorCode
     producer_id: ProducerId = NO_PRODUCER_ID
@@ -206,17 +215,18 @@ class IdentityAnswer:
     delayed_by: RequestOrigin | None = None
     ongoing_producer_id: ProducerId = NO_PRODUCER_ID
     ongoing_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    """Of the transaction that InitProducerId kept; -1/-1: none was open."""
+    """The epoch of the transaction that InitProducerId kept, beside its producer id; -1/-1: none was open."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyAnswer:
-    """`missing` partitions are not in the transaction: each gets TRANSACTION_ABORTABLE (facts 8.5)."""
+    """The answer to VerifyPartitions. `missing` partitions are not in the transaction: each gets
+    TRANSACTION_ABORTABLE (facts 8.5)."""
 
     error_code: ErrorCode
     missing: tuple[Partition, ...] = ()
     start_timestamp: Millis = Millis(0)
-    """Of the transaction that was verified; 0 when it was not."""
+    """The start of the transaction that was verified, in milliseconds; 0: it was not verified."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How a transaction's state lies in `__transaction_state`, byte for byte as Kafka writes it (facts 5.1).
+"""The record of a transaction's state in `__transaction_state`, byte for byte as Kafka writes it (facts 5.1).
 
 ```
 key    type i16 = 0 · transactionalId string
@@ -43,13 +43,13 @@ _TAG_PREVIOUS_PRODUCER_ID: Final = 0
 _TAG_NEXT_PRODUCER_ID: Final = 1
 _TAG_CLIENT_TRANSACTION_VERSION: Final = 2
 _TAG_NEXT_PRODUCER_EPOCH: Final = 3
-"""Of KIP-939: Kafka has reserved it, and does not write it yet."""
+"""The tag of KIP-939's epoch: Kafka has reserved it, and does not write it yet."""
 _TAG_LAST_PRODUCER_EPOCH: Final = 4
-"""Kafka writes it after 4.4 (KAFKA-20357)."""
+"""The tag of the last epoch: Kafka writes it after 4.4 (KAFKA-20357)."""
 _TAG_ORIGIN: Final = 100
-"""Our own field, far above Kafka's: which request was answered with success last (ADR 0018). Kafka skips it."""
+"""The tag of our own field for the newest successful request (ADR 0018), far above Kafka's tags. Kafka skips it."""
 _TAG_TRACE: Final = 101
-"""Our own field as well: the transaction's trace (ADR 0028)."""
+"""The tag of our own field for the transaction's trace (ADR 0028)."""
 
 _KEY: Final = struct.Struct(">hh")
 _HEAD: Final = struct.Struct(">hqhib")
@@ -57,7 +57,7 @@ _TIMES: Final = struct.Struct(">qq")
 _TAGGED_ID: Final = struct.Struct(">BBq")
 _TAGGED_INT16: Final = struct.Struct(">BBh")
 _TAGGED_ORIGIN: Final = struct.Struct(">BBqqq")
-"""Tag, size and value; tags and sizes are below 128, so each varint is a byte."""
+"""The formats of a tagged field: tag, size and value. Tags and sizes are below 128, so each varint is a byte."""
 _ORIGIN: Final = struct.Struct(">qqq")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -69,7 +69,8 @@ class MalformedRecord(ValueError):
 
 
 def record_type(key: bytes) -> int:
-    """The type of a key of `__transaction_state`: 0 for a transaction; the sinks' types lie elsewhere."""
+    """Return the type of a key of `__transaction_state`: 0 for a transaction; 100 to 104 for sinks. Raises
+    MalformedRecord."""
     if len(key) < 2:
         raise MalformedRecord(f"a key of {len(key)} bytes has no record type")
     return int(_INT16.unpack_from(key)[0])
@@ -81,7 +82,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def encode_value(txn: TxnMetadata, version: int) -> bytes:
-    """The value in this version, 0 or 1."""
+    """Return the value's bytes in this version, 0 or 1."""
     assert txn.state is not TxnState.EMPTY or not txn.partitions, txn
     out = bytearray(
         _HEAD.pack(version, txn.producer_id, txn.producer_epoch, txn.timeout_ms, txn.state)
@@ -125,12 +126,12 @@ def encode_record(record: TxnRecord, version: int) -> tuple[bytes, bytes | None]
 
 
 def value_bytes_estimate(partitions: Iterable[Partition]) -> int:
-    """An upper bound of a value's size in bytes, for the bound on a transaction's partitions."""
+    """Return an upper bound of a value's size in bytes, for the bound on a transaction's partitions."""
     return 128 + sum(len(topic) * 4 + 12 for topic, _ in partitions)
 
 
 def decode_record(key: bytes, value: bytes | None) -> TxnRecord | None:
-    """The record; None for another type or a later version. Raises MalformedRecord for damage."""
+    """Return the record; None for another type or a later version. Raises MalformedRecord for damage."""
     if record_type(key) != TXN_RECORD_TYPE:
         return None
     try:
@@ -146,7 +147,8 @@ def decode_record(key: bytes, value: bytes | None) -> TxnRecord | None:
 
 
 def _origin_of(tag: bytes | None) -> RequestOrigin | None:
-    """None for a tag of another size, too: without an origin a transaction is as Kafka's."""
+    """Return the origin; None without a tag or for one of another size: without an origin a transaction is as
+    Kafka's."""
     if tag is None or len(tag) != _ORIGIN.size:
         return None
     return RequestOrigin(*_ORIGIN.unpack(tag))

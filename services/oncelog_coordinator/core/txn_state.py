@@ -36,16 +36,16 @@ from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.request_origin import RequestOrigin
 
 EXHAUSTED_EPOCH: Final = PRODUCER_EPOCH_MAX - 1
-"""From here on a producer id must be replaced: the last epoch is kept for fencing (facts 10)."""
+"""The first producer epoch at which a producer id must be replaced: the last epoch is kept for fencing (facts 10)."""
 
 TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1
-"""A transaction with this timeout is decided from outside and never timed out (KIP-939)."""
+"""The timeout of a transaction that is decided from outside and never times out (KIP-939)."""
 
 TV2: Final = 2
 
 
 class TxnState(IntEnum):
-    """Kafka's numbers, as they stand in the log."""
+    """The state of a transaction, with Kafka's numbers as they stand in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -58,17 +58,17 @@ class TxnState(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """As DescribeTransactions spells it, `PrepareCommit`."""
+        """The state's name as DescribeTransactions spells it, such as `PrepareCommit`."""
         return KAFKA_NAMES[self]
 
     @property
     def is_prepared(self) -> bool:
-        """Decided, with markers still to be delivered."""
+        """True if the transaction is decided, with markers still to be delivered."""
         return self is TxnState.PREPARE_COMMIT or self is TxnState.PREPARE_ABORT
 
     @property
     def is_idle(self) -> bool:
-        """No transaction is open or being completed."""
+        """True if no transaction is open or being completed."""
         return self in IDLE_STATES
 
 
@@ -97,7 +97,7 @@ VALID_PREVIOUS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TxnMetadata:
-    """One value of `__transaction_state` (facts 5.1)."""
+    """The state of one transactional.id, which is one value of `__transaction_state` (facts 5.1)."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -106,23 +106,26 @@ class TxnMetadata:
     timeout_ms: Millis
     partitions: tuple[Partition, ...]
     start_timestamp: Millis
-    """-1 only in Empty; after completion it is still the last transaction's."""
+    """The start of the transaction in milliseconds; -1 only in Empty. After completion it is still the last
+    transaction's."""
     last_update_timestamp: Millis
     previous_producer_id: ProducerId = NO_PRODUCER_ID
     """The producer id before the last transition; it differs from the current one only across a rotation."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """Takes over at completion: this one's epochs are exhausted, or the transaction was kept for a new producer."""
+    """The producer id that takes over at completion: this one's epochs are exhausted, or the transaction was kept
+    for a new producer."""
     client_transaction_version: int = 0
-    """Decides how strictly leaders check the markers' epoch."""
+    """The version of the client's protocol, which decides how strictly leaders check the markers' epoch."""
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    """The epoch before the last bump: recognises a retry. A record of version 0 has no place for it."""
+    """The epoch before the last bump, by which a retry is recognised. A record of version 0 has no place for it."""
     origin: RequestOrigin | None = None
-    """The newest request of the producer that was answered with success. A new epoch does without it but for a copy of
-    the InitProducerId that the producer began with (ADR 0018)."""
+    """The origin of the producer's newest successful request. A new epoch has only that of the InitProducerId that
+    made it (ADR 0018)."""
     trace: TransactionTrace | None = None
-    """Of the newest transaction, if its coordinator records traces (ADR 0028)."""
+    """The trace of the newest transaction, if its coordinator records traces (ADR 0028)."""
     next_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    """Of `next_producer_id`, if the transaction was kept for a new producer (KIP-939); -1 otherwise."""
+    """The epoch that belongs to `next_producer_id`, if the transaction was kept for a new producer (KIP-939); -1
+    otherwise."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -130,12 +133,13 @@ class TxnMetadata:
 
     @property
     def is_kept(self) -> bool:
-        """A producer started anew and asked for this transaction to stay: only its decision is awaited (KIP-939)."""
+        """True if a producer started anew and asked for this transaction to stay: only its decision is awaited
+        (KIP-939)."""
         return self.next_producer_epoch != NO_PRODUCER_EPOCH
 
     @property
     def is_two_phase(self) -> bool:
-        """It is decided from outside, and may be prepared (KIP-939)."""
+        """True if the transaction is decided from outside, and may be prepared (KIP-939)."""
         return self.timeout_ms == TWO_PHASE_TIMEOUT_MS or self.is_kept
 
     @property
@@ -144,14 +148,15 @@ class TxnMetadata:
 
     @property
     def owner(self) -> tuple[ProducerId, ProducerEpoch]:
-        """The producer that may end the open transaction."""
+        """The identity of the producer that may end the open transaction."""
         if self.is_kept:
             return self.next_producer_id, self.next_producer_epoch
         return self.producer_id, self.producer_epoch
 
     @property
     def deadline(self) -> Millis:
-        """The transaction may be aborted when now is past this, not at it (facts 8.9)."""
+        """The time in milliseconds that must be past, not only reached, before the transaction may be aborted (facts
+        8.9)."""
         return Millis(self.start_timestamp + self.timeout_ms)
 
     def initialised(
@@ -163,7 +168,7 @@ class TxnMetadata:
         now: Millis,
         origin: RequestOrigin | None = None,
     ) -> "TxnMetadata":
-        """Empty, for the producer that is told this identity."""
+        """Return the state Empty, for the producer that is told this identity."""
         return TxnMetadata(
             self.transactional_id,
             producer_id,
@@ -188,7 +193,7 @@ class TxnMetadata:
         origin: RequestOrigin | None = None,
         trace: TransactionTrace | None = None,
     ) -> "TxnMetadata":
-        """Ongoing with these partitions as well; the first ones start the transaction."""
+        """Return the state Ongoing with these partitions as well. The first ones start the transaction."""
         assert not self.is_kept, self
         is_new = self.state is not TxnState.ONGOING
         return TxnMetadata(
@@ -216,7 +221,7 @@ class TxnMetadata:
         now: Millis,
         origin: RequestOrigin | None,
     ) -> "TxnMetadata":
-        """Ongoing still, for a producer with this identity, which may only end it (KIP-939)."""
+        """Return the state Ongoing, kept for a producer with this identity, which may only end it (KIP-939)."""
         return replace(
             self,
             next_producer_id=next_producer_id,
@@ -238,8 +243,12 @@ class TxnMetadata:
         origin: RequestOrigin | None = None,
         next_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
     ) -> "TxnMetadata":
-        """The decision. An abort without a transaction (TV2) starts now; completion requires a start. A producer that
-        was not asked is fenced: there is nobody left whom a copy of an earlier request could hurt, and no origin."""
+        """Return the prepared state, which is the decision. An abort without a transaction (TV2) starts now:
+        completion needs a start.
+
+        A producer that did not ask for the end is fenced. Its origin is dropped, because no copy of an earlier request
+        can harm anyone then.
+        """
         has_request = origin is not None or producer_epoch == self.producer_epoch
         return TxnMetadata(
             self.transactional_id,
@@ -260,8 +269,11 @@ class TxnMetadata:
         )
 
     def completed(self, now: Millis) -> "TxnMetadata":
-        """Every marker is written. A successor id, if one was chosen, takes over at epoch 0 (facts 8.7). A producer for
-        which the transaction was kept goes on with its own."""
+        """Return the complete state: every marker is written.
+
+        A successor id, if one was chosen, takes over at epoch 0 (facts 8.7). A producer for which the transaction was
+        kept goes on with its own identity.
+        """
         return TxnMetadata(
             self.transactional_id,
             *next_identity(self),
@@ -283,7 +295,7 @@ class TxnMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TxnTombstone:
-    """A null value: the id has expired and is forgotten."""
+    """A record with a null value: the id has expired and is forgotten."""
 
     transactional_id: TransactionalId
 
@@ -292,7 +304,8 @@ TxnRecord = TxnMetadata | TxnTombstone
 
 
 def next_identity(prepared: TxnMetadata) -> tuple[ProducerId, ProducerEpoch]:
-    """What the producer continues with once this prepared transaction is complete: TV2's EndTxn tells it at once."""
+    """Return the identity with which the producer continues once this prepared transaction is complete. TV2's EndTxn
+    answers it at once."""
     if prepared.is_kept:
         return prepared.next_producer_id, prepared.next_producer_epoch
     if prepared.client_transaction_version >= TV2 and prepared.next_producer_id != NO_PRODUCER_ID:
@@ -301,7 +314,7 @@ def next_identity(prepared: TxnMetadata) -> tuple[ProducerId, ProducerEpoch]:
 
 
 def check_transition(old: TxnMetadata | None, new: TxnMetadata) -> None:
-    """Asserts what holds between two neighbouring states (facts 8.2). A violation is our bug, never a client's."""
+    """Assert what holds between two neighbouring states (facts 8.2). A violation is our bug, never a client's."""
     if old is None:
         assert new.state is TxnState.EMPTY, ("first record", new)
         return

@@ -1,4 +1,4 @@
-"""Reads for operators: DescribeTransactions and ListTransactions (facts 3).
+"""The requests by which operators read transactions: DescribeTransactions and ListTransactions (facts 3).
 
 The duration filter is strict, and compares with the stored start, which is -1 in Empty: an Empty entry passes every
 duration. In CompleteCommit and CompleteAbort the start is still the last transaction's.
@@ -23,8 +23,11 @@ _NOT_OPEN: Final = frozenset(
 def most_urgent(
     listed: Sequence[ListedT], count: int, transaction_of: Callable[[ListedT], TxnMetadata]
 ) -> Sequence[ListedT]:
-    """The open one that began first of all at the top; behind the open ones those that changed last. Of a page of a
-    hundred among a hundred thousand only these are described. A count of 0: all, in any order."""
+    """Return the `count` most urgent of the listed; 0: all, in any order.
+
+    The open transaction that began first comes first. Behind the open ones come those that changed last. So a page of
+    a hundred among a hundred thousand needs only a hundred descriptions.
+    """
     if not count:
         return listed
     return nsmallest(count, listed, key=lambda one: _urgency(transaction_of(one)))
@@ -39,7 +42,8 @@ def _urgency(txn: TxnMetadata) -> tuple[bool, int, str]:
 def split_state_filters(
     names: Sequence[str],
 ) -> tuple[tuple[TxnState, ...] | None, tuple[str, ...]]:
-    """(states to keep or None for all, names that are no state: told back, and matching nothing)."""
+    """Return the states of these names, or None for all, and the names that are no state. The answer states the
+    latter, and they match nothing."""
     if not names:
         return None, ()
     known = tuple(STATE_OF_NAME[name] for name in names if name in STATE_OF_NAME)
@@ -55,7 +59,7 @@ def describe(txn: TxnMetadata | None) -> DescribeAnswer:
 def list_transactions(
     transactions: Iterable[TxnMetadata], filters: ListTransactions, now: Millis
 ) -> ListAnswer:
-    """Raises KafkaError for a pattern that was not checked before."""
+    """Return the transactions that `filters` let pass. Raises KafkaError for a pattern that was not checked before."""
     pattern = compile_id_pattern(filters.transactional_id_pattern)
     producer_ids = frozenset(filters.producer_ids)
     return ListAnswer(

@@ -1,4 +1,4 @@
-"""What a client may do with a resource (KIP-430). These are all that Kafka knows for a resource.
+"""The operations that a client may do with a resource (KIP-430). They are all that Kafka knows for a resource.
 
 The answer is a set of bits, one for each of Kafka's operations by its number. A client that did not ask is told so.
 """

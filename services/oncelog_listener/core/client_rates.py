@@ -1,5 +1,5 @@
-"""Which quota holds for a client, who shares it, and how long the client is held (KIP-13, KIP-124, KIP-599,
-KIP-612)."""
+"""The quota of a client, the entity that shares it, and the time for which the client is held (KIP-13, KIP-124,
+KIP-599, KIP-612)."""
 
 from typing import Final
 
@@ -19,15 +19,16 @@ from oncelog.security.quotas import (
 from oncelog_listener.core.quota_rates import FULL_WINDOWS, WINDOW_MS, Rate, TokenBucket
 
 RATES_MAX: Final = 10_000
-"""Client ids are the client's to choose. Above it, those that are silent are forgotten, then the oldest."""
+"""The most rates that are kept, because clients choose their ids. Above it, silent ones are forgotten, then the
+oldest."""
 FOUND_MAX: Final = 10_000
 _BOUNDED: Final = frozenset({REQUEST_PERCENTAGE, CONNECTION_CREATION_RATE})
-"""Kafka holds a client at most one window for these."""
+"""The quotas for which Kafka holds a client at most one window."""
 
 
 class ClientRates:
-    """What clients did in the last seconds, by the entity that shares a quota. A changed quota holds at once: what was
-    counted stays."""
+    """The rates of clients in the last seconds, by the entity that shares a quota. A changed quota holds at once:
+    what was counted stays."""
 
     def __init__(self) -> None:
         self._rates: dict[tuple[Entity, QuotaKey], Rate] = {}
@@ -38,7 +39,10 @@ class ClientRates:
     def wait_ms(
         self, quotas: Quotas, client: tuple[str, str], key: QuotaKey, value: float, now: Millis
     ) -> int:
-        """Counts the value for this user and client id; 0: no quota holds, or it is not exceeded."""
+        """Count the value for this user and client id, and return how long to hold the client in milliseconds.
+
+        0: no quota holds, or it is not exceeded.
+        """
         found = self._quota(quotas, client, key)
         if found is None:
             return 0
@@ -48,7 +52,8 @@ class ClientRates:
         return _bounded(key, rate.wait_ms(quota, now))
 
     def connection_wait_ms(self, quotas: Quotas, address: str, now: Millis) -> int:
-        """Counts a new connection, unless it is one too many; 0: it may be."""
+        """Count a new connection, and return how long to hold it in milliseconds; 0: it is within the quota. One
+        above it is not counted."""
         quota = ip_quota(quotas, address)
         if quota is None:
             return 0
@@ -62,7 +67,8 @@ class ClientRates:
     def takes_changes(
         self, quotas: Quotas, client: tuple[str, str], count: int, now: Millis, *, is_strict: bool
     ) -> bool:
-        """Counts so many partitions that are created or deleted. False: not now, an earlier change is on credit."""
+        """Count `count` created or deleted partitions. False: nothing is counted, because an earlier change is on
+        credit and the quota is strict."""
         found = self._quota(quotas, client, CONTROLLER_MUTATION_RATE)
         if found is None:
             return True
@@ -83,7 +89,7 @@ class ClientRates:
         return 0 if found is None or bucket is None else bucket.wait_ms(found[1], now)
 
     def fetch_bytes_max(self, quotas: Quotas, client: tuple[str, str]) -> int | None:
-        """What a Fetch may take without exceeding its quota by itself; None: anything."""
+        """Return the bytes that a Fetch may take without exceeding its quota by itself; None: no quota holds."""
         found = self._quota(quotas, client, CONSUMER_BYTE_RATE)
         return None if found is None else int(found[1] * FULL_WINDOWS * WINDOW_MS / 1000)
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs says of topics, brokers and groups, and which changes an alteration means.
+"""The rows of DescribeConfigs for topics, brokers and groups, and the changes that an alteration means.
 
 A value comes from the first place that has one. Kafka tells all places that have one as synonyms, in this order:
 
@@ -45,13 +45,13 @@ class ConfigOperation(IntEnum):
 
 
 _TYPE_CODES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
-"""Kafka's numbers of config types."""
+"""The numbers of config types in Kafka's protocol."""
 
 _WITHOUT_DEFAULT: Final = frozenset({"segment.ms", "segment.jitter.ms", "retention.ms", "flush.ms"})
-"""Configs whose strongest broker name has no default in Kafka, which then tells no synonym."""
+"""The configs whose strongest broker name has no default in Kafka, which then tells no synonym."""
 
 Synonym = tuple[str, str, ConfigSource]
-"""(name, value, source)."""
+"""A place that has the config: (name, value, source)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,17 @@ class ConfigEntry:
     source: ConfigSource
     documentation: str
     synonyms: tuple[Synonym, ...]
-    """The one in force first."""
+    """The places that have the config, the one in force first."""
     is_read_only: bool = False
 
 
 class BrokerValues(NamedTuple):
-    """What is known of one node's configs."""
+    """The known configs of one node."""
 
     of_node: Mapping[str, str]
     of_all: Mapping[str, str]
     of_process: Mapping[str, str]
-    """Its settings, and those of other roles, under Kafka's names."""
+    """The settings of the node's process and of other roles, under Kafka's names."""
 
 
 def topic_entries(
@@ -81,7 +81,7 @@ def topic_entries(
     of_all_brokers: Mapping[str, str] | None = None,
     of_node: Mapping[str, str] | None = None,
 ) -> tuple[ConfigEntry, ...]:
-    """All configs of a topic, or those that `names` lists; names that do not exist are left out, as in Kafka.
+    """Return all configs of a topic, or those that `names` lists; names that do not exist are left out, as in Kafka.
 
     `of_all_brokers` has the defaults that are set for all brokers, `of_node` those for one, under the topics' names.
     """
@@ -111,7 +111,7 @@ def _topic_entry(
 
 
 def broker_entries(values: BrokerValues, names: Iterable[str] | None) -> tuple[ConfigEntry, ...]:
-    """The configs of one node."""
+    """Return the configs of one node, or those that `names` lists."""
     return tuple(
         _broker_entry(key, values)
         for key in _wanted({name: row.key for name, row in BROKER_CONFIGS.items()}, names)
@@ -134,7 +134,7 @@ def _broker_entry(key: ConfigKey, values: BrokerValues) -> ConfigEntry:
 def entries_of_all_brokers(
     of_all: Mapping[str, str], names: Iterable[str] | None
 ) -> tuple[ConfigEntry, ...]:
-    """What is set for all brokers: no default stands behind it, as in Kafka."""
+    """Return the configs that are set for all brokers, without defaults behind them, as in Kafka."""
     keys = {name: BROKER_CONFIGS[name].key for name in of_all if name in BROKER_CONFIGS}
     return tuple(
         _entry(key, [(key.name, of_all[key.name], ConfigSource.DYNAMIC_DEFAULT_BROKER)])
@@ -177,7 +177,7 @@ def _entry(key: ConfigKey, found: list[Synonym], *, is_read_only: bool = False) 
 
 
 def table_for(resource_type: ResourceType) -> tuple[str, Mapping[str, ConfigKey]]:
-    """What a resource of this type is called, and its keys."""
+    """Return the word for a resource of this type, and its config keys by name."""
     match resource_type:
         case ResourceType.TOPIC:
             return "topic", TOPIC_CONFIGS
@@ -192,7 +192,7 @@ def altered(
     operations: Iterable[tuple[str, int, str | None]],
     resource_type: ResourceType = ResourceType.TOPIC,
 ) -> tuple[dict[str, str], list[str]]:
-    """(what to set, what to remove) for these (name, operation, value) on a resource with these overrides.
+    """Return (what to set, what to remove) for these (name, operation, value) on a resource with these overrides.
 
     Raises KafkaError. INVALID_REQUEST: a name was given twice, or an operation does not exist. INVALID_CONFIG: the
     config does not take this name, value or operation.

@@ -11,7 +11,7 @@ _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,62}")
 
 
 class SecurityProtocol(Enum):
-    """How a listener's connections are protected."""
+    """The protection of a listener's connections, by the names that Kafka gives them."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -28,7 +28,7 @@ class SecurityProtocol(Enum):
 
 
 class Endpoint(NamedTuple):
-    """One listener: what it is called, where it listens, and how its connections are protected."""
+    """One listener: its name, the address that it listens on, and the protection of its connections."""
 
     name: str
     host: str
@@ -37,7 +37,7 @@ class Endpoint(NamedTuple):
 
 
 def parsed_addresses(text: str) -> dict[str, tuple[str, int]]:
-    """Host and port by name of `NAME://HOST:PORT,…`. Raises ValueError that names the part."""
+    """Return host and port by name of `NAME://HOST:PORT,…`. Raises ValueError that names the part."""
     found: dict[str, tuple[str, int]] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, mark, address = part.partition("://")
@@ -53,7 +53,7 @@ def parsed_addresses(text: str) -> dict[str, tuple[str, int]]:
 
 
 def parsed_protocols(text: str) -> dict[str, SecurityProtocol]:
-    """Protocols by listener name of `NAME:PROTOCOL,…`. Raises ValueError that names the part."""
+    """Return the protocols by listener name of `NAME:PROTOCOL,…`. Raises ValueError that names the part."""
     found: dict[str, SecurityProtocol] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, _, protocol = part.partition(":")
@@ -70,7 +70,7 @@ def parsed_protocols(text: str) -> dict[str, SecurityProtocol]:
 def endpoints_of(
     addresses: Mapping[str, tuple[str, int]], protocols: Mapping[str, SecurityProtocol]
 ) -> tuple[Endpoint, ...]:
-    """The listeners in the order of their settings. Raises ValueError for a name without a protocol.
+    """Return the listeners in the order of their settings. Raises ValueError for a name without a protocol.
 
     A name that is a protocol's needs no entry in the map.
     """
@@ -95,7 +95,7 @@ def endpoints_of(
 
 
 def printed(addresses: Mapping[str, tuple[str, int]]) -> str:
-    """What `parsed_addresses` reads."""
+    """Return the addresses as text that `parsed_addresses` reads."""
     return ",".join(f"{name}://{_joined(*address)}" for name, address in addresses.items())
 
 

@@ -1,4 +1,4 @@
-"""Which changes of finalized features a request may make (KIP-584, KIP-778): Kafka's rules and words."""
+"""The rules for changes of finalized features in a request (KIP-584, KIP-778), as Kafka has them."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -17,9 +17,9 @@ class FeatureUpdate(NamedTuple):
 
 
 def wanted_levels(known: Mapping[str, int], updates: list[FeatureUpdate]) -> dict[str, int]:
-    """The levels to finalize. Raises KafkaError(INVALID_UPDATE_VERSION or INVALID_REQUEST).
+    """Return the levels to finalize. Raises KafkaError(INVALID_UPDATE_VERSION or INVALID_REQUEST).
 
-    Which levels exist is the controller's to say.
+    The controller decides which levels exist.
     """
     wanted: dict[str, int] = {}
     for update in updates:

@@ -1,4 +1,4 @@
-"""Fetch sessions: what a client reads is kept, so that it names only what changed, and is told only that (KIP-227).
+"""Fetch sessions (KIP-227): the listener remembers what a client reads, so requests and answers contain only changes.
 
 ```
  full request, epoch 0 ──▶ answered whole ──▶ session, epoch 1
@@ -19,7 +19,7 @@ from oncelog.errors import ErrorCode
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-"""The client wants no session, and closes the one that it has."""
+"""The session epoch of a client that wants no session, and closes the one that it has."""
 EVICTABLE_AFTER_MS: Final = 120_000
 _UNKNOWN: Final = -1
 SESSION_ID_MAX: Final = 2**31 - 1
@@ -29,7 +29,7 @@ Key = tuple[Hashable, int]
 
 
 class WantedPartition:
-    """What a client wants of a partition, and what it was told of it."""
+    """A partition as a client wants to read it, and what the client was last told of it."""
 
     __slots__ = (
         "fetch_offset",
@@ -45,19 +45,20 @@ class WantedPartition:
 
     def __init__(self, topic: str | None, topic_id: UUID | None, partition: int) -> None:
         self.topic = topic
-        """None: no topic is known that has the id."""
+        """The name of the topic; None: no topic is known that has the id."""
         self.topic_id = topic_id
         self.partition = partition
         self.fetch_offset = self.max_bytes = 0
         self.leader_epoch = _UNKNOWN
         self.high_watermark = self.log_start_offset = _UNKNOWN
         self.made: object = None
-        """What was made of all this for its leader; None when something changed since."""
+        """The request to the leader that was made of these fields; None: a field has changed since, or none was
+        made."""
 
     def is_news(
         self, error_code: int, high_watermark: int, log_start_offset: int, *, has_records: bool
     ) -> bool:
-        """Whether its client does not know this yet; from now on it does."""
+        """True if the client does not know this yet. From then on it is taken to know it."""
         is_known = (high_watermark, log_start_offset) == (
             self.high_watermark,
             self.log_start_offset,
@@ -83,10 +84,10 @@ class FetchSession:
     ) -> None:
         self.id = session_id
         self.partitions = partitions
-        """In the order in which they are read: who had records goes to the end."""
+        """The partitions in the order in which they are read: one that had records goes to the end."""
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
-        """Of the request that comes next."""
+        """The epoch that the next request must have."""
         self.counted = len(partitions)
         self.created_ms = self.used_ms = now_ms
 
@@ -95,7 +96,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """Those of all connections."""
+    """The fetch sessions of all connections."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class FetchSessions:
         self._partitions_max = partitions_max
         self._new_id = new_id
         self._by_connection: dict[int, FetchSession] = {}
-        """In the order of their last use."""
+        """The session of each connection, in the order of their last use."""
         self.partition_count = 0
         self.eviction_count = 0
 
@@ -123,7 +124,7 @@ class FetchSessions:
         *,
         uses_topic_ids: bool,
     ) -> FetchSession | ErrorCode:
-        """The session that a request goes on with. The next request has the next epoch."""
+        """Return the session that a request goes on with, or the error. The next request must have the next epoch."""
         session = self._by_connection.get(connection)
         if session is None or session.id != session_id:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -137,7 +138,8 @@ class FetchSessions:
         return session
 
     def is_kept(self, connection: int, session: FetchSession, now_ms: float) -> bool:
-        """After a change of its partitions. One without any is closed; so is one that finds no room any more."""
+        """Count the session's partitions again after a change; True if it stays. A session without any, or without
+        room, is closed."""
         if self._by_connection.get(connection) is not session:
             return False
         self.close(connection)
@@ -152,13 +154,13 @@ class FetchSessions:
         *,
         uses_topic_ids: bool,
     ) -> int:
-        """The id of the connection's new session; NO_SESSION where there is no room."""
+        """Open a new session for the connection and return its id; NO_SESSION if there is no room."""
         self.close(connection)
         session = FetchSession(self._new_id(), partitions, now_ms, uses_topic_ids=uses_topic_ids)
         return session.id if self._kept(connection, session, now_ms) else NO_SESSION
 
     def close(self, connection: int) -> None:
-        """The connection's session, if it has one."""
+        """Close the connection's session, if it has one."""
         session = self._by_connection.pop(connection, None)
         if session is not None:
             self.partition_count -= session.counted
@@ -180,8 +182,12 @@ class FetchSessions:
         return True
 
     def _evictable(self, partition_count: int, now_ms: float) -> int | None:
-        """Who makes room for a session of so many partitions: one that is not used any more, or a smaller one that is
-        not new. So the sessions that save most are the ones that stay."""
+        """Return the connection whose session makes room for one of `partition_count` partitions; None: no session
+        does.
+
+        A session that is no longer used goes first, then a smaller one that is not new. So the sessions that save most
+        stay.
+        """
         oldest_ms = now_ms - EVICTABLE_AFTER_MS
         connection, stalest = next(iter(self._by_connection.items()), (0, None))
         if stalest is None:

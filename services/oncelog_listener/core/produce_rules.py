@@ -1,4 +1,4 @@
-"""What a Produce request must be before any leader sees it (facts 3, Produce).
+"""The rules that a Produce request must meet before any leader sees it (facts 3, Produce).
 
 Only the header of each batch is peeked at; the leader checks lengths, CRC and records.
 """
@@ -27,7 +27,7 @@ class Refusal(NamedTuple):
 def refused_request(
     acks: int, transactional_id: str | None, batches: Iterable[bytes | None]
 ) -> Refusal | None:
-    """Why no partition of the request may be written, or None."""
+    """Return why no partition of the request may be written; None: the request is good."""
     if acks not in VALID_ACKS:
         return Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
     producer_id = None
@@ -50,14 +50,15 @@ def refused_request(
 
 
 def transaction_of(transactional_id: str | None, batches: Iterable[bytes | None]) -> str | None:
-    """The transaction that some batch belongs to. The name alone does not matter to the others, as in Kafka."""
+    """Return the transaction that some batch belongs to. The name alone does not matter to other batches, as in
+    Kafka."""
     if transactional_id is None or not any(is_transactional(records) for records in batches):
         return None
     return transactional_id
 
 
 def refused_records(version: int, records: bytes | None) -> Refusal | None:
-    """Why these records of one partition may not be written, or None."""
+    """Return why these records of one partition may not be written; None: they are good."""
     if not records:
         return Refusal(ErrorCode.INVALID_RECORD, "no record batch")
     if not _is_readable(records):
@@ -74,7 +75,7 @@ def refused_records(version: int, records: bytes | None) -> Refusal | None:
 
 
 def has_producer_id(records: bytes | None) -> bool:
-    """The batch has a sequence, by which its leader knows a repetition."""
+    """True if the batch has a sequence, by which its leader recognises a repetition."""
     return _is_readable(records) and _PRODUCER_ID.unpack_from(records, _PRODUCER_ID_AT)[0] >= 0
 
 

@@ -1,4 +1,4 @@
-"""Rates as Kafka's brokers measure them for quotas, and for how long a client above one is held.
+"""Rates as Kafka's brokers measure them for quotas, and the time for which a client above its quota is held.
 
 Values are summed in windows of a second. The rate is the sum of the last eleven windows over the time that they cover,
 of which at least ten seconds are assumed: so a client that was silent may burst ten seconds' worth.
@@ -24,7 +24,7 @@ class _Window:
 
 
 class Rate:
-    """What one entity did. `now` never goes back."""
+    """The rate of one entity. `now` never goes back from call to call."""
 
     def __init__(self) -> None:
         # One more than is counted: a window that is partly too old still counts while its last value does not.
@@ -38,7 +38,7 @@ class Rate:
         window.last = now
 
     def is_silent(self, now: Millis) -> bool:
-        """Nothing of it counts any more."""
+        """True if no value is recent enough to count."""
         self._forget(now)
         return not self._windows
 
@@ -47,7 +47,8 @@ class Rate:
         return sum(one.total for one in self._windows) * 1000 / self._span_ms(now)
 
     def wait_ms(self, quota: float, now: Millis) -> int:
-        """Without a further value the rate is down to the quota after this time; 0: it is not above."""
+        """Return the time in milliseconds until the rate falls to the quota without a further value; 0: it is not
+        above."""
         rate = self.per_second(now)
         if rate <= quota:
             return 0
@@ -64,8 +65,10 @@ class Rate:
 
 
 class TokenBucket:
-    """For changes that come in bursts (KIP-599). The tokens of a second stay for eleven seconds. A change that has
-    begun is done whole, if need be on credit."""
+    """A bucket of tokens for changes that come in bursts (KIP-599). The tokens of a second stay for eleven seconds.
+
+    A change that has begun is done whole, if need be on credit.
+    """
 
     def __init__(self) -> None:
         self._tokens: float | None = None
@@ -75,7 +78,7 @@ class TokenBucket:
         self._tokens = self._filled(quota, now) - count
 
     def wait_ms(self, quota: float, now: Millis) -> int:
-        """Until the credit is paid; 0: there is none."""
+        """Return the time in milliseconds until the credit is paid; 0: there is none."""
         self._tokens = self._filled(quota, now)
         return max(0, round(-self._tokens / quota * 1000))
 

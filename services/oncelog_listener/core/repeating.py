@@ -1,4 +1,5 @@
-"""Which requests a listener repeats when the node it asked is gone, or owns the thing no longer (ADR 0017).
+"""The requests that a listener repeats when the node it asked is gone, or no longer owns the partition or shard (ADR
+0017).
 
 A repetition is safe when doing the request twice comes to the same as doing it once, or when it surely was not done.
 For a client that is gone nothing is repeated: it asks elsewhere and goes on from there.
@@ -41,7 +42,7 @@ NOT_DONE: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Codes of an owner that has done nothing, and soon another answer will be had."""
+"""The codes of an owner that has done nothing; a later try may get another answer."""
 
 PERHAPS_DONE: Final = frozenset(
     {
@@ -51,11 +52,11 @@ PERHAPS_DONE: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Codes that also end requests which were under way when the owner lost what it owned."""
+"""The codes that also end requests which were under way when the owner lost what it owned."""
 
 
 def is_repeated(repeatable: Repeatable, error_code: int, was_sent: bool = True) -> bool:
-    """`was_sent`: the request may have reached its owner."""
+    """True if the request is repeated after this error. `was_sent`: it may have reached its owner."""
     if error_code in NOT_DONE:
         return True
     if error_code not in PERHAPS_DONE:

@@ -1,4 +1,4 @@
-"""Which topic names Kafka allows."""
+"""The rule for topic names: those that Kafka allows."""
 
 import re
 from typing import Final

@@ -1,1 +1,2 @@
-"""Kafka requests to protobuf and back, one function an API; `oncelog_listener.routes` lists them."""
+"""The handlers turn Kafka requests into protobuf and back, one function an API; `oncelog_listener.routes` lists
+them."""

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls. The controller keeps the entries; this listener's metadata have them all."""
+"""DescribeAcls, CreateAcls and DeleteAcls. The controller keeps the entries; this listener's metadata has them all."""
 
 from collections import defaultdict
 from typing import Any, Final

@@ -1,4 +1,5 @@
-"""ApiVersions: what this listener speaks, and which features the cluster has switched on (facts 2, 2.1)."""
+"""ApiVersions: the API versions that this listener serves, and the features that the cluster has enabled (facts 2,
+2.1)."""
 
 import re
 from typing import Any, Final
@@ -14,15 +15,15 @@ SUPPORTED_FEATURES: Final = (
     ("transaction.version", 0, 2),
     ("two.phase.commit.version", 0, 1),
 )
-"""(name, lowest level, highest level) that this release can work with."""
+"""The features that this release can work with: (name, lowest level, highest level)."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_FROM: Final = 3
 _FEATURES_FROM: Final = 3
 _DESTINATION_FROM: Final = 5
-"""The client says which cluster and node it means to reach (KIP-1242)."""
+"""The version from which the client says which cluster and node it means to reach (KIP-1242)."""
 _MINIMUM_ZERO_FROM: Final = 4
-"""Older clients refuse a supported feature whose lowest level is 0 (KAFKA-17492)."""
+"""The version from which clients accept a supported feature whose lowest level is 0 (KAFKA-17492)."""
 
 
 async def api_versions(call: Call) -> Any:
@@ -54,10 +55,10 @@ def _is_valid(call: Call) -> bool:
 
 
 def _is_astray(call: Call) -> bool:
-    """Whether the client meant another cluster, or a node that is alive at another address.
+    """True if the client meant another cluster, or a node that is alive at another address.
 
-    Kafka refuses each other node id. Here a listener that starts again has a new one, its clients know the old one, and
-    any listener serves them. Several listeners may also share an address, such as a load balancer's.
+    Kafka refuses each other node id. Here a listener that starts again has a new one, its clients know the old one,
+    and any listener serves them. Several listeners may also share an address, such as a load balancer's.
     """
     request, cluster = call.request, call.cluster
     known = cluster.image.cluster_id
@@ -73,7 +74,8 @@ def _is_astray(call: Call) -> bool:
 
 
 def unsupported_api_versions(types: Any) -> Any:
-    """The answer to a version of ApiVersions from the future: version 0, and the range to retry with (KIP-511)."""
+    """Return the answer to an unknown, newer version of ApiVersions: in version 0, with the range to retry with
+    (KIP-511)."""
     api = API_VERSIONS_RANGE
     row = types.ApiVersion(
         api_key=api.key, min_version=api.min_version, max_version=api.max_version

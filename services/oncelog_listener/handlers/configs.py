@@ -29,12 +29,13 @@ from oncelog_listener.core.config_entries import (
 from oncelog_listener.topic_access import GROUP_REFUSED, TOPIC_REFUSED, cluster_refusal
 
 _Change = Callable[[Any, Mapping[str, str], ResourceType], tuple[dict[str, str], list[str]]]
-"""From a request's resource and what is set there now to (what to set, what to remove)."""
+"""A function that takes a resource of the request and its present configs, and returns (what to set, what to
+remove)."""
 
 _DOCUMENTATION_FROM: Final = 3
 _ALL_TYPES_FROM: Final = 1
 _DESCRIBED_MAX: Final = 400_000
-"""Configs in one answer: all of ten thousand topics. Each costs some hundred bytes."""
+"""The most configs in one answer, enough for all of ten thousand topics. Each costs some hundred bytes."""
 _NOTHING_FAILED: Final = Unanswered(ErrorCode.NONE, "")
 _KINDS: Final = {
     ResourceType.TOPIC: pb.CONFIG_KIND_TOPIC,
@@ -80,8 +81,11 @@ async def describe_configs(call: Call) -> Any:
 
 
 async def _wanted(call: Call) -> dict[tuple[int, str], frozenset[str] | None]:
-    """Which configs of which (type, name); None is all. A resource that is named many times is answered once: the
-    answer would be a thousand times larger than the request."""
+    """Return the configs that are wanted of each (type, name); None: all.
+
+    A resource that is named many times is answered once. Otherwise the answer would be a thousand times larger than
+    the request.
+    """
     wanted: dict[tuple[int, str], frozenset[str] | None] = {}
     for resource in call.request.resources:
         key = (resource.resource_type, resource.resource_name)
@@ -105,7 +109,7 @@ def _entries(
                 return _no_topic(name)
             if topic.internal:
                 return topic_entries(topic.configs, names)
-            # Of this node: its storage's, where one process is both.
+            # The defaults of this node's storage, where one process is both.
             of_node = image.topic_defaults_of(call.cluster.node_id)
             return topic_entries(topic.configs, names, image.topic_defaults, of_node)
         case ResourceType.BROKER if name == ALL_BROKERS:
@@ -127,12 +131,14 @@ def _entries(
 
 
 def _node_named(image: MetadataImage, name: str) -> pb.Node | None:
-    """As text: "01" and digits of other scripts name no broker, and AlterConfigs refuses them too."""
+    """Return the node with this id as text; None: there is none. "01" and digits of other scripts name no node, as
+    in AlterConfigs."""
     return next((one for node_id, one in image.nodes.items() if str(node_id) == name), None)
 
 
 def _refusal(call: Call, resource_type: int, name: str, operation: Operation) -> Unanswered | None:
-    """Whether the client may not do it, asked of what the resource is."""
+    """Return the refusal if the client may not perform the operation; None: it may. The resource's type decides
+    which ACLs count."""
     match resource_type:
         case ResourceType.TOPIC:
             return None if call.may(operation, acl.ResourceType.TOPIC, name) else TOPIC_REFUSED
@@ -180,7 +186,8 @@ async def incremental_alter_configs(call: Call) -> Any:
 
 
 async def alter_configs(call: Call) -> Any:
-    """What is not named goes back to its default; deprecated in Kafka for that, and still sent by older clients."""
+    """Answer AlterConfigs. A config that is not named goes back to its default. Kafka deprecated it for that; older
+    clients send it."""
     types = call.types
     return types.AlterConfigsResponse(responses=await _altered_resources(call, _whole))
 
@@ -201,7 +208,7 @@ def _whole(
 
 
 async def _altered_resources(call: Call, change: _Change) -> tuple[Any, ...]:
-    """One that stands twice is refused once, as in Kafka."""
+    """Change each resource and return its row. A resource that is named twice is refused once, as in Kafka."""
     resources: dict[tuple[int, str], list[Any]] = {}
     for one in call.request.resources:
         resources.setdefault((one.resource_type, one.resource_name), []).append(one)
@@ -257,7 +264,7 @@ async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
 def _overrides(
     image: MetadataImage, resource_type: ResourceType, name: str
 ) -> Mapping[str, str] | None:
-    """What is set there now; None for a topic that does not exist."""
+    """Return the configs that are set on the resource now; None for a topic that does not exist."""
     match resource_type:
         case ResourceType.TOPIC:
             topic = image.topics.get(name)
@@ -269,7 +276,8 @@ def _overrides(
 
 
 async def list_config_resources(call: Call) -> Any:
-    """Which resources DescribeConfigs knows (KIP-1142). oncelog has no client metrics, of which version 0 asks."""
+    """Answer which resources DescribeConfigs knows (KIP-1142). Version 0 asks for client metrics, which oncelog does
+    not have."""
     types, image = call.types, call.cluster.image
     if not call.may_cluster(Operation.DESCRIBE_CONFIGS):
         return types.ListConfigResourcesResponse(

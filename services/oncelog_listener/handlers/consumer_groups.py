@@ -46,7 +46,7 @@ async def consumer_group_heartbeat(call: Call) -> Any:
         return _refused(call, ErrorCode.INVALID_REQUEST, "the group id is empty")
     named = sum(len(name.encode()) for name in topics or ())
     if named > call.cluster.settings.group_payload_bytes_max:
-        # What a member says of itself is one record of the shard.
+        # A member's subscription is one record of the shard, so it must fit.
         return _refused(call, ErrorCode.MESSAGE_TOO_LARGE, "too many topics for one member")
     member_id = request.member_id
     if not member_id and call.version < _MEMBER_CHOOSES_ID_FROM and request.member_epoch == _JOINS:
@@ -110,7 +110,8 @@ def _may_see(call: Call, topic: str, *, is_logged: bool = True) -> bool:
 
 
 def _may_see_id(call: Call, topic_id: bytes) -> bool:
-    """A regular expression finds topics at the coordinator, which does not know what the client may see."""
+    """True if the client may see the topic. The coordinator finds topics by regular expressions and does not know
+    the ACLs."""
     topic = call.cluster.image.topics_by_id.get(topic_id)
     return topic is None or _may_see(call, topic.name, is_logged=False)
 
@@ -193,7 +194,7 @@ def _member(call: Call, member: pb.DescribeGroupsResponse.Member) -> Any:
 
 
 def _assignment(call: Call, topics: Iterable[pb.TopicIdPartitions]) -> Any:
-    """A topic that is gone has no name, and nobody reads it any more."""
+    """Return the assignment. A topic that is gone has no name and is left out: nobody reads it any more."""
     known = call.cluster.image.topics_by_id
     types = call.types
     return types.Assignment(

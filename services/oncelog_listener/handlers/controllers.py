@@ -1,4 +1,4 @@
-"""DescribeQuorum and UpdateFeatures: what Kafka asks of its controllers.
+"""DescribeQuorum and UpdateFeatures: the requests that Kafka answers by its controllers.
 
 oncelog's metadata is not kept by a Raft quorum but in Postgres, and one controller is active by a lease (ADR 0002). So
 the quorum that clients are told of is the active controller: it leads, it is the one voter, nothing lags. Controllers
@@ -109,7 +109,7 @@ async def _update(call: Call) -> Unanswered:
     )
     failed = answer if isinstance(answer, Unanswered) else unanswered(answer.status)
     if failed.error_code == ErrorCode.FEATURE_UPDATE_FAILED:
-        # What no version of the feature allows, Kafka calls an invalid version.
+        # Kafka answers INVALID_UPDATE_VERSION for a level that no version of the feature allows.
         return failed._replace(error_code=ErrorCode.INVALID_UPDATE_VERSION)
     return failed
 

@@ -1,7 +1,7 @@
-"""Who coordinates: FindCoordinator and DescribeCluster. The answer is the listener that is asked (facts 3; ADR 0017),
-until it stops: then it is another one.
+"""FindCoordinator and DescribeCluster. The coordinator in the answer is the listener that is asked (facts 3; ADR
+0017). Only a listener that is stopping names another one.
 
-That a shard has no coordinator at this moment is not told here. The requests that follow wait for one
+The answer does not say that a shard has no coordinator at this moment. The requests that follow wait for one
 (`shard_calls.py`), each client repeats them, and they hold up no fetch: they come over a connection of their own.
 librdkafka does not always repeat FindCoordinator: refused three times within half a second,
 `send_offsets_to_transaction` waits in spite of its timeout until a connection breaks.
@@ -19,7 +19,7 @@ from oncelog_listener.group_access import group_refusal, transaction_refusal
 from oncelog_listener.topic_access import operations_on_cluster
 
 _KINDS: Final = {0: GROUP, 1: TRANSACTION}
-"""Kafka's key types to kinds of shard; 2 is a share group, which oncelog has not."""
+"""The kind of shard of each of Kafka's key types; 2 is a share group, which oncelog does not have."""
 
 _KEYS_FROM: Final = 4
 _BROKERS: Final = 1

@@ -46,9 +46,9 @@ _LEADER_EPOCH_FROM: Final = 9
 _REPLICA_STATE_FROM: Final = 15
 _NEWS_WAIT_S: Final = 0.1
 _READ_TIMEOUT_S: Final = 20.0
-"""For reading what is there, after waiting for it."""
+"""The seconds that a leader has for reading what is there, beside the wait for records."""
 _MAX_WAIT_MS: Final = 300_000
-"""A bound for clients that ask to wait for weeks; Kafka's clients ask for half a second."""
+"""The longest wait in milliseconds, for clients that ask to wait for weeks; Kafka's clients ask for half a second."""
 _NO_SUCH_ID: Final = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
 _OTHER_TOPIC: Final = Unanswered(
     ErrorCode.INCONSISTENT_TOPIC_ID, "the topic was deleted, and made again under its name"
@@ -56,7 +56,8 @@ _OTHER_TOPIC: Final = Unanswered(
 
 
 class _Made(NamedTuple):
-    """Of a partition that is asked for again as it was. It holds under one image."""
+    """The request to a leader for one partition, kept for a later fetch of the same. It is valid under one metadata
+    image."""
 
     image: MetadataImage
     leader: int
@@ -66,7 +67,7 @@ class _Made(NamedTuple):
 
 @dataclass(slots=True)
 class _Share:
-    """What is asked of one leader."""
+    """The part of a fetch that one leader is asked for."""
 
     request: list[pb.FetchPartition] = field(default_factory=list)
     keys: dict[TopicPartition, Key] = field(default_factory=dict)
@@ -94,7 +95,7 @@ async def fetch(call: Call) -> Any:
 
 
 async def _reading(call: Call) -> Reading | ErrorCode:
-    """What the client wants. A code: it has no session that the request could go on with."""
+    """Return what the client wants to read. An error code: it has no session that the request could go on with."""
     request, sessions, connection = call.request, call.cluster.fetch_sessions, call.session
     if call.version < _SESSION_FROM:
         return Reading(await _wanted(call, {}), None, is_kept=False)
@@ -121,7 +122,8 @@ async def _reading(call: Call) -> Reading | ErrorCode:
 
 
 async def _wanted(call: Call, partitions: dict[Key, WantedPartition]) -> dict[Key, WantedPartition]:
-    """`partitions`, with what the request says of them: of one that it names twice the last, as in Kafka."""
+    """Return `partitions` with what the request says of them. Of a partition that it names twice the last counts, as
+    in Kafka."""
     image = call.cluster.image
     has_ids, has_epoch = call.version >= TOPIC_IDS_FROM, call.version >= _LEADER_EPOCH_FROM
     for topic in call.request.topics:
@@ -160,7 +162,7 @@ def _now_ms() -> float:
 
 
 async def _answers(call: Call, reading: Reading, room: int) -> Answers:
-    """Up to so many bytes, or what was there when the wait was over."""
+    """Return the answers, of at most `room` bytes in total, or with what there is at the end of the wait."""
     request = call.request
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _wait_ms(request) / 1000
@@ -184,8 +186,11 @@ async def _answers(call: Call, reading: Reading, room: int) -> Answers:
 
 
 def _waits_for_leaders(answers: Answers) -> bool:
-    """There is nothing to tell but that leaders are being replaced. A client that is told so sleeps, and asks for
-    metadata first; within the time it gave us to wait for data we can do better."""
+    """True if there is nothing to answer but that leaders are being replaced.
+
+    A client that is told so sleeps, and asks for metadata first. It gave us time to wait for data, which is better
+    spent on waiting for a leader.
+    """
     is_waiting = False
     for answer in answers.values():
         if isinstance(answer, Unanswered) or answer.error_code:
@@ -202,15 +207,20 @@ def _wait_ms(request: Any) -> int:
 
 
 def _wanted_bytes(call: Call) -> int:
-    """A client may have no room for more than it asked for. At an answer that is too large librdkafka closes the
-    connection and asks for the same again, for ever."""
+    """Return the most bytes that the response may have. A client may have no room for more than it asked for.
+
+    At an answer that is too large librdkafka closes the connection and asks for the same again, for ever.
+    """
     wanted: int = min(call.request.max_bytes, call.cluster.settings.fetch_bytes_max)
     quota_max = call.cluster.throttling.fetch_bytes_max(call)
     return wanted if quota_max is None else min(wanted, quota_max)
 
 
 async def _refused_topics(call: Call, names: Iterable[str]) -> frozenset[str]:
-    """A consumer needs READ on each topic. A client that says it is a broker needs CLUSTER_ACTION, as in Kafka."""
+    """Return the topics that the client may not read.
+
+    A consumer needs READ on each topic. A client that says it is a broker needs CLUSTER_ACTION, as in Kafka.
+    """
     request = call.request
     has_state = call.version >= _REPLICA_STATE_FROM
     replica_id = request.replica_state.replica_id if has_state else request.replica_id
@@ -221,7 +231,7 @@ async def _refused_topics(call: Call, names: Iterable[str]) -> frozenset[str]:
 
 
 async def _by_leader(call: Call, reading: Reading) -> tuple[dict[int, _Share], Answers]:
-    """What is asked of each leader, and what is answered without one."""
+    """Return what each leader is asked for, and the answers for partitions without a leader to ask."""
     image = call.cluster.image
     by_leader: dict[int, _Share] = {}
     answers: Answers = {}
@@ -253,7 +263,7 @@ async def _by_leader(call: Call, reading: Reading) -> tuple[dict[int, _Share], A
 def _made(
     call: Call, image: MetadataImage, wanted: WantedPartition, refused: frozenset[str]
 ) -> _Made | Unanswered:
-    """What is asked about the partition, and whom."""
+    """Return the request for the partition and its leader, or the answer that needs no leader."""
     topic_id = b"" if wanted.topic_id is None else wanted.topic_id.bytes
     leader = _leader_of(call, image, wanted, topic_id, refused)
     if isinstance(leader, Unanswered):
@@ -307,7 +317,7 @@ async def _fetch_from(
 
     forwarded = pb.FetchRequest(
         max_wait_ms=max_wait_ms,
-        # What may not be answered is not waited for.
+        # The leader does not wait for more bytes than the answer may have.
         min_bytes=max(0, min(request.min_bytes, room)),
         max_bytes=max(1, room),
         isolation_level=request.isolation_level,
@@ -352,7 +362,7 @@ async def _fetch_from_many(
 ) -> None:
     """Ask all leaders without waiting; if that is too little, wait until the first of them has something.
 
-    The answers of the first round stand for the leaders that are still silent then: an answer without a session must
+    The answers of the first round are used for leaders that are still silent then: an answer without a session must
     hold every partition of its request.
     """
     room //= len(by_leader)

@@ -1,4 +1,4 @@
-"""The response to a Fetch: all that was asked, or in a session the news."""
+"""The response to a Fetch: every partition of the request, or in a session only those with news."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ _HINTED_CODES: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADE
 
 
 class Fetched(NamedTuple):
-    """What a leader answers of one partition. Each look at the bytes of a message would copy them."""
+    """The answer of a leader for one partition, copied once: each access to the bytes of a protobuf message would
+    copy them."""
 
     error_code: int
     high_watermark: int
@@ -34,17 +35,17 @@ Answers = dict[Key, Fetched | Unanswered]
 
 @dataclass(slots=True)
 class Reading:
-    """What one request reads."""
+    """The partitions that one request reads, and its session."""
 
     partitions: dict[Key, WantedPartition]
     session: FetchSession | None
-    """Where there is one, only news are answered."""
+    """The session of the request, in which only news are answered; None: there is none."""
     is_kept: bool
-    """The session goes on, or a new one may be opened."""
+    """True if the session goes on, or a new one may be opened."""
 
 
 async def response_of(call: Call, reading: Reading, answers: Answers, now_ms: float) -> Any:
-    """All that was asked, in its order; with a session only the news."""
+    """Return the response with every partition in the order of the request; with a session only those with news."""
     session = reading.session
     told: list[Key] = []
     for key in list(reading.partitions) if session is None else list(answers):

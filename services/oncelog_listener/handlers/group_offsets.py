@@ -1,4 +1,4 @@
-"""What groups have read: OffsetCommit, OffsetDelete, and the commits that belong to a transaction.
+"""The offsets that groups commit: OffsetCommit, OffsetDelete, and the commits that belong to a transaction.
 
 Partitions that do not exist are refused here, as Kafka's brokers do before they ask their coordinator; the others go on
 without them. The coordinator hears which topic a name meant here, and refuses it if that is another one by now.
@@ -78,7 +78,8 @@ async def offset_commit(call: Call) -> Any:
 
 
 async def txn_offset_commit(call: Call) -> Any:
-    """Offsets that become visible with their transaction. The version says which protocol its producer speaks."""
+    """Commit offsets that become visible with their transaction. The version says which protocol the producer
+    speaks."""
     request = call.request
     topics = [(topic_name(call.cluster.image, topic), topic) for topic in request.topics]
     refusal = commit_refusal(call, request.transactional_id, request.group_id)
@@ -136,9 +137,10 @@ async def _checked(
     has_leader_epoch: bool,
     refusal: ErrorCode,
 ) -> tuple[dict[TopicPartition, int], list[pb.OffsetToCommit]]:
-    """The codes of partitions that may not be read or do not exist, and the offsets of the others: of each the last.
+    """Return the codes of partitions that may not be read or do not exist, and the offsets of the others.
 
-    `refusal` is of the whole request, and told of each partition.
+    Of a partition that is named twice the last offset counts. `refusal` is the whole request's, and each partition
+    gets it.
     """
     codes: dict[TopicPartition, int] = {}
     offsets: dict[TopicPartition, pb.OffsetToCommit] = {}
@@ -169,14 +171,15 @@ async def _checked(
 
 
 def _first_code(answer: pb.OffsetCommitResponse) -> int:
-    """A coordinator that cannot answer says so of every partition."""
+    """Return the first error of the answer; 0: it has none. A coordinator that cannot answer gives the error to
+    every partition."""
     return next((one.error_code for one in answer.partitions if one.error_code), 0)
 
 
 async def _codes_of(
     call: Call, answer: pb.OffsetCommitResponse | ErrorCode, offsets: Iterable[pb.OffsetToCommit]
 ) -> dict[TopicPartition, int]:
-    """Each partition's code. An answer that is an ErrorCode, or leaves one out, is told of each it concerns."""
+    """Return each partition's code. An answer that is an ErrorCode is the code of every partition."""
     default = answer if isinstance(answer, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
     codes: dict[TopicPartition, int] = {}
     for one in offsets:
@@ -209,7 +212,7 @@ async def _coded(
 
 
 async def add_offsets_to_txn(call: Call) -> Any:
-    """A TV1 producer adds the partition of `__consumer_offsets` that its group's offsets will be written to."""
+    """Add the partition of `__consumer_offsets` to which the offsets of a TV1 producer's group will be written."""
     request = call.request
     code: int = commit_refusal(call, request.transactional_id, request.group_id)
     if not code and not request.transactional_id:

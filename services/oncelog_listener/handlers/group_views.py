@@ -1,4 +1,4 @@
-"""Looking at groups and removing them: DescribeGroups, ListGroups, DeleteGroups. One listener answers for all."""
+"""DescribeGroups, ListGroups and DeleteGroups. One listener answers for groups of all coordinators."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -24,7 +24,7 @@ CONSUMER: Final = "consumer"
 async def described_groups(
     call: Call, ids: Sequence[str]
 ) -> Sequence[pb.DescribeGroupsResponse.Group | ErrorCode]:
-    """Each as its coordinator has it, of whichever protocol, in this order."""
+    """Return each group as its coordinator describes it, of either protocol, in this order."""
 
     async def ask(
         coordinator: GroupCoordinatorStub, positions: list[int]
@@ -50,12 +50,12 @@ async def describe_groups(call: Call) -> Any:
 def _described(
     call: Call, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
 ) -> Any:
-    """A group, or why it is not shown. Until version 6 a group that does not exist is a dead one."""
+    """Return the row of a group, or the error. Before version 6 a group that does not exist is described as dead."""
     code = code_of(found)
     if isinstance(found, ErrorCode):
         found = pb.DescribeGroupsResponse.Group()
     if not code and found.group_type == CONSUMER:
-        # As in Kafka: who asks so speaks the classic protocol, and falls back to this when the other call is missing.
+        # As in Kafka: DescribeGroups is for classic groups. Clients use it where ConsumerGroupDescribe is missing.
         code = ErrorCode.GROUP_ID_NOT_FOUND
     is_unknown = code == ErrorCode.GROUP_ID_NOT_FOUND or (not code and found.state == _DEAD)
     if is_unknown and call.version < _UNKNOWN_IS_AN_ERROR_FROM:
@@ -116,7 +116,8 @@ def _nothing(
 
 
 async def list_groups(call: Call) -> Any:
-    """What all coordinators know. Kafka's client asks every broker, and merges what they say by group."""
+    """Answer with the groups of all coordinators that this listener lists. Kafka's client asks every broker, and
+    merges the answers."""
     request, cluster = call.request, call.cluster
     forwarded = pb.ListGroupsRequest(
         state_filters=getattr(request, "states_filter", ()),
@@ -173,7 +174,7 @@ async def delete_groups(call: Call) -> Any:
         answer = await call.cluster.ask(coordinator.DeleteGroups(forwarded))
         return answer.results
 
-    # What is deleted is not known any more.
+    # A repetition would fail: a group that is deleted is not known any more.
     found = await ask_coordinators(call, ids, ask, Repeatable.UNLESS_DONE)
     codes = [(group_id, code_of(one)) for group_id, one in zip(ids, found, strict=True)]
     codes += [(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in refused]

@@ -1,7 +1,8 @@
-"""Members of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, each a call to the coordinator of the group's shard.
+"""The requests of group members: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, sent on to the coordinator of the
+group's shard.
 
-A JoinGroup waits until every member has joined again, a SyncGroup until the leader has told the assignment: minutes, if
-a member is slow. Only the requests behind it on the same connection wait with it, which is Kafka's rule and what
+A JoinGroup waits until every member has joined again, a SyncGroup until the leader has told the assignment: minutes,
+if a member is slow. Only the requests behind it on the same connection wait with it, which is Kafka's rule and what
 clients build on. Both go on when their client leaves: the member is in the group until its session times out.
 """
 
@@ -58,7 +59,7 @@ async def ask_coordinator(
     repeatable: Repeatable = Repeatable.ALWAYS,
     timeout_ms: int | None = None,
 ) -> AnswerT | ErrorCode:
-    """What the group's coordinator answers, or COORDINATOR_NOT_AVAILABLE when nobody does."""
+    """Return the answer of the group's coordinator, or COORDINATOR_NOT_AVAILABLE if there is none."""
     try:
         return await call_shard(
             call.cluster,
@@ -75,10 +76,11 @@ async def ask_coordinator(
 
 
 def _for_owner(call: Call, request: OfGroupT) -> OfGroupT:
-    """One with an origin gets the epoch of the coordinator that it is sent to.
+    """Return the request; one with an origin is copied and gets the epoch of the coordinator that it is sent to.
 
     That coordinator may lose the shard and get it back before the request arrives. Then the client may have sent later
-    requests to another coordinator, and this one is a late copy."""
+    requests to another coordinator, and this one is a late copy.
+    """
     shard = call.cluster.image.shard_for(GROUP, request.group_id)
     if shard is None or not hasattr(request, "origin"):
         return request
@@ -93,7 +95,8 @@ async def ask_coordinators(
     ask: Callable[[GroupCoordinatorStub, list[int]], Awaitable[Iterable[AnswerT]]],
     repeatable: Repeatable = Repeatable.ALWAYS,
 ) -> list[AnswerT | ErrorCode]:
-    """For each group what its coordinator answers, or an ErrorCode. One call a coordinator, all at once.
+    """Return for each group the answer of its coordinator, or an ErrorCode. Every coordinator gets one call, all at
+    once.
 
     `ask(stub, positions)` returns, in order, the answers for the groups at these positions.
     """
@@ -140,14 +143,14 @@ async def ask_coordinators(
 
 
 def refused(call: Call, operation: Operation = Operation.READ) -> ErrorCode:
-    """Why the group of the request is not asked; NONE: it is."""
+    """Return why the coordinator is not asked about the request's group; NONE: it is asked."""
     group_id = call.request.group_id
     invalid = ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
     return group_refusal(call, operation, group_id) or invalid
 
 
 def _payload_fault(call: Call, payloads: Any) -> ErrorCode:
-    """What members say of themselves is written as one record of the shard: what can never fit is refused at once."""
+    """Return MESSAGE_TOO_LARGE if the members' data can never fit into one record of the shard; otherwise NONE."""
     if sum(len(payload) for payload in payloads) > call.cluster.settings.group_payload_bytes_max:
         return ErrorCode.MESSAGE_TOO_LARGE
     return ErrorCode.NONE
@@ -219,7 +222,7 @@ async def join_group(call: Call) -> Any:
 
 
 def _not_joined(call: Call, error_code: int, member_id: str | None = None) -> Any:
-    """A refusal. It names the member: with MEMBER_ID_REQUIRED that is the id to come back with."""
+    """Return a refusal. It names the member: with MEMBER_ID_REQUIRED that is the id to come back with."""
     return call.types.JoinGroupResponse(
         error_code=error_code,
         generation_id=NO_GENERATION,
@@ -318,7 +321,7 @@ async def leave_group(call: Call) -> Any:
             call,
             forwarded,
             lambda coordinator: coordinator.LeaveGroup,
-            # Who has left is not known any more.
+            # A repetition would fail: a member that has left is not known any more.
             repeatable=Repeatable.UNLESS_DONE,
         )
     code = code_of(answer)
@@ -342,13 +345,13 @@ async def leave_group(call: Call) -> Any:
 
 
 def code_of(answer: Any) -> int:
-    """The code at the top of an answer, or the one that stands in its place."""
+    """Return the error code of an answer, or the code that stands in its place."""
     code: int = answer if isinstance(answer, ErrorCode) else answer.error_code
     return code
 
 
 def optional(message: Message, field: str) -> str | None:
-    """An optional string of a protobuf message."""
+    """Return an optional string of a protobuf message; None: it is absent."""
     if not message.HasField(field):
         return None
     value: str = getattr(message, field)
@@ -356,5 +359,5 @@ def optional(message: Message, field: str) -> str | None:
 
 
 def client_host(call: Call) -> str:
-    """As Kafka shows it to people, `/127.0.0.1`."""
+    """Return the client's host as Kafka shows it to people, such as `/127.0.0.1`."""
     return "/" + call.session.peer.rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate: how a client says who it is (`sasl_session.py`)."""
+"""SaslHandshake and SaslAuthenticate: the requests by which a client logs in (`sasl_session.py`)."""
 
 import logging
 from datetime import timedelta
@@ -11,7 +11,7 @@ from oncelog_listener.sasl_session import LoginRefused
 log = logging.getLogger("oncelog.login")
 
 _HEADERS_FROM: Final = 1
-"""Version 0 of the handshake is followed by bare SASL messages."""
+"""The version of the handshake from which SASL messages have a header of Kafka; after version 0 they are bare."""
 
 
 async def sasl_handshake(call: Call) -> Any:

@@ -1,7 +1,7 @@
 """Metadata: the brokers are the listeners, and partitions are spread over them (facts 3; ADR 0001, ADR 0017).
 
-Storage nodes take no client connections. Which listeners a client is told of, and which of them it is told leads a
-partition, says `brokers`.
+Storage nodes take no client connections. `brokers` decides which listeners a client is told of, and which of them it
+is told leads a partition.
 """
 
 from typing import Any, Final
@@ -61,7 +61,7 @@ async def metadata(call: Call) -> Any:
 
 
 async def _created_or_refused(call: Call, names: list[str]) -> frozenset[str]:
-    """Create what is missing; the names that the client may not create."""
+    """Create the topics that are missing; return the names that the client may not create."""
     cluster = call.cluster
     if not cluster.settings.auto_create_topics:
         return frozenset()
@@ -88,7 +88,7 @@ async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers, refused: set[
         and topic is not None
         and not call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
     ):
-        # As in Kafka: an id is no secret, the name is.
+        # The answer has the id and no name, as in Kafka: an id is no secret, the name is.
         return _missing(call, None, topic_id, TOPIC_REFUSED.error_code)
     if topic is not None:
         return await _topic(call, topic, brokers)
@@ -158,7 +158,8 @@ def _topic_operations(call: Call, name: str) -> int:
 
 
 def _cluster_operations(call: Call) -> int:
-    """From version 11 on DescribeCluster tells them."""
+    """Return the operations on the cluster that the client may do. From version 11 on only DescribeCluster answers
+    them."""
     is_wanted = getattr(call.request, "include_cluster_authorized_operations", False)
     return operations_on_cluster(call) if is_wanted else NOT_ASKED
 
@@ -182,7 +183,8 @@ def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
 
 
 async def describe_topic_partitions(call: Call) -> Any:
-    """Metadata in pages, for topics with many partitions (KIP-966). Topics come in order of their names."""
+    """Answer DescribeTopicPartitions: metadata in pages, for topics with many partitions (KIP-966), in order of
+    topic names."""
     request, image, types = call.request, call.cluster.image, call.types
     cursor, wanted = request.cursor, {topic.name for topic in request.topics}
     if cursor is not None and (

@@ -1,4 +1,4 @@
-"""OffsetFetch: what groups have committed, of the topics that the client may describe."""
+"""OffsetFetch: the offsets that groups have committed, of the topics that the client may describe."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ class _Topic(NamedTuple):
     name: str | None
     request: Any
     refusal: ErrorCode
-    """Why the coordinator is not asked for it."""
+    """The error because of which the coordinator is not asked for the topic; NONE: it is asked."""
 
 
 class _Group(NamedTuple):
@@ -67,7 +67,7 @@ async def offset_fetch(call: Call) -> Any:
 
 
 def _read(call: Call, group: Any) -> _Group:
-    """What the client asks of the group, and what it may know."""
+    """Return what the client asks of the group, and the errors for what it may not see."""
     of_group = group_refusal(call, Operation.DESCRIBE, group.group_id)
     topics: list[_Topic] = []
     for topic_request in group.topics or ():
@@ -81,7 +81,7 @@ def _read(call: Call, group: Any) -> _Group:
 
 
 def _group_request(call: Call, group: _Group) -> pb.OffsetFetchRequest.Group:
-    """No topics are all topics."""
+    """Return the request to the coordinator. A client's request without topics asks for all topics."""
     request, known = group.request, call.cluster.image.topics
     return pb.OffsetFetchRequest.Group(
         group_id=request.group_id,
@@ -104,7 +104,7 @@ def _group_request(call: Call, group: _Group) -> pb.OffsetFetchRequest.Group:
 def _fetched(
     call: Call, group: _Group, answer: pb.OffsetFetchResponse.Group | ErrorCode
 ) -> tuple[int, tuple[Any, ...]]:
-    """One group's code and topics."""
+    """Return the error code and the topics of one group, for the response."""
     if isinstance(answer, ErrorCode) or answer.error_code:
         code = code_of(answer)
         if call.version >= _GROUP_ERROR_FROM:
@@ -130,7 +130,8 @@ def _fetched(
 
 
 def _every_topic(call: Call, offsets: Iterable[pb.OffsetFetchResponse.Offset]) -> tuple[Any, ...]:
-    """By topic. Where ids are spoken, a topic that is gone has none and is left out, as in Kafka."""
+    """Return every committed offset by topic. Where the version has ids, a topic that is gone has none and is left
+    out, as in Kafka."""
     found = {(offset.topic, offset.partition): offset for offset in offsets}
     known = call.cluster.image.topics
     uses_ids = call.version >= _TOPIC_IDS_FROM

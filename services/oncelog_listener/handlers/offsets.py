@@ -1,4 +1,4 @@
-"""Offsets of partitions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
+"""The offsets of partitions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice, repeat
@@ -33,14 +33,14 @@ _MEANT_FROM: Final[Mapping[int, int]] = {
     _LATEST_TIERED: 9,
     _EARLIEST_PENDING_UPLOAD: 11,
 }
-"""Times that are no times: the first version of ListOffsets in which they mean something."""
+"""The special timestamps of ListOffsets, each with the first version in which it has its meaning."""
 _OF_A_REMOTE_STORE: Final = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
 _LEADER_EPOCH_FROM: Final = 4
 _NO_VERSION: Final = 1 << 15
 _EpochAsked = pb.OffsetsForLeaderEpochRequest.Partition
 _EpochEnd = pb.OffsetsForLeaderEpochResponse.Partition
 _HIGH_WATERMARK: Final = -1
-"""In place of an offset: DeleteRecords of everything."""
+"""The offset in DeleteRecords that means: delete all records that are there."""
 
 
 async def list_offsets(call: Call) -> Any:
@@ -69,7 +69,7 @@ async def list_offsets(call: Call) -> Any:
                 items[key] = pb.ListOffsetsPartition(
                     topic=topic.name,
                     partition=wanted.partition_index,
-                    # Without a remote store the local log is all there is.
+                    # The local log is everything, because there is no remote store.
                     timestamp_ms=_EARLIEST
                     if wanted.timestamp == _EARLIEST_LOCAL
                     else wanted.timestamp,
@@ -108,7 +108,7 @@ def _listed(call: Call, partition: int, answer: pb.ListedOffset | Unanswered) ->
 
 
 async def offset_for_leader_epoch(call: Call) -> Any:
-    """Kafka answers each question, also several about one partition."""
+    """Answer the end offset of each leader epoch. Kafka answers each question, also several about one partition."""
     request = call.request
     items: dict[TopicPartition, list[_EpochAsked]] = {}
     for topic in request.topics:
@@ -154,7 +154,7 @@ async def offset_for_leader_epoch(call: Call) -> Any:
 
 
 class _EpochEnds:
-    """A leader's answers about one partition, in the order of the questions."""
+    """The answers of a leader about one partition, in the order of the questions."""
 
     def __init__(self, rows: Sequence[_EpochEnd]) -> None:
         self.rows = rows
@@ -192,7 +192,7 @@ async def delete_records(call: Call) -> Any:
     to_the_end = [key for key, item in items.items() if item.before_offset == _HIGH_WATERMARK]
     for key, end in (await _high_watermarks(call, to_the_end)).items():
         if isinstance(end, Unanswered) or end.error_code:
-            # Of a leader that is too new to know the end, an admin client knows this code only.
+            # A new leader may not know the end yet. An admin client understands only this code for that.
             is_new = end.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
             code = ErrorCode.LEADER_NOT_AVAILABLE if is_new else error_code_of(end.error_code)
             answers[key] = Unanswered(code, "")
@@ -231,8 +231,11 @@ async def delete_records(call: Call) -> Any:
 async def _high_watermarks(
     call: Call, keys: Sequence[TopicPartition]
 ) -> dict[TopicPartition, pb.ListedOffset | Unanswered]:
-    """Where "all that is there" ends, found out once: a copy of the request that is held up on its way, while the
-    repetition is answered, must not delete what was written since."""
+    """Return the offsets at which "all that is there" ends, which are looked up only once for the request.
+
+    A copy of the request that is held up on its way, while the repetition is answered, must not delete what was
+    written since.
+    """
     items = {
         (topic, partition): pb.ListOffsetsPartition(
             topic=topic, partition=partition, timestamp_ms=_LATEST, current_leader_epoch=-1

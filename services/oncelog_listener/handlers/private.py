@@ -1,6 +1,6 @@
-"""Spark's calls: protobuf in Kafka frames, passed to the coordinator that owns the sink (ADR 0001).
+"""The private calls of Spark: protobuf in Kafka frames, passed to the coordinator that owns the sink (ADR 0001).
 
-To ACLs a sink is the transactional id that people chose for it: who may write with that id may use the sink.
+To ACLs a sink is the transactional id that people chose for it: a client that may write with that id may use the sink.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "AbortAttempt": Operation.WRITE,
     "DescribeSink": Operation.DESCRIBE,
 }
-"""On the sink's transactional id, by method."""
+"""The operation on the sink's transactional id that each method needs."""
 
 
 async def private_call(
@@ -38,7 +38,7 @@ async def private_call(
     session: Session,
     client_id: str | None,
 ) -> bytes:
-    """The serialized response. Raises FrameError when the bytes are no such request."""
+    """Return the serialized response. Raises FrameError when the bytes are no such request."""
     try:
         request = call.request.FromString(bytes(frame[position:]))
     except DecodeError as error:
@@ -66,7 +66,7 @@ async def private_call(
 def _refusal(
     cluster: Cluster, session: Session, method: str, request: Any
 ) -> tuple[ErrorCode, str] | None:
-    """What the client is told that may not; None when it may."""
+    """Return the error and the message for a client that may not make the call; None: it may."""
 
     def may(operation: Operation, resource_type: ResourceType, name: str) -> bool:
         arguments = (session.principal, session.host, operation, resource_type, name)

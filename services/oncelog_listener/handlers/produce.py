@@ -1,4 +1,4 @@
-"""Produce: record batches to their leaders, unread (facts 3 and 9)."""
+"""Produce: record batches go to their leaders without being decoded (facts 3 and 9)."""
 
 from collections.abc import Sequence
 from typing import Any, Final, cast
@@ -42,8 +42,11 @@ _ADD_PARTITION_FROM: Final = 12
 
 
 def verification_mode(version: int) -> "pb.VerificationMode":
-    """How the leader verifies a transactional batch: the request's version says which protocol the client speaks,
-    whatever the cluster's feature level is (facts 2.1)."""
+    """Return how the leader verifies a transactional batch. The request's version says which protocol the client
+    speaks.
+
+    The cluster's feature level does not matter here (facts 2.1).
+    """
     if version >= _ADD_PARTITION_FROM:
         return pb.ADD_PARTITION
     return pb.VERIFY_ABORTABLE if version >= _ABORTABLE_FROM else pb.VERIFY_LEGACY
@@ -61,8 +64,11 @@ _ELSEWHERE: Final = Unanswered(
 
 
 def produce_at_once(call: Call) -> Any | None:
-    """The response, where the leader of all batches is in this process and has committed them in this step. None:
-    `produce` waits, or says what is wrong. So each batch has a sequence, by which the leader knows a repetition."""
+    """Return the response if the leader of all batches is in this process and has committed them in this step.
+
+    None: `produce` waits, or says what is wrong. So each batch must have a sequence, by which the leader recognises a
+    repetition.
+    """
     request, cluster = call.request, call.cluster
     if not request.acks or cluster.access.is_checked:
         return None
@@ -83,7 +89,8 @@ def produce_at_once(call: Call) -> Any | None:
 
 
 def produce_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """The same for one batch, from frame to frame and without a schema."""
+    """Return the response's frame for a request of one batch, as `produce_at_once`, but without a schema. None: the
+    usual way."""
     asked = read_small_produce(frame)
     if asked is None or asked.acks not in (-1, 1) or cluster.access.is_checked:
         return None
@@ -159,7 +166,7 @@ async def produce(call: Call) -> Any:
 
 
 def _accepted(call: Call, topics: _Topics, answers: _Answers) -> _Items:
-    """What goes to leaders; what is refused here goes into `answers`."""
+    """Return the batches that go to leaders. Refusals are put into `answers`."""
     items: _Items = {}
     image = call.cluster.image
     names = (name for name, _ in topics if name is not None)
@@ -220,7 +227,7 @@ async def _append(call: Call, items: _Items, transactional_id: str) -> _Answers:
     repeatable = Repeatable.ALWAYS if is_idempotent else Repeatable.UNLESS_DONE
 
     def is_wanted() -> bool:
-        # Who left may have ended its transaction elsewhere, and be in its next one, where this is no part of.
+        # A client that left may have ended its transaction elsewhere. This batch does not belong to its next one.
         return not transactional_id or call.is_wanted()
 
     topic_ids = {item.topic: item.topic_id for item in items.values()}
@@ -244,7 +251,10 @@ def _message(asked: plain.ProduceRequest) -> pb.ProduceRequest:
 
 
 def _close_on_error(topics: _Topics, answers: _Answers) -> None:
-    """Nobody reads an answer to acks=0, so Kafka tells of an error by closing the connection."""
+    """Close the connection if a batch failed: nobody reads an answer to acks=0, so Kafka reports an error in this way.
+
+    Raises CloseConnection.
+    """
     for name, topic in topics:
         if name is None:
             raise CloseConnection(f"acks=0 and no topic has the id {topic.topic_id}")

@@ -1,4 +1,4 @@
-"""Replicas as Kafka's tools see and move them: folders, ElectLeaders, Alter- and ListPartitionReassignments.
+"""Replicas for Kafka's tools: their folders, ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments.
 
 Clients see listeners as brokers, and each partition "led" by one of them (ADR 0017). Replicas are on storage nodes:
 
@@ -115,7 +115,8 @@ async def alter_replica_log_dirs(call: Call) -> Any:
 
 
 def _move_refused(call: Call, brokers: Brokers, path: str, key: TopicPartition) -> int:
-    """Why the partition cannot move to this folder of a storage node; 0 when it is there."""
+    """Return the error because of which the partition cannot move to this folder of a storage node; 0: it is there
+    already."""
     cluster = call.cluster
     leader = cluster.leader_of(cluster.image, key)
     if not isinstance(leader, int):
@@ -151,7 +152,8 @@ def _sizes(call: Call, sizes: dict[TopicPartition, int]) -> tuple[Any, ...]:
 
 
 def _wanted(call: Call, topics: Iterable[Any] | None) -> list[TopicPartition]:
-    """The partitions that are named, or with null all that exist. Those that do not exist are left to the caller."""
+    """Return the partitions that are named, or with null all that exist. The caller handles named ones that do not
+    exist."""
     if topics is None:
         found = call.cluster.image.topics.values()
         return [(topic.name, one.partition) for topic in found for one in topic.partitions]
@@ -171,13 +173,13 @@ async def elect_leaders(call: Call) -> Any:
     is_unclean = call.version >= _TYPES_FROM and request.election_type == _UNCLEAN
     is_allowed = call.may_cluster(Operation.ALTER)
     failed: Unanswered | None
-    # Who is refused reads no other names than its own.
+    # A refused client is answered with no other names than those that it sent.
     wanted = _wanted(call, request.topic_partitions) if is_allowed or not is_all else []
     forwarded = controller_pb2.ElectLeadersRequest(
         partitions=[_named(key) for key in wanted], unclean=is_unclean
     )
     if not is_allowed:
-        # For each of them, too: before version 1 there is no error for all.
+        # Each partition gets the error, too: before version 1 there is no error for the whole request.
         answers, failed = _refused_alike(wanted), CLUSTER_REFUSED
     else:
         answers, failed = await _changed(
@@ -206,14 +208,14 @@ async def elect_leaders(call: Call) -> Any:
 
 
 def _refused_alike(wanted: Iterable[TopicPartition]) -> _Outcomes:
-    """To who may not: each partition that it named, and no other."""
+    """Return CLUSTER_AUTHORIZATION_FAILED for each partition that the client named, and for no other."""
     return dict.fromkeys(wanted, CLUSTER_REFUSED)
 
 
 async def _changed(
     call: Call, change: Callable[[ControllerStub], Awaitable[_ChangedPartitions]]
 ) -> tuple[_Outcomes, Unanswered | None]:
-    """The controller's code and message for each partition; or why there is none."""
+    """Return the controller's code and message for each partition, or the error of the whole call."""
     answer = await call.cluster.ask_controller(change)
     if isinstance(answer, Unanswered):
         return {}, answer
@@ -276,7 +278,8 @@ def _may_change_factor(call: Call) -> bool:
 
 
 def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Outcomes:
-    """What Kafka's protocol says and our controller's does not: no replicas at all, and a change of their number."""
+    """Return the refusals that Kafka's protocol has and our controller lacks: no replicas at all, and a change of
+    their number."""
     found: _Outcomes = {}
     may_change = _may_change_factor(call)
     for key, replicas in wanted.items():
@@ -312,7 +315,7 @@ async def list_partition_reassignments(call: Call) -> Any:
     moving: dict[str, list[Any]] = {}
     for name, number in keys:
         if failed is not None:
-            # Who is refused reads the names that it sent.
+            # A refused client is answered with the names that it sent.
             nothing = types.OngoingPartitionReassignment(
                 partition_index=number, replicas=(), adding_replicas=(), removing_replicas=()
             )

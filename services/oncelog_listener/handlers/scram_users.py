@@ -14,7 +14,7 @@ from oncelog_listener.topic_access import cluster_refusal
 
 
 async def describe_user_scram_credentials(call: Call) -> Any:
-    """All users, or those that are named; never what proves a password."""
+    """Answer all SCRAM users, or those that are named, without anything that proves a password."""
     types = call.types
     if refusal := cluster_refusal(call, Operation.DESCRIBE):
         code, message = refusal.error_code, refusal.error_message
@@ -95,7 +95,8 @@ async def alter_user_scram_credentials(call: Call) -> Any:
 
 
 def _credential(one: Any) -> pb.ScramCredential:
-    """What the controller keeps: from the salted password both keys follow, and neither gives it back."""
+    """Return the credential that the controller stores. Both keys follow from the salted password, and neither gives
+    it back."""
     # The controller refuses these iterations where they are no number for a credential; 0 would be a deletion.
     credential = pb.ScramCredential(
         user=one.name, mechanism=one.mechanism, iterations=one.iterations or -1

@@ -1,4 +1,4 @@
-"""Topics come and go: CreateTopics, DeleteTopics, CreatePartitions, all decided by the controller."""
+"""CreateTopics, DeleteTopics and CreatePartitions. The controller decides all of them."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,10 +24,11 @@ _DEFAULT: Final = -1
 _STATES_FROM: Final = 6
 _CONFIGS_FROM: Final = 5
 _CONFIGS_MAX: Final = 500
-"""Of one new topic. More are not even looked at: it would take long to find the first that does not exist."""
+"""The most configs of one new topic. More are not even looked at: it would take long to find the first that does not
+exist."""
 
 _CREATION_REFUSED: Final = Unanswered(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-"""Kafka's words for this request."""
+"""The refusal of a creation, in Kafka's words for this request."""
 _THROTTLED: Final = Unanswered(
     ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
 )
@@ -146,10 +147,10 @@ def _uuid(raw: bytes) -> UUID | None:
 
 
 async def delete_topics(call: Call) -> Any:
-    """By name, or from version 6 by id; an internal topic is refused before the controller sees it.
+    """Delete topics by name, or from version 6 by id. An internal topic is refused before the controller sees it.
 
-    An id goes to the controller as it is: its name, as far as this listener knows, may be another topic's by now.
-    With an authorizer an id that this listener does not know stays here: nobody can say whose topic it is.
+    An id goes to the controller as it is: its name, as far as this listener knows, may be another topic's by now. With
+    an authorizer an id that this listener does not know stays here: nobody can say whose topic it is.
     """
     if call.version >= _STATES_FROM:
         wanted = Counter((state.name, state.topic_id) for state in call.request.topics)
@@ -166,7 +167,7 @@ async def delete_topics(call: Call) -> Any:
         failed = _misnamed(name, topic_id, times)
         if failed is None and not may_delete_all:
             failed = _refused_deletion(call, name, topic)
-        # Of a topic that is named nothing more is told than its name; of an id the name, to those who may describe it.
+        # A refused client that gave a name learns nothing. One that gave an id gets the name, if it may describe it.
         if failed is not None and (
             name is not None or topic is None or not _may_describe(call, topic.name)
         ):
@@ -217,7 +218,8 @@ def _known(image: MetadataImage, name: str | None, topic_id: UUID | None) -> pb.
 
 
 def _refused_deletion(call: Call, name: str | None, topic: pb.Topic | None) -> Unanswered | None:
-    """Why the client may not delete it, or None. Whether it exists is told to those who may describe it."""
+    """Return why the client may not delete the topic; None: it may. Only a client that may describe the topic is
+    told whether it exists."""
     if name is None:
         if topic is None:
             return Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
@@ -236,7 +238,7 @@ def _may_describe(call: Call, name: str) -> bool:
 
 
 def _misnamed(name: str | None, topic_id: UUID | None, times: int) -> Unanswered | None:
-    """What is wrong with the request itself."""
+    """Return what is wrong with the way in which the request names the topic; None: nothing."""
     if name is None and topic_id is None:
         return Unanswered(ErrorCode.INVALID_REQUEST, "a topic needs its name or its id")
     if name is not None and topic_id is not None:
@@ -253,8 +255,10 @@ async def _decided(
     *,
     validate_only: bool = False,
 ) -> dict[str | bytes, pb.TopicResult | Unanswered]:
-    """What the controller says of each topic, by name and by id, once the image shows it: the client may ask for it at
-    once."""
+    """Return the controller's result for each topic, by name and by id.
+
+    This node's image has the change by then, because the client may ask for the topic at once.
+    """
     answer = await call.cluster.ask_controller(ask, validate_only=validate_only)
     if isinstance(answer, Unanswered):
         return dict.fromkeys(wanted, answer)

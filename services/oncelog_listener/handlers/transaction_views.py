@@ -1,4 +1,5 @@
-"""Looking at transactions: DescribeProducers, DescribeTransactions, ListTransactions (KIP-664; facts 1.4, 3)."""
+"""DescribeProducers, DescribeTransactions and ListTransactions, by which operators read transactions (KIP-664; facts
+1.4, 3)."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -85,7 +86,7 @@ def _producers(
 
 
 async def describe_transactions(call: Call) -> Any:
-    """Each id's transaction, from the coordinator that owns it; one call a coordinator."""
+    """Answer each id's transaction from the coordinator that owns it; every coordinator gets one call."""
     image = call.cluster.image
     ids = list(dict.fromkeys(call.request.transactional_ids))
     described: dict[str, pb.TransactionDescription | ErrorCode] = {}
@@ -155,7 +156,8 @@ def _state(call: Call, transactional_id: str, found: pb.TransactionDescription |
 
 
 async def list_transactions(call: Call) -> Any:
-    """What all coordinators know, of the ids that are this listener's. Any listener describes any of them."""
+    """Answer the transactions of all coordinators whose ids this listener lists. Any listener describes any
+    transaction."""
     request = call.request
     image = call.cluster.image
     forwarded = pb.ListTransactionsRequest(

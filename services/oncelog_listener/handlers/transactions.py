@@ -1,4 +1,5 @@
-"""Transactions: a producer's calls to its coordinator, and the markers an operator writes (facts 1.3, 1.4, 3)."""
+"""The requests of a producer to its transaction coordinator, and the markers that an operator writes (facts 1.3,
+1.4, 3)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -39,13 +40,18 @@ _MAY_HAVE_DECIDED: Final = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Answers to EndTxn whose decision may yet be in the log: its append was not confirmed in time (facts 6)."""
+"""The errors of EndTxn after which the decision may yet be in the log: its append was not confirmed in time (facts
+6)."""
 
 
 async def _ask_any_coordinator(
     cluster: Cluster, forwarded: pb.InitProducerIdRequest
 ) -> pb.InitProducerIdResponse:
-    """For an idempotent producer without an id any coordinator will do: it only takes a producer id from a block."""
+    """Ask any coordinator for a producer id: one for an idempotent producer without transactional.id is only taken
+    from a block.
+
+    Raises OncelogError if no coordinator can be reached.
+    """
     retries = RetryPolicy(cluster)
     while True:
         image = cluster.image
@@ -71,7 +77,8 @@ async def _ask_any_coordinator(
 def _init_refusal(
     call: Call, transactional_id: str | None, *, enables_two_phase_commit: bool
 ) -> ErrorCode:
-    """Without an id it is enough that the client may write to some topic (KIP-679)."""
+    """Return why the client may not initialise a producer; NONE: it may. Without an id it needs WRITE on some topic
+    (KIP-679)."""
     if transactional_id is not None:
         refusal = transaction_refusal(call, Operation.WRITE, transactional_id)
         if not refusal and enables_two_phase_commit:
@@ -239,7 +246,8 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
 
 
 def _first_error(answer: pb.AddPartitionsToTxnResponse) -> int:
-    """Of an AddPartitionsToTxn for one transaction. A coordinator may not know a new topic yet."""
+    """Return the first error in the answer to an AddPartitionsToTxn for one transaction. A coordinator may not know
+    a new topic yet."""
     for result in answer.results:
         for code in (result.error_code, *(one.error_code for one in result.partitions)):
             if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED):
@@ -307,7 +315,7 @@ def _ended(call: Call, error_code: int, producer_id: int = -1, producer_epoch: i
 async def _of_group_shard(
     call: Call, shard: int, item: Any, ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]]
 ) -> Any:
-    """What the shard's coordinator answers, or an Unanswered."""
+    """Return the answer of the group shard's coordinator, or an Unanswered."""
     found = call.cluster.image.shards.get((GROUP, shard))
     if found is None:
         return Unanswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group shard {shard}")
@@ -319,8 +327,8 @@ async def _of_group_shard(
 
 
 async def write_txn_markers(call: Call) -> Any:
-    """An operator ends a hanging transaction: the markers go to the leaders as they are (KIP-664), those of group
-    shards to their coordinators (ADR 0015)."""
+    """Write an operator's markers, which end a hanging transaction (KIP-664). They go to the partition leaders
+    as they are, those of group shards to their coordinators (ADR 0015)."""
     codes: list[dict[TopicPartition, int]] = []
     is_allowed = call.may_cluster(Operation.ALTER, is_logged=False) or call.may_cluster(
         Operation.CLUSTER_ACTION

@@ -1,7 +1,8 @@
-"""A producer's calls to its coordinator, answered in the step in which their bytes arrive (ADR 0048).
+"""The requests of a producer to its coordinator that are answered in the step in which their bytes arrive (ADR 0048).
 
-Only where the coordinator is of this process, does what is asked, and has that committed in this step. Everything else,
-what is refused above all, is asked again by the long way (`transactions.py`), and nothing has happened before.
+This works only if the coordinator is in this process, accepts the request, and has it committed in this step. Every
+other request, a refused one above all, is sent in the ordinary way (`transactions.py`), and nothing has happened
+before.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ _END: Final = "EndTxnAtOnce"
 
 
 def add_partitions_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """The response's frame; None: `add_partitions_to_txn` answers."""
+    """Add partitions at once and return the response's frame; None: `add_partitions_to_txn` must answer."""
     asked = read_small_addition(frame)
     if asked is None or asked.topic in INTERNAL_TOPICS:
         return None
@@ -41,7 +42,7 @@ def add_partitions_at_a_glance(cluster: Cluster, session: Session, frame: Frame)
 
 
 def add_offsets_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """The response's frame; None: `add_offsets_to_txn` answers."""
+    """Add a group's offsets at once and return the response's frame; None: `add_offsets_to_txn` must answer."""
     asked = read_small_offsets(frame)
     offsets = cluster.image.topics.get(CONSUMER_OFFSETS_TOPIC)
     if asked is None or offsets is None or not offsets.partitions:
@@ -72,7 +73,7 @@ def _are_added(
 
 
 def end_txn_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """The response's frame; None: `end_txn` answers."""
+    """End the transaction at once and return the response's frame; None: `end_txn` must answer."""
     asked = read_small_end_txn(frame)
     if asked is None:
         return None
@@ -90,7 +91,7 @@ def end_txn_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> byt
 
 
 def _coordinator(cluster: Cluster, session: Session, name: str, method: str) -> Any | None:
-    """The stub of the transaction's coordinator, where a client may ask it in this way."""
+    """Return the stub of the transaction's coordinator; None: a client may not ask it in this way."""
     # One that was refused for its connection tells of that when it comes again.
     if cluster.access.is_checked or session.refusals or is_leaving(cluster):
         return None
@@ -105,7 +106,7 @@ def _coordinator(cluster: Cluster, session: Session, name: str, method: str) -> 
 
 
 def _origin(cluster: Cluster, session: Session, asked: SmallRequest) -> plain.RequestOrigin:
-    """As `Call.origin`. The request is not counted yet."""
+    """Return the origin of the request, as `Call.origin` does. The request is not counted yet."""
     return plain.RequestOrigin(
         cluster.listener_start,
         session.connection,

@@ -1,4 +1,5 @@
-"""Which marker waits for which node, and what an answer means for it: the marker sender without its calls.
+"""The queues of the marker sender, without its calls: which marker waits for which node, and what an answer means for
+it.
 
 A delivery is the markers of one decision. It is split by partition: an entry is everything one delivery has for one
 partition, in order, and travels as a whole, because the leader appends it in one write. An entry is always in exactly
@@ -25,10 +26,11 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import CoordinatorEpoch, Millis, NodeId, Partition
 
 HOLDING: Final = NodeId(-1)
-"""In place of a node: the queue of entries whose leader is unknown."""
+"""The node id of the queue of entries whose leader is unknown."""
 
 LeaderOf = Callable[[Partition], NodeId | None]
-"""The node that leads a partition, HOLDING while it has none, None when the partition does not exist."""
+"""A function that returns the node that leads a partition, HOLDING while it has none, None when the partition does
+not exist."""
 
 _RETRIED: Final = frozenset(
     {
@@ -56,7 +58,8 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`retry_*` bound the backoff of an entry and of an unreachable node; it doubles, and half of it is jitter."""
+    """The bounds of the queues. `retry_*` bound the backoff of an entry and of an unreachable node; it doubles, and
+    half of it is jitter."""
 
     queued_markers_max: int = 100_000
     request_markers_max: int = 10_000
@@ -64,7 +67,8 @@ class Limits:
     retry_backoff_max_ms: Millis = Millis(1000)
 
     def backoff_ms(self, attempt_count: int, jitter: float) -> Millis:
-        """For the `attempt_count`-th failure in a row; `jitter` is drawn from 0 to 1."""
+        """Return the backoff after the `attempt_count`-th failure in a row, in milliseconds; `jitter` is drawn from
+        0 to 1."""
         full_ms = min(
             self.retry_backoff_max_ms, self.retry_backoff_ms << min(attempt_count - 1, 20)
         )
@@ -85,7 +89,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class NodeRequest:
-    """What goes to a node in one WriteTxnMarkers; entries of one delivery stand together."""
+    """The entries that go to a node in one WriteTxnMarkers; entries of one delivery stand together."""
 
     node_id: NodeId
     entries: tuple[Entry, ...]
@@ -101,7 +105,7 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A delivery is over; told exactly once for each."""
+    """The end of a delivery, returned exactly once for each."""
 
     delivery_id: int
     outcome: Outcome
@@ -111,7 +115,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an answer brought about. `bugs` are codes that no leader should give; their entries are retried."""
+    """The effects of an answer. `bugs` are codes that no leader should give; their entries are retried."""
 
     ended: tuple[Ended, ...] = ()
     bugs: tuple[str, ...] = ()
@@ -119,7 +123,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """`depth` counts markers, those in flight too."""
+    """The depth of one node's queue. `depth` counts markers, those in flight too."""
 
     node_id: NodeId
     depth: int
@@ -140,7 +144,7 @@ _EntryKey = tuple[int, Partition]
 
 
 class MarkerQueues:
-    """Times are milliseconds of one monotonic clock."""
+    """The markers that wait, in a queue for each node. Times are milliseconds of one monotonic clock."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -150,7 +154,7 @@ class MarkerQueues:
         self._unreachable: dict[NodeId, tuple[int, int]] = {}  # (failures in a row, not before)
         self._next_delivery_id = 0
         self.marker_count = 0
-        """Markers (each counted once per partition) of deliveries that have not ended."""
+        """The number of markers (each counted once per partition) of deliveries that have not ended."""
 
     def add(
         self,
@@ -188,7 +192,7 @@ class MarkerQueues:
         return delivery_id, self._ended_if_empty(delivery_id)
 
     def missing(self, delivery_id: int) -> Iterator[tuple[int, Partition]]:
-        """(position of marker, partition) of each that is not written yet, or was refused."""
+        """Yield (position of marker, partition) of each marker that is not written yet, or was refused."""
         delivery = self._deliveries.get(delivery_id)
         if delivery is not None:
             for entry in delivery.pending.values():
@@ -196,13 +200,14 @@ class MarkerQueues:
             yield from ((one.marker, one.partition) for one in delivery.refused)
 
     def nodes_of(self, delivery_id: int) -> list[NodeId]:
-        """Nodes that hold entries of this delivery in their queues, in order of first appearance."""
+        """Return the nodes that hold entries of this delivery in their queues, in order of first appearance."""
         delivery = self._deliveries.get(delivery_id)
         entries = delivery.pending.values() if delivery else ()
         return list(dict.fromkeys(entry.node_id for entry in entries if entry.node_id != HOLDING))
 
     def take(self, node_id: NodeId, now_ms: int) -> NodeRequest | None:
-        """The next request to this node; None when one is in flight, nothing is ready, or the node is backing off."""
+        """Return the next request to this node; None when one is in flight, nothing is ready, or the node is backing
+        off."""
         queue = self._queues.get(node_id)
         if not queue or node_id in self._in_flight or node_id == HOLDING:
             return None
@@ -228,7 +233,7 @@ class MarkerQueues:
         return request
 
     def next_ready_ms(self, node_id: NodeId) -> int | None:
-        """When `take` is worth another try; None when only an answer, a new delivery or new metadata can tell."""
+        """Return when `take` is worth another try; None: only an answer, a new delivery or new metadata makes it so."""
         queue = self._queues.get(node_id)
         if not queue or node_id in self._in_flight or node_id == HOLDING:
             return None
@@ -268,14 +273,15 @@ class MarkerQueues:
     def unanswered(
         self, request: NodeRequest, leader_of: LeaderOf, now_ms: int, jitter: float
     ) -> tuple[Ended, ...]:
-        """The request in flight failed: what became of it is unknown, so all of it goes again, after a backoff."""
+        """Queue the entries of a failed request again, after a backoff: nobody knows which of its markers are
+        written."""
         failure_count = self._unreachable.get(request.node_id, (0, 0))[0] + 1
         backoff_ms = self._limits.backoff_ms(failure_count, jitter)
         self._unreachable[request.node_id] = (failure_count, now_ms + backoff_ms)
         return self.given_up(request, leader_of)
 
     def given_up(self, request: NodeRequest, leader_of: LeaderOf) -> tuple[Ended, ...]:
-        """The caller whose task sent the request is gone: all of it goes again, at once."""
+        """Queue the entries of a request again, at once: the caller whose task sent it is gone."""
         self._landed(request)
         ended: list[Ended] = []
         for entry in request.entries:
@@ -285,7 +291,7 @@ class MarkerQueues:
         return tuple(ended)
 
     def reroute(self, leader_of: LeaderOf) -> tuple[Ended, ...]:
-        """The metadata changed: queued entries go to the current leaders, and every backoff ends."""
+        """Move queued entries to the current leaders after a change of the metadata, and end every backoff."""
         self._unreachable.clear()
         queued = [entry for queue in self._queues.values() for entry in queue.values()]
         self._queues.clear()
@@ -312,11 +318,11 @@ class MarkerQueues:
         return (self._end(delivery_id, Outcome.CANCELLED),)
 
     def nodes(self) -> list[NodeId]:
-        """Nodes with something queued, ascending; HOLDING is not among them."""
+        """Return the nodes with something queued, ascending; HOLDING is not among them."""
         return sorted(node_id for node_id, queue in self._queues.items() if queue and node_id >= 0)
 
     def depths(self, now_ms: int) -> tuple[QueueDepth, ...]:
-        """Of every queue that is not empty, HOLDING first, then by node."""
+        """Return the depth of every queue that is not empty, HOLDING first, then by node."""
         entries: dict[NodeId, list[Entry]] = {}
         for node_id, queue in self._queues.items():
             entries.setdefault(node_id, []).extend(queue.values())
@@ -337,7 +343,7 @@ class MarkerQueues:
     # ------------------------------------------------------------------------------------------- one entry
 
     def _route(self, entry: Entry, leader_of: LeaderOf) -> None:
-        """To the queue of its partition's leader; dropped, when the partition is gone."""
+        """Move the entry to the queue of its partition's leader, or drop it if the partition is gone."""
         leader = leader_of(entry.partition)
         if leader is None:
             self._drop(entry)
@@ -354,7 +360,8 @@ class MarkerQueues:
             entry.not_before_ms = 0  # another node has not refused it
 
     def _settle(self, entry: Entry, codes: Sequence[ErrorCode | None]) -> None:
-        """What is written or refused does not go again; the entry keeps the rest."""
+        """Take the codes of an entry's markers. Those that are written or refused are done; the entry keeps the
+        rest."""
         refused = self._deliveries[entry.delivery_id].refused
         left: list[int] = []
         for marker, code in zip(entry.markers, codes, strict=True):
