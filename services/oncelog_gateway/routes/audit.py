@@ -1,4 +1,4 @@
-"""`/v1/audit`: who changed what through this gateway."""
+"""`/v1/audit`: the list of who changed what through this gateway."""
 
 from typing import Annotated
 

@@ -12,7 +12,7 @@ _REPLACED: Final = ("pwritev", "pwrite")
 
 
 class FullDisk:
-    """From now on, until `free`."""
+    """Makes every write fail from its creation on, until `free`."""
 
     def __init__(self) -> None:
         self.met = 0

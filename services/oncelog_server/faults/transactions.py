@@ -31,7 +31,8 @@ class Transactions:
         return f"the log knows {', '.join(map(repr, names[:_NAMES_TOLD_MAX]))}{more}"
 
     def producer_ids(self, transactional_id: str) -> set[int]:
-        """The one that this id has now, and those before and after it while they change."""
+        """Return the producer id that this transactional id has now, and those before and after it while they change.
+        """
         found = (txn for _, txn in self._all() if txn.transactional_id == transactional_id)
         return {
             producer_id
@@ -83,7 +84,7 @@ class Transactions:
             await asyncio.sleep(_FENCE_PAUSE_S)
 
     def fire_timers(self) -> None:
-        """The clock was moved: each timer asks now whether its time has come."""
+        """Make each timer check whether its time has come, because the clock was moved."""
         for _, driver in self._slot.role.shards.active():
             machine = driver.machine
             assert isinstance(machine, ShardMachine), machine
@@ -109,7 +110,7 @@ class Transactions:
         return found
 
     def _find(self, transactional_id: str) -> tuple[Driver, TxnMetadata]:
-        """Raises OncelogError."""
+        """Return a transaction with the driver of its shard. Raises OncelogError when no producer has used the id."""
         for driver, txn in self._all():
             if txn.transactional_id == transactional_id:
                 return driver, txn

@@ -36,7 +36,7 @@ _CLIENT_MS: Final = 30_000
 
 @contextmanager
 def _receiver(file: Path) -> Iterator[str]:
-    """Its endpoint."""
+    """Start a receiver of traces and yield its endpoint."""
     command = [sys.executable, "-m", "oncelog_server.tracing.receiver", "--port", "0", str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
