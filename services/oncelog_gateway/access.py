@@ -32,7 +32,7 @@ ADMIN_FILE: Final = "admin-token-file"
 @dataclass(frozen=True, slots=True)
 class Caller:
     name: str
-    """`token:NAME`, `oidc:SUBJECT`, `admin-token-file` or `anonymous`."""
+    """The caller's name: `token:NAME`, `oidc:SUBJECT`, `admin-token-file` or `anonymous`."""
     role: Role | None
     """The caller's role; None: the caller is known, and may do nothing."""
     expires_ms: int = 0

@@ -1,4 +1,4 @@
-"""Settings of who may come in, and by what."""
+"""Settings of the gateway's logins: who may come in, and by what."""
 
 from collections.abc import Mapping
 from functools import cached_property

@@ -17,7 +17,7 @@ from oncelog_gateway.problems import plain_problem, respond
 log = logging.getLogger("oncelog.gateway")
 
 FORM_BYTES_MAX: Final = 70_000
-"""Bytes of a login form at most. A provider's token may have 65,536 letters."""
+"""Maximum size of a login form in bytes. A provider's token may have 65,536 letters."""
 FIELDS_MAX: Final = 10
 STILL_TO_TELL: Final = (
     "You are logged out at this gateway. No controller took it down yet, so the other gateways do not know; "

@@ -214,8 +214,8 @@ def _held_partition(found: RecordPage) -> int | None:
 
 
 def _spans(found: RecordPage) -> list[PartitionRead]:
-    """Return what was read of the first partitions that have a record on this page. If none has, return the first
-    that were read.
+    """Return the offsets that were read, for the first partitions that have a record on this page. If none has,
+    return the first that were read.
     """
     shown = {one.partition for one in found.records}
     return [one for one in found.partitions if not shown or one.partition in shown][:SPANS_SHOWN]

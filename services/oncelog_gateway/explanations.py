@@ -53,7 +53,7 @@ from oncelog_gateway.transactions import Transactions
 PARTITIONS_MAX: Final = 100
 """Partitions of one transaction or group that are looked at. The explanation says if there are more."""
 FAILURES_MAX: Final = 5
-"""Partitions without an answer that are told one by one."""
+"""Number of silent partitions whose failures are told one by one."""
 PRODUCER_PARTITIONS_MAX: Final = 2_000
 """Partitions of all topics that are searched for a producer id."""
 

@@ -48,7 +48,7 @@ class Reading(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """The progress of one group over its partitions."""
+    """The progress of one group in all its partitions."""
 
     lag: int | None
     """The group's lag; None: it is known for no partition."""

@@ -64,7 +64,7 @@ class GroupLags:
 
     standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
     not_shown: int = 0
-    """Groups beyond the limit."""
+    """Number of groups beyond the limit, which are not shown."""
 
 
 class Groups:

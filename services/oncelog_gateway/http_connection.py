@@ -20,7 +20,9 @@ from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.strict_http import StrictConnection, UnwantedRequest
 
 REQUEST_HEAD_BYTES_MAX: Final = 1 << 17
-"""Bytes of a request's head at most. A transactional id has at most 32767 bytes, and each may take three in a URL."""
+"""Maximum size of a request's head in bytes. A transactional id has at most 32767 bytes, and each may take three in a
+URL.
+"""
 LINGER_S: Final = 1.0
 """Seconds for which the rest of a refused request is read and dropped. Closing at once would reset the connection,
 and the client would not see why.

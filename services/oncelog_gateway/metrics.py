@@ -24,8 +24,8 @@ ReadMetrics = Callable[[], Iterable[RoleMetric]]
 
 _PARTITION_LABELS: Final = ["topic", "partition"]
 _MAY_COUNT_AS_LATE_MS: Final = 300_000
-"""A transaction counts as late after this time beyond the longest timeout. A partition leader does not know who has
-no timeout.
+"""Age from which a partition leader may count a two-phase transaction as late. A leader waits for at least this long
+beyond the longest timeout, and does not know which transaction has none.
 """
 _LATENCY_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 

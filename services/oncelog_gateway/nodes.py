@@ -26,7 +26,9 @@ _MOVING_ROLES: Final = {
 
 
 class Duties:
-    """Counts of what each node leads and owns, made once for one answer. Node -1 stands for no node."""
+    """Counts of the partitions and shards that each node leads and owns, made once for one answer. Node -1 stands for
+    no node.
+    """
 
     def __init__(self, image: MetadataImage) -> None:
         partitions = [one for topic in image.topics.values() for one in topic.partitions]

@@ -91,8 +91,8 @@ class Partitions:
         }, failures
 
     async def opened(self, one: OpenTransaction) -> LsoHolder:
-        """Return the holder that an open transaction would be: whose it is, since when, and whether anybody will end
-        it.
+        """Return an open transaction as a holder of an LSO is shown: whose it is, since when, and whether anybody
+        will end it.
         """
         holders, _ = await self._holders([one])
         return holders[one.partition]

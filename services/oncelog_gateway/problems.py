@@ -82,7 +82,7 @@ _MEANING: Final[dict[int, str]] = {
 }
 
 ALWAYS: Final = (401, 403, 421, 422, 429, 431, 500, 503, 504)
-"""Statuses of problems that any call may end in."""
+"""HTTP statuses that any call may end in."""
 
 
 class FieldProblem(BaseModel):
@@ -91,7 +91,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """RFC 9457."""
+    """A problem as RFC 9457 defines it."""
 
     type: str = Field(examples=["urn:oncelog:kafka-error:UNKNOWN_TOPIC_OR_PARTITION"])
     title: str

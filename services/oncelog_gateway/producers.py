@@ -36,8 +36,8 @@ class Producers:
     async def of(
         self, partitions: Sequence[Partition], rows_max: int, producer_id: int | None = None
     ) -> ProducersFound:
-        """Return the first rows of all; only those are named. A leader or coordinator that does not answer is a
-        failure.
+        """Return the first rows of all producers. Only these get their transactional ids. A leader or coordinator
+        that does not answer is a failure.
         """
         described = await self._roles.describe_producers(partitions)
         failures = dict.fromkeys(

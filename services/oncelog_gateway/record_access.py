@@ -27,7 +27,7 @@ needs no ACL.
 
 
 class Way(NamedTuple):
-    """One way in which a caller could be allowed to read."""
+    """One way to let a caller read, and the command for it."""
 
     what: str
     command: str

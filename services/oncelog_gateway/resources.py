@@ -30,7 +30,7 @@ RowT = TypeVar("RowT")
 
 
 def known_or_none(value: int | None) -> int | None:
-    """Return None for Kafka's -1, which is null in REST."""
+    """Return the value, or None for Kafka's -1: that is null in REST."""
     return value if value is not None and value >= 0 else None
 
 

@@ -17,7 +17,7 @@ from oncelog_gateway.roles import Roles
 
 
 class Sinks:
-    """Reads and deletes sinks through their coordinators. Every method raises KafkaError."""
+    """Reads and deletes Spark sinks through their coordinators. Every method raises KafkaError."""
 
     def __init__(self, roles: Roles, audit: AuditLog) -> None:
         self._roles = roles

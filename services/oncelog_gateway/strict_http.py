@@ -19,7 +19,7 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length:([^\r]*)", re.IGNORECASE)
 
 
 class UnwantedRequest(h11.RemoteProtocolError):
-    """HTTP that this gateway does not take. Its text and status are for the client."""
+    """A request that this gateway does not take. Its text and status are for the client."""
 
     def __init__(self, status: HTTPStatus, detail: str) -> None:
         super().__init__(detail, error_status_hint=status)

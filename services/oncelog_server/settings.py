@@ -128,7 +128,7 @@ SET_BY_CLUSTER = {
         "redis_url": _OF_THE_FOLDER,
     },
 }
-"""Settings of roles that `oncelog cluster` sets itself, as in `SET_BY_UP`."""
+"""Settings of roles that `oncelog cluster up` sets itself, as `SET_BY_UP` has them for `oncelog up`."""
 
 
 def sources_of_up(flags: Mapping[str, Flag], config: Path | None) -> Sources:

@@ -36,7 +36,7 @@ class ValueMark(NamedTuple):
 
 
 def time_marks(from_ms: int, to_ms: int, marks_max: int = 6) -> tuple[TimeMark, ...]:
-    """Return at most `marks_max` or one more marks, at round times within the span."""
+    """Return marks at round times within the span, about `marks_max` of them at most."""
     span_ms = max(to_ms - from_ms, 1)
     step_ms = next((one for one in _TIME_STEPS_MS if span_ms <= one * marks_max), 7 * _DAY)
     shape = shape_of(step_ms)

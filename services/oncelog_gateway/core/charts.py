@@ -18,7 +18,7 @@ LINES_MAX: Final = 6
 
 LATEST_STEPS: Final = 6
 LOOKS_MAX: Final = 1_000
-"""Names whose look is remembered at most."""
+"""Names whose look, such as colour and dashes, is remembered at most."""
 
 
 class ChartLine(NamedTuple):
@@ -152,8 +152,8 @@ def _shown(found: Sequence[Line]) -> list[Line]:
 
 
 def _looks(names: Sequence[str], known: dict[str, int]) -> dict[str, str]:
-    """Return a different look for each name of a chart. A name keeps its look from other charts if no other name has
-    taken that look.
+    """Return a different look (colour and dashes) for each name of a chart. A name keeps its look from other charts
+    if no other name has taken that look.
     """
     free = list(range(LINES_MAX))
     chosen: dict[str, str] = {OTHERS: "others"}

@@ -38,7 +38,7 @@ class Diagnosis:
 
     incident: str
     verdict: str
-    """The answer in a sentence or two."""
+    """The diagnosis in a sentence or two."""
     findings: tuple[str, ...] = ()
     """The findings that led to the verdict, in order."""
     evidence: tuple[Evidence, ...] = ()

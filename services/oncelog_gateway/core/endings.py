@@ -1,4 +1,4 @@
-"""How an open transaction that holds a last stable offset will end, and the command that ends it now.
+"""The ending of an open transaction that holds a last stable offset, and the command that ends it now.
 
 The row of a partition, `explain` and the console say it from here.
 """
@@ -12,7 +12,7 @@ from oncelog_gateway.core.hanging import CoordinatedTransaction, OpenTransaction
 
 
 class Ending(StrEnum):
-    """How an open transaction will end. The value is a sentence without its full stop."""
+    """The way in which an open transaction will end. The value is a sentence without its full stop."""
 
     UNKNOWN = "a coordinator did not answer, and whether it hangs is not known; ask again before you end anything"
     NEVER = "nobody will end it"
@@ -38,7 +38,7 @@ def ending_of(state: str | None, *, is_hanging: bool | None, is_two_phase: bool 
 
 
 class Advice(NamedTuple):
-    """What an operator is told about an open transaction."""
+    """The words and the command that an operator is told about an open transaction."""
 
     words: str
     """A sentence without its full stop."""

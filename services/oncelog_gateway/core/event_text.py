@@ -18,7 +18,7 @@ _BUMPS: Final = {
 
 
 def sentence(event: Event) -> str:
-    """Return what happened, without the time. An event of an unknown kind is shown with its fields."""
+    """Return the event as a sentence, without its time. An event of an unknown kind is shown with its fields."""
     text_of = _TEXTS.get(event.kind)
     if text_of is None:
         fields = ", ".join(f"{name} {value}" for name, value in event.fields.items())

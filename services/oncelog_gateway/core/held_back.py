@@ -25,7 +25,7 @@ class Behind:
     """The records after a committed offset, as far as they were read."""
 
     records: int = 0
-    """Records of committed transactions, or of none."""
+    """Records of committed transactions, and records of no transaction."""
     aborted: int = 0
     markers: int = 0
     is_whole: bool = True

@@ -29,7 +29,7 @@ _MARKERS: Final = "oncelog transactions markers"
 
 
 class Seen(NamedTuple):
-    """A thing that the metadata image shows as wrong, and since when."""
+    """A node, partition or shard with something wrong, and since when."""
 
     name: str
     since: Since = NOT_KNOWN
@@ -201,7 +201,7 @@ def _partitions(found: Sequence[Seen]) -> str:
 
 
 def _missing(found: Sequence[Seen]) -> list[int]:
-    """Return the nodes that are missing, first those that most of the found things miss."""
+    """Return the nodes that the given partitions lack, the one that most of them lack first."""
     counts = Counter(node for one in found for node in one.nodes)
     return [node for node, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 

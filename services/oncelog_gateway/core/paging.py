@@ -1,5 +1,5 @@
-"""Pages of lists by key, not by position. A row that is added or that ends while somebody reads moves no other row
-between pages.
+"""Pages of lists by key, not by position. So while somebody reads on, a row that is added or removed moves no other
+row between pages.
 
 A cursor is the key of the last row of the page before. It is in base64 so that nobody takes it for a number to count
 up.

@@ -18,7 +18,9 @@ OTHERS: Final = ""
 """The name of the line that those names share which have no place of their own."""
 _NAN: Final = math.nan
 _PROMOTED_ABOVE: Final = 2.0
-"""A name takes another's place if it is so many times as busy. With less, two names would take turns."""
+"""A busy name takes the place of the idlest one if it is more than this many times as busy. With less, two names
+would take turns.
+"""
 _COARSE_STEPS: Final = 2
 _HALF_LIFE_MS: Final = 900_000
 
@@ -97,7 +99,7 @@ class _Tier:
         return to_ms - from_ms > self.spec.step_ms * _COARSE_STEPS
 
     def put_level(self, line: "array[float]", from_ms: int, to_ms: int, value: float) -> None:
-        """Put a level at the moment of its reading. A place that two readings just missed gets the level of the one
+        """Put a level at the moment of its reading. Steps that lie between two readings get the level of the reading
         before.
         """
         count = self.spec.steps

@@ -16,7 +16,7 @@ class RecordFilter(NamedTuple):
     header_value: bytes | None = None
     """The whole value of the named header; None: any value, also null."""
     text: bytes | None = None
-    """A part of the key, the value or a header's value."""
+    """A text that the key, the value or a header's value must contain."""
 
     @classmethod
     def of(cls, key: str | None, header: str | None, text: str | None) -> Self:

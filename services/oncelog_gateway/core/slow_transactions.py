@@ -22,7 +22,7 @@ class Slowest(NamedTuple):
     rows: list[Slow]
     """The slowest transactions, the longest first. Open ones count with their time so far."""
     remembered: int
-    """Transactions of any duration that are remembered from their begin."""
+    """Number of all transactions that are remembered from their begin."""
     since_ms: int | None
     """Time at which the oldest of the remembered transactions began."""
 

@@ -107,7 +107,7 @@ class _Gathering:
     def __init__(self) -> None:
         self._found: list[Span | Between] = []
         self._span: Span | None = None
-        """The open transaction, or the last one."""
+        """The transaction that is open, or else the last one."""
         self._ended: Span | None = None
         """The last transaction that is complete."""
         self._between: list[Event] = []

@@ -29,7 +29,7 @@ class Undecided(NamedTuple):
     age_ms: int
     timeout_ms: int
     is_late: bool
-    """True if the transaction is later than its timeout; False: it is two-phase, and open for long."""
+    """True if the transaction is open for longer than its timeout. False: it is two-phase, and open for long."""
 
 
 class BlockedGroup(NamedTuple):

@@ -1,4 +1,4 @@
-"""`/v1/cluster`, `/health` and `/ready`."""
+"""`/v1/cluster`, `/health` and `/ready`: the state of the cluster and of this gateway."""
 
 import asyncio
 from collections.abc import Sequence

@@ -99,7 +99,7 @@ def features_router(features: Features, operators: Operators) -> APIRouter:
     async def change_feature(
         request: Request, feature: FeatureName, body: FeatureChange
     ) -> FeatureList:
-        """A transaction that is under way ends with the protocol that it began with."""
+        """Changes the level of a feature. A transaction that is under way ends with the protocol that it began with."""
         return await features.change(operators.of(request), feature, body)
 
     return router

@@ -42,8 +42,8 @@ def timelines_router(timelines: Timelines, streams_max: int) -> APIRouter:
         )
     )
     async def timeline(transactional_id: TransactionalId, limit: Limit = 1_000) -> Timeline:
-        """Every state change, every epoch bump with its cause, every partition, verification, refusal and marker that
-        is remembered. A `hole` stands where events are missing.
+        """The remembered events of a transaction: each state change, epoch bump with its cause, partition,
+        verification, refusal and marker. A `hole` stands where events are missing.
         """
         return await timelines.of_transaction(transactional_id, limit)
 

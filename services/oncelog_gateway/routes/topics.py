@@ -51,7 +51,7 @@ from oncelog_gateway.transactions import Transactions
 TopicT = TypeVar("TopicT", bound=TopicSummary)
 
 PARTITIONS_READ_MAX = 10_000
-"""Partitions whose offsets one request reads; beyond it, ask topic by topic."""
+"""Partitions whose offsets one request reads at most. Beyond that, a client asks topic by topic."""
 
 Name = Annotated[str, Path(min_length=1, max_length=249, examples=["orders"])]
 Index = Annotated[int, Path(ge=0, le=INT32_MAX, examples=[0])]
@@ -230,7 +230,7 @@ def partition_router(roles: Roles, partitions: Partitions, transactions: Transac
         **described("/partitions/{topic}/{partition}/producers", "Producers of a partition", 404)
     )
     async def describe_producers(topic: Name, partition: Index, paging: Paging) -> ProducerPage:
-        """Every producer id the leader remembers, with its open transaction (Kafka's DescribeProducers)."""
+        """Producer ids that the leader remembers, each with its open transaction (Kafka's DescribeProducers)."""
         rows = await partitions.producers(Partition(topic, partition))
         page, about = paged(rows, lambda row: (row.producer_id,), paging)
         return ProducerPage(producers=page, **about)

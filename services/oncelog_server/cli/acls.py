@@ -1,4 +1,4 @@
-"""`oncelog acls`: who may do what, in the words of `kafka-acls`, through Kafka's own protocol."""
+"""`oncelog acls`: the ACLs that say who may do what, in the words of `kafka-acls`, through Kafka's own protocol."""
 
 import itertools
 import re

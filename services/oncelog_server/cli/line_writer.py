@@ -35,7 +35,7 @@ class LineWriter:
         self._headers = headers
         self._line_number = 0
         self._sent: list[list[tuple[int, Delivery]]] = []
-        """Lines that were not known to be answered at the last look."""
+        """Lines that were sent and were not known to be answered when last looked at."""
         self._failed: dict[int, ClientError] = {}
         self._is_open = False
         """True while a transaction is open."""

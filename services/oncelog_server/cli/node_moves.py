@@ -40,8 +40,8 @@ def selected(
     roles: Sequence[str],
     output: Output | None,
 ) -> list[int]:
-    """Return the nodes that were named, or the nodes of a role from an id on whose ids were not given. Prints it if
-    there are none.
+    """Return the nodes that were named. With --role, return the nodes of that role from an id on, without those that
+    have a given id. Prints it if there are none.
     """
     if bool(node_ids) == (role is not None):
         raise typer.BadParameter("name node ids, or give --role and --from-id")

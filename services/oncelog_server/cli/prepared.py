@@ -17,9 +17,9 @@ from oncelog_server.cli.tables import (
 )
 
 ROWS_MAX: Final = 10_000
-"""Rows in one answer of the gateway."""
+"""Maximum number of rows in one answer of the gateway."""
 PARTITIONS_SHOWN: Final = 3
-"""Partitions that one row shows; `describe` shows all."""
+"""Number of partitions that one row shows; `describe` shows all."""
 
 
 def list_prepared(gateway: Gateway = "", output: AsOutput = None) -> None:

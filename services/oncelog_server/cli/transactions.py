@@ -34,7 +34,7 @@ from oncelog_server.cli.timelines import timeline
 app = command_group("Show transactions, find hanging ones, end them.")
 PAGE: Final = 500
 ROWS_MAX: Final = 10_000
-"""Rows in one answer of the gateway."""
+"""Maximum number of rows in one answer of the gateway."""
 
 TransactionalId = Annotated[str, typer.Argument(callback=not_empty, help="the transactional.id")]
 Topic = Annotated[str, typer.Option(help="the topic")]

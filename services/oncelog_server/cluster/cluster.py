@@ -176,7 +176,7 @@ class Cluster:
         raise OncelogError(f"this cluster has no {name}; it has {names}")
 
     def process(self, name: str) -> ProcessRef | None:
-        """Return the process of this name; None: it was never started, or was stopped in order."""
+        """Return the process of a member or database; None: it was never started, or was stopped in order."""
         if name not in (POSTGRES, REDIS):
             self.member(name)
         return self.state.running.get(name)

@@ -30,7 +30,7 @@ class ProducerGaveUp(OncelogError):
 
 
 class ProducerCrashed(Exception):
-    """Stands in for the death of the producer's process: nothing of the instance is cleaned up."""
+    """The producer's instance is to crash, as if its process died: nothing of the instance is cleaned up."""
 
 
 class DemoProducer:

@@ -21,7 +21,7 @@ FLOAT_TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the proof."""
+    """One line of the proof: a check, and whether it holds."""
 
     what: str
     expected: str

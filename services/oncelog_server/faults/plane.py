@@ -37,7 +37,7 @@ class _Fault:
     stands: _Met | None = None
     """The part that counts what meets the fault; None: nothing can meet it."""
     must_be_met: bool = False
-    """True if the fault does nothing until something meets it."""
+    """True if the fault has no effect until something meets it."""
 
 
 class FaultPlane:

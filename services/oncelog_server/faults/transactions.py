@@ -23,7 +23,7 @@ class Transactions:
         self._slot = slot
 
     def known(self) -> str:
-        """The transactional ids that the log knows, for an error's text."""
+        """Return the transactional ids that the log knows, for an error's text."""
         names = sorted(txn.transactional_id for _, txn in self._all())
         if not names:
             return "the log knows no transactional id yet"
@@ -62,7 +62,9 @@ class Transactions:
             )
 
     async def fence(self, transactional_id: str) -> None:
-        """Take the id over, as the start of another producer does. Returns when its transaction has ended."""
+        """Take the transactional id over, as the start of another producer does. Returns when its transaction has
+        ended.
+        """
         _, txn = self._find(transactional_id)
         request = pb.InitProducerIdRequest(
             transactional_id=transactional_id,
