@@ -21,10 +21,12 @@ from oncelog_gateway.roles import Roles
 
 LOOKS_MAX: Final = 100
 LOOKS_AT_ONCE: Final = 8
-"""Partitions read at once, where the last offsets before an open transaction may be markers and aborted records."""
+"""Partitions that are read at the same time, to see whether their last offsets before an open transaction are markers
+and aborted records.
+"""
 LOOK_OFFSETS_MAX: Final = 1_000
 LOOK_BYTES_MAX: Final = 64 << 10
-"""Bytes that are read of such a partition. If more is left, some of it is taken for records."""
+"""Bytes that are read of one such partition. If more is left, some of it is taken for records."""
 
 
 class Reading(NamedTuple):

@@ -1,7 +1,7 @@
 """Notes since when a node is fenced, a partition lacks a leader or a replica, or a shard lacks a coordinator.
 
-The image says how it is and not since when. So this notes each change as it comes, and asks nobody. What was so in the
-first image was so for at least that long.
+The image says how things are and not since when. So this module notes each change as it comes, and asks no role. What
+was so in the first image was so for at least that long.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """One reading for each page: what a page asks twice is answered as the first time, so its parts do not contradict
 each other.
 
-An act never runs within: before one, the state of things is asked for again on purpose.
+An act never runs within such a page: before an act, the state of things is asked for again on purpose.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

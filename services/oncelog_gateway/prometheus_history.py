@@ -1,8 +1,8 @@
 """The history of this cluster in a Prometheus, if one is configured. It goes back further than a gateway's memory,
 and through restarts.
 
-It is asked for our own series. Its answers come in a thread, within the time of a page; what goes wrong is a line that
-says so.
+Prometheus is asked for our own series. Its answers come in a thread, within the time of a page; a failure becomes a
+line that says so.
 """
 
 import asyncio

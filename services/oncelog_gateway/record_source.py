@@ -32,7 +32,7 @@ WINDOW_MAX: Final = 10_000
 EXPANSION: Final = 16
 """Bytes of decompressed records that count as one byte of a batch: zeros compress a thousandfold."""
 UNREADABLE_BYTES: Final = 4 << 20
-"""Bytes that a batch counts as which cannot be shown: it may have been decompressed in vain."""
+"""Bytes that a batch which cannot be shown counts as: it may have been decompressed in vain."""
 ASKED_MAX: Final = 200
 """Transactions of one page that leaders are asked about. With a filter of outcomes most of them may not be shown."""
 SHOWN_BYTES_MAX: Final = 4 << 20

@@ -27,7 +27,9 @@ from oncelog_gateway.operators import Operator
 from oncelog_gateway.roles import Roles
 
 REORDERS_MAX: Final = 100
-"""Partitions that only change their order in one step: as many as the controller elects in one run of its balance."""
+"""Partitions whose replicas are only reordered in one step: as many as the controller elects in one run of its
+balance.
+"""
 
 Plan = Callable[[MetadataImage], list[Move]]
 

@@ -1,4 +1,4 @@
-"""Runs every role in one process: the same roles as in a cluster, which call each other directly instead of by gRPC.
+"""All roles in one process: the same roles as in a cluster, which call each other directly instead of by gRPC.
 
 Order matters only here. The controller comes first. Then this node registers, which fences whatever an earlier process
 left behind, and follows the image. Then come storage, marker sender and coordinator, and at last the

@@ -1,8 +1,8 @@
 """The growth of counters that several processes share, from what each process tells now and what it told before.
 
-A counter begins anew with its process, or with a role in it; then its growth is what is known of it, and never less
-than nothing. While a process that should tell is silent the growth of all is not known: it is told with the next whole
-reading, unless that is too long ago. Then there is a gap.
+A counter begins anew with its process, or with a role in it. Its growth is then its present value, and never below
+zero. While a process that should tell is silent, the growth of all is not known. The next complete reading has it,
+unless that comes too late: then there is a gap.
 """
 
 from collections.abc import Mapping, Sequence, Set

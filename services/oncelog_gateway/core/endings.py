@@ -1,6 +1,6 @@
 """The ending of an open transaction that holds a last stable offset, and the command that ends it now.
 
-The row of a partition, `explain` and the console say it from here.
+The row of a partition, `explain` and the console take their words from here.
 """
 
 import shlex

@@ -13,7 +13,7 @@ from oncelog_gateway.core.hanging import CoordinatedTransaction
 from oncelog_gateway.core.interlock import Refusal
 
 OLD_MS: Final = 15 * 60_000
-"""Age at which an open two-phase transaction is told on the console and by the alarm. An application that lives
+"""Age from which an open two-phase transaction is shown on the console and by the alarm. An application that lives
 decides in seconds.
 """
 

@@ -150,8 +150,8 @@ class RateRing:
     def take(
         self, group_name: str, from_ms: int, to_ms: int, rows: Mapping[str, Sequence[float]]
     ) -> None:
-        """Take a reading of one group: by name, the values in the order of the group's families. `cover` has had its
-        time before.
+        """Take a reading of one group: by name, the values in the order of the group's families. `cover` must be
+        called for its time before.
         """
         assert from_ms < to_ms, (from_ms, to_ms)
         group, weights = self._groups[group_name], self._weights[group_name]

@@ -5,7 +5,7 @@ import json
 from typing import Final, NamedTuple
 
 _UTF8_BYTES_MAX: Final = 4
-"""Bytes of one UTF-8 character at most."""
+"""Maximum size of one UTF-8 character in bytes."""
 PREVIEW_LENGTH: Final = 300
 PREVIEW_BYTES: Final = 32
 _HEX_LINE: Final = 16

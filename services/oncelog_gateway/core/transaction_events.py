@@ -19,7 +19,7 @@ from oncelog_gateway.core.endings import shell_word
 LOOP_PAUSE_MS: Final = 5_000
 """A client whose last refusal is older than this has stopped asking."""
 LOOP_COUNT: Final = 3
-"""So many refusals count as a loop."""
+"""At least this many refusals count as a loop."""
 
 
 def newest(events: Iterable[Event], fits: Callable[[Event], bool]) -> Event | None:

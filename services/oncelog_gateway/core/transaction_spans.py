@@ -21,7 +21,9 @@ REASONS: Final = {
     "CompletePrepared": "decided by an operator",
     "InitProducerId": "ended by InitProducerId",
 }
-"""The reason for an end, by the request that decided it. EndTxn is the producer's own end and needs no reason."""
+"""The reason why a transaction ended, by the request that decided it. EndTxn is the producer's own end and needs no
+reason.
+"""
 _OF_THE_LAST: Final = frozenset({"marker_queued", "marker_sent", "marker_failed", "marker"})
 _OUTCOMES: Final[dict[str, Outcome]] = {
     "Ongoing": "open",

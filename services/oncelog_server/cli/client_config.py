@@ -104,8 +104,7 @@ def _config_option() -> Any:
 
     @app.command()
     def only(config: Config = None) -> None:
-        """Have the option in a signature, because Typer makes options of signatures alone. The option belongs to many
-        commands.
+        """Declare `--config` for Typer, which makes options of signatures alone. The option belongs to many commands.
         """
 
     (option,) = typer.main.get_command(app).params

@@ -35,7 +35,10 @@ def pieces(source: Source) -> Iterator[list[bytes]]:
 
 
 def unescaped(text: str) -> bytes:
-    r"""`\t`, `\n`, `\r`, `\0`, `\\` and `\x1f` as in most shells and languages. Raises ValueError for others."""
+    r"""Return a text without its escapes: `\t`, `\n`, `\r`, `\0`, `\\` and `\x1f`, as in most shells and languages.
+
+    Raises ValueError for other escapes.
+    """
 
     def byte_of(found: re.Match[str]) -> bytes:
         name = found[1]

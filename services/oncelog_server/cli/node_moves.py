@@ -41,7 +41,7 @@ def selected(
     output: Output | None,
 ) -> list[int]:
     """Return the nodes that were named. With --role, return the nodes of that role from an id on, without those that
-    have a given id. Prints it if there are none.
+    have a given id. If there are none, a line says so.
     """
     if bool(node_ids) == (role is not None):
         raise typer.BadParameter("name node ids, or give --role and --from-id")

@@ -232,7 +232,7 @@ def not_empty(value: str | None) -> str | None:
 
 
 def as_spelled(given: Sequence[str] | None, known: Sequence[str]) -> list[str] | None:
-    """End every process in order, and kill those that do not listen. It is quick, for nothing is moved."""
+    """Return words of a known list as the list spells them, in whatever case they were typed. Refuses other words."""
     spelled = {one.casefold(): one for one in known}
     for one in given or ():
         if one.casefold() not in spelled:

@@ -1,4 +1,4 @@
-r"""How `oncelog consume` prints a record.
+r"""Formats in which `oncelog consume` prints a record.
 
 A format is text with places in it, as in kcat: `%t` topic, `%p` partition, `%o` offset, `%k` key, `%s` value, `%T`
 timestamp in milliseconds, `%K` and `%S` lengths in bytes (-1 for null); `%h` headers, `%%` a percent sign. The escapes

@@ -118,8 +118,8 @@ COMMANDS_OFF: Final = (
     *("REPLICAOF", "SLAVEOF", "SYNC", "PSYNC", "MONITOR", "EVAL", "EVALSHA", "SCRIPT", "FLUSHALL"),
     *("FLUSHDB", "KEYS", "SHUTDOWN"),
 )
-"""Commands of Redis that write files, load code, lead elsewhere or empty the feed. The feed needs only XADD, and its
-readers XREAD.
+"""Commands of Redis that are off: they write files, load code, make Redis follow another server, or empty the feed.
+The feed needs only XADD, and its readers XREAD.
 """
 
 

@@ -174,7 +174,7 @@ def _given(
 class FreePorts:
     """Hands out each free port once. A plan that needs ports for several purposes uses one object for all of them.
 
-    They are neighbours, from a place of chance on: two plans made at once have hardly ever a port in common.
+    The ports are neighbours, from a random place on: two plans made at once hardly ever have a port in common.
     """
 
     def __init__(self) -> None:
