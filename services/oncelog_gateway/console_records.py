@@ -71,9 +71,7 @@ def add_records(
         outcome: str = "",
         cursor: str = "",
     ) -> HTMLResponse:
-        """Show the records of a topic. A form's field that is empty counts as not given; REST can ask for an empty
-        key.
-        """
+        """Show a topic's records. An empty field of the form is not given; REST can ask for an empty key."""
         begin = request.query_params.get("from", "") or "newest"
         is_committed = isolation == "read_committed"
         outcome = "" if is_committed else outcome

@@ -35,7 +35,7 @@ def pieces(source: Source) -> Iterator[list[bytes]]:
 
 
 def unescaped(text: str) -> bytes:
-    r"""Return a text without its escapes: `\t`, `\n`, `\r`, `\0`, `\\` and `\x1f`, as in most shells and languages.
+    r"""Return a text as bytes, with its escapes `\t`, `\n`, `\r`, `\0`, `\\` and `\x1f` read as in most languages.
 
     Raises ValueError for other escapes.
     """
