@@ -229,7 +229,7 @@ class Access:
                 return
 
     def _start_report(self, report: Coroutine[Any, Any, None], name: str) -> None:
-        # In a context of its own: the request that starts it has little time left (`time_budget`).
+        # The task has a context of its own: the request that starts it has little time left (`time_budget`).
         task = asyncio.create_task(report, name=name, context=Context())
         self._reports.add(task)
         task.add_done_callback(self._reports.discard)

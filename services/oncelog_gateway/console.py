@@ -179,7 +179,7 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             missing=pages.views.timelines.history.away_reason,
             events="/v1/events?limit=1&" + urlencode({"transactional_id": id}),
         )
-        # Of one that was, there is something to see.
+        # An id that has events is shown with them, although its coordinator does not know it now.
         if status == HTTPStatus.NOT_FOUND and not every:
             page_of_it.status_code = status
         return page_of_it

@@ -72,7 +72,7 @@ class Overviews:
         """
         image = self._roles.image
         every = all_partitions(image)
-        # Those of users first: of Kafka's own a transaction seldom holds one.
+        # Users' partitions come first: a transaction seldom holds one of Kafka's own.
         every.sort(key=lambda one: image.topics[one.topic].internal)
         opened, looked, (queues, silent_senders) = await asyncio.gather(
             self._transactions.opened(open_max, OVERDUE_MAX),

@@ -65,7 +65,7 @@ class Records:
         reading = await self._reading(topic, wanted, known)
         here = [place for place in reading.places if place.partition in known]
         away = [place for place in reading.places if place.partition not in known]
-        # Who has nothing to be read takes no share of the page from the others.
+        # A partition with nothing to read takes no share of the page from the others.
         done = [place for place in here if _is_at_end(reading, place, known, wanted)]
         waiting = [place for place in here if place not in done]
         parts = shares(waiting, wanted.limit)

@@ -76,7 +76,7 @@ class Roles(LeaderCalls):
         total = sum(max(one.total_count, len(one.transactions)) for one in answers)
         if len(answers) == 1:
             return Listing(tuple(answers[0].transactions), tuple(failures), total)
-        # By producer id too: two tries of one Spark task share a transactional id.
+        # The key has the producer id too: two tries of one Spark task share a transactional id.
         found: dict[tuple[str, int], coordinator_pb2.TransactionDescription] = {
             (one.transactional_id, one.producer_id): one
             for answer in answers

@@ -49,7 +49,7 @@ class CounterGrowth:
         found: dict[str, Sequence[float]] = {}
         for process, one in told.items():
             if process not in before:
-                # What it counted before it was asked for the first time belongs to no time.
+                # The time of what a process counted before its first reading is not known.
                 continue
             known = before[process]
             base: Counters = known.counters if known.started_ms == one.started_ms else {}

@@ -239,7 +239,7 @@ class RateRing:
 
     def coarse(self, first_ms: int, step_ms: int, count: int) -> list[bool]:
         """Return for each step whether one reading of a much longer time covers it, so that its course is not known."""
-        # Of the coarsest places that such a step has: a minute that was read once is no coarse minute.
+        # The coarsest ring with such steps decides: a minute that was read once is no coarse minute.
         tier = next(one for one in reversed(self._tiers) if step_ms % one.spec.step_ms == 0)
         places = step_ms // tier.spec.step_ms
         first = first_ms // tier.spec.step_ms

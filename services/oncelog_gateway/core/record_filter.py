@@ -51,5 +51,5 @@ class RecordFilter(NamedTuple):
 
 
 def _bytes(text: str) -> bytes:
-    # What a request carried and UTF-8 cannot is found nowhere, and is no error.
+    # A text that UTF-8 cannot write fits no record, and is no error.
     return text.encode(errors="surrogatepass")
