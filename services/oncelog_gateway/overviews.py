@@ -25,7 +25,7 @@ PARTITIONS_MAX: Final = 2_000
 leader or a replica.
 """
 HELD_MAX: Final = 50
-"""Partitions that are checked for groups which they block, those first that are held for the longest."""
+"""Partitions, of those held back for the longest, whose blocked groups are looked up."""
 GROUPS_MAX: Final = 1_000
 OVERDUE_MAX: Final = 50
 LASTING_MS: Final = 2_000

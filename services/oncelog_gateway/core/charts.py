@@ -69,7 +69,7 @@ class Span(NamedTuple):
 
 
 def span_until(now_ms: int, minutes: int, step_ms: int) -> Span:
-    """Return the span of so many minutes whose last step is the one that runs now."""
+    """Return the span of the last `minutes` minutes. Its last step is the one that runs now."""
     count = minutes * 60_000 // step_ms
     return Span((now_ms // step_ms - count + 1) * step_ms, step_ms, count)
 

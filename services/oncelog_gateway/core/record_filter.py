@@ -20,8 +20,8 @@ class RecordFilter(NamedTuple):
 
     @classmethod
     def of(cls, key: str | None, header: str | None, text: str | None) -> Self:
-        """Return the filter for these texts. `header` is NAME or NAME=VALUE. An empty text fits every record, an
-        empty key fits the empty key.
+        """Return a filter from the texts of a query. `header` is NAME or NAME=VALUE. An empty text fits every record,
+        an empty key fits the empty key.
         """
         name, equals, value = (header or "").partition("=")
         return cls(

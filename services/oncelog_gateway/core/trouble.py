@@ -41,7 +41,7 @@ class Trouble:
     look: Look
     subject: str
     what: str
-    """The words behind the subject. Subject and words together are a sentence without its full stop."""
+    """What is wrong with the subject, in words that follow it. Both together are a sentence without its full stop."""
     since: Since
     to_do: str
     command: str
