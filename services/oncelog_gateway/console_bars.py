@@ -74,8 +74,7 @@ class TransactionBar:
 
 @dataclass(frozen=True, slots=True)
 class BetweenRow:
-    """A row for what happened between two transactions. It shows its last event in words, and unfolds to all of them.
-    """
+    """A row for what happened between two transactions. It shows its last event in words, and unfolds to all."""
 
     key: str
     began_ms: int

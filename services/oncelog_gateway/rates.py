@@ -85,8 +85,7 @@ class Rates:
         ]
 
     def looks(self, of: str) -> dict[str, int]:
-        """Return the looks of lines that are named by this kind of thing. They stay for as long as the process lives.
-        """
+        """Return the looks of lines that are named by this kind of thing. They stay as long as the process lives."""
         return self._looks.setdefault(of, {})
 
     def coarse(self, span: Span) -> list[bool]:
@@ -94,8 +93,7 @@ class Rates:
         return self._recorder.ring.coarse(*span)
 
     def line(self, family: str, name: str, span: Span, called: str) -> list[Line]:
-        """Return the line of this name, renamed to `called`. The list is empty if the name shares a line with others.
-        """
+        """Return the line of this name, renamed to `called`. Empty if the name shares a line with others."""
         return [one._replace(name=called) for one in self.lines(family, span) if one.name == name]
 
 

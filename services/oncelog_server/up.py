@@ -1,5 +1,4 @@
-"""Runs `oncelog up`: starts everything in this process, prints its addresses, and stops cleanly on SIGTERM or Ctrl-C.
-"""
+"""Runs `oncelog up`: starts everything in this process, prints its addresses, stops on SIGTERM or Ctrl-C."""
 
 import asyncio
 import gc

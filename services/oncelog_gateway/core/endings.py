@@ -71,8 +71,7 @@ def advice(
 
 
 def abort_command(partition: Partition, start_offset: int, producer_epoch: int) -> str:
-    """Return the command that aborts a hanging transaction. It only shows what would happen until --execute is added.
-    """
+    """Return the command that aborts a hanging transaction. Without --execute it only shows what would happen."""
     return (
         f"oncelog transactions abort --topic {shlex.quote(partition.topic)} --partition {partition.partition}"
         f" --start-offset {start_offset} --producer-epoch {producer_epoch}"
@@ -89,8 +88,8 @@ def explain_command(transactional_id: str) -> str:
 
 
 def complete_command(transactional_id: str, prepared: str, outcome: str) -> str:
-    """Return the command that commits or aborts a two-phase transaction. It only shows what would happen until
-    --execute is added.
+    """Return the command that commits or aborts a two-phase transaction. Without --execute it only shows what would
+    happen.
     """
     return (
         f"oncelog transactions complete --prepared {prepared} --{outcome}"

@@ -109,8 +109,7 @@ class Holder:
 
     @property
     def is_young(self) -> bool:
-        """True if the transaction holds records back as every transaction does for a moment, which is no trouble yet.
-        """
+        """True if the transaction holds records back only for a moment so far, as every one does: no trouble yet."""
         return not self.is_hanging and self.age_ms is not None and self.age_ms < LONG_MS
 
     @property

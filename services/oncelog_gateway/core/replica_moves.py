@@ -158,8 +158,7 @@ class _Cluster:
         return tuple(target)
 
     def _heir(self, topic: str, rest: Sequence[int]) -> int:
-        """Return the best node without the partition: on a rack that `rest` is not on, then with the fewest replicas.
-        """
+        """Return the best node without the partition: on another rack than `rest`, then with the fewest replicas."""
         racks = {self._rack(one) for one in rest}
 
         def rank(node_id: int) -> tuple[bool, int, int, int]:

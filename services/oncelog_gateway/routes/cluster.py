@@ -132,8 +132,7 @@ async def _coordinator_check(roles: Roles) -> ReadinessCheck:
 
 
 def _check(name: str, what: str, total: int, failed: Sequence[KafkaError]) -> ReadinessCheck:
-    """Return a check that fails when all of its roles do: while some answer, this gateway still shows what they know.
-    """
+    """Return a check that fails when all of its roles do. While some answer, the gateway shows what they know."""
     answered = total - len(failed)
     text = f"{answered} of {total} {what} answered" if failed else f"{total} {what} answered"
     return ReadinessCheck(

@@ -49,8 +49,7 @@ SEE_ALL: Final = "`oncelog acls list` shows all"
 
 
 def _not_empty(given: list[str] | None) -> list[str]:
-    """Return the names without repetitions. Refuses an empty one, on which the client library ends the whole process.
-    """
+    """Return the names without repetitions. Refuses an empty one, on which the client library ends the process."""
     if any(not one.strip() for one in given or ()):
         raise typer.BadParameter("an empty name is none; '*' stands for all")
     return list(dict.fromkeys(given or ()))

@@ -104,8 +104,7 @@ def _config_option() -> Any:
 
     @app.command()
     def only(config: Config = None) -> None:
-        """Declare `--config` for Typer, which makes options of signatures alone. The option belongs to many commands.
-        """
+        """Declare `--config` for Typer, which makes options of signatures alone. Many commands have this option."""
 
     (option,) = typer.main.get_command(app).params
     return option

@@ -21,8 +21,7 @@ class Source(Protocol):
 
 
 def pieces(source: Source) -> Iterator[list[bytes]]:
-    """Yield the lines that are there, again and again until the end. Lines that have come do not wait for later ones.
-    """
+    """Yield the lines that are there, again and again until the end. Lines do not wait for later ones."""
     parts: list[bytes] = []
     while more := source.read1(_PIECE_BYTES):
         whole, newline, rest = more.rpartition(b"\n")

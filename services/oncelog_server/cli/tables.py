@@ -1,5 +1,4 @@
-"""Prints the output of commands: tables that fit 80 columns for people, JSON for scripts, colours only on a terminal.
-"""
+"""Prints the output of commands: tables that fit 80 columns, JSON for scripts, colours only on a terminal."""
 
 import json
 import sys

@@ -31,8 +31,7 @@ class Transactions:
         return f"the log knows {', '.join(map(repr, names[:_NAMES_TOLD_MAX]))}{more}"
 
     def producer_ids(self, transactional_id: str) -> set[int]:
-        """Return the producer id that this transactional id has now, and those before and after it while they change.
-        """
+        """Return the producer id that this transactional id has, and those before and after it while they change."""
         found = (txn for _, txn in self._all() if txn.transactional_id == transactional_id)
         return {
             producer_id
