@@ -1,4 +1,4 @@
-"""Who asks, by the token or the session that they show."""
+"""Find who sends a request, by the API token or the console session that the request shows."""
 
 import asyncio
 import contextlib
@@ -23,20 +23,20 @@ from oncelog_gateway.ways_in import WaysIn
 log = logging.getLogger("oncelog.gateway")
 
 USE_REPORTED_EVERY_MS: Final = 3_600_000
-"""The journal learns of a token's use at most this often."""
+"""A token's use is reported to the controller's journal at most this often."""
 LOGOUT_REPORTED_EVERY_S: Final = 1.0
-"""While no controller receives it."""
+"""A logout that no controller has received is reported again at this interval."""
 ADMIN_FILE: Final = "admin-token-file"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     name: str
-    """`token:NAME`, `oidc:SUBJECT`, `admin-token-file` or `anonymous`."""
+    """The caller's name: `token:NAME`, `oidc:SUBJECT`, `admin-token-file` or `anonymous`."""
     role: Role | None
-    """None: known, and may do nothing."""
+    """The caller's role; None: the caller is known, and may do nothing."""
     expires_ms: int = 0
-    """0: never."""
+    """Time at which the token or the session ends; 0: never."""
     digest: str = field(default="", repr=False)
     session: Session | None = None
     csrf_token: str = field(default="", repr=False)
@@ -44,21 +44,23 @@ class Caller:
 
 ANONYMOUS: Final = Caller("anonymous", Role.ADMIN)
 CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
-"""Of the request that is being answered."""
+"""The caller of the request that is being answered."""
 
 
 class Refused(Exception):
-    """Why nobody comes in by this."""
+    """The token or the session lets nobody in; the message says why."""
 
     def __init__(self, detail: str, wait_ms: int = 0) -> None:
         super().__init__(detail)
         self.detail = detail
         self.wait_ms = wait_ms
-        """Above 0: the address has shown too many wrong tokens."""
+        """How long this address must wait, because it has shown too many wrong tokens; 0: it need not wait."""
 
 
 class Access:
-    """What the settings let in. `start` of the gateway has read the files that they name."""
+    """Finds the caller of a token or a session, as the settings allow. The gateway's `start` has read the files that
+    they name.
+    """
 
     def __init__(
         self,
@@ -83,7 +85,10 @@ class Access:
         return self._settings.is_login_required
 
     async def by_token(self, token: str, address: str) -> Caller:
-        """Raises Refused. A token of ours is looked up before anything that an address has to pay for."""
+        """Return the caller of a token. A token of ours is looked up before anything that an address has to pay for.
+
+        Raises Refused when the token lets nobody in.
+        """
         digest = digest_of(token)
         found = self._by_digest(digest)
         if found is not None:
@@ -102,7 +107,7 @@ class Access:
             raise
 
     def by_session(self, cookie: str) -> Caller | None:
-        """None: there is no such session any more."""
+        """Return the caller of a session cookie; None: there is no such session any more."""
         session = self.sessions.read(cookie, self._clock.now())
         if session is None or self._is_logged_out(session):
             return None
@@ -123,7 +128,10 @@ class Access:
         return self.sessions.open(caller.name, word, caller.digest, ends_ms)
 
     async def log_out(self, session: Session) -> None:
-        """Here at once, and everywhere soon after this returns. Raises KafkaError: it is told again each second."""
+        """End the session: here at once, and at every gateway soon after this returns.
+
+        Raises KafkaError when no controller received the logout; it is then reported again each second.
+        """
         self.sessions.log_out(session, self._clock.now())
         try:
             await self._report_logout(session)
@@ -132,7 +140,7 @@ class Access:
             raise
 
     def is_still_in(self, caller: Caller) -> bool:
-        """Of an answer that lasts: whether its caller would come in now."""
+        """True if the caller would still come in now. An answer that lasts, such as a stream, asks this."""
         if caller.expires_ms and self._clock.now() >= caller.expires_ms:
             return False
         if caller.session is not None and self._is_logged_out(caller.session):
@@ -168,7 +176,7 @@ class Access:
         return Caller(f"oidc:{accepted.name}", self._role_of(accepted), accepted.expires_at_ms)
 
     def _role_of(self, accepted: AcceptedToken) -> Role | None:
-        """The highest of those that the claim names."""
+        """Return the highest of the roles that the token's claim names; None: it names none that is known."""
         names = claimed(accepted.claims, self._settings.oidc_role_claim)
         known = self._settings.roles_of_claim
         return max((known[name] for name in names if name in known), default=None)
@@ -184,7 +192,9 @@ class Access:
         self._start_report(self._report_use(token, now), "a token's use")
 
     async def _report_use(self, token: ApiToken, now: int) -> None:
-        """The next use tells it again, an hour later, if no controller receives this one."""
+        """Report a token's use to the controller. If no controller receives the report, the next use an hour later is
+        reported.
+        """
         use = pb.ApiToken(name=token.name, digest=bytes.fromhex(token.digest), last_used_ms=now)
         request = pb.AlterApiTokensRequest(changes=[pb.AlterApiTokensRequest.Change(use=use)])
         try:
@@ -195,14 +205,14 @@ class Access:
     # --------------------------------------------------------------------------------------------- the logouts
 
     def _is_logged_out(self, session: Session) -> bool:
-        """At this gateway or, as the metadata say, at another."""
+        """True if the session was ended at this gateway or, as the metadata say, at another."""
         if self.sessions.is_logged_out(session):
             return True
         security = self._metadata.image.security
         return security.is_logged_out(session.session_id, session.expires_ms)
 
     async def _report_logout(self, session: Session) -> None:
-        """Raises KafkaError."""
+        """Report the logout to the controller. Raises KafkaError."""
         request = pb.EndConsoleSessionRequest(time_ms=self._clock.now())
         request.session.session_id = session.session_id
         request.session.expires_ms = session.expires_ms
@@ -219,14 +229,16 @@ class Access:
                 return
 
     def _start_report(self, report: Coroutine[Any, Any, None], name: str) -> None:
-        # In a context of its own: the request that starts it has little time left (`time_budget`).
+        # The task has a context of its own: the request that starts it has little time left (`time_budget`).
         task = asyncio.create_task(report, name=name, context=Context())
         self._reports.add(task)
         task.add_done_callback(self._reports.discard)
 
 
 def claimed(claims: Mapping[str, Any], path: str) -> list[str]:
-    """The texts of a claim: a list, or words of one text. Its whole name first, then a dot goes into it."""
+    """Return the texts of a claim, which is a list or words of one text. The whole path is tried as a name before its
+    dots lead into nested claims.
+    """
     found: Any = claims.get(path)
     if found is None:
         found = claims

@@ -1,4 +1,6 @@
-"""Who comes in, and to which routes: before any route sees the request or its body. Plain ASGI."""
+"""Plain ASGI middleware that decides who comes in, and to which routes, before any route sees the request or its
+body.
+"""
 
 from collections.abc import Sequence
 from http.cookies import CookieError, SimpleCookie
@@ -27,7 +29,9 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="oncelog"'}
 
 
 class AccessGuard:
-    """`routes` in the order in which the application tries them."""
+    """Lets a request through if its caller has the role of its route. `routes` are in the order in which the
+    application tries them.
+    """
 
     def __init__(
         self,
@@ -77,14 +81,16 @@ class AccessGuard:
         await self._app(scope, receive, send)
 
     def _key(self, scope: Scope) -> RouteKey | None:
-        """Of the route that will answer; None: there is none."""
+        """Return method and path of the route that will answer; None: there is none."""
         for route in self._routes:
             if route.matches(scope)[0] is Match.FULL:
                 return scope["method"], route.path
         return None
 
     async def _caller(self, request: Request) -> Caller | None:
-        """None: nothing was shown. Raises Refused for what lets nobody in."""
+        """Return the caller; None: the request shows neither token nor session. Raises Refused for one that lets
+        nobody in.
+        """
         if not self._access.is_login_required:
             return ANONYMOUS
         shown = request.headers.getlist("authorization")
@@ -120,7 +126,10 @@ class AccessGuard:
     async def _not_allowed(
         self, request: Request, key: RouteKey | None, caller: Caller
     ) -> Response | None:
-        """None: the caller has the role. What would have changed something leaves its lines in the audit log."""
+        """Return the refusal of a caller without the role that the route needs; None: the caller has that role.
+
+        A refused request that would have changed something leaves its two lines in the audit log.
+        """
         needed = ROLE_OF[key] if key is not None else Role.VIEWER
         if caller.role is not None and caller.role >= needed:
             return None
@@ -140,7 +149,9 @@ class AccessGuard:
         return respond(plain_problem(403, detail))
 
     def _while_in(self, caller: Caller, send: Send) -> Send:
-        """Ends an answer that lasts when its caller would no longer come in: a stream outlives no token."""
+        """Return a `send` that ends a lasting answer when its caller would no longer come in: a stream outlives no
+        token.
+        """
         is_ended = False
 
         async def sent(message: Message) -> None:
@@ -157,27 +168,29 @@ class AccessGuard:
 
 
 async def only_as_guarded(request: Request) -> None:
-    """The application must answer by the route whose role was asked for."""
+    """Assert that the application answers by the very route whose role was checked."""
     route = f"{request.method} {request.scope['route'].path}"
     assert request.scope.get(ROUTE_KEY) == route, (request.scope.get(ROUTE_KEY), route)
 
 
 def with_roles(routes: Sequence[Route]) -> Sequence[Route]:
-    """The same, once each has its role."""
+    """Return the routes unchanged, once each is known to have a role. Asserts that no route lacks one."""
     keys = [(method, route.path) for route in routes for method in sorted(route.methods or ())]
     assert not without_role(keys), f"core/route_roles.py lacks {without_role(keys)}"
     return routes
 
 
 def is_secure(request: Request, operators: Operators) -> bool:
-    """Whether the browser came by TLS, to this gateway or to a proxy that is trusted."""
+    """True if the browser came by TLS, to this gateway or to a proxy that is trusted."""
     if request.url.scheme == "https":
         return True
     return operators.is_from_proxy(request) and request.headers.get("x-forwarded-proto") == "https"
 
 
 def session_cookie(request: Request, operators: Operators) -> str | None:
-    """By TLS only under the name that no other host and no plain page can set."""
+    """Return the session cookie; None: there is none. By TLS the gateway reads only the name that no other host and
+    no plain page can set.
+    """
     name = SECURE_COOKIE if is_secure(request, operators) else COOKIE
     cookies: Any = SimpleCookie()
     for header in request.headers.getlist("cookie"):
@@ -190,7 +203,10 @@ def session_cookie(request: Request, operators: Operators) -> str | None:
 
 
 def _forged(request: Request, caller: Caller) -> Response | None:
-    """A session's acts come from its own pages: with their origin, and with what only they can read."""
+    """Return the refusal of a session's request that does not come from the console's own pages; None: it does.
+
+    Such a request carries their origin and the CSRF token, which only they can read.
+    """
     if caller.session is None or request.method in READING_METHODS:
         return None
     if request.url.path in (LOGIN_PATH, "/logout"):

@@ -1,4 +1,4 @@
-"""Settings of who may come in, and by what."""
+"""Settings of the gateway's logins: who may come in, and by what."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -16,7 +16,7 @@ _LOOPBACK_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost")
 
 
 class AccessSettings(BaseSettings):
-    """Part of the gateway's settings."""
+    """The part of the gateway's settings that says who may come in."""
 
     authentication: Literal["loopback", "required", "none"] = Field(
         "loopback",
@@ -109,7 +109,7 @@ class AccessSettings(BaseSettings):
 
 
 def roles_by_name(text: str) -> Mapping[str, Role]:
-    """Raises ValueError that names the part that cannot be."""
+    """Read `NAME=ROLE,NAME=ROLE` as roles by name. Raises ValueError that names the part that is wrong."""
     found = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, _, word = part.rpartition("=")
@@ -121,7 +121,7 @@ def roles_by_name(text: str) -> Mapping[str, Role]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it. A name that is none of loopback's may be any address."""
+    """True if only this machine reaches `host`. A name that is not one of loopback's may be any address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""The audit file as acts, each of its two lines one act."""
+"""The audit log as acts: each act is made of its two lines."""
 
 import asyncio
 import contextlib
@@ -12,9 +12,9 @@ from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.resources import Page, Resource, paged
 
 READ_BYTES_MAX: Final = 16 << 20
-"""Of the end of the file: some 40,000 acts."""
+"""Bytes that are read from the end of the audit file: some 40,000 acts."""
 NEWEST_BYTES_MAX: Final = 1 << 20
-"""For a page that shows the newest alone, and is read again every few seconds."""
+"""Bytes that are read for a page that shows the newest acts alone, and that is read again every few seconds."""
 
 _OF_EARLIER_VERSIONS: Final[dict[str, Any]] = {
     # Lines of versions without a login have no caller.
@@ -22,7 +22,7 @@ _OF_EARLIER_VERSIONS: Final[dict[str, Any]] = {
     "remote_address": "unknown",
     **dict.fromkeys(("role", "route", "reason", "user", "forwarded_for", "user_agent")),
 }
-"""What a line may lack."""
+"""Values of the fields that audit lines of earlier versions lack."""
 
 Outcome = Literal["under_way", "done", "dry_run", "refused", "unknown"]
 
@@ -64,14 +64,16 @@ class Acts:
         self._path = path
 
     async def newest(self, acts_max: int) -> list[Act]:
-        """The newest first."""
+        """Return the newest `acts_max` acts, the newest first."""
         acts, _ = await asyncio.to_thread(_read, self._path, NEWEST_BYTES_MAX)
         return acts[: -acts_max - 1 : -1]
 
     async def page(
         self, paging: PageRequest, *, action: str, outcome: str, caller: str, since_ms: int
     ) -> ActPage:
-        """The newest first. Raises KafkaError for a cursor that cannot be."""
+        """Return one page of the acts that match the filters, the newest first. Raises KafkaError for an invalid
+        cursor.
+        """
         acts, is_whole = await asyncio.to_thread(_read, self._path, READ_BYTES_MAX)
         found = [
             one
@@ -87,7 +89,9 @@ class Acts:
 
 
 def _read(path: Path, bytes_max: int) -> tuple[list[Act], bool]:
-    """In the order in which they began, and whether it is the whole file. Blocks; what is no act is left out."""
+    """Return the acts in the order in which they began, and whether the whole file was read. Blocks; lines that are
+    no acts are left out.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

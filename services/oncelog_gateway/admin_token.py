@@ -1,4 +1,4 @@
-"""The token of the role admin that stands in a file: the way in before there is any other (ADR 0030)."""
+"""The token of the role admin that is read from a file: the way in before any other token exists (ADR 0030)."""
 
 import hmac
 import logging
@@ -20,10 +20,12 @@ _WAY_OUT: Final = (
 
 
 class AdminTokenFile:
-    """Read again when it changes. A file that can no longer be read leaves the token that was known."""
+    """Holds the token of a file, which is read again when it changes. If the file can no longer be read, the known
+    token stays.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises OncelogError that names the file, never what is in it."""
+        """Read the file. Raises OncelogError that names the file, never what is in it."""
         self._path = path
         self._checked_at = time.monotonic()
         try:
@@ -39,7 +41,9 @@ class AdminTokenFile:
         return hmac.compare_digest(self.digest, digest)
 
     def session_key(self) -> bytes:
-        """The same for every gateway that has the file, and told by nothing else that they share."""
+        """Return the key that signs sessions. It is the same for every gateway that has the file, and nothing else
+        shared tells it.
+        """
         return hmac.digest(self._current().encode(), b"oncelog console sessions", sha256)
 
     def _current(self) -> str:
@@ -54,7 +58,7 @@ class AdminTokenFile:
 
 
 def _read(path: Path) -> str:
-    """Raises ValueError."""
+    """Read the file's one token. Raises ValueError that says what is wrong with the file."""
     try:
         token = path.read_text(encoding="ascii").strip()
     except OSError as error:

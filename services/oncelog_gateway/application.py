@@ -89,7 +89,9 @@ _OF_EVERY_ROUTE: Final = [Depends(only_as_guarded), Depends(only_known_parameter
 
 
 class _AnyText(PathConvertor):
-    """Of `{id:path}`. Starlette's own ends at a line break, which a transactional id or a group may have."""
+    """Converts the path parameter `{id:path}`. Starlette's own ends at a line break, which a transactional id or a
+    group may have.
+    """
 
     regex = "(?s:.*)"
 
@@ -107,7 +109,7 @@ def create_app(
     ways_in: WaysIn = NO_WAYS_IN,
     recorder: RateRecorder | None = None,
 ) -> FastAPI:
-    """Everything the gateway serves. Starts nothing and asks nobody."""
+    """Return the application with everything the gateway serves. Starts nothing and calls no other role."""
     roles = Roles(metadata, directory, settings.call_timeout_ms)
     audit = AuditLog(settings.audit_path, clock)
     # An empty history is false, and the one that fills later is the one to show.
@@ -169,7 +171,7 @@ def _guard(
     metrics: Metrics,
     settings: GatewaySettings,
 ) -> None:
-    """What each request passes before its route, the last added first."""
+    """Add what each request passes before its route. The middleware that is added last comes first."""
     app.add_middleware(
         AccessGuard,
         access=access,
@@ -238,7 +240,9 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def _document_problems(app: FastAPI) -> None:
-    """Routes refer to the Problem schema by name; FastAPI only collects the models it was given."""
+    """Add the Problem schema to OpenAPI. Routes refer to it by name, and FastAPI only collects the models it was
+    given.
+    """
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Who tried to change what through REST, from where, when, and what came of it: append-only JSON lines.
+"""The audit log: append-only JSON lines of who tried to change what through REST, from where, when, and with what
+outcome.
 
 Two lines an attempt, joined by `audit_id`: one is durable before anything is done, one follows with the outcome. An
 attempt without an outcome therefore means that the process ended in between, and the partition's log has the answer. If
@@ -28,11 +29,11 @@ class Attempt:
     audit_id: str
     detail: str = ""
     outcome: str = "done"
-    """Or `dry_run`."""
+    """The outcome so far: `done`, or `dry_run`."""
 
 
 class AuditLog:
-    """The file at `path`, created with its folder on first use."""
+    """Appends to the file at `path`, which is created with its folder on first use."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -43,7 +44,9 @@ class AuditLog:
     async def attempt(
         self, operator: Operator, action: str, target: dict[str, Any]
     ) -> AsyncIterator["Attempt"]:
-        """Both lines of an act: the block does it and sets the detail, or raises why not."""
+        """Write both lines of an act. The `async with` block does the act and sets the detail, or raises why it was
+        not done.
+        """
         attempt = Attempt(await self._attempted(operator, action, target))
         try:
             yield attempt
@@ -53,7 +56,9 @@ class AuditLog:
         await self._ended(attempt.audit_id, attempt.outcome, attempt.detail)
 
     async def _attempted(self, operator: Operator, action: str, target: dict[str, Any]) -> str:
-        """Durable when it returns the audit id. Raises KafkaError(KAFKA_STORAGE_ERROR) when it cannot be."""
+        """Write the first line of an act and return its audit id, once the line is durable. Raises
+        KafkaError(KAFKA_STORAGE_ERROR) when it cannot be.
+        """
         audit_id = uuid.uuid4().hex
         await self._append(
             {
@@ -68,11 +73,11 @@ class AuditLog:
         return audit_id
 
     async def refused(self, operator: Operator, target: dict[str, Any], error: KafkaError) -> None:
-        """Both lines of an act that never began."""
+        """Write both lines of an act that was refused before it began."""
         await self._failed(await self._attempted(operator, "refused_act", target), error)
 
     async def _ended(self, audit_id: str, outcome: str, detail: str) -> None:
-        """`outcome` is `done`, `dry_run`, `refused` or `unknown`."""
+        """Write the second line of an act. `outcome` is `done`, `dry_run`, `refused` or `unknown`."""
         await self._append(
             {
                 "audit_id": audit_id,
@@ -84,7 +89,9 @@ class AuditLog:
         )
 
     async def _failed(self, audit_id: str, error: BaseException) -> None:
-        """A timeout or a cancelled request may still have been done: an unanswered request is unknown, never failed."""
+        """Write the second line of an act that raised `error`. After a timeout or a cancelled request the act may
+        still have been done: its outcome is unknown, never failed.
+        """
         is_known = (
             isinstance(error, KafkaError) and error.error_code is not ErrorCode.REQUEST_TIMED_OUT
         )

@@ -1,5 +1,6 @@
-"""Pages for people. The server renders them; a script of ours reads their content again as events come. Nothing comes
-from elsewhere, and nothing has to be built."""
+"""The console: pages for people. The server renders them, and a script of ours reads their content again as events
+come. Nothing comes from elsewhere, and nothing has to be built.
+"""
 
 from http import HTTPStatus
 from typing import Any, Final, cast, get_args
@@ -46,14 +47,16 @@ from oncelog_gateway.subjects import KINDS, Kind, partition_of
 
 EVENTS_SHOWN_MAX: Final = 300
 EVENTS_GATHERED_MAX: Final = 8_000
-"""About a thousand transactions. The step that gathers them holds the event loop."""
+"""Events that are gathered into transactions at most: about a thousand transactions. The step that gathers them holds
+the event loop.
+"""
 GROUPS_MAX: Final = 10_000
 ACTS_SHOWN_MAX: Final = 200
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 _ROLES: Final = {
     (method, path.replace(":path}", "}")): role.word for (method, path), role in ROLE_OF.items()
 }
-"""By the path as OpenAPI spells it."""
+"""The word of the role that each route needs, by its method and its path as OpenAPI spells it."""
 
 
 def console_router(
@@ -147,7 +150,7 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
 
     @router.get("/transaction")
     async def one_transaction(id: str, page: str = "1", at: str = "") -> HTMLResponse:
-        """`at`: the key of a transaction whose bar is wanted, on whichever page that is."""
+        """Show one transactional id. `at`: the key of a transaction whose bar is wanted, on whichever page that is."""
         explanation = await pages.explained(id, "transaction")
         if explanation.found is None:
             return pages.missing(id, explanation)
@@ -176,7 +179,7 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             missing=pages.views.timelines.history.away_reason,
             events="/v1/events?limit=1&" + urlencode({"transactional_id": id}),
         )
-        # Of one that was, there is something to see.
+        # An id that has events is shown with them, although its coordinator does not know it now.
         if status == HTTPStatus.NOT_FOUND and not every:
             page_of_it.status_code = status
         return page_of_it
@@ -324,7 +327,9 @@ def _add_audit_and_docs(router: APIRouter, pages: Pages) -> None:
 
 
 def _page_of(image: MetadataImage, text: str) -> str:
-    """Of what is typed and needs no explanation: `orders-0@17` is a record, `night-*` a list. Empty: of none."""
+    """Return the page for a text that needs no explanation: `orders-0@17` is a record, `night-*` a list. Empty: the
+    text is neither.
+    """
     partition, at, offset = text.rpartition("@")
     found = partition_of(partition) if at and offset.isdecimal() else None
     if found is not None and image.partition(found) is not None:
@@ -377,6 +382,8 @@ def _body_fields(schema: dict[str, Any], operation: dict[str, Any]) -> list[dict
 
 
 def _type_of(field: dict[str, Any]) -> str:
-    """A body within a body is an object, a choice of words its type."""
+    """Return the type of a body's field for a reader: a body within a body is an object, and a choice of words is a
+    string.
+    """
     choices = field.get("anyOf", [field])
     return "/".join(dict.fromkeys(one.get("type", "object") for one in choices))

@@ -27,7 +27,7 @@ STRIP_HEIGHT: Final = 120
 STRIP_MS: Final = 3_600_000
 STRIP_DOTS_MAX: Final = 1_000
 STRIP_MARKS_MAX: Final = 4
-"""Their labels may have milliseconds; a narrow page shows every other one."""
+"""Time marks of a strip at most. Their labels may have milliseconds; a narrow page shows every other one."""
 _LOOKS: Final = {"committed": "good", "aborted": "bad", "aborting": "bad"}
 _WORDS: Final[dict[Phase, str]] = {
     "adding": "begun, nothing written yet",
@@ -46,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A partition's marker."""
+    """The place on a bar where one partition's marker was written."""
 
     x: int
     text: str
@@ -74,7 +74,7 @@ class TransactionBar:
 
 @dataclass(frozen=True, slots=True)
 class BetweenRow:
-    """A row for what happened between two transactions: its last event in words, all of them inside."""
+    """A row for what happened between two transactions. It shows its last event in words, and unfolds to all."""
 
     key: str
     began_ms: int
@@ -96,10 +96,10 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """How long each took, over time: time from left to right, duration upwards by powers of ten."""
+    """A picture of how long each transaction took: time runs from left to right, duration upwards by powers of ten."""
 
     says: str
-    """The same for who does not see it."""
+    """What the strip shows, in words for a reader who does not see it."""
 
     dots: tuple[Dot, ...]
     times: tuple[TimeMark, ...]
@@ -109,7 +109,9 @@ class Strip:
 def rows_of_bars(
     shown: Sequence[Span | Between], every: Sequence[Span], now_ms: int
 ) -> tuple[list[TransactionBar | BetweenRow], int]:
-    """The rows of a page, and how many milliseconds fill a row. `every`: those that the page is compared with."""
+    """Return the rows of one page, and how many milliseconds fill a row. `every` has the transactions that the page
+    is compared with.
+    """
     slow_ms = slow_from_ms(every, now_ms)
     durations = [one.duration_ms(now_ms) for one in shown if isinstance(one, Span)]
     ordinary = [one for one in durations if one < slow_ms]
@@ -182,7 +184,7 @@ def _steps(events: Sequence[Event]) -> tuple[tuple[EventRow, ...], int]:
 
 
 def partition_names(names: Sequence[str]) -> str:
-    """By topic: `orders-0–3, payments-1`."""
+    """Return the names of partitions grouped by topic: `orders-0–3, payments-1`."""
     of_topic: dict[str, list[int]] = {}
     cut = []
     for name in names:
@@ -198,7 +200,9 @@ def partition_names(names: Sequence[str]) -> str:
 
 
 def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> Strip | None:
-    """Draws those of the last hour, the newest thousand at most. Returns None where there are not two to compare."""
+    """Draw the transactions of the last hour, the newest thousand at most. Returns None where there are not two to
+    compare.
+    """
     drawn = [one for one in spans if one.began_ms >= now_ms - STRIP_MS][-STRIP_DOTS_MAX:]
     if len(drawn) < 2:
         return None
@@ -232,9 +236,10 @@ def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> 
 def bars_page(
     transactional_id: str, found: Sequence[Span | Between], number: int, now_ms: int, key: str = ""
 ) -> dict[str, Any]:
-    """Makes what the template needs of one page of bars, newest first. A page behind the last one is the last one.
+    """Return what the template needs of one page of bars, newest first. A page number beyond the last page gives the
+    last one.
 
-    `key`: of a transaction whose page is wanted.
+    `key` names a transaction whose page is wanted instead of `number`.
     """
     newest_first = found[::-1]
     number = min(number, max(math.ceil(len(found) / BARS_MAX), 1))

@@ -27,7 +27,7 @@ ROLES: Final = (
 def add_producers(router: APIRouter, pages: Pages) -> None:
     @router.get("/producers")
     async def producer_list(topic: str = "", producer_id: str = "") -> HTMLResponse:
-        """`topic`: a part of a topic's name, or one partition of it."""
+        """Show the producers of a topic. `topic` is a part of a topic's name, or one partition of a topic."""
         wanted = producer_id_of(producer_id.strip()) if producer_id.strip() else None
         image = pages.roles.image
         one = partition_of(topic.strip())
@@ -90,7 +90,9 @@ def _shards(image: MetadataImage) -> dict[int, dict[str, str]]:
 
 
 def _owned_by(image: MetadataImage, node_id: int) -> dict[str, str]:
-    """Numbers of the transaction and the group shards of this node; -1: of those that nobody owns."""
+    """Return the numbers of the transaction and group shards that this node coordinates; `node_id` -1: of those
+    without a coordinator.
+    """
     return {
         name: ranges(
             number

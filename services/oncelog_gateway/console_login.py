@@ -17,7 +17,7 @@ from oncelog_gateway.problems import plain_problem, respond
 log = logging.getLogger("oncelog.gateway")
 
 FORM_BYTES_MAX: Final = 70_000
-"""A provider's token may have 65,536 letters."""
+"""Maximum size of a login form in bytes. A provider's token may have 65,536 letters."""
 FIELDS_MAX: Final = 10
 STILL_TO_TELL: Final = (
     "You are logged out at this gateway. No controller took it down yet, so the other gateways do not know; "
@@ -107,7 +107,7 @@ def _give_cookie(answer: Response, caller: Caller, access: Access, *, is_tls: bo
 
 
 async def _form(request: Request) -> dict[str, str] | None:
-    """The first value of each field; None: it is no form, or too large to be this one."""
+    """Return the first value of each field; None: the body is no form, or is too large for a login form."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != FORM:
         return None
     # No body comes here without its length (`strict_http.py`).
@@ -124,6 +124,6 @@ async def _form(request: Request) -> dict[str, str] | None:
 
 
 def own_path(text: str) -> str:
-    """A page of this gateway, whatever a link says; `/` for anything else."""
+    """Return the path of a page of this gateway; `/` for any other text that a link may have."""
     is_own = text.startswith("/") and not text.startswith("//")
     return text if is_own and text.isprintable() and "\\" not in text else "/"

@@ -1,4 +1,4 @@
-"""What every page of the console has in common: what it reads, and how it is rendered."""
+"""The part that all pages of the console have in common: what they read, and how they are rendered."""
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -51,7 +51,7 @@ from oncelog_gateway.transactions import Transactions
 PARTITIONS_READ_MAX: Final = 2_000
 ROWS_MAX: Final = 100
 OVERVIEW_ROWS_MAX: Final = 10
-"""Of each list; its own page has all."""
+"""Rows of each list on the overview at most; the list's own page has all."""
 PAGE_DIGITS_MAX: Final = 6
 LISTS: Final = (
     ("/transactions", "all transactional ids"),
@@ -64,7 +64,7 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 class Views(NamedTuple):
-    """What the pages read."""
+    """The objects that the pages read from."""
 
     transactions: Transactions
     partitions: Partitions
@@ -82,7 +82,7 @@ class Views(NamedTuple):
 
 
 class Pages:
-    """Renders; what every page has in common."""
+    """Renders the pages of the console."""
 
     def __init__(
         self, app: FastAPI, roles: Roles, views: Views, settings: GatewaySettings, clock: Clock
@@ -115,13 +115,13 @@ class Pages:
         self._templates.filters["complete_command"] = complete_command
 
     def page(self, template: str, here: str, /, **values: Any) -> HTMLResponse:
-        """`here`: the path in the navigation that it belongs to."""
+        """Render one page. `here` is the path in the navigation that the page belongs to."""
         return HTMLResponse("".join(self._parts(template, here, values)))
 
     async def page_in_turns(
         self, turns: Turns, template: str, here: str, /, **values: Any
     ) -> HTMLResponse:
-        """The same for a page of many rows: others have their turn in between."""
+        """Render one page of many rows as `page` does, and let other tasks run in between."""
         parts = []
         for part in self._parts(template, here, values):
             parts.append(part)
@@ -150,7 +150,7 @@ class Pages:
         return page
 
     def _lists_for(self, subject: str) -> list[tuple[str, str]]:
-        """Where to look for what is not found: what goes by nearly this name, and lists."""
+        """Return links for a subject that is not found: topics of nearly this name, and the lists."""
         topics = self.roles.image.topics
         names = (subject, subject.rpartition("-")[0], subject.rpartition("@")[0].rpartition("-")[0])
         found = [
@@ -161,7 +161,7 @@ class Pages:
         return [*found, *LISTS]
 
     def route(self) -> type[APIRoute]:
-        """Answers in two seconds, and in HTML also when it is an error."""
+        """Return the route class of pages: a page answers within two seconds, and in HTML also when it is an error."""
         missing = self.missing
 
         class PageRoute(APIRoute):
@@ -195,7 +195,7 @@ class Pages:
 
 
 class Steps(NamedTuple):
-    """Links to the rows before and after these; None where there are none."""
+    """Links to the pages of rows before and after the shown ones; None where there are none."""
 
     first: int
     last: int
@@ -220,7 +220,7 @@ class Steps(NamedTuple):
 
 
 def page_number(text: str) -> int:
-    """From 1 on; what is no number is the first page."""
+    """Return the page number that a text says, from 1 on; a text that is no number means the first page."""
     is_number = text.isdecimal() and len(text) <= PAGE_DIGITS_MAX
     return max(int(text), 1) if is_number else 1
 
@@ -230,7 +230,7 @@ def rows_of(rows: Sequence[T], number: int) -> Sequence[T]:
 
 
 def _abort_command(row: PartitionStatus) -> str:
-    """Of the transaction that holds the partition's LSO."""
+    """Return the command that aborts the transaction which holds the partition's LSO."""
     holder = row.lso_holder
     assert holder is not None, (row.topic, row.partition)
     return abort_command(
@@ -239,10 +239,10 @@ def _abort_command(row: PartitionStatus) -> str:
 
 
 class Explained(NamedTuple):
-    """An explanation, or why there is none."""
+    """An explanation, or the reason why there is none."""
 
     found: Explanation | None
     problem: str = ""
     kinds: Sequence[Kind] = ()
-    """To choose from."""
+    """Kinds to choose from, when things of several kinds have the name."""
     status: int = HTTPStatus.OK

@@ -1,4 +1,4 @@
-"""The page of rates, and the charts that other pages show of what they are about."""
+"""The page of rates, and the charts of rates on other pages."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -27,17 +27,17 @@ RANGES: Final = (
     Range(360, 300_000, "6 h"),
     Range(1_440, 900_000, "24 h"),
 )
-"""Each has about a hundred steps: as many as a picture shows, and a table may have."""
+"""Time ranges to choose from. Each has about a hundred steps: as many as a picture shows, and a table may have."""
 
 
 WEEK: Final = Range(7 * 1_440, 7_200_000, "7 d")
-"""Where a Prometheus remembers it."""
+"""The range that is offered only where a Prometheus remembers it."""
 
 
 class Found(NamedTuple):
     lines: Mapping[str, list[Line]]
     source: str
-    """Of what is shown: empty for this gateway's memory, else the address of a Prometheus."""
+    """Source of the lines: empty for this gateway's memory, else the address of a Prometheus."""
     problem: str = ""
 
 
@@ -77,7 +77,7 @@ def add_rates(router: APIRouter, pages: Pages) -> None:
 
 
 async def _found(rates: Rates, span: Span) -> Found:
-    """From this gateway's memory where that reaches back so far, else from a Prometheus if there is one."""
+    """Return the lines from this gateway's memory if it reaches back so far, else from a Prometheus if there is one."""
     since_ms = rates.since_ms
     is_remembered = since_ms is not None and since_ms <= span.first_ms
     problem = ""
@@ -93,7 +93,7 @@ async def _found(rates: Rates, span: Span) -> Found:
 
 
 def _links(of: str) -> Callable[[str], str]:
-    """Where the page of a line's name is."""
+    """Return a function that gives the page of a line's name. `of` says what the lines are named by."""
 
     def link(name: str) -> str:
         if of == "topic":
@@ -109,7 +109,7 @@ def _links(of: str) -> Callable[[str], str]:
 
 
 def recent(rates: Rates) -> Span:
-    """What pages beside the page of rates show."""
+    """Return the span that charts show on pages other than the page of rates."""
     return span_until(rates.now(), RANGES[0].minutes, RANGES[0].step_ms)
 
 

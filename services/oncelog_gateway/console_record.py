@@ -22,7 +22,7 @@ from oncelog_gateway.routes.records import whole_number
 
 CONTENT_BYTES: Final = 64 << 10
 HEX_BYTES: Final = 4 << 10
-"""Five bytes of a page for each."""
+"""Bytes of a key or a value that are shown as hex. Each takes five bytes of the page."""
 
 
 class Hex(NamedTuple):
@@ -33,7 +33,7 @@ class Hex(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The key or the value."""
+    """The key or the value of a record, as the page shows it."""
 
     name: str
     text: str | None
@@ -71,7 +71,7 @@ def add_record(router: APIRouter, pages: Pages, access: RecordAccess, operators:
 
 
 async def _record_at(pages: Pages, key: Partition, status: RecordStatus) -> BrowsedRecord | None:
-    """None: no record has this offset, or none may be read yet."""
+    """Return the record at the offset of `status`; None: no record has this offset, or none may be read yet."""
     if not status.log_start_offset <= status.offset < status.high_watermark:
         return None
     page = await pages.views.records.page(

@@ -30,7 +30,7 @@ from oncelog_gateway.routes.records import begin_of, refused, whole_number
 RECORDS_SHOWN: Final = 50
 CONTENT_BYTES: Final = 2_000
 HEX_BYTES: Final = 256
-"""In a row that unfolds; the page of the record shows more."""
+"""Bytes that are shown as hex in a row that unfolds; the page of the record shows more."""
 SPANS_SHOWN: Final = 5
 _OUTCOMES: Final = (
     ("committed", "committed"),
@@ -44,15 +44,15 @@ _OUTCOMES: Final = (
 class RecordRow(NamedTuple):
     one: BrowsedRecord
     time: str
-    """The day as well, unless it is today's."""
+    """The record's time, with the day unless it is today's."""
     moment: str
     preview: str
     is_soft: bool
-    """There is no value to be seen."""
+    """True if there is no value to be seen."""
     shown: str
-    """What unfolds: in lines where it is JSON, in hex where it is no text."""
+    """The text that unfolds: in lines where the value is JSON, in hex where it is no text."""
     fields: Sequence[tuple[str, str]]
-    """Of Kafka's own records."""
+    """Names and values of the fields, for Kafka's own records."""
 
 
 def add_records(
@@ -71,7 +71,7 @@ def add_records(
         outcome: str = "",
         cursor: str = "",
     ) -> HTMLResponse:
-        """A field that was left empty is not given: an empty key is asked for by REST."""
+        """Show a topic's records. An empty field of the form is not given; REST can ask for an empty key."""
         begin = request.query_params.get("from", "") or "newest"
         is_committed = isolation == "read_committed"
         outcome = "" if is_committed else outcome
@@ -135,7 +135,7 @@ async def _rows(records: Sequence[BrowsedRecord], turns: Turns, now_ms: int) -> 
 
 
 def _is_writer(caller: Caller | None) -> bool:
-    """By the role. Whether ACLs let this caller write is said when it tries."""
+    """True if the caller's role may write records. Its ACLs are checked when it tries."""
     return caller is not None and caller.role is not None and caller.role >= Role.OPERATOR
 
 
@@ -189,7 +189,7 @@ def record_row(one: BrowsedRecord, now_ms: int) -> RecordRow:
 
 
 def _counts(records: Sequence[BrowsedRecord]) -> list[tuple[str, int, str]]:
-    """How many of each outcome, with the look of it."""
+    """Return how many records have each outcome, as word, count and look."""
     looks: tuple[tuple[Outcome, str, str], ...] = (
         ("committed", "committed", "good"),
         ("aborted", "aborted", "bad"),
@@ -204,7 +204,7 @@ def _counts(records: Sequence[BrowsedRecord]) -> list[tuple[str, int, str]]:
 
 
 def _held_partition(found: RecordPage) -> int | None:
-    """The first that holds something back."""
+    """Return the first partition that holds records back; None: no partition does."""
     held = (
         one.partition for one in found.partitions if one.last_stable_offset < one.high_watermark
     )
@@ -212,13 +212,15 @@ def _held_partition(found: RecordPage) -> int | None:
 
 
 def _spans(found: RecordPage) -> list[PartitionRead]:
-    """Of the first partitions with a record here; without any, of the first that were read."""
+    """Return the offsets that were read, for the first partitions that have a record on this page. If none has,
+    return the first that were read.
+    """
     shown = {one.partition for one in found.records}
     return [one for one in found.partitions if not shown or one.partition in shown][:SPANS_SHOWN]
 
 
 def _outcomes_of(text: str) -> frozenset[Outcome]:
-    """Raises RequestValidationError, as REST does."""
+    """Return the outcomes to show. Raises RequestValidationError for an unknown word, as REST does."""
     found = {name for name in get_args(Outcome) if name == text}
     if text and not found:
         raise refused("outcome", f"{text!r} is none of {', '.join(get_args(Outcome))}")
@@ -226,7 +228,9 @@ def _outcomes_of(text: str) -> frozenset[Outcome]:
 
 
 def _partition_of(text: str) -> int | None:
-    """Raises RequestValidationError, as REST does."""
+    """Return the partition's number; None: all partitions. Raises RequestValidationError for other text, as REST
+    does.
+    """
     if not text.strip():
         return None
     return whole_number("partition", text, INT32_MAX, "; give a number, or nothing for all")

@@ -1,4 +1,4 @@
-"""The pages of topics: how large, how fast, kept how long, and what is held back."""
+"""The pages of topics: their size, rate and retention, and what is held back in them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -15,14 +15,14 @@ from oncelog_gateway.resources import PartitionStatus
 from oncelog_gateway.topic_resources import config_texts
 
 SORTS: Final = TopicRate._fields
-"""What topics can be sorted by: the busiest first."""
+"""Columns that topics can be sorted by, the busiest first."""
 
 
 class TopicRow(NamedTuple):
     name: str
     partition_count: int
     read_count: int
-    """Partitions that this page knows: those that were asked and answered."""
+    """Partitions whose leader was asked and answered."""
     size_bytes: int
     held_count: int
     """Partitions in which a transaction holds the last stable offset."""
@@ -32,7 +32,7 @@ class TopicRow(NamedTuple):
     retention_ms: int
     retention_bytes: int
     rate: TopicRate | None
-    """A second; None: the gateway has no two readings yet."""
+    """The topic's rates a second; None: the gateway has no two readings yet."""
 
 
 def add_topics(router: APIRouter, pages: Pages) -> None:
@@ -92,7 +92,9 @@ def add_topics(router: APIRouter, pages: Pages) -> None:
 
 
 def busiest_first(names: Sequence[str], rates: Mapping[str, TopicRate], column: str) -> list[str]:
-    """As they come where they are as busy: Python's sort is stable."""
+    """Return topic names by a column of their rates, the busiest first. Topics that are equally busy keep their
+    order.
+    """
     at = SORTS.index(column)
     return sorted(names, key=lambda name: -rates.get(name, NO_RATE)[at])
 

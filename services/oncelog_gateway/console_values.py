@@ -1,4 +1,4 @@
-"""What pages show beside REST's resources: where things stand in a picture, and acts as rows."""
+"""Values that pages show beside REST's resources: positions in pictures, and acts as rows."""
 
 import json
 import time
@@ -30,7 +30,7 @@ _SAID_LAST: Final = frozenset(
         "topic_id",
     }
 )
-"""Of Kafka's own records, what one seldom looks for."""
+"""Fields of Kafka's own records that are shown last, because readers seldom look for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ def clock(time_ms: int) -> str:
 
 
 def dated_clock(time_ms: int, now_ms: int) -> str:
-    """With its date where that is not today's, in UTC."""
+    """Return the time of day in UTC, with its date where that is not today's."""
     at, now = time.gmtime(time_ms / 1000), time.gmtime(now_ms / 1000)
     return ("" if at[:3] == now[:3] else time.strftime("%d %b ", at)) + clock(time_ms)
 
 
 def axis_time(time_ms: int, shape: Shape) -> str:
-    """As the page comes, in UTC; a script writes the viewer's own time in its place."""
+    """Return the label of a time mark, in UTC. A script on the page replaces it by the viewer's local time."""
     if shape == "milli":
         return clock(time_ms)
     form = {"second": "%H:%M:%S", "minute": "%H:%M", "day": "%d %b"}[shape]
@@ -83,7 +83,9 @@ def axis_time(time_ms: int, shape: Shape) -> str:
 
 
 def moment(time_ms: int) -> str:
-    """Of a record, whose producer may write any number there."""
+    """Return a record's timestamp as date and time in UTC. Its producer may write any number there, also one that is
+    no time.
+    """
     if time_ms < 0:
         return "no time"
     try:
@@ -93,7 +95,7 @@ def moment(time_ms: int) -> str:
 
 
 def field_texts(decoded: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Of Kafka's own record, what there is to say: times as times, and nothing of what is empty."""
+    """Return the names and texts of the fields of Kafka's own record: times as times, and empty fields left out."""
     found: list[tuple[str, str]] = []
     for name, value in sorted(decoded.items(), key=lambda one: one[0] in _SAID_LAST):
         if name == "type" or value is None or value == []:
@@ -121,7 +123,7 @@ class OpenedAt:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Positions on a bar of BAR_WIDTH, from the start of the log to its end."""
+    """Positions on a bar of BAR_WIDTH that reaches from the start of the log to its end."""
 
     lso: int
     hw: int
@@ -129,7 +131,7 @@ class Bar:
 
 
 def bar_of(row: PartitionStatus, producers: Sequence[ActiveProducer]) -> Bar | None:
-    """None while the leader does not answer."""
+    """Return the bar of a partition; None while its leader does not answer."""
     start, end = row.log_start_offset, row.log_end_offset
     stable, high = row.last_stable_offset, row.high_watermark
     if start is None or end is None or stable is None or high is None:

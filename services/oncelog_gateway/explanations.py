@@ -1,4 +1,6 @@
-"""Gathers what the rules of `core.explain_*` read, all roles at once and with a deadline, and lets them answer."""
+"""Gathers the facts that the rules of `core.explain_*` read, from all roles at once and with a deadline, and applies
+the rules.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -49,11 +51,11 @@ from oncelog_gateway.time_budget import time_budget
 from oncelog_gateway.transactions import Transactions
 
 PARTITIONS_MAX: Final = 100
-"""Of one transaction or group; the others are not looked at, and it is said."""
+"""Partitions of one transaction or group that are looked at. The explanation says if there are more."""
 FAILURES_MAX: Final = 5
-"""Of partitions that did not answer, that are told one by one."""
+"""Number of silent partitions whose failures are told one by one."""
 PRODUCER_PARTITIONS_MAX: Final = 2_000
-"""Of all topics, that are searched for a producer id."""
+"""Partitions of all topics that are searched for a producer id."""
 
 
 class EvidenceRow(Resource):
@@ -103,7 +105,9 @@ class Explanations:
         self._subjects = Subjects(roles, transactions, groups, history)
 
     async def explain(self, subject: str, kind: Kind | None) -> Explanation:
-        """Within two seconds. Raises KafkaError when nothing of this name is known, or when several things are."""
+        """Explain a subject within two seconds. Raises KafkaError when nothing of this name is known, or when several
+        things are.
+        """
         with time_budget():
             named = Named(kind) if kind is not None else await self._subjects.named(subject)
             try:

@@ -1,4 +1,6 @@
-"""When hanging transactions began: no coordinator has them open, so the timestamp of their first record says it."""
+"""Finds when hanging transactions began. No coordinator has them open, so the timestamp of their first record says
+it.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,13 +13,13 @@ from oncelog_gateway.core.hanging import OpenTransaction
 from oncelog_gateway.roles import Roles
 
 ASKED_MAX: Final = 50
-"""Of one answer. A batch is read for each; of further ones the begin is not known."""
+"""First records that one answer reads, with a batch for each. The begin of further transactions is not known."""
 KNOWN_MAX: Final = 1_000
 _Key = tuple[str, int, int, int]
 
 
 class FirstRecords:
-    """Remembers what it has read: the first record of a transaction does not change."""
+    """Reads first records and remembers them: the first record of a transaction does not change."""
 
     def __init__(self, roles: Roles) -> None:
         self._roles = roles
@@ -26,7 +28,9 @@ class FirstRecords:
     async def timestamps_of(
         self, opened: Iterable[OpenTransaction]
     ) -> dict[OpenTransaction, int | None]:
-        """None for one whose first record is gone, or whose leader does not answer now."""
+        """Return each transaction's first timestamp; None for one whose first record is gone, or whose leader does
+        not answer now.
+        """
         every = list(opened)
         asked = [one for one in every if _key(one) not in self._known][:ASKED_MAX]
         await asyncio.gather(*map(self._read, asked))

@@ -1,4 +1,4 @@
-"""How far groups have read, partition by partition, and the transactions that hold them back."""
+"""The progress of groups, partition by partition, and the transactions that hold them back."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -21,14 +21,18 @@ from oncelog_gateway.roles import Roles
 
 LOOKS_MAX: Final = 100
 LOOKS_AT_ONCE: Final = 8
-"""Into partitions where the last offsets before an open transaction may be markers and aborted records."""
+"""Partitions that are read at the same time, to see whether their last offsets before an open transaction are markers
+and aborted records.
+"""
 LOOK_OFFSETS_MAX: Final = 1_000
 LOOK_BYTES_MAX: Final = 64 << 10
-"""Where more is left, some of it is taken for records."""
+"""Bytes that are read of one such partition. If more is left, some of it is taken for records."""
 
 
 class Reading(NamedTuple):
-    """Of one group in one partition. What follows from it is worked out once: there may be thousands."""
+    """The progress of one group in one partition. What follows from it is computed once, because there may be
+    thousands.
+    """
 
     group_id: str
     partition: Partition
@@ -38,7 +42,7 @@ class Reading(NamedTuple):
     """Committed offset, last stable offset and high watermark; None: one of them is not known."""
     unread: Unread | None
     held_by: LsoHolder | None
-    """None where nothing that the group has not read is held back."""
+    """The transaction that holds back what the group has not read; None where there is none."""
 
     @property
     def place(self) -> "Place":
@@ -46,17 +50,17 @@ class Reading(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Of one group."""
+    """The progress of one group in all its partitions."""
 
     lag: int | None
-    """None: of no partition it is known."""
+    """The group's lag; None: it is known for no partition."""
     committed_count: int
     """Partitions with a committed offset."""
     readable: int
     held_back: int
     blocked_by: LsoHolder | None
     blocked_in: Partition | None
-    """Where that holds it back the longest."""
+    """The partition where a transaction blocks the group for the longest; None: the group is not blocked."""
 
     @property
     def holder(self) -> Holder | None:
@@ -70,15 +74,15 @@ class Standing(NamedTuple):
 
 
 Place = tuple[str, Partition]
-"""Of a group: its id, and a partition."""
+"""A group's id and one of its partitions."""
 
 
 class GroupsBlocked(NamedTuple):
     places: Set[Place]
-    """Where a group is blocked."""
+    """Groups and partitions where a group is blocked."""
     group_count: int
     failures: Sequence[KafkaError]
-    """Of coordinators that did not say which groups there are."""
+    """Failures of coordinators that did not say which groups there are."""
 
 
 def standing_of(readings: Iterable[Reading], blocked: Set[Place]) -> Standing:
@@ -113,7 +117,7 @@ def holder_of(found: LsoHolder) -> Holder:
 
 
 class BlockedReadings:
-    """Nothing is read of a partition that nothing holds back, or not for long."""
+    """Finds the readings that are blocked. A partition is read only where a transaction has held it back for long."""
 
     def __init__(self, roles: Roles) -> None:
         self._records = RecordsBehind(roles)
@@ -123,8 +127,10 @@ class BlockedReadings:
         offsets: Mapping[str, Iterable[tuple[Partition, int]]],
         statuses: Mapping[Partition, PartitionStatus],
     ) -> Set[Place]:
-        """As `among`, of what groups have committed. Most of it is told by two numbers: a group at the last stable
-        offset is blocked, and one beyond it is not."""
+        """Return the places, as `among` does, from the offsets that groups have committed.
+
+        Two numbers decide most of them: a group at the last stable offset is blocked, and one beyond it is not.
+        """
         stable = {
             partition: status.last_stable_offset
             for partition, status in statuses.items()
@@ -144,7 +150,7 @@ class BlockedReadings:
         return blocked | await self.among(doubtful)
 
     async def among(self, readings: Iterable[Reading]) -> Set[Place]:
-        """Those where a read_committed reader has nothing left to read before an open transaction."""
+        """Return the places where a read_committed reader has nothing left to read before an open transaction."""
         blocked: set[Place] = set()
         looks: dict[tuple[Partition, int], list[Reading]] = {}
         for one in readings:
@@ -178,7 +184,7 @@ def readings_of(
     offsets: Iterable[tuple[Partition, int]],
     statuses: Mapping[Partition, PartitionStatus],
 ) -> list[Reading]:
-    """Kafka's -1 is no offset."""
+    """Return the readings of one group. Kafka's -1 means that there is no committed offset."""
     return [
         _reading(group_id, partition, offset if offset >= 0 else None, statuses.get(partition))
         for partition, offset in offsets

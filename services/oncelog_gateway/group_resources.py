@@ -1,4 +1,4 @@
-"""What REST shows and takes of consumer groups."""
+"""The resources and request bodies of consumer groups in REST."""
 
 from typing import Literal
 
@@ -48,7 +48,7 @@ class GroupDetail(Group):
 
 
 class UnstableOffset(Resource):
-    """An open transaction that commits this offset: clients that want stable offsets wait until it ends."""
+    """The open transaction that is about to commit this offset. Clients that want stable offsets wait until it ends."""
 
     transactional_id: str | None = Field(
         description="null when no coordinator knows the producer id, or one did not answer"
@@ -59,7 +59,7 @@ class UnstableOffset(Resource):
 
 
 class RecordsAfter(Resource):
-    """What comes after an offset, batch by batch: an offset is not always a record that a reader gets."""
+    """The records after an offset, counted batch by batch: an offset is not always a record that a reader gets."""
 
     records: int = Field(description="that a read_committed reader gets")
     aborted: int

@@ -1,4 +1,4 @@
-"""Consumer groups as REST shows them: who is a member, what was committed, and how far behind that is."""
+"""Consumer groups as REST shows them: their members, committed offsets and lag."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,11 +60,11 @@ COUNTED_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class GroupLags:
-    """By group and topic; an offset that an open transaction is about to change is left out."""
+    """The lag of groups by group and topic. An offset that an open transaction is about to change is left out."""
 
     standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
     not_shown: int = 0
-    """Groups beyond the limit."""
+    """Number of groups beyond the limit, which are not shown."""
 
 
 class Groups:
@@ -86,7 +86,9 @@ class Groups:
         self._blocked = BlockedReadings(roles)
 
     async def page(self, *, states: Sequence[str], paging: PageRequest) -> GroupPage:
-        """In order of id. A silent coordinator is a failure in the page, unless all are silent."""
+        """Return a page of groups in order of id. A silent coordinator is a failure in the page, unless all are
+        silent.
+        """
         rows, failures = await self._listed(states)
         if failures and len(failures) == len(self._roles.group_coordinators()):
             raise failures[0]
@@ -94,7 +96,7 @@ class Groups:
         return GroupPage(groups=page, **about)
 
     async def known(self, count_max: int) -> tuple[list[Group], list[KafkaError]]:
-        """The first groups in order of id, and the failures of the coordinators that did not answer."""
+        """Return the first groups in order of id, and the failures of the coordinators that did not answer."""
         rows, failures = await self._listed(())
         return rows[:count_max], failures
 
@@ -114,7 +116,7 @@ class Groups:
 
     @read_once
     async def describe(self, group_id: str) -> GroupDetail:
-        """With its members and what each was assigned."""
+        """Return a group with its members and what each was assigned."""
         coordinator = self._roles.coordinator_of_group(group_id)
         request = pb.DescribeGroupsRequest(group_ids=[group_id])
         answer = await self._roles.ask_groups(
@@ -142,7 +144,9 @@ class Groups:
     async def offsets(
         self, group_id: str, paging: PageRequest, *, count_records: bool = False
     ) -> GroupOffsetPage:
-        """Every partition the group has committed for, its lag where the leader answers, and who will change it."""
+        """Return every partition that the group has committed for. A row has the lag where the leader answers, and
+        the transaction that will change the offset.
+        """
         await self.describe(group_id)
         found = await self._committed(group_id, with_pending=True)
         statuses = await self._statuses(found)
@@ -176,7 +180,9 @@ class Groups:
         return dict(zip(asked, await self._partitions.statuses(asked), strict=True))
 
     async def _counted(self, page: Sequence[GroupOffset]) -> list[GroupOffset]:
-        """Reads at most the first MiB behind each of the first offsets that are behind, a few at a time."""
+        """Count what is behind each of the first offsets with lag, a few at a time. At most the first MiB is read of
+        each.
+        """
         counting = RecordsBehind(self._roles)
         places = asyncio.Semaphore(COUNTED_AT_ONCE)
 
@@ -197,7 +203,9 @@ class Groups:
     async def _unstable(
         self, found: Mapping[Partition, pb.OffsetFetchResponse.Offset]
     ) -> tuple[dict[int, UnstableOffset], tuple[KafkaError, ...]]:
-        """By producer id; and who did not answer."""
+        """Return the open transactions that will commit offsets, by producer id, and the failures of silent
+        coordinators.
+        """
         producers = {one: None for offset in found.values() for one in offset.pending_producer_ids}
         known, silent = await self._transactions.of_producers(list(producers))
         now = self._clock.now()
@@ -223,8 +231,10 @@ class Groups:
     async def lags(
         self, statuses: Mapping[Partition, PartitionStatus], count_max: int
     ) -> GroupLags:
-        """How far each group has read, by topic, of the first groups in order of id. A partition that is not in
-        `statuses` counts nothing. A silent coordinator leaves its groups out."""
+        """Return how far each group has read, by topic, of the first groups in order of id.
+
+        Partitions that are not in `statuses` are left out, and so are the groups of a silent coordinator.
+        """
         found, _ = await self._listed(())
         offsets = await self.offsets_of([one.group_id for one in found[:count_max]])
         readings = [
@@ -243,7 +253,9 @@ class Groups:
         )
 
     async def standings(self, group_ids: Sequence[str], partitions_max: int) -> dict[str, Standing]:
-        """Of these groups; partitions beyond the limit are left out, and so are the groups of a silent coordinator."""
+        """Return how far these groups have read. Partitions beyond the limit are left out, and so are the groups of a
+        silent coordinator.
+        """
         offsets = await self.offsets_of(group_ids)
         asked = dict.fromkeys(partition for one in offsets.values() for partition, _ in one)
         statuses = await self._statuses(list(asked)[:partitions_max])
@@ -257,8 +269,11 @@ class Groups:
     async def blocked(
         self, held: Looked, partitions: Sequence[Partition], groups_max: int
     ) -> GroupsBlocked:
-        """Of the first groups in order of id: which of them has nothing left to read before what holds one of these
-        partitions. Where there are none, no group is asked how far it is."""
+        """Return which of the first groups, in order of id, are blocked by a transaction that holds one of these
+        partitions.
+
+        Without partitions no group's offsets are asked for.
+        """
         found, failures = await self._listed(())
         if not partitions:
             return GroupsBlocked(frozenset(), len(found), failures)
@@ -269,8 +284,9 @@ class Groups:
     async def offsets_of(
         self, group_ids: Iterable[str], partitions: Sequence[Partition] = ()
     ) -> dict[str, list[tuple[Partition, int]]]:
-        """Of each group whose coordinator answers, in these partitions or in all; one question for all groups of a
-        coordinator."""
+        """Return the committed offsets of each group whose coordinator answers, in these partitions or in all. Each
+        coordinator is asked once.
+        """
         of_coordinator: dict[int, list[str]] = {}
         for group_id in group_ids:
             shard = self._roles.image.shard_for(GROUP, group_id)
@@ -291,7 +307,7 @@ class Groups:
         }
 
     async def delete(self, operator: Operator, group_id: str) -> None:
-        """With its offsets. Refused while it has members."""
+        """Delete a group with its offsets. Refused while the group has members."""
         target = {"group_id": group_id}
         async with self._audit.attempt(operator, "delete_group", target) as attempt:
             coordinator = self._roles.coordinator_of_group(group_id)
@@ -305,7 +321,9 @@ class Groups:
     async def reset(
         self, operator: Operator, group_id: str, body: ResetOffsetsRequest
     ) -> ResetOffsets:
-        """Refused while the group has members: they would go on where they are, and commit over it."""
+        """Reset a group's offsets. Refused while it has members: they would go on where they are, and commit over the
+        new offsets.
+        """
         target = {"group_id": group_id, **body.model_dump()}
         async with self._audit.attempt(operator, "reset_offsets", target) as attempt:
             partitions = self._chosen(body)
@@ -400,7 +418,7 @@ class Groups:
 
 
 def _only(answers: Iterable[OfGroupT], group_id: str) -> OfGroupT:
-    """The answer for this group. Raises KafkaError for one that is a refusal."""
+    """Return the answer for this group. Raises KafkaError for an answer that is a refusal."""
     for one in answers:
         if one.group_id == group_id:
             raise_for(one.error_code, _refusal(one.error_code, group_id))
@@ -421,7 +439,7 @@ def _refusal(error_code: int, group_id: str) -> str:
 def _fetch(
     group_ids: Iterable[str], partitions: Sequence[Partition] = (), *, with_pending: bool = False
 ) -> pb.OffsetFetchRequest:
-    """Of these partitions; of all where none is named."""
+    """Return the request for offsets in these partitions, or in all if none is given."""
     by_topic: dict[str, list[int]] = {}
     for one in partitions:
         by_topic.setdefault(one.topic, []).append(one.partition)

@@ -1,4 +1,4 @@
-"""HEAD is answered as GET would be, without the body (RFC 9110, 9.3.2). Plain ASGI."""
+"""Answers HEAD as GET would be answered, without the body (RFC 9110, 9.3.2). Plain ASGI."""
 
 import anyio
 
@@ -6,7 +6,9 @@ from oncelog_gateway.request_guard import AsgiApp, Message, Receive, Scope, Send
 
 
 class HeadAsGet:
-    """Above everything that asks for the method. What is streamed is given up when its head is sent."""
+    """Turns HEAD into GET before anything looks at the method. An answer that is streamed is given up once its head
+    is sent.
+    """
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""What transactions hold back, as the leaders of their partitions see it."""
+"""The records that transactions hold back, as the leaders of their partitions see them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from oncelog_gateway.roles import Roles
 
 
 class Held(NamedTuple):
-    """By one transaction."""
+    """The partitions that one transaction holds back."""
 
     partitions: list[TransactionPartition]
     failures: list[KafkaError]
-    """Of leaders that did not answer."""
+    """Failures of leaders that did not answer."""
 
     @property
     def held_back(self) -> int | None:
-        """Records in all of them; None: a leader did not say."""
+        """Records that are held back in all partitions; None: a leader did not say."""
         known = [one.held_back for one in self.partitions if one.held_back is not None]
         return sum(known) if len(known) == len(self.partitions) else None
 
@@ -28,7 +28,7 @@ class Held(NamedTuple):
 async def held_by(
     roles: Roles, transactions: Sequence[coordinator_pb2.TransactionDescription]
 ) -> list[Held]:
-    """In the order of the transactions."""
+    """Return what each transaction holds back, in the order of the transactions."""
     wanted = sorted({one for row in transactions for one in partitions_of(row)})
     described, producers = await asyncio.gather(
         roles.describe_partitions(wanted), roles.describe_producers(wanted)

@@ -20,16 +20,19 @@ from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.strict_http import StrictConnection, UnwantedRequest
 
 REQUEST_HEAD_BYTES_MAX: Final = 1 << 17
-"""A transactional id has at most 32767 bytes, and each may take three in a URL."""
+"""Maximum size of a request's head in bytes. A transactional id has at most 32767 bytes, and each may take three in a
+URL.
+"""
 LINGER_S: Final = 1.0
-"""How long the rest of a refused request is read and dropped. Closing at once would reset the connection, and the
-client would not see why."""
+"""Seconds for which the rest of a refused request is read and dropped. Closing at once would reset the connection,
+and the client would not see why.
+"""
 
 _ANSWERABLE: Final = (h11.IDLE, h11.SEND_RESPONSE)
 
 
 class HttpConnection(H11Protocol):
-    """Built by uvicorn once a connection is accepted."""
+    """One connection, which uvicorn builds once it is accepted."""
 
     def __init__(
         self,
@@ -83,7 +86,9 @@ class HttpConnection(H11Protocol):
         self._follow()
 
     def send_400_response(self, msg: str) -> None:
-        """Called while uvicorn handles h11's error, which knows the better status: 431 for a head without end."""
+        """Answer bytes that are no request. uvicorn calls this while it handles h11's error, which knows the better
+        status: 431 for a head without end.
+        """
         error = sys.exception()
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
         detail = f"this is not an HTTP request: {error}"
@@ -94,7 +99,7 @@ class HttpConnection(H11Protocol):
         self._refuse(status, detail)
 
     def _follow(self) -> None:
-        """Into the phase that the connection is in now."""
+        """Enter the phase that the connection is in now, with its deadline."""
         if self._is_refused or self.transport.is_closing():
             return
         if self._is_write_paused:
@@ -107,7 +112,9 @@ class HttpConnection(H11Protocol):
             self._enter(None)
 
     def _enter(self, phase: str | None) -> None:
-        """None: it is the gateway's turn. A phase begins once, however often a byte comes in it."""
+        """Begin a phase of the client, which has a deadline; None: it is the gateway's turn. Bytes that come within a
+        phase do not begin it anew.
+        """
         if phase == self._phase:
             return
         self._phase = phase
@@ -129,7 +136,7 @@ class HttpConnection(H11Protocol):
             self._refuse(408, f"the {phase} of the request did not arrive in {self._timeout_s} s")
 
     def _wait_for_a_slow_reader(self) -> None:
-        """While it goes on reading."""
+        """Wait for the client to read the answer, for as long as it goes on reading."""
         unread_bytes = self.transport.get_write_buffer_size()
         if self._unread_bytes is not None and unread_bytes >= self._unread_bytes:
             self.transport.abort()
@@ -138,7 +145,7 @@ class HttpConnection(H11Protocol):
         self._deadline = self.loop.call_later(self._timeout_s, self._too_late, "answer")
 
     def _refuse(self, status: int, detail: str) -> None:
-        """Answer, then drop what still arrives until the client closes or `LINGER_S` is over."""
+        """Answer with a problem, then drop what still arrives until the client closes or `LINGER_S` is over."""
         self._is_refused = True
         self._unset_keepalive_if_required()
         if self._deadline is not None:

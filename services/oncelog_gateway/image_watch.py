@@ -1,7 +1,7 @@
-"""Since when a node is fenced, a partition without a leader or a replica, a shard without a coordinator.
+"""Notes since when a node is fenced, a partition lacks a leader or a replica, or a shard lacks a coordinator.
 
-The image says how it is and not since when. So this notes each change as it comes, and asks nobody. What was so in the
-first image was so for at least that long.
+The image says how things are and not since when. So this module notes each change as it comes, and asks no role. What
+was so in the first image was so for at least that long.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,9 @@ class ImageWatch:
         ]
 
     def behind(self) -> list[Seen]:
-        """Without those that have no leader either: that is the graver trouble."""
+        """Return the partitions with a replica out of sync, without those that have no leader either: that trouble is
+        graver.
+        """
         return [
             Seen(str(key), self._since(("behind", key)), self._out_of_sync(key))
             for key in self._partitions("behind")
@@ -110,7 +112,7 @@ class ImageWatch:
 
 
 def _wrong(image: MetadataImage, topics: set[str]) -> Iterator[Key]:
-    """All of nodes and shards, and of these topics."""
+    """Yield what is wrong with the image's nodes and shards, and with these topics."""
     for node_id, node in image.nodes.items():
         if node.fenced:
             yield "fenced", node_id

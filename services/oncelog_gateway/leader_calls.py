@@ -30,7 +30,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class _OfPartition(Protocol):
-    """What a leader says of one of its partitions."""
+    """One partition's row in a leader's answer."""
 
     @property
     def topic(self) -> str: ...
@@ -54,7 +54,7 @@ class _Partitions(Protocol[RowT_co]):
 
 
 def raise_for(error_code: int, message: str) -> None:
-    """Raises KafkaError unless the code is NONE."""
+    """Raise KafkaError unless the code is NONE."""
     if error_code != ErrorCode.NONE:
         raise KafkaError(error_code_of(error_code), message)
 
@@ -62,7 +62,7 @@ def raise_for(error_code: int, message: str) -> None:
 async def all_answers(
     calls: Iterable[Coroutine[Any, Any, ResponseT]],
 ) -> tuple[list[ResponseT], list[KafkaError]]:
-    """The answers of those that give one, asked at once, and the failures of the others."""
+    """Run all calls at once. Return the answers, and the failures of the calls without one."""
     answers: list[ResponseT] = []
     failures: list[KafkaError] = []
 
@@ -79,7 +79,7 @@ async def all_answers(
 
 
 class LeaderCalls:
-    """Every method raises KafkaError."""
+    """Calls partition leaders. Every method raises KafkaError."""
 
     def __init__(
         self, metadata: MetadataFollower, directory: Directory, call_timeout_ms: int
@@ -90,7 +90,7 @@ class LeaderCalls:
 
     @property
     def timeout_ms(self) -> int:
-        """Of each call."""
+        """The timeout of each call, in milliseconds."""
         return self._call_timeout_ms
 
     @property
@@ -101,7 +101,7 @@ class LeaderCalls:
     async def describe_partitions(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionDescription | KafkaError]:
-        """Offsets of each partition as its leader has them, or why they could not be had."""
+        """Return the offsets of each partition as its leader has them, or the error instead of them."""
         return await self._of_leaders(
             partitions,
             lambda storage: storage.DescribePartitions,
@@ -111,7 +111,7 @@ class LeaderCalls:
     async def describe_producers(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionProducers | KafkaError]:
-        """Producers of each partition as its leader has them, or why they could not be had."""
+        """Return the producers of each partition as its leader has them, or the error instead of them."""
         return await self._of_leaders(
             partitions,
             lambda storage: storage.DescribeProducers,
@@ -121,7 +121,9 @@ class LeaderCalls:
     async def describe_record(
         self, partition: Partition, offset: int
     ) -> storage_pb2.DescribeRecordResponse:
-        """One without an error."""
+        """Return what the partition's leader says of the record at `offset`. Raises KafkaError for an answer with an
+        error.
+        """
         named = TopicPartition(topic=partition.topic, partition=partition.partition)
         request = storage_pb2.DescribeRecordRequest(partition=named, offset=offset)
         stub = self._storage(partition, self.leader_of(partition))
@@ -132,7 +134,9 @@ class LeaderCalls:
     async def list_offsets(
         self, partitions: Iterable[Partition], timestamp_ms: int
     ) -> dict[Partition, storage_pb2.ListedOffset | KafkaError]:
-        """Kafka's: -1 is the high watermark, -2 the start of the log, else the first record that is not older."""
+        """Return the offset for a timestamp, as Kafka's ListOffsets: -1 is the high watermark, -2 the start of the
+        log, else the first record that is not older.
+        """
 
         def request(led: list[Partition]) -> storage_pb2.ListOffsetsRequest:
             return storage_pb2.ListOffsetsRequest(
@@ -152,8 +156,11 @@ class LeaderCalls:
     async def fetch(
         self, partition: Partition, offset: int, max_bytes: int, isolation: types_pb2.IsolationLevel
     ) -> storage_pb2.FetchedPartition:
-        """What is there from `offset` on, as a consumer gets it: whole batches, one at least. It waits for nothing.
-        To look is not to consume: rates leave it out."""
+        """Return the batches from `offset` on, as a consumer gets them: whole batches, at least one. The call does
+        not wait for new records.
+
+        Rates leave these bytes out, because looking at records is not consuming them.
+        """
         wanted = storage_pb2.FetchPartition(
             topic=partition.topic,
             partition=partition.partition,
@@ -175,7 +182,7 @@ class LeaderCalls:
         method: Callable[[StorageStub], Unary[RequestT, ResponseT]],
         request: RequestT,
     ) -> ResponseT:
-        """The answer of the partition's leader."""
+        """Return the answer of the partition's leader."""
         call = method(self._storage(partition, self.leader_of(partition)))
         return await self.call(f"the leader of {partition}", call, request)
 
@@ -208,7 +215,7 @@ class LeaderCalls:
         return found
 
     def leader_of(self, partition: Partition) -> int:
-        """Node id. Raises KafkaError for a partition that does not exist or has no leader now."""
+        """Return the leader's node id. Raises KafkaError for a partition that does not exist or has no leader now."""
         found = self.image.partition(partition)
         if found is None:
             raise KafkaError(
@@ -222,7 +229,9 @@ class LeaderCalls:
     def _marker_writer(
         self, partition: Partition
     ) -> tuple[int, StorageStub | GroupCoordinatorStub]:
-        """Who appends markers there: the leader, or the coordinator that owns the group shard (ADR 0015)."""
+        """Return node id and stub of the role that appends markers to the partition: its leader, or the coordinator
+        that owns the group shard (ADR 0015).
+        """
         leader = self.leader_of(partition)
         if partition.topic != CONSUMER_OFFSETS_TOPIC:
             return leader, self._storage(partition, leader)

@@ -7,7 +7,7 @@ from oncelog_gateway.roles import Roles, all_answers
 
 
 async def marker_queues(roles: Roles) -> tuple[list[MarkerQueue], list[KafkaError]]:
-    """Those that are not empty, and the marker senders that did not answer."""
+    """Return the queues that are not empty, and the failures of the marker senders that did not answer."""
 
     async def ask(sender: int) -> list[MarkerQueue]:
         return [_queue(sender, one) for one in await roles.describe_marker_queues(sender)]

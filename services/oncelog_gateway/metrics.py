@@ -20,11 +20,13 @@ from oncelog_gateway.groups import GroupLags
 from oncelog_gateway.resources import LsoHolder, PartitionStatus, Transaction
 
 ReadMetrics = Callable[[], Iterable[RoleMetric]]
-"""What other roles of the same process count; of other processes it is on their own `/metrics`."""
+"""Reads the metrics of other roles in the same process. Other processes have their own `/metrics`."""
 
 _PARTITION_LABELS: Final = ["topic", "partition"]
 _MAY_COUNT_AS_LATE_MS: Final = 300_000
-"""A partition leader waits for so long at least beyond the longest time-out. It does not know who has none."""
+"""Age from which a partition leader may count a two-phase transaction as late. A leader waits for at least this long
+beyond the longest timeout, and does not know which transaction has none.
+"""
 _LATENCY_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
@@ -39,7 +41,7 @@ class Snapshot:
     coordinators_silent: int = 0
     metadata_offset: int = -1
     nodes: Mapping[str, int] = field(default_factory=dict)
-    """In service, by role."""
+    """Nodes in service, by role."""
 
 
 class _ClusterCollector(Collector):
@@ -72,7 +74,7 @@ class _ClusterCollector(Collector):
 
 
 class Metrics:
-    """The gateway's registry."""
+    """The gateway's registry of metrics."""
 
     def __init__(self, read_metrics: ReadMetrics = lambda: ()) -> None:
         self._registry = CollectorRegistry()
@@ -93,12 +95,12 @@ class Metrics:
         )
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """`route` is the path's template, never the path: a scanner must not create series."""
+        """Count a request. `route` is the path's template, never the path: a scanner must not create series."""
         self._requests.labels(method, route, str(status)).inc()
         self._latency.labels(route).observe(seconds)
 
     def page(self, snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
-        """The page and its content type, for the Accept header of a scrape."""
+        """Return the page and its content type, for the Accept header of a scrape."""
         self._cluster.snapshot = snapshot
         return exposed(self._registry, accept)
 
@@ -212,7 +214,7 @@ def _of_partitions(partitions: list[PartitionStatus]) -> Iterable[Metric]:
 
 
 def _seconds(row: PartitionStatus, read: Callable[[LsoHolder], int | None]) -> float | None:
-    """None: the leader did not answer, or the time is not known."""
+    """Return a time in seconds; None: the leader did not answer, or the time is not known."""
     if row.failure is not None:
         return None
     milliseconds = 0 if row.lso_holder is None else read(row.lso_holder)

@@ -1,4 +1,4 @@
-"""What REST shows of nodes, of the controller, and of partitions that change their replicas."""
+"""Resources and request bodies of nodes, of the controller, and of partitions that change their replicas."""
 
 from typing import Annotated
 
@@ -50,7 +50,7 @@ class NodeStatus(ClusterNode):
 
 
 class ControllerStatus(Resource):
-    """The active controller, by its own word."""
+    """The active controller, as it describes itself."""
 
     controller_id: int
     rpc_address: str | None = Field(description="null: it is part of this process")
@@ -108,7 +108,7 @@ class ReplicaMove(Resource):
 
 
 class MoveStep(Resource):
-    """A plan, and how much of it this request began."""
+    """A plan of moves, and how much of it this request began."""
 
     dry_run: bool
     moves: list[ReplicaMove] = Field(

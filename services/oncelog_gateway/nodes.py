@@ -1,4 +1,4 @@
-"""Nodes as REST shows and changes them: who does what, draining, forgetting."""
+"""Nodes as REST shows and changes them: their duties, draining, and forgetting."""
 
 from collections import Counter
 from typing import Any, Final, TypeVar
@@ -22,11 +22,13 @@ _MOVING_ROLES: Final = {
     pb.ROLE_STORAGE: "storage node, and nothing could lead its partitions",
     pb.ROLE_COORDINATOR: "coordinator, and nothing could own its shards",
 }
-"""Roles whose duties a drain moves to another node, and what is wrong when there is none."""
+"""Roles whose duties a drain moves to another node, and the text of what is wrong when there is no other node."""
 
 
 class Duties:
-    """What each node leads and owns, counted once for one answer; node -1 stands for nobody."""
+    """Counts of the partitions and shards that each node leads and owns, made once for one answer. Node -1 stands for
+    no node.
+    """
 
     def __init__(self, image: MetadataImage) -> None:
         partitions = [one for topic in image.topics.values() for one in topic.partitions]
@@ -42,7 +44,7 @@ def cluster_node(node: pb.Node, duties: Duties) -> ClusterNode:
 
 
 class Nodes:
-    """Reads nodes from the image and changes them through the controller; every change is audited.
+    """Reads nodes from the image and changes them through the controller. Every change is audited.
 
     Every method raises KafkaError.
     """
@@ -52,7 +54,7 @@ class Nodes:
         self._audit = audit
 
     async def list(self, paging: PageRequest) -> NodePage:
-        """Nodes are shown from the image also while no controller answers."""
+        """Return a page of nodes. They are read from the image, so they are shown also while no controller answers."""
         controller, failures = None, list[KafkaError]()
         try:
             controller = _controller(await self._roles.describe_controller())
@@ -72,7 +74,7 @@ class Nodes:
         return _status(image, self._known(node_id), Duties(image))
 
     async def drain(self, operator: Operator, node_id: int) -> NodeChange:
-        """Returns once it is draining; what it leads and owns moves from then on."""
+        """Drain a node. Returns once it is draining; what it leads and owns moves from then on."""
         async with self._audit.attempt(operator, "drain_node", {"node_id": node_id}) as attempt:
             node = self._known(node_id)
             if not node.draining:
@@ -82,7 +84,7 @@ class Nodes:
         return NodeChange(node=self.describe(node_id), audit_id=attempt.audit_id)
 
     async def undrain(self, operator: Operator, node_id: int) -> NodeChange:
-        """Harmless for a node that is not draining."""
+        """Take a drain back. Harmless for a node that is not draining."""
         async with self._audit.attempt(operator, "undrain_node", {"node_id": node_id}) as attempt:
             self._known(node_id)
             await self._roles.drain_node(node_id, cancel=True)
@@ -90,7 +92,7 @@ class Nodes:
         return NodeChange(node=self.describe(node_id), audit_id=attempt.audit_id)
 
     async def remove(self, operator: Operator, node_id: int) -> None:
-        """Refused, with the way out, while it hosts replicas or runs."""
+        """Forget a node. Refused, with the way out, while it hosts replicas or runs."""
         async with self._audit.attempt(operator, "remove_node", {"node_id": node_id}) as attempt:
             node = self._known(node_id)
             self._raise_if_it_hosts(node_id)
@@ -137,7 +139,7 @@ class Nodes:
 def _how_to_move(
     image: MetadataImage, node_id: int, partition: Partition, replicas: list[int]
 ) -> str:
-    """The command that moves this one, to the node with the fewest replicas."""
+    """Return the command that moves this partition off the node, to the node with the fewest replicas."""
     counts = Duties(image).replicas
     free = _staying(image, pb.ROLE_STORAGE) - frozenset(replicas)
     kept = [one for one in replicas if one != node_id]
@@ -156,7 +158,7 @@ def _how_to_move(
 
 
 def _staying(image: MetadataImage, role: pb.Role) -> set[int]:
-    """Nodes of this role that live and are not draining."""
+    """Return the nodes of this role that live and are not draining."""
     return {
         node_id
         for node_id, node in image.nodes.items()
@@ -165,7 +167,7 @@ def _staying(image: MetadataImage, role: pb.Role) -> set[int]:
 
 
 def _is_drained(image: MetadataImage, node: pb.Node) -> bool:
-    """As the controller judges it: nothing is there that could be elsewhere."""
+    """True if the controller counts the node as drained: it has nothing that could be elsewhere."""
     if not node.draining:
         return False
     if _staying(image, pb.ROLE_COORDINATOR) and any(
@@ -185,7 +187,7 @@ def _status(image: MetadataImage, node: pb.Node, duties: Duties) -> NodeStatus:
 
 
 def require_node(image: MetadataImage, node_id: int) -> None:
-    """Raises KafkaError(BROKER_ID_NOT_REGISTERED)."""
+    """Raise KafkaError(BROKER_ID_NOT_REGISTERED) unless the node exists."""
     if node_id not in image.nodes:
         known = ", ".join(map(str, sorted(image.nodes)))
         raise KafkaError(
@@ -194,7 +196,7 @@ def require_node(image: MetadataImage, node_id: int) -> None:
 
 
 def role_names(node: pb.Node) -> list[str]:
-    """`marker_sender` for one: the words of REST and of metrics."""
+    """Return the names of a node's roles as REST and metrics write them, such as `marker_sender`."""
     return [pb.Role.Name(role).removeprefix("ROLE_").lower() for role in node.roles]
 
 

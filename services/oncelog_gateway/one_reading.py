@@ -1,6 +1,7 @@
-"""One reading a page: what a page asks twice is answered as the first time, so its parts do not contradict each other.
+"""One reading for each page: what a page asks twice is answered as the first time, so its parts do not contradict
+each other.
 
-An act never runs within: before one, the state of things is asked for again on purpose.
+An act never runs within such a page: before an act, the state of things is asked for again on purpose.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -26,7 +27,7 @@ def one_reading() -> Iterator[None]:
 
 
 def read_once(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Wraps a method that reads, whose arguments are names, numbers and lists of them."""
+    """Wrap a method that reads, so that one page asks it once. Its arguments are names, numbers and lists of them."""
 
     @wraps(method)
     async def asked(*args: P.args, **kwargs: P.kwargs) -> T:

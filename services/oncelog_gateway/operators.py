@@ -1,4 +1,4 @@
-"""Who asked for an act, as far as the gateway can know: for the audit log.
+"""The caller of an act for the audit log, as far as the gateway can know it.
 
 The address of the connection is a fact, and so is who showed a token. `X-Forwarded-User` and `X-Forwarded-For` are what
 any client may write, so they count only on a connection from a proxy that a setting trusts.
@@ -16,27 +16,27 @@ REASON_LENGTH_MAX: Final = 500
 REASON_HEADER: Final = "oncelog-reason"
 CALLER_KEY: Final = "oncelog.caller"
 ROUTE_KEY: Final = "oncelog.route"
-"""In the ASGI scope."""
+"""The key in the ASGI scope that has the route of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
     caller: str
-    """Who showed which token; `anonymous` where none is needed."""
+    """Name of the caller who showed a token; `anonymous` where none is needed."""
     role: str | None
     remote_address: str
-    """Of the connection."""
+    """Address of the connection."""
     user_agent: str | None
     forwarded_for: str | None
     user: str | None
-    """This one and the one above are by the word of a trusted proxy; None without one."""
+    """`user` and `forwarded_for` as a trusted proxy gives them; None without one."""
     route: str | None
     reason: str | None
-    """What the caller gave as one."""
+    """The reason that the caller gave for the act; None: it gave none."""
 
 
 class Operators:
-    """`trusted_proxies` are addresses and networks, separated by commas."""
+    """Finds the caller of a request. `trusted_proxies` are addresses and networks, separated by commas."""
 
     def __init__(self, trusted_proxies: str) -> None:
         self._trusted = proxy_networks(trusted_proxies)
@@ -60,7 +60,7 @@ class Operators:
         return self._is_trusted(_remote_address(request))
 
     def address_of(self, request: Request) -> str:
-        """Of the client: behind trusted proxies, the last address that none of them has."""
+        """Return the client's address. Behind trusted proxies it is the last address that none of them has."""
         found = _remote_address(request)
         forwarded = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
         while self._is_trusted(found) and forwarded:
@@ -79,7 +79,7 @@ class Operators:
 
 
 def proxy_networks(text: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    """Raises ValueError that names the one that cannot be."""
+    """Return the networks of trusted proxies. Raises ValueError that names the entry that is wrong."""
     return [ipaddress.ip_network(one.strip()) for one in text.split(",") if one.strip()]
 
 

@@ -1,4 +1,4 @@
-"""What REST shows of the overview: whether the cluster is well, and what is wrong."""
+"""Resources of the overview in REST: whether the cluster is well, and what is wrong."""
 
 from typing import Final, Literal
 

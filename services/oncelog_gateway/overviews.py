@@ -1,4 +1,4 @@
-"""One look at a cluster for its overview: everybody is asked once, all at the same time."""
+"""Reads a cluster once for its overview. Every role is asked once, all at the same time."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,17 @@ from oncelog_gateway.roles import Roles
 from oncelog_gateway.transactions import Transactions, TransactionsOpen
 
 PARTITIONS_MAX: Final = 2_000
-"""So many are asked what holds them back. Who has no leader or replica, the image says of all."""
+"""Partitions whose leaders are asked what holds them back. The image says of all partitions whether they lack a
+leader or a replica.
+"""
 HELD_MAX: Final = 50
-"""Partitions, those that are held for the longest, of which it is looked whom they block."""
+"""Partitions, of those held back for the longest, whose blocked groups are looked up."""
 GROUPS_MAX: Final = 1_000
 OVERDUE_MAX: Final = 50
 LASTING_MS: Final = 2_000
-"""What is open for less comes and goes: rows of it would move the page all the time."""
+"""Age from which an open transaction is shown in rows. Younger ones come and go, and would move the page all the
+time.
+"""
 
 
 class Overview(NamedTuple):
@@ -35,16 +39,16 @@ class Overview(NamedTuple):
     opened: TransactionsOpen
     looked: Looked
     lasting: list[Transaction]
-    """Of the oldest ones, those that are open for some time."""
+    """The oldest transactions, without those that were open for less than `LASTING_MS`."""
     held_count: int
     held: list[Partition]
-    """Those that are held for some time, by how much is held back, the most first."""
+    """Partitions that are held back for some time, those first where most is held back."""
     topic_count: int
-    """Without Kafka's own, as in the list of topics."""
+    """Topics without Kafka's own, as in the list of topics."""
     partition_count: int
-    """Of these topics."""
+    """Partitions of these topics."""
     group_count: int | None
-    """None: no coordinator said."""
+    """Consumer groups; None: no coordinator answered."""
 
 
 class Overviews:
@@ -63,10 +67,12 @@ class Overviews:
         self._watch = watch
 
     async def look(self, open_max: int) -> Overview:
-        """With the oldest `open_max` transactions. What does not answer is a trouble, never an exception."""
+        """Read the cluster, with its oldest `open_max` transactions. A role that does not answer is a trouble, never
+        an exception.
+        """
         image = self._roles.image
         every = all_partitions(image)
-        # Those of users first: of Kafka's own a transaction seldom holds one.
+        # Users' partitions come first: a transaction seldom holds one of Kafka's own.
         every.sort(key=lambda one: image.topics[one.topic].internal)
         opened, looked, (queues, silent_senders) = await asyncio.gather(
             self._transactions.opened(open_max, OVERDUE_MAX),
@@ -117,7 +123,9 @@ class Overviews:
         )
 
     def _unanswered(self, looked: Looked) -> list[Seen]:
-        """Without those that have no leader: that is told already."""
+        """Return the partitions whose leader does not answer. Those without a leader are a trouble of their own and
+        are left out.
+        """
         found = []
         for key, answer in looked.described.items():
             leadership = self._roles.image.partition(key)
@@ -129,7 +137,7 @@ class Overviews:
 
 
 def _is_lasting(holder: Holder) -> bool:
-    """Also where nobody says since when."""
+    """True if the transaction has held records back for some time, or for an unknown time."""
     held_for_ms = holder.held_for_ms
     return bool(holder.is_hanging) or held_for_ms is None or held_for_ms >= LASTING_MS
 

@@ -1,4 +1,4 @@
-"""Partitions as REST shows them: offsets, the transaction that holds the LSO, and what hangs."""
+"""Partitions as REST shows them: offsets, the transaction that holds the LSO, and hanging transactions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -47,11 +47,13 @@ class Partitions:
         self._first_records = FirstRecords(roles)
 
     async def statuses(self, partitions: Sequence[Partition]) -> list[PartitionStatus]:
-        """In the order asked. What a leader does not answer is a `failure` in its row, never an exception."""
+        """Return a row for each partition, in the order asked. A leader that does not answer is a `failure` in its
+        row, never an exception.
+        """
         return self.rows(await self.look(partitions), partitions)
 
     async def look(self, partitions: Sequence[Partition]) -> "Looked":
-        """The same without rows: there may be thousands, and a page shows a few."""
+        """Read partitions as `statuses` does, without making rows: there may be thousands, and a page shows a few."""
         described = await self._roles.describe_partitions(partitions)
         held = [
             opened_of(partition, answer.lso_holder)
@@ -71,7 +73,9 @@ class Partitions:
     async def _holders(
         self, held: Sequence[OpenTransaction]
     ) -> tuple[dict[Partition, LsoHolder], tuple[KafkaError, ...]]:
-        """Of one transaction in each partition; and who did not say what it knows of them."""
+        """Return the holder in each partition of `held`, and the failures of coordinators that did not say what they
+        know of it.
+        """
         answered, failures = await self._transactions.of_producers(
             [one.producer_id for one in held]
         )
@@ -87,12 +91,14 @@ class Partitions:
         }, failures
 
     async def opened(self, one: OpenTransaction) -> LsoHolder:
-        """Whose it is, since when, and whether anybody will end it; as of what holds an LSO."""
+        """Return an open transaction as a holder of an LSO is shown: whose it is, since when, and whether anybody
+        will end it.
+        """
         holders, _ = await self._holders([one])
         return holders[one.partition]
 
     async def producers(self, partition: Partition) -> list[ActiveProducer]:
-        """Every producer the leader remembers. Raises KafkaError."""
+        """Return every producer that the leader remembers. Raises KafkaError."""
         self._roles.leader_of(partition)
         answer = (await self._roles.describe_producers([partition]))[partition]
         if isinstance(answer, KafkaError):
@@ -109,7 +115,7 @@ class Partitions:
     async def hanging(
         self, partitions: Sequence[Partition], shown: Shown, paging: PageRequest
     ) -> HangingPage:
-        """Transactions open in these partitions that no coordinator will end (`core.hanging`)."""
+        """Return the transactions open in these partitions that no coordinator will end (`core.hanging`)."""
         described = await self._roles.describe_partitions(partitions)
         failures = [answer for answer in described.values() if isinstance(answer, KafkaError)]
         busy = [
@@ -210,24 +216,24 @@ class Partitions:
 
 
 class Looked(NamedTuple):
-    """What leaders and coordinators say of some partitions."""
+    """The answers of leaders and coordinators about some partitions."""
 
     described: Mapping[Partition, storage_pb2.PartitionDescription | KafkaError]
     holders: Mapping[Partition, LsoHolder]
-    """Of those whose last stable offset a transaction holds."""
+    """The holder in each partition whose last stable offset a transaction holds."""
     failures: tuple[KafkaError, ...]
-    """Of coordinators: whether a transaction hangs is not known then."""
+    """Failures of coordinators. If there are any, it is not known whether a transaction hangs."""
     image: MetadataImage
 
     def lag_of(self, partition: Partition) -> int:
-        """Offsets that are held back; 0 also where the leader did not answer."""
+        """Return how many offsets are held back; 0 also where the leader did not answer."""
         answer = self.described[partition]
         if isinstance(answer, KafkaError):
             return 0
         return max(answer.high_watermark - answer.last_stable_offset, 0)
 
     def trouble_of(self, partition: Partition) -> tuple[bool, int, bool]:
-        """The less, the sooner somebody has to look at it."""
+        """Return a sort key for partitions. The smaller the key, the sooner somebody has to look at the partition."""
         found = self.image.partition(partition)
         is_whole = found is None or len(found.isr) >= len(found.replicas)
         is_answered = not isinstance(self.described[partition], KafkaError)
@@ -235,7 +241,7 @@ class Looked(NamedTuple):
 
 
 def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partition]:
-    """Every partition of the cluster whose topic contains the text, in order."""
+    """Return every partition of the cluster whose topic contains the text, in order."""
     return [
         Partition(name, one.partition)
         for name in sorted(image.topics)
@@ -245,7 +251,7 @@ def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partit
 
 
 def _coordinator(image: MetadataImage, transactional_id: str) -> int | None:
-    """Node id; None while the shard of this transactional.id has no coordinator."""
+    """Return the node id of the coordinator; None while the shard of this transactional id has none."""
     shard = image.shard_for(TRANSACTION, transactional_id)
     return None if shard is None else known_or_none(shard.coordinator)
 
@@ -253,7 +259,9 @@ def _coordinator(image: MetadataImage, transactional_id: str) -> int | None:
 def partitions_to_search(
     image: MetadataImage, topic: str | None, partition: int | None, broker: int | None
 ) -> list[Partition]:
-    """Of the topic, this one of it, with a replica on this node: as far as each is given. Raises KafkaError."""
+    """Return the partitions that match what is given: of the topic, with this number, with a replica on this node.
+    Raises KafkaError.
+    """
     if topic is None and partition is not None:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"partition {partition} of which topic? give topic too"

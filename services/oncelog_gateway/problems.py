@@ -82,7 +82,7 @@ _MEANING: Final[dict[int, str]] = {
 }
 
 ALWAYS: Final = (401, 403, 421, 422, 429, 431, 500, 503, 504)
-"""Any call may end in one of these."""
+"""HTTP statuses that any call may end in."""
 
 
 class FieldProblem(BaseModel):
@@ -91,7 +91,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """RFC 9457."""
+    """A problem as RFC 9457 defines it."""
 
     type: str = Field(examples=["urn:oncelog:kafka-error:UNKNOWN_TOPIC_OR_PARTITION"])
     title: str
@@ -103,7 +103,7 @@ class Problem(BaseModel):
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route that may answer these problems beside the usual ones."""
+    """Return the `responses` of a route that may answer these problems beside the usual ones."""
     return {
         status: {
             "description": _MEANING[status],
@@ -114,12 +114,12 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def described(path: str, summary: str, *statuses: int) -> dict[str, Any]:
-    """A route of the API for its decorator: where it is, what it does, and the problems beside the usual ones."""
+    """Return the arguments of a route's decorator: its path, its summary, and the problems beside the usual ones."""
     return {"path": path, "summary": summary, "responses": documented(*statuses)}
 
 
 def status_of(error_code: ErrorCode) -> HTTPStatus:
-    """The HTTP status that tells a script what Kafka's code tells a client."""
+    """Return the HTTP status that tells a script what Kafka's code tells a client."""
     known = _STATUS_OF.get(error_code)
     if known is not None:
         return known
@@ -143,7 +143,7 @@ def problem_of(error: KafkaError) -> Problem:
 
 
 def plain_problem(status: int, detail: str, errors: list[FieldProblem] | None = None) -> Problem:
-    """A problem that is HTTP's own, not Kafka's."""
+    """Return a problem that is HTTP's own, not Kafka's."""
     return Problem(
         type="about:blank",
         title=HTTPStatus(status).phrase,
@@ -171,8 +171,10 @@ def respond(problem: Problem, headers: dict[str, str] | None = None) -> Response
 def install(
     app: FastAPI, routes: Sequence[Route], page_of: Callable[[str, HTTPStatus], Response]
 ) -> None:
-    """Make every error of this application a problem. `routes` are what a wrong method is compared with; `page_of`
-    says to a browser that there is no such path."""
+    """Make every error of this application a problem. A wrong method is compared with `routes`.
+
+    `page_of` gives a browser's page for a path that does not exist.
+    """
 
     @app.exception_handler(KafkaError)
     async def on_kafka_error(_request: Request, error: KafkaError) -> Response:
@@ -201,7 +203,9 @@ def install(
 
 
 def _allowed(routes: Sequence[Route], request: Request) -> str:
-    """Methods of the path that was meant: the first template that fits, with every route that has it."""
+    """Return the methods of the path that was meant, for the Allow header. It is the first template that fits, with
+    every route that has it.
+    """
     fitting = [route for route in routes if route.path_regex.match(request.url.path)]
     if not fitting:
         return "GET"

@@ -1,4 +1,4 @@
-"""Producers as partition leaders remember them, over many partitions: who writes where, and who has what open."""
+"""Producers as partition leaders remember them, over many partitions: where each writes, and what it has open."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class ProducerIn(ActiveProducer):
 @dataclass(frozen=True, slots=True)
 class ProducersFound:
     rows: list[ProducerIn]
-    """What is open first, the oldest of it first; then the newest."""
+    """Producers with an open transaction first, the oldest of them first; then the newest producers."""
     total: int
     opened_count: int
     producer_count: int
-    """Different ids."""
+    """Number of different producer ids."""
     failures: tuple[str, ...]
 
 
@@ -36,7 +36,9 @@ class Producers:
     async def of(
         self, partitions: Sequence[Partition], rows_max: int, producer_id: int | None = None
     ) -> ProducersFound:
-        """The first rows of all; only those are named. What a leader or coordinator does not answer is a failure."""
+        """Return the first rows of all producers. Only these get their transactional ids. A leader or coordinator
+        that does not answer is a failure.
+        """
         described = await self._roles.describe_producers(partitions)
         failures = dict.fromkeys(
             answer.message for answer in described.values() if isinstance(answer, KafkaError)

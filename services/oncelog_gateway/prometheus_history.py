@@ -1,7 +1,8 @@
-"""What a Prometheus remembers of this cluster, if one is configured: longer than a gateway, and through its restarts.
+"""The history of this cluster in a Prometheus, if one is configured. It goes back further than a gateway's memory,
+and through restarts.
 
-It is asked for our own series. Its answers come in a thread, within the time of a page; what goes wrong is a line that
-says so.
+Prometheus is asked for our own series. Its answers come in a thread, within the time of a page; a failure becomes a
+line that says so.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ _HEADERS: Final = {"Accept": "application/json"}
 
 
 class PrometheusAway(Exception):
-    """With the reason, for people."""
+    """Prometheus did not answer as expected. The message says why, for people."""
 
 
 class PrometheusHistory:
@@ -33,7 +34,7 @@ class PrometheusHistory:
         self.url = url.rstrip("/")
 
     async def lines(self, families: Iterable[str], span: Span) -> dict[str, list[Line]]:
-        """Of each family. Raises PrometheusAway."""
+        """Return the lines of each family. Raises PrometheusAway."""
         asked = [(family, query) for family in families for query in QUERIES[family]]
         timeout_s = wait_s(TIMEOUT_S)
         try:
@@ -49,7 +50,7 @@ class PrometheusHistory:
         return found
 
     def _asked(self, query: Query, span: Span, timeout_s: float) -> list[Line]:
-        """Raises PrometheusAway."""
+        """Return the lines of one query. Raises PrometheusAway."""
         # A value of Prometheus looks back: that of a step stands at its end.
         first_s, step_s = (span.first_ms + span.step_ms) / 1000, span.step_ms / 1000
         asked = urlencode(

@@ -1,5 +1,6 @@
-"""A query parameter that a path does not know is refused: one that is misspelt would be ignored, and the answer be to
-another question."""
+"""Refuses a query parameter that a path does not know. A misspelt one would otherwise be ignored, and the answer be
+to another question.
+"""
 
 from difflib import get_close_matches
 
@@ -10,7 +11,7 @@ from fastapi.routing import APIRoute
 
 
 async def only_known_parameters(request: Request) -> None:
-    """Of the API; a probe or a page may be asked for with anything. Raises RequestValidationError."""
+    """Check the query parameters of the API's paths; probes and pages take any. Raises RequestValidationError."""
     if not request.url.path.startswith("/v1/") or not request.query_params:
         return
     route = request.scope["route"]
@@ -26,7 +27,7 @@ async def only_known_parameters(request: Request) -> None:
 
 
 def _names(dependant: Dependant) -> list[str]:
-    """Of the route and of what it depends on."""
+    """Return the query parameters of a route and of what it depends on."""
     own = [field.alias for field in dependant.query_params]
     return own + [name for one in dependant.dependencies for name in _names(one)]
 

@@ -1,4 +1,4 @@
-"""Asks every process for its counters now and then, and keeps what they grew in the ring.
+"""Asks every process for its counters at intervals, and keeps their growth in the ring.
 
 Every five seconds while somebody looks at rates, each minute otherwise. It imports nothing of the web framework: in
 `oncelog up` it begins with the process, long before the first client of the gateway.
@@ -30,19 +30,19 @@ WATCHED_FOR_MS: Final = 120_000
 CALL_TIMEOUT_S: Final = 2.0
 RECENT_MS: Final = 60_000
 _LATE_FACTOR: Final = 2.5
-"""So many times the pause between two readings, and there is a gap."""
+"""A reading that comes later than this multiple of the interval leaves a gap."""
 _GROUPS_SHARE: Final = 10
-"""Groups are asked again after so many times what it took, most of which is waiting."""
+"""Groups are read again after this multiple of the time that reading them took, most of which is waiting."""
 OLDER: Final = "says nothing (older version)"
 
 GroupLevels = Mapping[str, tuple[float, float]]
-"""Records that can be read, and that are held back, by consumer group."""
+"""By consumer group, the records that can be read and those that are held back."""
 Answer = DescribeProcessResponse | str
-"""Or why there is none."""
+"""The answer of a process, or the reason why there is none."""
 
 
 class TopicRate(NamedTuple):
-    """A second, of one topic."""
+    """Rates of one topic, a second."""
 
     records_in: float
     bytes_in: float
@@ -51,11 +51,11 @@ class TopicRate(NamedTuple):
 
 
 NO_RATE: Final = TopicRate(0.0, 0.0, 0.0, 0.0)
-"""Of a topic of which nothing was counted meanwhile."""
+"""The rates of a topic for which nothing was counted."""
 
 
 class RateRecorder:
-    """`start` begins to ask; `touch` says that somebody looks."""
+    """Records rates. `start` begins to ask; `touch` says that somebody looks at them."""
 
     def __init__(self, metadata: MetadataFollower, directory: Directory, clock: Clock) -> None:
         self._metadata = metadata
@@ -63,13 +63,13 @@ class RateRecorder:
         self._clock = clock
         self.ring = RateRing(GROUPS)
         self.since_ms: int | None = None
-        """When the first reading was."""
+        """Time of the first reading; None: there is none yet."""
         self.silent: Mapping[str, str] = {}
-        """Processes that told nothing at the last reading, and why."""
+        """Processes that did not answer the last reading, and why."""
         self.versions: Mapping[int, str] = {}
-        """Of oncelog, by node id."""
+        """The version of oncelog on each node, by node id."""
         self.read_groups: Callable[[], Awaitable[GroupLevels]] | None = None
-        """Known once the rest of the gateway is loaded."""
+        """Reads the levels of groups. It is set once the rest of the gateway is loaded."""
         self._growth = {name: CounterGrowth() for name in ("topic", "transactions", "cpu")}
         self._recent: deque[Grown] = deque()
         self._recent_until_ms = 0
@@ -96,7 +96,9 @@ class RateRecorder:
             self._wake.set()
 
     def topic_rates(self) -> tuple[Mapping[str, TopicRate], int]:
-        """Of the last minute, by topic, and over how many milliseconds; 0: there are no two readings yet."""
+        """Return the rates of the last minute by topic, and over how many milliseconds they are; 0: there are no two
+        readings yet.
+        """
         if not self._recent:
             return {}, 0
         span_ms = self._recent_until_ms - self._recent[0].since_ms
@@ -130,7 +132,7 @@ class RateRecorder:
         return touched_ms is not None and self._clock.now() - touched_ms < WATCHED_FOR_MS
 
     async def read(self) -> None:
-        """Asks all once, and takes what they tell."""
+        """Ask all processes once, and record their answers."""
         answers = await self._asked()
         now = self._clock.now()
         before, longest_ms = self._read_ms, round(self._interval_ms * _LATE_FACTOR)
@@ -176,7 +178,9 @@ class RateRecorder:
             self.ring.take("cpu", used.since_ms, now, used.by)
 
     def _expected(self, told: Iterable[str], role: str) -> set[str]:
-        """Processes without which nothing is known of what this role counts; an older one is not waited for."""
+        """Return the processes that must answer before this role's counters are known. A silent process of an older
+        version is not waited for.
+        """
         silent = [name for name, why in self.silent.items() if why != OLDER]
         return {name for name in (*told, *silent) if name.startswith((f"{role} ", "node "))}
 
@@ -197,7 +201,9 @@ class RateRecorder:
             self.ring.take("markers", before, now, {"markers": (sum(queued),)})
 
     async def _take_groups(self, now: int) -> None:
-        """Dearer than the rest: offsets of all groups, and the ends of their partitions."""
+        """Read the levels of groups when they are due. This costs more than the rest: offsets of all groups, and the
+        ends of their partitions.
+        """
         if self.read_groups is None:
             return
         before = self._groups_read_ms
@@ -225,7 +231,7 @@ class RateRecorder:
             self._recent.popleft()
 
     async def _asked(self) -> dict[str, Answer]:
-        """By the name of the process."""
+        """Return the answers by the name of the process."""
         asked: dict[str, ProcessStub | None] = {}
         for node_id, node in sorted(self._metadata.image.nodes.items()):
             name = process_name(node_id, node.roles)
@@ -248,7 +254,7 @@ class RateRecorder:
 
 
 def process_name(node_id: int, roles: Sequence[int]) -> str:
-    """`storage 3`; of one with every role: `node 1`."""
+    """Return a process's name: `storage 3`, or `node 1` for one with every role."""
     if len(roles) != 1:
         return f"node {node_id}"
     word = controller_pb2.Role.Name(controller_pb2.Role.ValueType(roles[0]))
@@ -287,7 +293,9 @@ def _topics(told: Mapping[str, DescribeProcessResponse]) -> dict[str, Told]:
 
 
 def _transactions(told: Mapping[str, DescribeProcessResponse]) -> dict[str, Told]:
-    """Those of another version with other buckets count as ended, and have no latency."""
+    """Return the counters of transactions of each process. A version with other buckets has its transactions counted
+    as ended, without latency.
+    """
 
     def counters(answer: DescribeProcessResponse) -> Counters:
         return {

@@ -1,4 +1,4 @@
-"""What REST shows of rates over time."""
+"""Resources of rates over time in REST."""
 
 from typing import Literal
 

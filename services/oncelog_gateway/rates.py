@@ -26,7 +26,7 @@ ALL_S: Final = 4.0
 
 
 class Rates:
-    """What pages and REST read. Each look keeps the readings close together for a while."""
+    """Rates for pages and REST. Each look keeps the readings close together for a while."""
 
     def __init__(
         self, recorder: RateRecorder, clock: Clock, history: PrometheusHistory | None = None
@@ -34,11 +34,11 @@ class Rates:
         self._recorder = recorder
         self._clock = clock
         self.history = history
-        """None: no Prometheus is configured."""
+        """The configured Prometheus; None: there is none."""
         self._looks: dict[str, dict[str, int]] = {}
 
     def record_groups(self, groups: Groups, roles: Roles) -> None:
-        """From now on."""
+        """Begin to record the levels of groups."""
         self._recorder.read_groups = partial(group_levels, groups, roles)
 
     def now(self) -> int:
@@ -47,17 +47,17 @@ class Rates:
 
     @property
     def since_ms(self) -> int | None:
-        """When this gateway began to record."""
+        """Time at which this gateway began to record; None: it has not."""
         return self._recorder.since_ms
 
     @property
     def silent(self) -> Mapping[str, str]:
-        """Processes that told nothing when they were asked last, and why."""
+        """Processes that did not answer the last reading, and why."""
         return self._recorder.silent
 
     @property
     def versions(self) -> Mapping[int, str]:
-        """Of oncelog, by node id, of those that told."""
+        """The version of oncelog on each node that answered, by node id."""
         return self._recorder.versions
 
     def topic_rates(self) -> tuple[Mapping[str, TopicRate], int]:
@@ -85,20 +85,22 @@ class Rates:
         ]
 
     def looks(self, of: str) -> dict[str, int]:
-        """How lines look that are named by such, for as long as this process lives."""
+        """Return the looks of lines that are named by this kind of thing. They stay as long as the process lives."""
         return self._looks.setdefault(of, {})
 
     def coarse(self, span: Span) -> list[bool]:
-        """Of each step, whether it was read with a longer pause than it lasts."""
+        """Return for each step whether one reading covers more time than the step lasts."""
         return self._recorder.ring.coarse(*span)
 
     def line(self, family: str, name: str, span: Span, called: str) -> list[Line]:
-        """The one of this name, under another one; none where it shares a line with others."""
+        """Return the line of this name, renamed to `called`. Empty if the name shares a line with others."""
         return [one._replace(name=called) for one in self.lines(family, span) if one.name == name]
 
 
 async def group_levels(groups: Groups, roles: Roles) -> GroupLevels:
-    """What each group has not read, of groups whose partitions are all known; silent coordinators leave theirs out."""
+    """Return what each group has not read, for groups whose partitions are all known. Groups of silent coordinators
+    are left out.
+    """
     with time_budget(CALL_S, ALL_S):
         known, _ = await groups.known(GROUPS_READ_MAX)
         offsets = await groups.offsets_of([one.group_id for one in known])

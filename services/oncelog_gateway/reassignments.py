@@ -1,4 +1,4 @@
-"""Partitions that change their replicas, as REST shows, begins and cancels it."""
+"""Reassignments: partitions that change their replicas, as REST shows, begins and cancels that."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,14 +21,16 @@ from oncelog_gateway.roles import Roles
 
 
 class Reassignments:
-    """Lists from the image, changes through the controller; every change is audited. Methods raise KafkaError."""
+    """Lists reassignments from the image and changes them through the controller. Every change is audited. Methods
+    raise KafkaError.
+    """
 
     def __init__(self, roles: Roles, audit: AuditLog) -> None:
         self._roles = roles
         self._audit = audit
 
     def page(self, paging: PageRequest) -> ReassignmentPage:
-        """Those under way, in order of topic and partition."""
+        """Return a page of the reassignments under way, in order of topic and partition."""
         topics = self._roles.image.topics
         rows = [
             resource_of(Reassignment, one, topic=name)
@@ -40,7 +42,7 @@ class Reassignments:
         return ReassignmentPage(reassignments=page, **about)
 
     async def begin(self, operator: Operator, request: ReassignRequest) -> ReassignResult:
-        """One that is under way is replaced by this one."""
+        """Begin a reassignment. It replaces one that is under way."""
         target = request.model_dump()
         async with self._audit.attempt(operator, "reassign_partitions", target) as attempt:
             wanted = {
@@ -54,7 +56,7 @@ class Reassignments:
         return self._result(wanted, failures, attempt.audit_id)
 
     async def cancel(self, operator: Operator, topic: str, partition: int | None) -> ReassignResult:
-        """What was being added is dropped, and nothing is removed."""
+        """Cancel reassignments. The replicas that were being added are dropped, and none is removed."""
         target = {"topic": topic, "partition": partition}
         async with self._audit.attempt(operator, "cancel_reassignment", target) as attempt:
             wanted: dict[Partition, Sequence[int]] = {
@@ -84,7 +86,7 @@ class Reassignments:
         return chosen
 
     async def _ask(self, wanted: Mapping[Partition, Sequence[int]]) -> dict[Partition, KafkaError]:
-        """The failures. Raises the first one when there is nothing else."""
+        """Reassign the partitions and return the failures. Raises the first one when all failed."""
         failures = await self._roles.reassign(wanted)
         if len(failures) == len(wanted):
             raise next(iter(failures.values()))
@@ -111,7 +113,7 @@ class Reassignments:
 
 
 def _rotated(replicas: Sequence[int], partition: int) -> Sequence[int]:
-    """Each partition has another preferred leader."""
+    """Return the replicas rotated by the partition's number, so that each partition has another preferred leader."""
     first = partition % len(replicas)
     return [*replicas[first:], *replicas[:first]]
 

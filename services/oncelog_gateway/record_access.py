@@ -1,4 +1,4 @@
-"""Who may read the records of a topic (ADR 0049).
+"""Decides who may read the records of a topic (ADR 0049).
 
 ACLs decide where a listener checks them, or where somebody made one. Without them, everybody who reaches a gateway
 without a login reads. Behind a login it is the role admin alone: a viewer's older token opened no record.
@@ -21,18 +21,20 @@ from oncelog_gateway.access_settings import AccessSettings
 
 _AUTHORIZER: Final = "authorizer.class.name"
 _RULES: Final = AuthorizerRules()
-"""Nobody is a super user here, and a topic without an ACL is nobody's. A role admin needs none."""
+"""The authorizer's rules for records. There is no super user, and a topic without an ACL is closed. The role admin
+needs no ACL.
+"""
 
 
 class Way(NamedTuple):
-    """One way to be allowed."""
+    """One way to let a caller read, and the command for it."""
 
     what: str
     command: str
 
 
 class RecordsClosedError(KafkaError):
-    """TOPIC_AUTHORIZATION_FAILED, with what opens the topic's records to this caller."""
+    """The refusal TOPIC_AUTHORIZATION_FAILED, with what opens the topic's records to this caller."""
 
     def __init__(self, why: str, ways: tuple[Way, ...]) -> None:
         super().__init__(
@@ -53,7 +55,7 @@ class RecordAccess:
     def check(
         self, caller: Caller | None, address: str, topic: str, operation: Operation = Operation.READ
     ) -> str:
-        """Returns why this caller may read, or write. Raises RecordsClosedError with the commands that let it."""
+        """Return why this caller may read, or write. Raises RecordsClosedError with the commands that let it."""
         is_anonymous = caller is None or caller is ANONYMOUS
         if caller is not None and not is_anonymous and caller.role is Role.ADMIN:
             return f"{caller.name} has the role admin, to which every topic is open"
@@ -82,7 +84,9 @@ class RecordAccess:
         )
 
     def _are_acls_asked(self) -> bool:
-        """Also where ACLs are left and no listener is known now: they were made to close something."""
+        """True if ACLs decide. They do also where ACLs exist but no listener is known now: they were made to close
+        something.
+        """
         image = self._metadata.image
         return bool(image.security.acls) or any(
             node.configs.get(_AUTHORIZER) for node in image.nodes.values()
@@ -123,7 +127,9 @@ class RecordAccess:
 
 
 def principal_of(caller: Caller | None) -> Principal:
-    """As the ACLs name a caller: by the name that stands in the audit log. Nobody logged in: Kafka's ANONYMOUS."""
+    """Return the principal by which ACLs name a caller: the name that the audit log has. Without a login it is
+    Kafka's ANONYMOUS.
+    """
     if caller is None or caller is ANONYMOUS:
         return NOBODY
     return Principal.user(caller.name)

@@ -1,4 +1,4 @@
-"""What REST shows of records."""
+"""Resources and request bodies of records in REST."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -89,7 +89,7 @@ Base64 = Annotated[str | None, Field(pattern=_BASE64)]
 
 
 def _one_of(*names: str) -> dict[str, Any]:
-    """Of JSON Schema: text or base64, not both."""
+    """Return the JSON Schema that allows each of these fields as text or in base64, not both."""
     return {
         "allOf": [
             {

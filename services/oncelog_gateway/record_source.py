@@ -1,4 +1,4 @@
-"""One partition, read for a page: on from a place, or back from it.
+"""Reads one partition for a page: forward from an offset, or backward from it.
 
 A page reads at most its bytes, and of each partition at least one batch, so that it always goes on. Going back, a
 partition is read in windows: from some offsets before the place up to it. A window that turns out too large for the
@@ -24,17 +24,19 @@ from oncelog_gateway.roles import Roles
 
 FIRST_FETCH_BYTES: Final = 16 << 10
 FETCH_BYTES: Final = 256 << 10
-"""Of one fetch, which the leader reads at once. Each is four times as large as the one before, up to this."""
+"""Bytes of one fetch at most, which the leader reads at once. Each fetch is four times as large as the one before, up
+to this.
+"""
 WINDOW_MAX: Final = 10_000
-"""Offsets that are read at once on the way back."""
+"""Offsets that are read at once when reading backward."""
 EXPANSION: Final = 16
-"""So many bytes of records cost as much as a byte of a batch: zeros compress a thousandfold."""
+"""Bytes of decompressed records that count as one byte of a batch: zeros compress a thousandfold."""
 UNREADABLE_BYTES: Final = 4 << 20
-"""What a batch that cannot be shown counts as: it may have been unpacked in vain."""
+"""Bytes that a batch which cannot be shown counts as: it may have been decompressed in vain."""
 ASKED_MAX: Final = 200
-"""Transactions of one page that a leader is asked about. With a filter of outcomes most of them may not be shown."""
+"""Transactions of one page that leaders are asked about. With a filter of outcomes most of them may not be shown."""
 SHOWN_BYTES_MAX: Final = 4 << 20
-"""Of the keys, values and headers of one page."""
+"""Bytes of the keys, values and headers of one page."""
 
 _OUTCOMES: Final[dict[int, Outcome]] = {
     storage_pb2.IN_COMMITTED: "committed",
@@ -44,11 +46,11 @@ _OUTCOMES: Final[dict[int, Outcome]] = {
 
 
 class Newest(NamedTuple):
-    """Back from the end."""
+    """Read backward from the end."""
 
 
 class Oldest(NamedTuple):
-    """On from the beginning."""
+    """Read forward from the beginning."""
 
 
 class FromOffset(NamedTuple):
@@ -56,7 +58,7 @@ class FromOffset(NamedTuple):
 
 
 class FromTime(NamedTuple):
-    """On from the first record that is not older."""
+    """Read forward from the first record that is not older than the timestamp."""
 
     timestamp_ms: int
 
@@ -66,7 +68,7 @@ Begin = Newest | Oldest | FromOffset | FromTime
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a page is to show."""
+    """The request for one page of records."""
 
     begin: Begin = Newest()
     partition: int | None = None
@@ -78,7 +80,7 @@ class Wanted:
     cursor: str | None = None
     are_markers_wanted: bool = True
     outcomes: frozenset[Outcome] = frozenset()
-    """Empty: all."""
+    """Outcomes of the records to show; empty: all."""
 
     @property
     def is_committed_only(self) -> bool:
@@ -87,16 +89,16 @@ class Wanted:
 
 @dataclass(slots=True)
 class PageSoFar:
-    """What a page has read so far."""
+    """The counts of what a page has read so far."""
 
     wanted: Wanted
     bytes_left: int
     shown_bytes_left: int = SHOWN_BYTES_MAX
     bytes_read: int = 0
     record_bytes: int = 0
-    """Of what was looked at, without compression."""
+    """Bytes of the records that were looked at, decompressed."""
     looked: int = 0
-    """Records."""
+    """Records that were looked at."""
     aborted: int = 0
     markers: int = 0
     filtered: int = 0
@@ -104,11 +106,11 @@ class PageSoFar:
     """Transactions that a leader was asked about."""
     failures: dict[str, KafkaError] = field(default_factory=dict)
     unreadable_from: int = 0
-    """Of one window: where it, or a batch in it that cannot be shown, begins."""
+    """The offset at which the present window begins, or at which a batch in it begins that cannot be shown."""
 
     @property
     def spent(self) -> int:
-        """What counts against the bytes of the page."""
+        """Bytes that count against the limit of the page."""
         return self.bytes_read + self.record_bytes // EXPANSION
 
 
@@ -120,12 +122,12 @@ class Found(NamedTuple):
 
 
 class _Last:
-    """The last so many records of a window."""
+    """Keeps the last `most` records of a window."""
 
     def __init__(self, most: int) -> None:
         self._found: deque[Seen] = deque(maxlen=most)
         self.count = 0
-        """Of all that were given."""
+        """How many records were given in all."""
 
     def take(self, seen: Seen) -> bool:
         self._found.append(seen)
@@ -148,7 +150,7 @@ class Source:
     async def forward(
         self, offset: int, share: int, page: PageSoFar
     ) -> tuple[list[Found], int | None]:
-        """At most `share` records, and the offset to go on from. None: the end is reached."""
+        """Return at most `share` records, and the offset to go on from. None: the end is reached."""
         start, end = max(offset, self.known.log_start_offset), end_of(self.known, page.wanted)
         found: list[Seen] = []
         rows: list[Found] = []
@@ -181,7 +183,9 @@ class Source:
     async def backward(
         self, before: int, share: int, page: PageSoFar
     ) -> tuple[list[Found], int | None]:
-        """The last `share` records before `before`, and the offset to go on before. None: the log begins there."""
+        """Return the last `share` records before `before`, and the offset to go on before. None: the log begins
+        there.
+        """
         begin = self.known.log_start_offset
         before = min(before, end_of(self.known, page.wanted))
         rows: list[Found] = []
@@ -221,8 +225,9 @@ class Source:
     async def _scan(
         self, start: int, end: int, page: PageSoFar, bytes_max: int, take: Callable[[Seen], bool]
     ) -> int:
-        """Gives the records that are wanted to `take`, until it has enough. Returns the offset behind the last one that
-        was looked at."""
+        """Give the wanted records to `take`, until it has enough. Returns the offset behind the last record that was
+        looked at.
+        """
         walk, turns, position, left = Walk(), Turns(self.pace), start, bytes_max
         record_bytes_left = max(bytes_max, FETCH_BYTES) * EXPANSION
         fetch_bytes, is_stable = FIRST_FETCH_BYTES, start < self.known.last_stable_offset
@@ -272,8 +277,10 @@ class Source:
         return min(position, end)
 
     async def _decided(self, found: Sequence[Seen], page: PageSoFar) -> list[Found]:
-        """With the outcomes that only the leader knows: it is asked once for each transaction. What is not wanted by
-        its outcome is left out."""
+        """Return the records with the outcomes that only the leader knows. It is asked once for each transaction.
+
+        Records whose outcome is not wanted are left out.
+        """
         stable = self.known.last_stable_offset
         first: dict[Transaction, int] = {}
         for one in found:
@@ -305,7 +312,7 @@ def end_of(one: storage_pb2.PartitionDescription, wanted: Wanted) -> int:
 
 
 def _is_wanted(seen: Seen, page: PageSoFar) -> bool:
-    """Counts what is not."""
+    """True if the page is to show the record. Counts a record that it does not show."""
     wanted = page.wanted
     if seen.outcome == "marker" and (wanted.is_committed_only or not wanted.are_markers_wanted):
         page.markers += 1
@@ -331,7 +338,7 @@ def _as_many_as_fit(found: Iterable[Seen], page: PageSoFar) -> list[Seen]:
 
 
 def content_size(seen: Seen, of_each: int | None = None) -> int:
-    """Of key, value and headers' values; at most `of_each` of each."""
+    """Return the bytes of key, value and headers' values, with at most `of_each` of each."""
     record = seen.record
     sizes = [len(one) for one in (record.key, record.value) if one is not None]
     sizes += [len(value) for _, value in record.headers if value is not None]

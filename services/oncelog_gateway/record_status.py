@@ -1,4 +1,4 @@
-"""Is this record committed? One record's fate, as its leader and the coordinators tell it."""
+"""One record's fate, as its leader and the coordinators tell it: is the record committed?"""
 
 from typing import Final, Literal
 
@@ -79,7 +79,9 @@ async def record_status(
     partition: Partition,
     offset: int,
 ) -> RecordStatus:
-    """Raises KafkaError when the leader does not answer; a silent coordinator only leaves names out."""
+    """Return the fate of a record. Raises KafkaError when the leader does not answer; a silent coordinator only
+    leaves names out.
+    """
     found = await roles.describe_record(partition, offset)
     holder = None
     if found.fate == storage_pb2.IN_OPEN:

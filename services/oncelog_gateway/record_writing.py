@@ -39,7 +39,9 @@ PERHAPS_DONE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""What was asked may be done all the same. So it is unknown and no refusal, and no script is told to try again."""
+"""Errors after which a write may have been done all the same. Its outcome is unknown and no refusal, so no script is
+told to try again.
+"""
 _AGAIN: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -48,7 +50,7 @@ _AGAIN: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Under TV2 the epoch tells a repetition, so asking again is safe."""
+"""Errors after which a request is sent again. Under TV2 the epoch tells a repetition, so that is safe."""
 _TV2: Final = 2
 _ALL: Final = -1
 _OUTCOMES: Final = {
@@ -76,7 +78,7 @@ class RecordWriter:
     async def write(
         self, operator: Operator, topic: str, asked: WriteRecordRequest
     ) -> WrittenRecord:
-        """Raises KafkaError. The audit log has the sizes, and not the content."""
+        """Write one record. Raises KafkaError. The audit log has the sizes, and not the content."""
         record = _record_of(asked, self._clock.now())
         target = {
             "topic": topic,
@@ -107,11 +109,13 @@ class RecordWriter:
         )
 
     async def refused(self, operator: Operator, topic: str, error: KafkaError) -> None:
-        """Both lines in the audit log of a write that its caller may not do."""
+        """Write both lines of the audit log for a write that its caller may not do."""
         await self._audit.refused(operator, {"action": "produce", "topic": topic}, error)
 
     def _partition_of(self, topic: str, number: int | None, record: Record) -> Partition:
-        """As a Java producer chooses for a key; without one, any that has a leader."""
+        """Return the partition to write to: for a key the one that a Java producer chooses, without one any that has
+        a leader.
+        """
         found = self._roles.topic(topic)
         if found.internal:
             raise KafkaError(
@@ -193,7 +197,7 @@ class RecordWriter:
 
 
 async def _or_unknown(work: Awaitable[T]) -> T:
-    """Raises KafkaError(REQUEST_TIMED_OUT) where the work may be done and nobody says so."""
+    """Await the work. Raises KafkaError(REQUEST_TIMED_OUT) where the work may be done and no answer says so."""
     try:
         return await work
     except KafkaError as error:
@@ -206,7 +210,9 @@ async def _or_unknown(work: Awaitable[T]) -> T:
 
 
 async def _until_settled(call: Callable[[], Awaitable[T]]) -> T:
-    """The coordinator refuses while markers of the transaction before are on their way, or while its shard moves."""
+    """Repeat a request that the coordinator refuses while markers of the transaction before are on their way, or
+    while its shard moves.
+    """
     for _ in range(TRIES_MAX - 1):
         try:
             return await call()
@@ -218,7 +224,7 @@ async def _until_settled(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def _record_of(asked: WriteRecordRequest, now_ms: int) -> Record:
-    """Raises KafkaError(INVALID_REQUEST)."""
+    """Return the record that REST asks to write. Raises KafkaError(INVALID_REQUEST)."""
     return Record(
         _bytes_of("key", asked.key, asked.key_base64),
         _bytes_of("value", asked.value, asked.value_base64),

@@ -36,7 +36,7 @@ from oncelog_gateway.roles import Roles
 from oncelog_gateway.transactions import Transactions
 
 PARTITIONS_MAX: Final = 200
-"""Of one reading of all partitions: a cursor holds a place in each."""
+"""Partitions of a topic that one reading covers at most: a cursor holds a place in each."""
 
 
 class Records:
@@ -46,7 +46,7 @@ class Records:
         self.pace = Pace()
 
     async def page(self, topic: str, wanted: Wanted) -> RecordPage:
-        """Raises KafkaError, with the value and the way out."""
+        """Return a page of records. Raises KafkaError, with the value and the way out."""
         # Pages that come one upon another pay for those before.
         await self.pace.spent(0.0)
         numbers = self._partitions(topic, wanted)
@@ -65,7 +65,7 @@ class Records:
         reading = await self._reading(topic, wanted, known)
         here = [place for place in reading.places if place.partition in known]
         away = [place for place in reading.places if place.partition not in known]
-        # Who has nothing to be read takes no share of the page from the others.
+        # A partition with nothing to read takes no share of the page from the others.
         done = [place for place in here if _is_at_end(reading, place, known, wanted)]
         waiting = [place for place in here if place not in done]
         parts = shares(waiting, wanted.limit)
@@ -107,7 +107,7 @@ class Records:
         )
 
     def _partitions(self, topic: str, wanted: Wanted) -> Sequence[int]:
-        """Those that are read. Raises KafkaError."""
+        """Return the partitions to read. Raises KafkaError."""
         if wanted.partition is not None:
             self._roles.leader_of(Partition(topic, wanted.partition))
         every = [one.partition for one in self._roles.topic(topic).partitions]
@@ -136,7 +136,7 @@ class Records:
         wanted: Wanted,
         known: dict[int, storage_pb2.PartitionDescription],
     ) -> Reading:
-        """Where this page begins. Raises KafkaError."""
+        """Return where this page begins. Raises KafkaError."""
         if wanted.cursor is not None:
             return Reading.of_cursor(wanted.cursor)
         begin = wanted.begin

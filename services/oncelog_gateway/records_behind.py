@@ -1,4 +1,4 @@
-"""What comes after an offset: records that a read_committed consumer gets, aborted ones, and markers."""
+"""Counts the records after an offset: those that a read_committed consumer gets, aborted ones, and markers."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from oncelog_gateway.core.held_back import Behind
 from oncelog_gateway.roles import Roles
 
 BYTES_MAX: Final = 1 << 20
-"""Read of one partition; a group further behind has records to read in any case."""
+"""Bytes that are read of one partition. A group further behind has records to read in any case."""
 
 
 class RecordsBehind:
@@ -21,7 +21,7 @@ class RecordsBehind:
     async def count(
         self, partition: Partition, offset: int, end: int, bytes_max: int = BYTES_MAX
     ) -> Behind | None:
-        """From `offset` to `end`, or to the last stable offset. None: the leader could not be read."""
+        """Count from `offset` to `end`, or to the last stable offset. None: the leader could not be read."""
         records = aborted = markers = 0
         position, left = offset, bytes_max
         while position < end and left > 0:

@@ -27,20 +27,24 @@ from oncelog_gateway.operators import Operator
 from oncelog_gateway.roles import Roles
 
 REORDERS_MAX: Final = 100
-"""Partitions that only change their order in one step: as many as the controller elects in one of its balance."""
+"""Partitions whose replicas are only reordered in one step: as many as the controller elects in one run of its
+balance.
+"""
 
 Plan = Callable[[MetadataImage], list[Move]]
 
 
 class ReplicaMoves:
-    """Plans in a thread: a plan of 10,000 partitions takes seconds. Methods raise KafkaError."""
+    """Evacuates and balances storage nodes. It plans in a thread: a plan of 10,000 partitions takes seconds. Methods
+    raise KafkaError.
+    """
 
     def __init__(self, roles: Roles, audit: AuditLog) -> None:
         self._roles = roles
         self._audit = audit
 
     async def evacuate(self, operator: Operator, request: EvacuateRequest) -> MoveStep:
-        """The nodes are drained first, so that nothing new is placed there."""
+        """Take one step of evacuating nodes. They are drained first, so that nothing new is placed there."""
         leaving = frozenset(request.node_ids)
 
         def plan(image: MetadataImage) -> list[Move]:
@@ -64,7 +68,7 @@ class ReplicaMoves:
         return self._step(moves, begun, failures, left, attempt.audit_id)
 
     async def balance(self, operator: Operator, request: BalanceRequest) -> MoveStep:
-        """Nodes that are fenced or draining neither give nor get."""
+        """Take one step of balancing. Nodes that are fenced or draining neither give nor get replicas."""
 
         def plan(image: MetadataImage) -> list[Move]:
             return balance(list(_placements(image)), _storage_nodes(image))
@@ -92,7 +96,7 @@ class ReplicaMoves:
     async def _begin(
         self, moves: Sequence[Move], in_motion_max: int
     ) -> tuple[list[Move], dict[Partition, KafkaError]]:
-        """Those that copy first; the order of replicas is settled when no copy is left to be begun."""
+        """Begin the moves that copy first. The order of replicas is settled when no copy is left to be begun."""
         copies = [move for move in moves if move.copies]
         room = max(0, in_motion_max - _under_way_count(self._roles.image))
         chosen = copies[:room] if copies else moves[:REORDERS_MAX]
@@ -131,7 +135,7 @@ class ReplicaMoves:
 
 
 Left = Callable[[MetadataImage, Sequence[Move]], int]
-"""Partitions that are not where they should be, by an image and the moves that were not begun."""
+"""Counts the partitions that are not yet where they should be, by an image and the moves that were not begun."""
 
 
 def _partitions(image: MetadataImage) -> Iterator[tuple[str, pb.Partition]]:

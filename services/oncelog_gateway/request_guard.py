@@ -1,5 +1,5 @@
-"""What every request passes before a route sees it: its Host, its Origin. What every answer gets: security headers.
-Plain ASGI. How large a body may be is decided where it is read (`strict_http.py`).
+"""Checks the Host and the Origin of every request before a route sees it, and adds security headers to every answer.
+Plain ASGI. The limit on a body's size is applied where the body is read (`strict_http.py`).
 
 Starlette's TrustedHostMiddleware is not used: it answers 400 "Invalid host header" without the name or the way out, and
 it cuts an IPv6 address at its first colon.
@@ -28,7 +28,7 @@ _SHOWN_HOST_LENGTH_MAX: Final = 100
 
 
 class RequestGuard:
-    """Counts every request by its route and refuses what no route may see. It buffers nothing."""
+    """Counts every request by its route and refuses requests that no route may see. It buffers nothing."""
 
     def __init__(self, app: AsgiApp, metrics: Metrics, settings: GatewaySettings) -> None:
         self._app = app
@@ -63,7 +63,9 @@ class RequestGuard:
             self._metrics.count_request(method, route, status, time.monotonic() - started)
 
     async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """At most so many at once that connections remain for `/health`, which is always answered."""
+        """Pass the request on. Only so many are worked on at once that connections remain for `/health`, which is
+        always answered.
+        """
         if scope["path"] == HEALTH_PATH:
             await self._app(scope, receive, send)
             return
@@ -98,7 +100,9 @@ class RequestGuard:
 
 
 def _is_from_another_site(scope: Scope, host: bytes) -> bool:
-    """Whether a browser sends it for a page that is not ours: where nobody logs in, only the browser can tell."""
+    """True if a browser sends the request for a page that is not ours. Where nobody logs in, only the browser can
+    tell.
+    """
     if scope["method"] in READING_METHODS:
         return False
     origins = [value for name, value in scope["headers"] if name == b"origin"]

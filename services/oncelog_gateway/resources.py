@@ -1,4 +1,4 @@
-"""What REST shows: one model a resource. Times are milliseconds; `null` means "none" or "not known"."""
+"""Models of REST's resources, one for each. Times are milliseconds; `null` means "none" or "not known"."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -30,12 +30,12 @@ RowT = TypeVar("RowT")
 
 
 def known_or_none(value: int | None) -> int | None:
-    """Kafka's -1 is our null."""
+    """Return the value, or None for Kafka's -1: that is null in REST."""
     return value if value is not None and value >= 0 else None
 
 
 KnownOrNone = Annotated[int | None, BeforeValidator(known_or_none)]
-"""Kafka's -1 is our null."""
+"""A number for which Kafka's -1 becomes null in REST."""
 
 
 class Resource(BaseModel):
@@ -47,7 +47,8 @@ _ABSENT: Final = object()
 
 
 def resource_of(kind: type[ResourceT], source: object, /, **given: Any) -> ResourceT:
-    """The resource with the fields that are given; the others are those of the same names of a role's answer.
+    """Return the resource with the fields that are given. The others come from the attributes of the same names in
+    `source`, a role's answer.
 
     A field that neither has needs a default. Declare it `KnownOrNone` where the answer says -1 for "not known".
     """
@@ -58,14 +59,14 @@ def resource_of(kind: type[ResourceT], source: object, /, **given: Any) -> Resou
 
 
 class RequestBody(BaseModel):
-    """Strict: a misspelt field or a number in quotes is told, not ignored."""
+    """A body that is read strictly: a misspelt field or a number in quotes is told, not ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
     def _whole_numbers(cls, given: object) -> object:
-        """To JSON Schema 5.0 is an integer; to Python it is a float."""
+        """Turn floats without a fraction into integers. To JSON Schema 5.0 is an integer; to Python it is a float."""
         if not isinstance(given, dict):
             return given
         return {
@@ -79,7 +80,7 @@ def _whole(value: object) -> object:
 
 
 class Failure(Resource):
-    """A part that could not be read, while the rest could."""
+    """A part of the answer that could not be read, while the rest could."""
 
     kafka_error_name: str
     kafka_error_code: int
@@ -87,7 +88,7 @@ class Failure(Resource):
 
 
 class Page(Resource):
-    """What every list has beside its rows."""
+    """The fields of every list beside its rows."""
 
     total: int = Field(description="rows that match the filters, over all pages")
     next_cursor: str | None = Field(
@@ -113,8 +114,9 @@ def paged(
     paging: PageRequest,
     failures: Sequence[KafkaError] = (),
 ) -> tuple[list[RowT], dict[str, Any]]:
-    """The rows of this page, and the fields of `Page` for its constructor. Raises KafkaError for a cursor that cannot
-    be."""
+    """Return the rows of this page, and the fields of `Page` for its constructor. Raises KafkaError for an invalid
+    cursor.
+    """
     page, next_cursor = page_of(rows, key, paging)
     incomplete = [failure_of(failure) for failure in failures]
     return page, {"total": len(rows), "next_cursor": next_cursor, "incomplete": incomplete}
@@ -188,7 +190,7 @@ _HELD_BACK: Final = Field(
 
 
 class PreparedTransaction(Transaction):
-    """A two-phase transaction that is open. Whether it is prepared, its application's database says."""
+    """A two-phase transaction that is open. Its application's database says whether it is prepared."""
 
     partitions: list[TransactionPartition]
     held_back: int | None = _HELD_BACK
@@ -266,7 +268,7 @@ class PartitionStatus(Resource):
 
     @property
     def is_troubled(self) -> bool:
-        """Something an operator may have to look at."""
+        """True if an operator may have to look at the partition."""
         return bool(self.lso_lag) or self.under_replicated or self.failure is not None
 
 

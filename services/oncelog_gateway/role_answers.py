@@ -1,4 +1,4 @@
-"""What coordinators and partition leaders say of transactions, as the core reads it."""
+"""Converts the answers of coordinators and partition leaders about transactions into the core's types."""
 
 from typing import Final
 
@@ -15,11 +15,11 @@ from oncelog.ids import (
 from oncelog_gateway.core.hanging import CoordinatedTransaction, OpenTransaction
 
 TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1
-"""What a coordinator gives a producer that asks for no timeout (KIP-939)."""
+"""The timeout that a coordinator gives a producer that asks for none (KIP-939)."""
 
 
 def coordinated(description: coordinator_pb2.TransactionDescription) -> CoordinatedTransaction:
-    """A coordinator's answer as the core reads it."""
+    """Return a coordinator's answer as the core reads it."""
     return CoordinatedTransaction(
         transactional_id=description.transactional_id,
         state=description.state,
@@ -32,14 +32,16 @@ def coordinated(description: coordinator_pb2.TransactionDescription) -> Coordina
 
 
 def is_two_phase(one: coordinator_pb2.TransactionDescription) -> bool:
-    """A transaction that was kept for a new producer is, whatever time-out that producer asked for (KIP-939)."""
+    """True if the transaction is two-phase. One that was kept for a new producer is, whatever timeout that producer
+    asked for (KIP-939).
+    """
     return one.transaction_timeout_ms == TWO_PHASE_TIMEOUT_MS or one.HasField("owner_producer_id")
 
 
 def opened_in(
     producers: dict[Partition, storage_pb2.PartitionProducers | KafkaError],
 ) -> list[OpenTransaction]:
-    """Every transaction open in these partitions."""
+    """Return every transaction that is open in these partitions."""
     return [
         opened_of(partition, one)
         for partition, answer in producers.items()

@@ -38,7 +38,7 @@ class Listing:
     transactions: tuple[coordinator_pb2.TransactionDescription, ...]
     failures: tuple[KafkaError, ...]
     total_count: int = 0
-    """Of all that match, where only the most urgent were asked for."""
+    """Number of all transactions that match, where only the most urgent were asked for."""
 
 
 class Roles(LeaderCalls):
@@ -56,8 +56,9 @@ class Roles(LeaderCalls):
         id_pattern: str = "",
         most_urgent: int = 0,
     ) -> Listing:
-        """Of all coordinators; with `most_urgent` that many of each. Only a refused filter raises; a silent coordinator
-        is a failure in the listing."""
+        """Return the transactions of all coordinators; with `most_urgent`, that many of each. A silent coordinator is
+        a failure in the listing; only a refused filter raises.
+        """
         request = coordinator_pb2.ListTransactionsRequest(
             state_filters=states,
             producer_id_filters=producer_ids,
@@ -75,7 +76,7 @@ class Roles(LeaderCalls):
         total = sum(max(one.total_count, len(one.transactions)) for one in answers)
         if len(answers) == 1:
             return Listing(tuple(answers[0].transactions), tuple(failures), total)
-        # By producer id too: two tries of one Spark task share a transactional id.
+        # The key has the producer id too: two tries of one Spark task share a transactional id.
         found: dict[tuple[str, int], coordinator_pb2.TransactionDescription] = {
             (one.transactional_id, one.producer_id): one
             for answer in answers
@@ -88,7 +89,7 @@ class Roles(LeaderCalls):
         method: Callable[[TransactionCoordinatorStub], Unary[RequestT, ListingT]],
         request: RequestT,
     ) -> tuple[list[ListingT], list[KafkaError]]:
-        """The answers of all coordinators of transaction shards, and the failures of those that gave none."""
+        """Return the answers of all coordinators of transaction shards, and the failures of those that gave none."""
         owners = self._transaction_owners()
 
         async def ask(node_id: int) -> ListingT:
@@ -109,7 +110,7 @@ class Roles(LeaderCalls):
         return answers, failures
 
     def _transaction_owners(self) -> dict[int, int]:
-        """Shard → node id."""
+        """Return the node id of each transaction shard's coordinator, by the shard's number."""
         return {
             number: shard.coordinator
             for (kind, number), shard in self.image.shards.items()
@@ -120,7 +121,9 @@ class Roles(LeaderCalls):
     async def describe_transaction(
         self, transactional_id: str
     ) -> coordinator_pb2.TransactionDescription:
-        """By the coordinator of its shard. Raises KafkaError(TRANSACTIONAL_ID_NOT_FOUND) when it knows no such id."""
+        """Return what the coordinator of its shard says of a transaction. Raises
+        KafkaError(TRANSACTIONAL_ID_NOT_FOUND) when the coordinator does not know the id.
+        """
         stub = self._coordinator_of(transactional_id)
         request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
         answer = await self.call("the coordinator", stub.DescribeTransactions, request)
@@ -137,7 +140,9 @@ class Roles(LeaderCalls):
         )
 
     async def terminate(self, transactional_id: str, start_time_ms: int | None) -> None:
-        """Let the coordinator fence the producer and abort its transaction; only the one that began then, if given."""
+        """Let the coordinator fence the producer and abort its transaction. With `start_time_ms` only the one that
+        began then is aborted.
+        """
         stub = self._coordinator_of(transactional_id)
         request = coordinator_pb2.ForceTerminateTransactionRequest(
             transactional_id=transactional_id, start_time_ms=start_time_ms
@@ -198,7 +203,7 @@ class Roles(LeaderCalls):
     async def list_sinks(
         self,
     ) -> tuple[list[coordinator_pb2.ListSinksResponse.Sink], list[KafkaError]]:
-        """Of all coordinators, and the failures of those that did not answer."""
+        """Return the sinks of all coordinators, and the failures of those that did not answer."""
         request = coordinator_pb2.ListSinksRequest()
         answers, failures = await self._ask_coordinators(
             lambda coordinator: coordinator.ListSinks, request
@@ -206,7 +211,7 @@ class Roles(LeaderCalls):
         return [one for answer in answers for one in answer.sinks], failures
 
     async def delete_sink(self, sink: str) -> None:
-        """With what it remembers of its batches. Refused while it is written to."""
+        """Delete a sink with what it remembers of its batches. Refused while it is written to."""
         stub = self._coordinator_of(sink)
         request = coordinator_pb2.DeleteSinkRequest(sink=sink)
         answer = await self.call("the coordinator", stub.DeleteSink, request)
@@ -242,7 +247,7 @@ class Roles(LeaderCalls):
     async def describe_marker_queues(
         self, node_id: int
     ) -> Sequence[marker_sender_pb2.DescribeQueuesResponse.Queue]:
-        """Of the marker sender on this node."""
+        """Return the queues of the marker sender on this node."""
         try:
             stub = self.directory.marker_sender_on(node_id)
         except KeyError:
@@ -259,12 +264,12 @@ class Roles(LeaderCalls):
     # ------------------------------------------------------------------------------------------------ groups
 
     def group_coordinators(self) -> list[int]:
-        """Nodes that own group shards; -1 stands for shards that nobody owns now."""
+        """Return the nodes that own group shards; -1 stands for shards without a coordinator."""
         shards = self.image.shards.items()
         return sorted({shard.coordinator for (kind, _), shard in shards if kind == GROUP})
 
     def coordinator_of_group(self, group_id: str) -> int:
-        """Node id. Raises KafkaError while the group's shard has no coordinator."""
+        """Return the coordinator's node id. Raises KafkaError while the group's shard has no coordinator."""
         shard = self.image.shard_for(GROUP, group_id)
         if shard is None or shard.coordinator < 0:
             raise KafkaError(
@@ -279,7 +284,7 @@ class Roles(LeaderCalls):
         method: Callable[[GroupCoordinatorStub], Unary[RequestT, ResponseT]],
         request: RequestT,
     ) -> ResponseT:
-        """The answer of the coordinator of groups on this node."""
+        """Return the answer of the group coordinator on this node."""
         try:
             if node_id < 0:
                 raise KeyError(node_id)
@@ -299,23 +304,23 @@ class Roles(LeaderCalls):
     async def ask_controller(
         self, method: Callable[[ControllerStub], Unary[RequestT, ResponseT]], request: RequestT
     ) -> ResponseT:
-        """The answer of the active controller."""
+        """Return the answer of the active controller."""
         return await self.call("the controller", method(self.directory.controller()), request)
 
     async def describe_controller(self) -> controller_pb2.DescribeControllerResponse:
-        """The active one."""
+        """Return what the active controller says of itself."""
         request = controller_pb2.DescribeControllerRequest()
         return await self.ask_controller(lambda controller: controller.DescribeController, request)
 
     async def drain_node(self, node_id: int, *, cancel: bool) -> None:
-        """Returns once this process's image shows it."""
+        """Drain a node, or cancel that. Returns once this process's image shows the change."""
         request = controller_pb2.DrainNodeRequest(node_id=node_id, cancel=cancel)
         answer = await self.ask_controller(lambda controller: controller.DrainNode, request)
         raise_for(answer.status.error_code, answer.status.error_message)
         await self.seen(answer.metadata_offset)
 
     async def remove_node(self, node_id: int) -> None:
-        """Returns once this process's image no longer has the node."""
+        """Remove a node. Returns once this process's image no longer has the node."""
         request = controller_pb2.RemoveNodeRequest(node_id=node_id)
         answer = await self.ask_controller(lambda controller: controller.RemoveNode, request)
         raise_for(answer.status.error_code, answer.status.error_message)
@@ -324,7 +329,9 @@ class Roles(LeaderCalls):
     async def reassign(
         self, wanted: Mapping[Partition, Sequence[int]]
     ) -> dict[Partition, KafkaError]:
-        """The refusals. No replicas: cancel. Returns once this process's image shows the rest."""
+        """Reassign partitions and return the refusals. Empty replicas cancel a reassignment. Returns once this
+        process's image shows the rest.
+        """
         request = controller_pb2.ReassignPartitionsRequest(
             assignments=[
                 controller_pb2.ReassignPartitionsRequest.Assignment(
@@ -350,7 +357,7 @@ class Roles(LeaderCalls):
         return failures
 
     async def seen(self, metadata_offset: int) -> None:
-        """Returns once this process's image is so far."""
+        """Wait until this process's image has reached the metadata offset. Raises KafkaError(REQUEST_TIMED_OUT)."""
         try:
             await self.metadata.wait_until(metadata_offset, self._call_timeout_ms / 1000)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Headers of every answer: what a browser must not do with it."""
+"""Security headers, which every answer has: they say what a browser must not do with it."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,7 +20,7 @@ SECURITY_HEADERS: Final[Sequence[Header]] = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
-"""`Cache-Control` is overridden by an answer that has its own."""
+"""The headers. An answer that has its own `Cache-Control` overrides that one."""
 
 
 def with_security_headers(headers: Sequence[Header]) -> list[Header]:

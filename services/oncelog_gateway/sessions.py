@@ -24,10 +24,12 @@ LOGGED_OUT_MAX: Final = 10_000
 class Session:
     session_id: str
     name: str
-    """As the audit log has it."""
+    """The caller's name, as the audit log has it."""
     role: str
     digest: str
-    """Of the API token, or of the admin token; empty: a provider's token, which ends the session with itself."""
+    """Digest of the API token or of the admin token. Empty: the login was by a provider's token, whose end ends the
+    session.
+    """
     expires_ms: int
 
 
@@ -45,7 +47,9 @@ class Sessions:
         return (content + b"." + self._signed(b"session", content)).decode()
 
     def read(self, cookie: str, now: Millis) -> Session | None:
-        """None: another key signed it, it has ended, or was logged out at this gateway."""
+        """Return the session of a cookie. None: another key signed it, it has ended, or was logged out at this
+        gateway.
+        """
         content, _, signature = cookie.encode("latin-1", "replace").partition(b".")
         if len(cookie) > COOKIE_LENGTH_MAX:
             return None
@@ -57,7 +61,7 @@ class Sessions:
         return session
 
     def csrf_token(self, session: Session) -> str:
-        """What an act of this session must show: a page of another site cannot read it."""
+        """Return the token that an act of this session must show: a page of another site cannot read it."""
         return self._signed(b"csrf", session.session_id.encode()).decode()
 
     def is_csrf_token(self, session: Session, shown: str) -> bool:
@@ -65,7 +69,7 @@ class Sessions:
         return hmac.compare_digest(expected, shown.encode("latin-1", "replace"))
 
     def log_out(self, session: Session, now: Millis) -> None:
-        """At this gateway; the journal tells the others."""
+        """End a session at this gateway. The journal tells the other gateways."""
         for one in [one for one, ends in self._logged_out.items() if ends <= now]:
             del self._logged_out[one]
         self._logged_out[session.session_id] = session.expires_ms
@@ -73,7 +77,7 @@ class Sessions:
             del self._logged_out[next(iter(self._logged_out))]
 
     def is_logged_out(self, session: Session) -> bool:
-        """At this gateway."""
+        """True if the session was logged out at this gateway."""
         return session.session_id in self._logged_out
 
     def _signed(self, what: bytes, content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Every setting of the gateway, each with its unit and its reason."""
+"""The settings of the gateway, each with its unit and its reason."""
 
 from ipaddress import ip_network
 from pathlib import Path

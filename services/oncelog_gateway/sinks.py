@@ -1,4 +1,4 @@
-"""Spark sinks as REST shows them: who owns each, what it committed last, and what is open."""
+"""Spark sinks as REST shows them: the owner of each, what it committed last, and what is open."""
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog_gateway.audit import AuditLog
@@ -17,14 +17,16 @@ from oncelog_gateway.roles import Roles
 
 
 class Sinks:
-    """Every method raises KafkaError."""
+    """Reads and deletes Spark sinks through their coordinators. Every method raises KafkaError."""
 
     def __init__(self, roles: Roles, audit: AuditLog) -> None:
         self._roles = roles
         self._audit = audit
 
     async def page(self, paging: PageRequest) -> SinkPage:
-        """In order of name. A silent coordinator is a failure in the page, unless all are silent."""
+        """Return a page of sinks in order of name. A silent coordinator is a failure in the page, unless all are
+        silent.
+        """
         found, failures = await self._roles.list_sinks()
         if failures and not found:
             raise failures[0]
@@ -32,7 +34,7 @@ class Sinks:
         return SinkPage(sinks=[_summary(one) for one in rows], **about)
 
     async def describe(self, sink: str) -> Sink:
-        """Its attempts, their branches, and the batches decided last."""
+        """Return the sink with its attempts, their branches, and the batches decided last."""
         answer = await self._roles.describe_sink(sink)
         return resource_of(
             Sink,

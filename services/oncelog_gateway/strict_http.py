@@ -1,4 +1,4 @@
-"""h11's connection without what it forgives.
+"""The HTTP connection of h11 without its lenience towards ambiguous requests.
 
 A proxy may read a request whose body has two lengths as another request. A check of headers above the parser may judge
 by the length that does not count.
@@ -19,21 +19,21 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length:([^\r]*)", re.IGNORECASE)
 
 
 class UnwantedRequest(h11.RemoteProtocolError):
-    """HTTP that this gateway does not take. Its text and status are for the client."""
+    """A request that this gateway does not take. Its text and status are for the client."""
 
     def __init__(self, status: HTTPStatus, detail: str) -> None:
         super().__init__(detail, error_status_hint=status)
 
 
 class StrictConnection(h11.Connection):
-    """The server's side."""
+    """The server's side of a connection, which refuses what h11 would forgive."""
 
     def __init__(self, head_bytes_max: int, body_bytes_max: int) -> None:
         super().__init__(h11.SERVER, head_bytes_max)
         self._body_bytes_max = body_bytes_max
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Raises UnwantedRequest."""
+        """Return h11's next event. Raises UnwantedRequest for a request that this gateway does not take."""
         if self.their_state is not h11.IDLE:
             return super().next_event()
         before = self.trailing_data[0]

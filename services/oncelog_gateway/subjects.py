@@ -18,9 +18,9 @@ from oncelog_gateway.transactions import Transactions
 Kind = Literal["transaction", "producer", "partition", "group", "sink"]
 KINDS: Final = get_args(Kind)
 DIGITS_MAX: Final = 19
-"""Of the largest number there is; Python refuses to read thousands of digits."""
+"""Digits of the largest number that is possible. Python refuses to read thousands of digits."""
 ASK_S: Final = 0.8
-"""For the question what a name is. The explanation itself needs the rest of the time."""
+"""Seconds for the question what a name is. The explanation itself needs the rest of the time."""
 NOT_SAID: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -45,7 +45,7 @@ class SeveralKinds(KafkaError):
 class Named(NamedTuple):
     kind: Kind
     unknown: tuple[str, ...] = ()
-    """What could not be asked, so that it may be another kind as well."""
+    """Roles that could not be asked, in words, so that the name may be of another kind as well."""
 
 
 class Subjects:
@@ -58,7 +58,9 @@ class Subjects:
         self._history = history
 
     async def named(self, subject: str) -> Named:
-        """Raises KafkaError when nothing of this name is known, or when several things are."""
+        """Return the kind that a name is of. Raises KafkaError when nothing of this name is known, or when several
+        things are.
+        """
         lookups: dict[Kind, Awaitable[object]] = {
             "transaction": self._roles.describe_transaction(subject),
             "group": self._known_group(subject),
@@ -120,14 +122,14 @@ def partition_of(subject: str) -> Partition | None:
 
 
 def producer_id_of(subject: str) -> int:
-    """Raises KafkaError."""
+    """Return the producer id that a text says. Raises KafkaError when it says none."""
     if not subject.isdecimal() or len(subject) > DIGITS_MAX or int(subject) > INT64_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{subject!r} is no producer id; 1001 is one")
     return int(subject)
 
 
 async def _known(answer: Awaitable[object]) -> bool | None:
-    """None: nobody could say."""
+    """True if a role knows the name; None: no role could say."""
     try:
         await answer
     except KafkaError as error:

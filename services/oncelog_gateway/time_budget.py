@@ -1,4 +1,4 @@
-"""How long one answer for people may wait for the roles: each call, and all of them together.
+"""Limits how long one answer for people may wait for the roles: for each call, and for all of them together.
 
 Every call has the gateway's own timeout. A page and an explanation have less: when a role is frozen, they say so in a
 line and return in time. Calls of the same task and of the tasks that it starts share the time.
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 CALL_S: Final = 1.0
 ALL_S: Final = 1.8
 LEAST_S: Final = 0.001
-"""A call that comes too late still fails as one that was not answered."""
+"""Seconds that a call waits at least. A call that comes too late still fails as one that was not answered."""
 
 
 class _Limit(NamedTuple):
@@ -26,8 +26,9 @@ _limit: ContextVar[_Limit | None] = ContextVar("limit", default=None)
 
 @contextmanager
 def time_budget(call_s: float = CALL_S, all_s: float = ALL_S) -> Iterator[None]:
-    """Within, a call waits `call_s` at most, and none goes on after `all_s`. Of two, one in the other, the sooner end
-    counts."""
+    """Limit the calls within the block: each waits `call_s` at most, and none goes on after `all_s`. Of two nested
+    budgets, the sooner end counts.
+    """
     ends_at = asyncio.get_running_loop().time() + all_s
     outer = _limit.get()
     if outer is not None:
@@ -40,7 +41,7 @@ def time_budget(call_s: float = CALL_S, all_s: float = ALL_S) -> Iterator[None]:
 
 
 def wait_s(longest_s: float) -> float:
-    """How long a call that starts now may wait."""
+    """Return how many seconds a call that starts now may wait."""
     limit = _limit.get()
     if limit is None:
         return longest_s

@@ -13,7 +13,7 @@ from oncelog_gateway.roles import Roles
 
 
 class TimelineEvent(Resource):
-    """One thing that a role decided or wrote."""
+    """One event: something that a role decided or wrote."""
 
     id: str = Field(
         description="grows; a live stream goes on after it", examples=["1764000000000-0"]
@@ -53,7 +53,9 @@ class Timelines:
         self.history = history
 
     async def of_transaction(self, transactional_id: str, limit: int) -> Timeline:
-        """The newest `limit` events. Raises KafkaError when neither the coordinator nor the history knows the id."""
+        """Return the newest `limit` events of a transaction. Raises KafkaError when neither the coordinator nor the
+        history knows the id.
+        """
         known = None
         unknown: KafkaError | None = None
         try:
@@ -88,7 +90,9 @@ class Timelines:
         )
 
     def events_of(self, transactional_id: str, producer_ids: Sequence[int]) -> list[Event]:
-        """With the holes among them: a hole may hide an event of any transaction that was alive then."""
+        """Return the events of a transaction with the holes among them. A hole may hide an event of any transaction
+        that was alive then.
+        """
         events = self.history.of_transaction(transactional_id, producer_ids)
         if not events:
             return events

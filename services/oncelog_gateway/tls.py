@@ -11,7 +11,7 @@ log = logging.getLogger("oncelog.gateway")
 
 
 def build_tls(settings: AccessSettings) -> ReloadingContext:
-    """Raises OncelogError that names the file."""
+    """Return the TLS context of the gateway. Raises OncelogError that names the file that cannot be used."""
     files = TlsFiles(settings.tls_certificate_file, settings.tls_key_file)
     try:
         return ReloadingContext(

@@ -24,7 +24,7 @@ RoleWord = Literal["viewer", "operator", "admin"]
 
 
 class Token(Resource):
-    """Without what it is known by."""
+    """An API token, without the secret text or its digest."""
 
     name: str
     role: str = Field(description="viewer, operator or admin")
@@ -57,7 +57,7 @@ class CreatedToken(Token):
 
 
 class Tokens:
-    """Every method raises KafkaError."""
+    """Lists, creates and revokes API tokens through the controller. Every method raises KafkaError."""
 
     def __init__(self, roles: Roles, audit: AuditLog, clock: Clock) -> None:
         self._roles = roles
@@ -65,13 +65,13 @@ class Tokens:
         self._clock = clock
 
     def page(self, paging: PageRequest) -> TokenPage:
-        """In order of name."""
+        """Return a page of tokens in order of name."""
         found = list(self._roles.image.security.tokens.values())
         rows, about = paged(found, lambda one: (one.name,), paging)
         return TokenPage(tokens=[self._shown(Token, one) for one in rows], **about)
 
     async def create(self, operator: Operator, body: CreateTokenRequest) -> CreatedToken:
-        """Every gateway knows it once it is told."""
+        """Create a token. Every gateway knows it once its image shows it."""
         text = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
         now = self._clock.now()
         token = ApiToken(

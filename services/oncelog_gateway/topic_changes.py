@@ -1,4 +1,4 @@
-"""What changes topics: asked of the controller, seen in this process's image, recorded in the audit log."""
+"""Changes of topics. The controller makes them, this process's image must show them, and the audit log records them."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -22,7 +22,7 @@ TopicsAnswerT = TypeVar(
 
 
 class TopicChanges:
-    """Every method raises KafkaError, and returns once this gateway's image shows the change.
+    """Changes topics. Every method raises KafkaError, and returns once this gateway's image shows the change.
 
     A dry run is asked of the controller like the change itself, and stands in no audit log: nothing can come of it.
     """
@@ -57,7 +57,7 @@ class TopicChanges:
     async def add_partitions(
         self, operator: Operator, name: str, body: AddPartitionsRequest
     ) -> str | None:
-        """The audit id; None for a dry run."""
+        """Add partitions and return the audit id; None for a dry run."""
         wanted = pb.NewPartitions(name=name, count=body.partition_count)
         request = pb.CreatePartitionsRequest(topics=[wanted], validate_only=body.dry_run)
         if body.dry_run:
@@ -74,7 +74,7 @@ class TopicChanges:
     async def alter_configs(
         self, operator: Operator, name: str, body: AlterConfigsRequest
     ) -> str | None:
-        """The audit id; None for a dry run."""
+        """Change configs of a topic and return the audit id; None for a dry run."""
         request = pb.AlterConfigsRequest(
             name=name,
             set={key: value for key, value in body.configs.items() if value is not None},
@@ -91,7 +91,7 @@ class TopicChanges:
         return attempt.audit_id
 
     async def _alter(self, request: pb.AlterConfigsRequest) -> int:
-        """The metadata offset of the change."""
+        """Change configs at the controller and return the metadata offset of the change."""
         answer = await self._roles.ask_controller(
             lambda controller: controller.AlterConfigs, request
         )

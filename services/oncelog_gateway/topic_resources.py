@@ -1,4 +1,4 @@
-"""What REST shows and takes of topics. A config has the same name and the same JSON type in and out."""
+"""Resources and request bodies of topics in REST. A config has the same name and the same JSON type in both."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -148,7 +148,7 @@ class AddedPartitions(Resource):
 
 
 def config_texts(image: MetadataImage, topic: controller_pb2.Topic) -> Mapping[str, str]:
-    """Every config of the topic by name: its own value, else that of all brokers, else the default."""
+    """Return every config of the topic by name: its own value, else that of all brokers, else the default."""
     of_all = {} if topic.internal else image.topic_defaults
     return {
         key.name: topic.configs.get(key.name, of_all.get(key.name, key.default))

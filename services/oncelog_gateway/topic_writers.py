@@ -1,4 +1,4 @@
-"""Reads the newest batches of a topic, to say who writes to it."""
+"""Reads the newest batches of a topic, to say which producers write to it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,8 @@ from oncelog_gateway.transactions import Transactions
 
 PARTITIONS_MAX: Final = 16
 BYTES_MAX: Final = 64 << 10
-"""Of each partition, so a page reads a megabyte at most, and batches of a megabyte where there are such."""
+"""Bytes that are read of each partition. So a page reads a megabyte at most, and more only where one batch is larger.
+"""
 WRITERS_MAX: Final = 20
 
 
@@ -24,7 +25,7 @@ class NamedWriters(NamedTuple):
     names: Mapping[int, str]
     """Transactional ids by producer id."""
     partition_count: int
-    """That were read."""
+    """Partitions that were read."""
 
 
 class TopicWriters:
@@ -33,7 +34,9 @@ class TopicWriters:
         self._transactions = transactions
 
     async def of(self, partitions: Sequence[PartitionStatus]) -> NamedWriters:
-        """Of those of these partitions that have the most in them. A leader that does not answer is left out."""
+        """Return the writers of those partitions that have the most bytes. A partition whose leader does not answer
+        is left out.
+        """
         answering = [one for one in partitions if one.failure is None and one.high_watermark]
         answering.sort(key=lambda one: -(one.size_bytes or 0))
         read = answering[:PARTITIONS_MAX]

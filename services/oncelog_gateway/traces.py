@@ -1,4 +1,5 @@
-"""A span for each request that changes something, and for each that comes with a `traceparent` (ADR 0028). Plain ASGI.
+"""Plain ASGI middleware that makes a span for each request that changes something, and for each that comes with a
+`traceparent` (ADR 0028).
 
 A request that ends a transaction is in that transaction's trace; its caller, if it has one, is linked.
 """
@@ -14,7 +15,7 @@ _SERVER_ERROR: Final = 500
 
 
 class TracedRequests:
-    """Below the guard: what that refuses has no span."""
+    """Traces requests behind the guard: a request that the guard refuses has no span."""
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app

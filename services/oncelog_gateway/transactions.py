@@ -57,30 +57,30 @@ from oncelog_gateway.roles import Listing, Roles
 T = TypeVar("T", OpenTransaction, AbortMarker)
 TransactionT = TypeVar("TransactionT", bound=Transaction)
 WouldReadOn = Callable[[Sequence[Partition], int], Awaitable[str]]
-"""Which groups wait for this producer in these partitions, in words (`waiting_groups.py`)."""
+"""Returns which groups wait for this producer in these partitions, in words (`waiting_groups.py`)."""
 NAMES_MAX: Final = 5
 
 
 class TransactionsFound(NamedTuple):
     rows: list[Transaction]
     total: int
-    """Of all that match."""
+    """Number of all transactions that match."""
     failures: tuple[KafkaError, ...]
-    """Of coordinators that did not answer."""
+    """Failures of coordinators that did not answer."""
 
 
 class TransactionsOpen(NamedTuple):
     rows: list[Transaction]
-    """The oldest of them."""
+    """The oldest open transactions."""
     total: int
     overdue: list[Transaction]
-    """Late ones, and two-phase ones that are old: the oldest of them."""
+    """The oldest of the late transactions, and of the two-phase ones that are open for too long."""
     overdue_count: int
     failures: tuple[KafkaError, ...]
 
 
 class Transactions:
-    """Reads and ends transactions through the roles; every attempt to end one is audited."""
+    """Reads and ends transactions through the roles. Every attempt to end one is audited."""
 
     def __init__(self, roles: Roles, audit: AuditLog, clock: Clock, trace_url: str = "") -> None:
         self._roles = roles
@@ -98,8 +98,9 @@ class Transactions:
         coordinator: int | None = None,
         paging: PageRequest,
     ) -> TransactionPage:
-        """Transactions by id; those of one coordinator where it is given. With `min_duration_ms` only open ones:
-        Kafka's own filter lets every Empty one pass (facts, ListTransactions). Raises KafkaError."""
+        """Return a page of transactions by id, of one coordinator if it is given. `min_duration_ms` leaves out closed
+        ones, as Kafka's own filter lets every Empty one pass (facts, ListTransactions). Raises KafkaError.
+        """
         listing = await self._roles.list_transactions(
             states=states,
             producer_ids=producer_ids,
@@ -122,7 +123,7 @@ class Transactions:
         )
 
     async def everything(self) -> tuple[list[Transaction], tuple[KafkaError, ...]]:
-        """All transactions that coordinators answered with, and the failures of the others."""
+        """Return all transactions that coordinators answered with, and the failures of the other coordinators."""
         listing = await self._roles.list_transactions()
         now = self._clock.now()
         return [_shown(Transaction, one, now) for one in listing.transactions], listing.failures
@@ -137,8 +138,9 @@ class Transactions:
         late_only: bool = False,
         two_phase_only: bool = False,
     ) -> TransactionsFound:
-        """Open ones first, the oldest of them first; then the newest. Only the rows that are shown are made: there may
-        be very many. Raises KafkaError for a pattern that cannot be."""
+        """Return open transactions first, the oldest first, then the newest. Only shown rows are made: there may be
+        very many. Raises KafkaError for an invalid pattern.
+        """
         is_all = late_only or two_phase_only
         listing = await self._roles.list_transactions(
             states=states,
@@ -159,7 +161,7 @@ class Transactions:
         )
 
     async def opened(self, rows_max: int, overdue_max: int) -> TransactionsOpen:
-        """Those that are open, and those of them that are open for too long."""
+        """Return the open transactions, and those of them that are open for too long."""
         listing = await self._roles.list_transactions(states=sorted(OPEN_STATES))
         now = self._clock.now()
         overdue = [
@@ -182,7 +184,7 @@ class Transactions:
         )
 
     async def describe(self, transactional_id: str) -> TransactionDetail:
-        """With the first offset in each partition where its leader says. Raises KafkaError."""
+        """Return a transaction with its first offset in each partition whose leader answers. Raises KafkaError."""
         described = await self._described(transactional_id)
         (held,) = await held_by(self._roles, [described])
         return _shown(
@@ -198,7 +200,7 @@ class Transactions:
         )
 
     async def prepared(self, paging: PageRequest) -> PreparedPage:
-        """Two-phase transactions that are open, and what each holds back. Raises KafkaError."""
+        """Return the two-phase transactions that are open, and what each holds back. Raises KafkaError."""
         listing = await self._roles.list_transactions(states=["Ongoing"])
         _raise_if_nobody_answered(listing)
         rows, about = paged(
@@ -238,7 +240,7 @@ class Transactions:
     async def of_producers(
         self, producer_ids: Sequence[int]
     ) -> tuple[tuple[CoordinatedTransaction, ...], tuple[KafkaError, ...]]:
-        """What coordinators know of these producer ids, and who did not answer."""
+        """Return what coordinators know of these producer ids, and the failures of coordinators that did not answer."""
         if not producer_ids:
             return (), ()
         listing = await self._roles.list_transactions(producer_ids=sorted(set(producer_ids)))
@@ -253,8 +255,9 @@ class Transactions:
         request: TerminateRequest,
         would_read_on: WouldReadOn,
     ) -> TerminateResult:
-        """Ask the coordinator to fence the producer and abort. Raises KafkaError, also when another transaction is open
-        than the one that was looked at."""
+        """Let the coordinator fence the producer and abort. Raises KafkaError, also when another transaction is open
+        than the one that was looked at.
+        """
         dry_run = request.dry_run
         target = {"transactional_id": transactional_id, **request.model_dump(exclude_none=True)}
         async with self._audit.attempt(operator, "terminate", target) as attempt:
@@ -295,7 +298,8 @@ class Transactions:
         would_read_on: WouldReadOn,
     ) -> CompleteResult:
         """Commit or abort the two-phase transaction that `prepared` names. Raises KafkaError with the reason of a
-        refusal."""
+        refusal.
+        """
         prepared, outcome = request.prepared, request.outcome
         target = {"transactional_id": transactional_id, **request.model_dump()}
         async with self._audit.attempt(operator, "complete", target) as attempt:
@@ -364,7 +368,9 @@ class Transactions:
     async def _checked(
         self, request: AbortRequest
     ) -> tuple[OpenTransaction, AbortMarker, tuple[CoordinatedTransaction, ...]]:
-        """The interlock: partition, coordinator, partition again (`core.hanging` says why)."""
+        """Return the transaction and its marker after the interlock: partition, coordinator, partition again
+        (`core.hanging` says why).
+        """
         epoch = request.producer_epoch
         target = AbortTarget(
             Partition(request.topic, request.partition),

@@ -1,4 +1,4 @@
-"""Which groups read on once a transaction has ended: what a dry run of its end tells."""
+"""Finds the groups that would read on once a transaction has ended, for a dry run of its end."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,9 @@ class WaitingGroups:
         self._groups = groups
 
     async def would_read_on(self, partitions: Sequence[Partition], producer_id: int) -> str:
-        """In words, with a comma before them; empty where no group waits for this producer, as far as is known."""
+        """Return the groups in words, with a comma before them. Empty where no group waits for this producer, as far
+        as is known.
+        """
         looked = await self._partitions.look(partitions[:PARTITIONS_MAX])
         held = [key for key, one in looked.holders.items() if one.producer_id == producer_id]
         blocked = await self._groups.blocked(looked, held, GROUPS_MAX)

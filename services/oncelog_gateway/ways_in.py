@@ -1,4 +1,6 @@
-"""What lets anybody in beside the API tokens, and whether it is enough. Light: `oncelog up` imports it at its start."""
+"""The ways in beside the API tokens, and the check that they are enough. It imports little, because `oncelog up`
+imports it at its start.
+"""
 
 import importlib.util
 import logging
@@ -14,7 +16,7 @@ log = logging.getLogger("oncelog.gateway")
 
 
 class WaysIn(NamedTuple):
-    """Beside the API tokens."""
+    """The ways in beside the API tokens."""
 
     admin_file: AdminTokenFile | None = None
     provider: TokenValidator | None = None
@@ -24,7 +26,7 @@ NO_WAYS_IN: Final = WaysIn()
 
 
 def ways_in(settings: AccessSettings, host: str) -> WaysIn:
-    """Reads the files that the settings name. Raises OncelogError for settings that would let everybody in."""
+    """Read the files that the settings name. Raises OncelogError for settings that would let everybody in."""
     if settings.authentication == "loopback" and not is_loopback(host):
         raise OncelogError(
             f"the gateway binds to {host!r}, where others reach it, and nobody would have to log in; set "
@@ -44,7 +46,7 @@ def ways_in(settings: AccessSettings, host: str) -> WaysIn:
 
 
 def _provider(settings: AccessSettings) -> TokenValidator | None:
-    """None: no provider is named. Raises OncelogError."""
+    """Return the validator of a provider's tokens; None: no provider is named. Raises OncelogError."""
     if not settings.oidc_jwks:
         return None
     # A gateway without a provider needs neither these modules nor their packages.

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 128
 DATE_HEADER_S: Final = 1.0
-"""How old the `Date` of an answer may be."""
+"""Seconds that the `Date` of an answer may be old."""
 
 
 def build_gateway(
@@ -47,7 +47,7 @@ def build_gateway(
     history: History | None = None,
     waits_for_client: bool = False,
 ) -> "GatewayRole":
-    """The gateway of one process; it asks other roles through `directory`.
+    """Return the gateway of one process; it asks other roles through `directory`.
 
     What other roles of this process count joins its metrics by `read_metrics`, and what they tell is in `history`. One
     that `waits_for_client` imports nothing before somebody connects.
@@ -58,7 +58,7 @@ def build_gateway(
 
 
 class GatewayRole:
-    """`start` binds, `stop` lets requests in flight end and closes."""
+    """The gateway as a role of a process. `start` binds its port; `stop` lets requests in flight end and closes."""
 
     def __init__(
         self,
@@ -97,7 +97,9 @@ class GatewayRole:
         return self._port
 
     async def start(self) -> None:
-        """Raises OncelogError, with the way out, when the address cannot be bound or would let everybody in."""
+        """Bind the port. Raises OncelogError, with the way out, when the address cannot be bound or would let
+        everybody in.
+        """
         self._ways_in = ways_in(self._settings, self._settings.host)
         if self._settings.tls_certificate_file is not None:
             from oncelog_gateway.tls import build_tls
@@ -112,7 +114,7 @@ class GatewayRole:
         self._recorder.start()
 
     async def stop(self) -> None:
-        """Raises what ended serving early, if anything did."""
+        """Stop the gateway. Raises what ended serving early, if anything did."""
         assert self._listening is not None, "the gateway is not started"
         assert self._serving is not None
         if self._reader is not None:
@@ -144,8 +146,9 @@ class GatewayRole:
         ends = self._ends
 
         class Server(uvicorn.Server):
-            """Signals belong to the process, not to one of its roles. uvicorn looks ten times a second whether it
-            shall end; here it is told."""
+            """A uvicorn server without signals, which belong to the process, not to one of its roles. uvicorn looks
+            ten times a second whether it shall end; here it is told.
+            """
 
             @contextmanager
             def capture_signals(self) -> Generator[None, None, None]:
@@ -188,7 +191,7 @@ class GatewayRole:
 
 
 async def _until_somebody_connects(listening: socket.socket) -> None:
-    """The connection stays with the kernel."""
+    """Wait until somebody connects. The connection stays with the kernel."""
     loop = asyncio.get_running_loop()
     connected = asyncio.Event()
     loop.add_reader(listening, connected.set)

@@ -1,4 +1,4 @@
-"""`python -m oncelog_server` is the `oncelog` command."""
+"""Runs the `oncelog` command as `python -m oncelog_server`."""
 
 from oncelog_server.cli import main
 

@@ -41,14 +41,14 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What was written or put back."""
+    """The description of a backup that was written or put back."""
 
     kind: str
     made_at: str
     oncelog: str
     file_count: int
     size_bytes: int
-    """Of the files, unpacked."""
+    """Bytes of the files, unpacked."""
 
 
 def back_up(folder: Path, target: Path) -> Backup:
@@ -110,7 +110,9 @@ def _kind_of(folder: Path) -> str:
 
 
 def _hold_stopped(stack: ExitStack, folder: Path, kind: str) -> None:
-    """Nobody uses the folder, and nobody may until the stack ends."""
+    """Make sure that no process uses the folder, and that none may until the stack ends. Raises OncelogError if one
+    runs.
+    """
     if kind == UP:
         stack.enter_context(DataFolder(folder, is_ephemeral=False))
     else:
@@ -129,7 +131,7 @@ def _hold_stopped(stack: ExitStack, folder: Path, kind: str) -> None:
 
 
 def _postmaster(data: Path) -> int:
-    """The process id of a running server; 0 for none."""
+    """Return the process id of a running server; 0 if none runs."""
     try:
         pid = int((data / "postmaster.pid").read_text().splitlines()[0])
         os.kill(pid, 0)
@@ -176,7 +178,9 @@ def _write(folder: Path, kind: str, partial: Path) -> Backup:
 
 
 def _members(folder: Path) -> Iterator[Path]:
-    """Folders and files, each folder before what is in it; no sockets, and no links: nothing here makes any."""
+    """Yield folders and files, each folder before what is in it. Sockets are left out. Raises OncelogError for a
+    link: nothing here makes any.
+    """
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
             raise OncelogError(
@@ -187,7 +191,7 @@ def _members(folder: Path) -> Iterator[Path]:
 
 
 class _Hashed:
-    """A file that is read once, and its hash."""
+    """Reads a file once, and hashes what was read."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
@@ -217,7 +221,7 @@ def _described(manifest: dict[str, Any]) -> Backup:
 
 
 def _unpack(source: Path, folder: Path) -> Backup:
-    """Every file of the backup, each compared with the manifest. Raises OSError, OncelogError."""
+    """Unpack every file of the backup, and compare each with the manifest. Raises OSError, OncelogError."""
     found: dict[str, dict[str, Any]] = {}
     manifest: dict[str, Any] = {}
     try:
@@ -263,7 +267,7 @@ def _fingerprint(path: Path) -> dict[str, Any]:
 
 
 def _go_on(folder: Path) -> None:
-    """Producer ids and epochs go on where nobody has been."""
+    """Let the restored cluster go on with producer ids and epochs that no client has had."""
     from oncelog_controller.restored import go_on_from_backup
 
     with _database_of(folder) as url:

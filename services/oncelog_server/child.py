@@ -31,7 +31,7 @@ def _end_with_the_parent() -> None:
 
 
 def _faults(descriptor: str) -> "FaultControl":
-    """Raises OncelogError when it is no socket."""
+    """Return the control of faults over this socket. Raises OncelogError when the descriptor is no socket."""
     # Imported late: a log without faults has none of this in it.
     from oncelog_server.faults.control import FaultControl
 
@@ -44,7 +44,7 @@ def _faults(descriptor: str) -> "FaultControl":
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code."""
+    """Run `oncelog up` for as long as the parent lives. Returns the exit code."""
     try:
         faults = _faults(arguments[0]) if arguments else None
         sources = sources_of_up({}, None)

@@ -1,4 +1,4 @@
-"""Every role in one process: the same roles as in a cluster, with direct calls for channels.
+"""All roles in one process: the same roles as in a cluster, which call each other directly instead of by gRPC.
 
 Order matters only here. The controller comes first. Then this node registers, which fences whatever an earlier process
 left behind, and follows the image. Then come storage, marker sender and coordinator, and at last the
@@ -48,7 +48,7 @@ STOP_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a running process is to be found."""
+    """The addresses of a running process."""
 
     bootstrap: str
     gateway: str
@@ -58,16 +58,16 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedLog(Addresses):
-    """It, with its roles and what may end it."""
+    """The addresses of a running log, with its roles and the failure that may end it."""
 
     roles: "Roles"
     failure: Callable[[], Coroutine[Any, Any, BaseException]]
-    """Returns, once it happens, why the process cannot go on."""
+    """Returns the reason why the process cannot go on, once there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Those that count something, and how they call each other; there is one `/metrics` for all of them."""
+    """The roles that have metrics, and how they call each other. There is one `/metrics` for all of them."""
 
     controller: "ControllerRole"
     storage: "StorageRole"
@@ -75,7 +75,7 @@ class Roles:
     marker_sender: "MarkerSenderRole"
     listener: "ListenerRole"
     marker_directory: LocalDirectory
-    """Where the marker sender finds those who write its markers."""
+    """The directory in which the marker sender finds the roles that write its markers."""
 
     def metrics(self) -> "Iterator[RoleMetric]":
         # Imported late: an `oncelog up` that nobody scrapes starts without them.
@@ -121,7 +121,7 @@ async def run_embedded(
 async def _until_failed(
     until: Callable[[EmbeddedLog], Coroutine[Any, Any, None]], log: EmbeddedLog
 ) -> None:
-    """Raises what ended the log before it was told to stop."""
+    """Wait for `until`. Raises what ended the log before it was told to stop."""
     stopped = asyncio.create_task(until(log))
     failed = asyncio.create_task(log.failure())
     try:
@@ -138,7 +138,7 @@ async def _until_failed(
 async def embedded_roles(
     settings: EmbeddedSettings, data: Path, sources: Sources, clock: Clock | None = None
 ) -> AsyncIterator[EmbeddedLog]:
-    """The started roles of one node on a claimed data folder."""
+    """Yield the started roles of one node on a claimed data folder."""
     async with AsyncExitStack() as stack:
         controller_role = await _controller(stack, settings, data, sources)
         controller = DirectStub(controller_role.servicer)
@@ -194,7 +194,7 @@ async def _controller(
 
 
 def _configs(settings: EmbeddedSettings, data: Path, sources: Sources) -> dict[str, str]:
-    """What every role is set to, under Kafka's names."""
+    """Return the settings of every role, under Kafka's names."""
     from oncelog_coordinator.settings import CoordinatorSettings
     from oncelog_listener.settings import ListenerSettings
     from oncelog_storage.settings import StorageSettings
@@ -358,7 +358,9 @@ async def _start_listener(
 
 
 def _gateway_port_too(settings: EmbeddedSettings) -> str:
-    """So that who chooses another port for Kafka is not refused again for the other one."""
+    """Return a warning if the gateway's port is in use too. So a user who chooses another port for Kafka is not
+    refused again for that one.
+    """
     try:
         with socket.create_connection((settings.host, settings.gateway_port), 1.0):
             pass
@@ -377,7 +379,7 @@ async def _start_gateway(
     roles: Roles,
     events: History,
 ) -> str:
-    """Its address."""
+    """Start the gateway and return its address."""
     from oncelog_gateway.settings import GatewaySettings
     from oncelog_gateway.wiring import build_gateway
 

@@ -1,4 +1,6 @@
-"""The place of the coordinator in one process. It may be built more than once: a fault ends it and starts the next."""
+"""The place of the coordinator in one process. The coordinator may be built more than once: a fault ends it and
+starts the next.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -10,8 +12,9 @@ if TYPE_CHECKING:
 
 
 class CoordinatorSlot:
-    """An `oncelog.rpc.role.Role`. Each start builds a coordinator, which replays its shards' logs, and binds the stubs
-    to it."""
+    """An `oncelog.rpc.role.Role`. Each start builds a coordinator, which replays its shards' logs, and binds the
+    stubs to it.
+    """
 
     def __init__(
         self, build: Callable[[], "CoordinatorRole"], stub: DirectStub, group_stub: DirectStub
@@ -20,7 +23,7 @@ class CoordinatorSlot:
         self.stub = stub
         self.group_stub = group_stub
         self.role: CoordinatorRole
-        """The one that runs, or the last that ran."""
+        """The coordinator that runs, or the last one that ran."""
         self._take()
 
     def _take(self) -> None:
@@ -35,6 +38,6 @@ class CoordinatorSlot:
         await self.role.stop()
 
     async def restart(self) -> None:
-        """After `stop`."""
+        """Build and start a new coordinator, after `stop`."""
         self._take()
         await self.role.start()

@@ -14,18 +14,18 @@ PRIVATE_FOLDER: Final = 0o700
 
 
 def make_private(folder: Path) -> None:
-    """Make `folder`, for this user alone. One that is there keeps its mode. Raises OSError."""
+    """Make `folder`, for this user alone. A folder that exists keeps its mode. Raises OSError."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
 
 
 def open_privately(path: str, flags: int) -> int:
-    """For `open(opener=…)`: a file that is made is this user's alone."""
+    """Open a file so that a new one is readable for this user alone. For `open(opener=…)`."""
     return os.open(path, flags, PRIVATE_FILE)
 
 
 class DataFolder:
-    """Claimed on entry, released on exit; an ephemeral one is removed then.
+    """A data folder that is claimed on entry and released on exit. An ephemeral folder is removed then.
 
     Raises OncelogError when the folder cannot be written or another process holds it.
     """

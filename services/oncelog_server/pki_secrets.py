@@ -17,7 +17,7 @@ from oncelog_server.kube_secrets import OPAQUE, TLS, Secrets
 
 
 class Wanted(NamedTuple):
-    """One part of the release, and the names under which it is reached."""
+    """One part of the release that needs a certificate, and the names under which it is reached."""
 
     name: str
     hosts: tuple[str, ...]
@@ -26,7 +26,9 @@ class Wanted(NamedTuple):
 def keep_certificates(
     secrets: Secrets, prefix: str, identities: Sequence[Wanted], days: int
 ) -> list[str]:
-    """Returns the Secrets that were written. Raises OncelogError."""
+    """Make the certificates that are missing or end soon, and keep them in Secrets. Returns the Secrets that were
+    written. Raises OncelogError.
+    """
     written = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -53,7 +55,7 @@ def keep_certificates(
 
 
 def _take_authority(secrets: Secrets, name: str, folder: Path) -> bool:
-    """Puts the CA into the folder; True: it is a new one."""
+    """Put the CA into the folder, and make it if there is none. True: it is a new one."""
     known = secrets.read(name)
     if known is None:
         make_authority(folder)

@@ -24,7 +24,7 @@ _ALPHABET: Final = string.ascii_letters + string.digits
 
 
 class Drawn(NamedTuple):
-    """A Secret, and its keys whose values are drawn once."""
+    """A Secret, with its keys whose values are drawn once."""
 
     secret: str
     keys: tuple[str, ...]
@@ -39,7 +39,7 @@ class Text(NamedTuple):
 
 
 def keep_passwords(secrets: Secrets, drawn: Sequence[Drawn], texts: Sequence[Text]) -> list[str]:
-    """Returns the Secrets that were made. Raises OncelogError."""
+    """Draw the values that are missing, and write them. Returns the Secrets that were made. Raises OncelogError."""
     made = []
     for secret, keys in drawn:
         known = secrets.read(secret)
@@ -67,7 +67,9 @@ def _values(
 
 
 def _password() -> bytes:
-    """It is part of URLs and of files of settings: letters and digits need no escaping there."""
+    """Return a new password of letters and digits. Passwords are part of URLs and of files of settings, where these
+    need no escaping.
+    """
     return "".join(random_secrets.choice(_ALPHABET) for _ in range(PASSWORD_LENGTH)).encode()
 
 

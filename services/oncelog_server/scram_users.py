@@ -30,7 +30,7 @@ _KAFKA_NUMBERS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
 
 
 def passwords(folder: Path) -> dict[str, str]:
-    """By user. Raises OncelogError for a file that holds none."""
+    """Return the passwords by user. Raises OncelogError for a file that holds none."""
     found = {}
     # Kubernetes keeps what it mounts in folders of its own, `..data` and their like.
     for path in sorted(one for one in folder.iterdir() if not one.name.startswith("..")):
@@ -41,7 +41,7 @@ def passwords(folder: Path) -> dict[str, str]:
 
 
 def requests_of(users: Mapping[str, str]) -> Iterator[Any]:
-    """One for each mechanism: a user may stand once in a request."""
+    """Yield one request for each mechanism: a user may be only once in a request."""
     for mechanism, number in _KAFKA_NUMBERS.items():
         request = pb.AlterUserScramCredentialsRequest()
         for user, password in users.items():
@@ -58,8 +58,10 @@ def requests_of(users: Mapping[str, str]) -> Iterator[Any]:
 
 
 def admit(request: Any, controllers: list[str], tls: MutualTls) -> None:
-    """Tells the active one. Raises OncelogError when it refuses, or none is active for a minute; a repetition changes
-    nothing."""
+    """Send a request to the active controller. A repetition changes nothing.
+
+    Raises OncelogError when it is refused, or when no controller is active for a minute.
+    """
     reason = "no address of a controller is given"
     deadline = time.monotonic() + RETRY_TIMEOUT_S
     while time.monotonic() < deadline:
@@ -72,7 +74,9 @@ def admit(request: Any, controllers: list[str], tls: MutualTls) -> None:
 
 
 def _ask(address: str, request: Any, tls: MutualTls) -> str:
-    """Empty when it is done, else why another is to be asked. Raises OncelogError when it is refused."""
+    """Send a request to one controller. Returns empty text when it is done, else why another must be asked. Raises
+    OncelogError when it is refused.
+    """
     with open_blocking_channel(address, tls) as channel:
         alter = PlainStub(channel, CONTROLLER).AlterUserScramCredentials
         try:

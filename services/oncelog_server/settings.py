@@ -1,4 +1,4 @@
-"""What `oncelog up` and `oncelog cluster up` can be told. Every other setting belongs to a role."""
+"""The settings of `oncelog up` and `oncelog cluster up`. Every other setting belongs to a role."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,7 +60,7 @@ class ClusterSettings(BaseSettings):
 
 
 def kinds_of_roles() -> tuple[type[BaseSettings], ...]:
-    """The settings of every role."""
+    """Return the settings classes of every role."""
     # Imported late: most commands need none of them.
     from oncelog_controller.settings import ControllerSettings
     from oncelog_coordinator.settings import CoordinatorSettings
@@ -98,7 +98,7 @@ SET_BY_UP = {
         "audit_path": _BELOW_DATA,
     },
 }
-"""By table and key: what a role's own setting cannot say in `oncelog up`."""
+"""Settings of roles that `oncelog up` sets itself, by table and key, each with the reason."""
 
 _OF_EACH_PROCESS = "`oncelog cluster` gives each process its own"
 _OF_THE_FOLDER = "`oncelog cluster` keeps it in the cluster's --folder"
@@ -128,17 +128,19 @@ SET_BY_CLUSTER = {
         "redis_url": _OF_THE_FOLDER,
     },
 }
-"""The same for `oncelog cluster`."""
+"""Settings of roles that `oncelog cluster up` sets itself, as `SET_BY_UP` has them for `oncelog up`."""
 
 
 def sources_of_up(flags: Mapping[str, Flag], config: Path | None) -> Sources:
-    """Raises OncelogError for what no role reads."""
+    """Return the sources of settings for `oncelog up`. Raises OncelogError for a setting that no role reads."""
     kinds: tuple[type[BaseSettings], ...] = (EmbeddedSettings, *kinds_of_roles())
     return Sources.of_program(kinds, flags, config, SET_BY_UP)
 
 
 def sources_of_cluster(flags: Mapping[str, Flag], config: Path | None) -> Sources:
-    """Raises OncelogError for what no process of a cluster reads."""
+    """Return the sources of settings for `oncelog cluster up`. Raises OncelogError for a setting that no process of a
+    cluster reads.
+    """
     from oncelog.process.run import ProcessSettings
     from oncelog.rpc.node_settings import NodeSettings
 
@@ -152,7 +154,7 @@ def sources_of_cluster(flags: Mapping[str, Flag], config: Path | None) -> Source
 
 
 def embedded_settings(sources: Sources) -> EmbeddedSettings:
-    """Raises OncelogError, one line with the name, its value and why."""
+    """Return the settings of `oncelog up`. Raises OncelogError, one line with the name, its value and why."""
     settings = sources.read(EmbeddedSettings)
     data, ephemeral = (sources.rank(EmbeddedSettings, name) for name in ("data", "ephemeral"))
     if settings.ephemeral and data <= ephemeral:

@@ -1,4 +1,4 @@
-"""`oncelog up`: start everything in this process, say where it is, stop cleanly on SIGTERM or Ctrl-C."""
+"""Runs `oncelog up`: starts everything in this process, prints its addresses, stops on SIGTERM or Ctrl-C."""
 
 import asyncio
 import gc

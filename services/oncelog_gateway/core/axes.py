@@ -1,4 +1,4 @@
-"""Axes of pictures: where their marks are, at round times and round values, and what is written there."""
+"""Axes of pictures: where their marks are, at round times and round values, and how the marks are labelled."""
 
 import math
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ _TIME_STEPS_MS: Final = (
     *(_DAY * one for one in (1, 2, 7)),
 )
 DECADES_MS: Final = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000)
-"""Of an axis of durations by powers of ten; above ten seconds by those of the clock."""
+"""Marks of a logarithmic axis of durations: powers of ten, and above ten seconds the units of the clock."""
 
 
 Shape = Literal["milli", "second", "minute", "day"]
-"""How finely a time is written."""
+"""How finely a time is written on an axis."""
 
 
 class TimeMark(NamedTuple):
-    """A time on the horizontal axis."""
+    """A mark of a time on the horizontal axis."""
 
     percent: float
     time_ms: int
@@ -29,14 +29,14 @@ class TimeMark(NamedTuple):
 
 
 class ValueMark(NamedTuple):
-    """On the vertical axis; y counts from the top."""
+    """A mark of a value on the vertical axis; y counts from the top."""
 
     y: float
     text: str
 
 
 def time_marks(from_ms: int, to_ms: int, marks_max: int = 6) -> tuple[TimeMark, ...]:
-    """At round times within the span."""
+    """Return marks at round times within the span, about `marks_max` of them at most."""
     span_ms = max(to_ms - from_ms, 1)
     step_ms = next((one for one in _TIME_STEPS_MS if span_ms <= one * marks_max), 7 * _DAY)
     shape = shape_of(step_ms)
@@ -48,7 +48,7 @@ def time_marks(from_ms: int, to_ms: int, marks_max: int = 6) -> tuple[TimeMark, 
 
 
 def shape_of(step_ms: int) -> Shape:
-    """What tells two times apart that are one step apart."""
+    """Return the coarsest shape that still tells apart two times which are one step apart."""
     if step_ms >= _DAY:
         return "day"
     if step_ms >= _MINUTE:
@@ -57,7 +57,9 @@ def shape_of(step_ms: int) -> Shape:
 
 
 def round_values(largest: float, marks_max: int = 4, *, is_binary: bool = False) -> list[float]:
-    """From 0 on in equal round steps, the last one not below the largest value. Bytes are round in their own units."""
+    """Return values from 0 on in equal round steps, the last one not below `largest`. Bytes are round in binary
+    units.
+    """
     if not largest > 0:
         return [0.0, 1.0]
     unit = 1.0
@@ -70,7 +72,7 @@ def round_values(largest: float, marks_max: int = 4, *, is_binary: bool = False)
 
 
 def decades_of(longest_ms: int) -> tuple[Sequence[int], float]:
-    """The marks of a logarithmic axis of durations, and the power of ten at its top."""
+    """Return the marks of a logarithmic axis of durations, and the power of ten at its top."""
     marks = [one for one in DECADES_MS if one <= longest_ms] or [DECADES_MS[0]]
     return marks, math.log10(
         next((one for one in DECADES_MS if one > longest_ms), longest_ms)

@@ -1,4 +1,6 @@
-"""Lines over time as a picture and as a table: which are drawn, how they differ without colour, and what they say."""
+"""Charts of lines over time, as a picture and as a table: which lines are drawn, how they differ without colour, and
+what they say in words.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -11,21 +13,21 @@ from oncelog_gateway.core.wording import duration, grouped, rate, size
 HEIGHT: Final = 150
 WIDTH: Final = 1_000
 LINES_MAX: Final = 6
-"""More are not told apart. The rest is one line."""
+"""Lines of a chart that a reader can still tell apart. The other lines are drawn as one."""
 
 
 LATEST_STEPS: Final = 6
 LOOKS_MAX: Final = 1_000
-"""Names whose look is remembered."""
+"""Names whose look, such as colour and dashes, is remembered at most."""
 
 
 class ChartLine(NamedTuple):
     name: str
     look: str
     strokes: tuple[str, ...]
-    """Points of each part without a gap."""
+    """Points of each part of the line that has no gap."""
     dots: tuple[tuple[float, float], ...]
-    """Parts of one step."""
+    """Points of those parts of the line that are one step long."""
     latest: str
     href: str
 
@@ -45,17 +47,17 @@ class Chart(NamedTuple):
     times: tuple[TimeMark, ...]
     values: tuple[ValueMark, ...]
     rows: tuple[ChartRow, ...]
-    """Newest first."""
+    """Rows of the table, newest first."""
     began_percent: float | None
-    """Where what is remembered begins, if that is in the picture."""
+    """Where the remembered time begins, in percent of the width; None: that is not in the picture."""
     bands: tuple[tuple[float, float], ...]
-    """Begin and width, in percent, of times that were read once in a long while."""
+    """Begin and width, in percent, of the times that one reading of a much longer time covers."""
     says: str
-    """In one sentence, for who does not see it."""
+    """The chart in one sentence, for a reader who does not see it."""
 
 
 class Span(NamedTuple):
-    """So many steps."""
+    """A time span of `count` steps, from `first_ms` on."""
 
     first_ms: int
     step_ms: int
@@ -67,7 +69,7 @@ class Span(NamedTuple):
 
 
 def span_until(now_ms: int, minutes: int, step_ms: int) -> Span:
-    """The last one is the step that runs."""
+    """Return the span of the last `minutes` minutes. Its last step is the one that runs now."""
     count = minutes * 60_000 // step_ms
     return Span((now_ms // step_ms - count + 1) * step_ms, step_ms, count)
 
@@ -83,8 +85,11 @@ def chart_of(
     newest: Sequence[Line] | None = None,
     coarse: Sequence[bool] = (),
 ) -> Chart | None:
-    """None: nothing is known of any step. With the `looks` of other charts a name looks the same in all of them.
-    `newest`: lines with finer steps, which say what is now; the running step of a long one says only its mean."""
+    """Return the chart of a family's lines; None: no step is known.
+
+    `looks`: looks that other charts gave to names, so that a name looks the same in all of them. `newest`: lines with
+    finer steps, which tell the present value; the running step of a long one tells only its mean.
+    """
     shown = [one for one in _shown(found) if any(value is not None for value in one.values)]
     if not shown:
         return None
@@ -136,7 +141,7 @@ def chart_of(
 
 
 def _shown(found: Sequence[Line]) -> list[Line]:
-    """The largest, in order of name; what is left as one line of no name."""
+    """Return the largest lines in order of name, and the sum of the others as one line without a name."""
     named = [one for one in found if one.name != OTHERS]
     rest = [one for one in found if one.name == OTHERS]
     if len(named) > LINES_MAX:
@@ -147,7 +152,9 @@ def _shown(found: Sequence[Line]) -> list[Line]:
 
 
 def _looks(names: Sequence[str], known: dict[str, int]) -> dict[str, str]:
-    """A look of its own for each name of a chart, the one that it has elsewhere if nobody took that."""
+    """Return a different look (colour and dashes) for each name of a chart. A name keeps its look from other charts
+    if no other name has taken that look.
+    """
     free = list(range(LINES_MAX))
     chosen: dict[str, str] = {OTHERS: "others"}
     since = {name: number for number, name in enumerate(known)}
@@ -180,7 +187,7 @@ def _y(value: float, top: float) -> float:
 def _drawn(
     values: Sequence[float | None], top: float
 ) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...]]:
-    """In the middle of each step."""
+    """Return the strokes and the dots of a line, with each point in the middle of its step."""
     parts: list[list[tuple[float, float]]] = [[]]
     for number, value in enumerate(values):
         if value is None:
@@ -193,7 +200,9 @@ def _drawn(
 
 
 def _latest(shown: Sequence[Line], newest: Sequence[Line]) -> dict[str, float | None]:
-    """By name. Of the newest steps: the running one may have no reading yet, and what is dear is read more seldom."""
+    """Return the latest known value of each name. `newest` has the newest steps: the running one may have no reading
+    yet, and costly values are read more seldom.
+    """
     names = {one.name for one in shown}
     found: dict[str, float | None] = {}
     for line in newest:
@@ -206,7 +215,7 @@ def _latest(shown: Sequence[Line], newest: Sequence[Line]) -> dict[str, float | 
 
 
 def _bands(coarse: Sequence[bool]) -> tuple[tuple[float, float], ...]:
-    """Neighbours are one."""
+    """Return begin and width, in percent, of the coarse steps. Neighbouring steps are one band."""
     found: list[tuple[float, float]] = []
     width = 100 / max(len(coarse), 1)
     for number, is_coarse in enumerate(coarse):
@@ -221,7 +230,7 @@ def _bands(coarse: Sequence[bool]) -> tuple[tuple[float, float], ...]:
 
 
 def _marked(value: float, say: Callable[[float], str]) -> str:
-    """Round values need no decimals."""
+    """Return the label of a mark on the axis. Round values need no decimals."""
     return say(value).replace(".0", "", 1) if value else "0"
 
 
@@ -266,4 +275,4 @@ UNITS: Final[Mapping[str, str]] = {
     "bytes": "bytes",
     "cores": "of one core",
 }
-"""What stands beside a title."""
+"""The text that is shown beside a chart's title, by unit."""

@@ -1,22 +1,22 @@
-"""By how much the counters of several processes have grown, from what each of them tells now and told before.
+"""The growth of counters that several processes share, from what each process tells now and what it told before.
 
-A counter begins anew with its process, or with a role in it; then its growth is what is known of it, and never less
-than nothing. While a process that should tell is silent the growth of all is not known: it is told with the next whole
-reading, unless that is too long ago. Then there is a gap.
+A counter begins anew with its process, or with a role in it. Its growth is then its present value, and never below
+zero. While a process that should tell is silent, the growth of all is not known. The next complete reading has it,
+unless that comes too late: then there is a gap.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 Counters = Mapping[str, Sequence[float]]
-"""By name, each with numbers that only grow."""
+"""Counters by name. Each has numbers that only grow."""
 
 
 class Told(NamedTuple):
-    """By one process."""
+    """The counters that one process tells."""
 
     started_ms: int
-    """Another number: its counters began at zero."""
+    """When the process started. If this number changes, its counters began at zero."""
     counters: Counters
 
 
@@ -26,17 +26,20 @@ class Grown(NamedTuple):
 
 
 class CounterGrowth:
-    """Of one kind of counters, which several processes have together."""
+    """Finds the growth of one kind of counters, which several processes have together."""
 
     def __init__(self) -> None:
         self._time_ms: int | None = None
-        """Of the last whole reading."""
+        """Time of the last whole reading."""
         self._before: dict[str, Told] = {}
 
     def taken(
         self, time_ms: int, told: Mapping[str, Told], expected: Set[str], longest_ms: int
     ) -> Grown | None:
-        """Takes a reading, by process. None: not every process that is `expected` told, or too long after the last."""
+        """Take a reading of each process and return the growth since the last one.
+
+        None: a process of `expected` did not tell, or the last reading is longer ago than `longest_ms`.
+        """
         if not expected or not expected <= told.keys():
             return None
         before, since_ms = self._before, self._time_ms
@@ -46,7 +49,7 @@ class CounterGrowth:
         found: dict[str, Sequence[float]] = {}
         for process, one in told.items():
             if process not in before:
-                # What it counted before it was asked for the first time belongs to no time.
+                # The time of what a process counted before its first reading is not known.
                 continue
             known = before[process]
             base: Counters = known.counters if known.started_ms == one.started_ms else {}

@@ -1,4 +1,4 @@
-"""What a diagnosis is made of, and the facts that the rules read."""
+"""The parts of a diagnosis, and the facts that the rules of `core.explain_*` read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from oncelog.telemetry.events import Event
 from oncelog_gateway.core.wording import duration
 
 RECENT_MS: Final = 60_000
-"""Refusals and loops older than this are the past."""
+"""Refusals and loops that are older than this count as past."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One fact, and who says it."""
+    """One fact of a diagnosis, and which role tells it."""
 
     name: str
     value: str
@@ -23,7 +23,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to type next. Safe: it changes nothing, or only what has to be changed in any case."""
+    """A command for the operator to type next. It is safe: it changes nothing, or only what has to be changed in any
+    case.
+    """
 
     command: str
     does: str
@@ -32,17 +34,17 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`incident` is a word for programs; `healthy` and `unknown` are two of them."""
+    """The answer to what is wrong. `incident` is a word for programs; `healthy` and `unknown` are two of them."""
 
     incident: str
     verdict: str
-    """The answer in a sentence or two."""
+    """The diagnosis in a sentence or two."""
     findings: tuple[str, ...] = ()
-    """How it came to that, in order."""
+    """The findings that led to the verdict, in order."""
     evidence: tuple[Evidence, ...] = ()
     next_commands: tuple[Command, ...] = ()
     unknown: tuple[str, ...] = ()
-    """What could not be read; the verdict may be another one with it."""
+    """What could not be read. With it the verdict may be another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +56,23 @@ class HolderFacts:
     start_offset: int
     transactional_id: str | None = None
     state: str | None = None
-    """At its coordinator."""
+    """The transaction's state at its coordinator."""
     age_ms: int | None = None
     idle_ms: int | None = None
     is_hanging: bool | None = None
     first_record_age_ms: int | None = None
-    """Of one that hangs, where its first record is still there."""
+    """Age of the first record of a hanging transaction; None where the transaction does not hang or the record is
+    gone.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
     partition: Partition
     leader: int
-    """-1: none."""
+    """Node id of the leader; -1: the partition has none."""
     dead_replicas: tuple[int, ...] = ()
-    """Nodes that host it and do not live."""
+    """Node ids of replicas that do not live."""
     last_stable_offset: int | None = None
     high_watermark: int | None = None
     holder: HolderFacts | None = None
@@ -102,9 +106,9 @@ class TransactionFacts:
     now: int
     shard: int
     coordinator: int
-    """Node id; -1: the shard has none."""
+    """Node id of the coordinator; -1: the shard has none."""
     state: str | None = None
-    """None: the coordinator does not know the id, or did not answer."""
+    """The transaction's state; None: the coordinator does not know the id, or did not answer."""
     error: str = ""
     """Kafka's name of the coordinator's refusal."""
     producer_id: int = -1
@@ -112,15 +116,17 @@ class TransactionFacts:
     start_ms: int = -1
     timeout_ms: int = -1
     is_two_phase: bool = False
-    """Its application decides it together with another system, and no time-out ends it (KIP-939)."""
+    """True if the application decides the transaction together with another system, so that no time-out ends it
+    (KIP-939).
+    """
     owner: tuple[int, int] | None = None
-    """Producer id and epoch of the producer that it was kept for; None: it was not kept."""
+    """Producer id and epoch of the producer for which the transaction was kept; None: it was not kept."""
     partitions: tuple[PartitionFacts, ...] = ()
     changed_ms: int = -1
-    """When its coordinator last changed its state."""
+    """Time at which the coordinator last changed the transaction's state; -1: not known."""
     events: Sequence[Event] = ()
     remembered_since_ms: int | None = None
-    """Time of the oldest event of any transaction. None: no event is remembered."""
+    """Time of the oldest remembered event of any transaction; None: no event is remembered."""
     shard_events: Sequence[Event] = ()
     queues: tuple[QueueFacts, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -135,7 +141,7 @@ def ago(now: int, then: int) -> str:
 
 
 def seconds(milliseconds: int) -> str:
-    """`0.3 s`, `47 s`, `2 min 22 s`: as everywhere, but for tenths of what has just happened."""
+    """Return a duration as text: `0.3 s`, `47 s`, `2 min 22 s`. Durations under ten seconds have tenths."""
     if milliseconds < 10_000:
         return f"{max(milliseconds, 0) / 1000:.1f} s"
     return duration(milliseconds)

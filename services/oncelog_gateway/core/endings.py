@@ -1,6 +1,6 @@
-"""What ends an open transaction that holds a last stable offset, and the command that ends it now.
+"""The ending of an open transaction that holds a last stable offset, and the command that ends it now.
 
-The row of a partition, `explain` and the console say it from here.
+The row of a partition, `explain` and the console take their words from here.
 """
 
 import shlex
@@ -12,7 +12,7 @@ from oncelog_gateway.core.hanging import CoordinatedTransaction, OpenTransaction
 
 
 class Ending(StrEnum):
-    """Its value is a sentence without its end."""
+    """The way in which an open transaction will end. The value is a sentence without its full stop."""
 
     UNKNOWN = "a coordinator did not answer, and whether it hangs is not known; ask again before you end anything"
     NEVER = "nobody will end it"
@@ -23,7 +23,9 @@ class Ending(StrEnum):
 
 
 def ending_of(state: str | None, *, is_hanging: bool | None, is_two_phase: bool = False) -> Ending:
-    """`state`: of the transaction at the coordinator that owns it; None: none does. `is_hanging`: None for unknown."""
+    """Return how a transaction will end. `state` is its state at the coordinator that owns it; None: no coordinator
+    does. `is_hanging` None: not known.
+    """
     if is_hanging is None:
         return Ending.UNKNOWN
     if is_hanging:
@@ -36,12 +38,12 @@ def ending_of(state: str | None, *, is_hanging: bool | None, is_two_phase: bool 
 
 
 class Advice(NamedTuple):
-    """For an operator."""
+    """The words and the command that an operator is told about an open transaction."""
 
     words: str
-    """A sentence without its end."""
+    """A sentence without its full stop."""
     command: str | None
-    """What ends it, or what to look at first."""
+    """A command that ends the transaction, or that shows what to look at first; None: there is none."""
 
     @property
     def text(self) -> str:
@@ -69,7 +71,7 @@ def advice(
 
 
 def abort_command(partition: Partition, start_offset: int, producer_epoch: int) -> str:
-    """Ends a hanging transaction. It only shows what would happen until --execute is added."""
+    """Return the command that aborts a hanging transaction. Without --execute it only shows what would happen."""
     return (
         f"oncelog transactions abort --topic {shlex.quote(partition.topic)} --partition {partition.partition}"
         f" --start-offset {start_offset} --producer-epoch {producer_epoch}"
@@ -77,7 +79,7 @@ def abort_command(partition: Partition, start_offset: int, producer_epoch: int) 
 
 
 def terminate_command(transactional_id: str) -> str:
-    """Fences the producer and aborts its transaction."""
+    """Return the command that fences the producer and aborts its transaction."""
     return f"oncelog transactions terminate {shell_word(transactional_id)}"
 
 
@@ -86,7 +88,9 @@ def explain_command(transactional_id: str) -> str:
 
 
 def complete_command(transactional_id: str, prepared: str, outcome: str) -> str:
-    """Commits or aborts a two-phase transaction. It only shows what would happen until --execute is added."""
+    """Return the command that commits or aborts a two-phase transaction. Without --execute it only shows what would
+    happen.
+    """
     return (
         f"oncelog transactions complete --prepared {prepared} --{outcome}"
         f" {shell_word(transactional_id)}"
@@ -94,5 +98,5 @@ def complete_command(transactional_id: str, prepared: str, outcome: str) -> str:
 
 
 def shell_word(name: str) -> str:
-    """An argument that no shell changes, and that is no option."""
+    """Return the name as an argument that no shell changes, and that is not read as an option."""
     return f"-- {shlex.quote(name)}" if name.startswith("-") else shlex.quote(name)

@@ -1,4 +1,4 @@
-"""One sentence an event, for people: console, terminal and REST show the same words (docs/events.md)."""
+"""One sentence for each event, for people: console, terminal and REST show the same words (docs/events.md)."""
 
 from collections.abc import Callable
 from typing import Final
@@ -18,7 +18,7 @@ _BUMPS: Final = {
 
 
 def sentence(event: Event) -> str:
-    """What happened, without the time. An unknown kind is shown with its fields."""
+    """Return the event as a sentence, without its time. An event of an unknown kind is shown with its fields."""
     text_of = _TEXTS.get(event.kind)
     if text_of is None:
         fields = ", ".join(f"{name} {value}" for name, value in event.fields.items())

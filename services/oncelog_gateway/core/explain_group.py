@@ -1,4 +1,4 @@
-"""Why a consumer group does not get on."""
+"""Rules that explain why a consumer group makes no progress."""
 
 import shlex
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ PLACES_MAX: Final = 10
 class OffsetFacts:
     partition: Partition
     offset: int | None
-    """None: not known."""
+    """The committed offset; None: not known."""
     lag: int | None
     behind: Behind | None = None
-    """Of a partition with lag, where its leader could be read."""
+    """What the group has not read of a partition with lag; None where the leader could not be read."""
     held: PartitionFacts | None = None
-    """Where an open transaction holds back what the group has not read."""
+    """The partition's facts, where an open transaction holds back records that the group has not read."""
     held_back: int = 0
-    """Of the lag."""
+    """Records of the lag that are held back."""
     is_blocked: bool = False
-    """Nothing is left to read before that transaction."""
+    """True if nothing is left to read before the open transaction that holds the partition back."""
 
     @property
     def name(self) -> str:
@@ -45,14 +45,16 @@ class GroupFacts:
     member_count: int
     offsets: tuple[OffsetFacts, ...] = ()
     pending: tuple[Partition, ...] = ()
-    """Whose offsets an open transaction commits."""
+    """Partitions whose offsets an open transaction is about to commit."""
     holder: HolderFacts | None = None
-    """That transaction."""
+    """The open transaction that is about to commit the pending offsets."""
     unknown: tuple[str, ...] = ()
 
 
 def explain_group(facts: GroupFacts, owner: Diagnosis | None) -> Diagnosis:
-    """`owner`: the diagnosis of the transaction that holds offsets or the input back."""
+    """Return the diagnosis of a group. `owner` is the diagnosis of the transaction that holds back the group's
+    offsets or input.
+    """
     if facts.pending:
         return _unstable(facts, owner)
     lagging = [one for one in facts.offsets if one.lag]
@@ -131,7 +133,7 @@ def _blocked(facts: GroupFacts, blocked: list[OffsetFacts], owner: Diagnosis | N
 
 
 def _place(one: OffsetFacts) -> str:
-    """Where the group stands in one partition, and what holds it back there."""
+    """Return where the group stands in one partition, and what holds it back there."""
     place = f"{one.name}: committed offset {one.offset}, lag {one.lag}"
     holder = None if one.held is None else one.held.holder
     if holder is None or not one.held_back:

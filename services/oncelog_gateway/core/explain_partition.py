@@ -1,4 +1,4 @@
-"""What holds a partition's last stable offset, and who will end it."""
+"""Rules that explain what holds a partition's last stable offset, and who will end that."""
 
 import shlex
 
@@ -15,7 +15,9 @@ from oncelog_gateway.core.held_back import LONG_MS
 
 
 def explain_partition(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
-    """`owner`: the diagnosis of the transaction that holds the partition back, if a coordinator knows one."""
+    """Return the diagnosis of a partition. `owner` is the diagnosis of the transaction that holds it back, if a
+    coordinator knows one.
+    """
     if facts.leader < 0:
         return _without_leader(facts)
     if facts.failure:

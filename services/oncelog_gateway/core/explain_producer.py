@@ -1,4 +1,4 @@
-"""A producer id that no transactional.id has, and a name whose coordinator does not answer."""
+"""Rules that explain a producer id without a transactional id, and a name whose coordinator does not answer."""
 
 import shlex
 from collections.abc import Sequence
@@ -13,7 +13,9 @@ NAMES_MAX = 5
 def explain_idle_producer(
     producer_id: int, written: Sequence[Partition], unknown: Sequence[str]
 ) -> Diagnosis:
-    """`written`: partitions that remember it; it has no transaction open in any."""
+    """Return the diagnosis of a producer id without an open transaction. `written` are the partitions that remember
+    it.
+    """
     nobody = f"No transactional.id has producer id {producer_id}"
     if written:
         return Diagnosis(
@@ -41,8 +43,9 @@ def explain_idle_producer(
 def explain_silence(
     what: str, shard: str, node_id: int, error: str, unknown: Sequence[str] = ()
 ) -> Diagnosis:
-    """`what` cannot be described: its coordinator refused with `error`, or did not answer. `node_id` -1: there is
-    none."""
+    """Return the diagnosis of `what`, whose coordinator refused with `error` or did not answer. `node_id` -1: no
+    coordinator owns the shard.
+    """
     loads = error in ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS")
     if node_id < 0:
         verdict = (
@@ -70,7 +73,7 @@ def explain_silence(
 
 
 def names_of(partitions: Sequence[Partition]) -> str:
-    """The first of them, and how many more."""
+    """Return the names of the first partitions, and how many more there are."""
     names = ", ".join(f"{one.topic}-{one.partition}" for one in partitions[:NAMES_MAX])
     more = len(partitions) - NAMES_MAX
     return names if more <= 0 else f"{names} and {counted(more, 'other partition')}"

@@ -1,4 +1,4 @@
-"""A Spark sink: what its query left open."""
+"""Rules that explain a Spark sink: what its query left open."""
 
 import shlex
 from dataclasses import dataclass

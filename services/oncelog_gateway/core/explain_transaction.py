@@ -1,4 +1,4 @@
-"""Why a transactional.id is where it is: facts in, a diagnosis out.
+"""Rules that explain the state of a transactional id: facts in, a diagnosis out.
 
 Rules are asked in order, and the first that fits answers. A rule reads the state that its coordinator tells, what
 partition leaders tell, and the newest events. Events may be missing: then a rule that needs them is silent.
@@ -40,7 +40,7 @@ from oncelog_gateway.core.transaction_events import (
 from oncelog_gateway.core.wording import time_of_day
 
 HUNG_MS: Final = 5_000
-"""A producer that was silent for longer, hung."""
+"""A producer that was silent for longer than this counts as hung."""
 _FENCED: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _NOT_READY: Final = frozenset(
     {"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"}
@@ -182,7 +182,9 @@ def _concurrent_loop(facts: TransactionFacts) -> Diagnosis | None:
 
 
 def _ended_then_refused(facts: TransactionFacts) -> Diagnosis | None:
-    """The server ended the producer's transaction, and the producer came back: it is fenced, or finds none."""
+    """Explain a producer that came back after the server had ended its transaction: the producer is fenced, or finds
+    no transaction.
+    """
     ended = newest(facts.events, lambda e: e.text("bump") in ("takeover", "timeout", "operator"))
     if ended is None or _goes_on_after(facts, ended):
         return None
@@ -313,7 +315,9 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
 
 
 def _last_aborted(facts: TransactionFacts) -> Diagnosis | None:
-    """What was written is lost, and its events may be gone: that is nothing to call healthy."""
+    """Explain a transaction whose last end was an abort. What was written is lost, and its events may be gone: that
+    is not called healthy.
+    """
     changes = [e for e in facts.events if e.kind == "transaction"]
     ended = newest(changes, lambda e: e.text("state") in ("CompleteCommit", "CompleteAbort"))
     is_last = ended is not None and ended.text("state") == "CompleteAbort"
@@ -389,7 +393,9 @@ _RULES: Final[tuple[Callable[[TransactionFacts], Diagnosis | None], ...]] = (
 
 
 def _first_of_bump(facts: TransactionFacts, ended: Event) -> Event:
-    """InitProducerId over an open transaction bumps twice: the abort, then the new producer. The first one fenced."""
+    """Return the event that fenced the producer. InitProducerId over an open transaction bumps twice: first for the
+    abort, then for the new producer.
+    """
     same = [
         e
         for e in facts.events
@@ -401,7 +407,7 @@ def _first_of_bump(facts: TransactionFacts, ended: Event) -> Event:
 
 
 def _goes_on_after(facts: TransactionFacts, ended: Event) -> bool:
-    """The successor has worked since, and nobody was refused lately: the past."""
+    """True if the successor has committed since, and no producer was refused lately: the fencing is past."""
     works = any(
         e.kind == "transaction"
         and e.text("state") == "CompleteCommit"

@@ -1,4 +1,4 @@
-"""Why a two-phase transaction is open, and who decides it (KIP-939, ADR 0043)."""
+"""Rules that explain why a two-phase transaction is open, and who decides it (KIP-939, ADR 0043)."""
 
 from oncelog.wording import counted
 from oncelog_gateway.core.diagnosis import Command, Diagnosis, TransactionFacts, seconds
@@ -14,7 +14,9 @@ from oncelog_gateway.core.transaction_events import (
 
 
 def explain_undecided(facts: TransactionFacts) -> Diagnosis | None:
-    """A two-phase one: its application decides it, and the other system that it wrote to knows how (KIP-939)."""
+    """Explain an open two-phase transaction. Its application decides it, and the other system that it wrote to knows
+    how (KIP-939).
+    """
     if facts.state != "Ongoing" or not facts.is_two_phase:
         return None
     prepared = prepared_text(facts.producer_id, facts.producer_epoch)

@@ -1,4 +1,4 @@
-"""How often an address may come with a token that is none, before it must wait."""
+"""Limits how often an address may show a wrong token before it must wait."""
 
 from collections import deque
 from typing import Final
@@ -10,14 +10,16 @@ ADDRESSES_MAX: Final = 10_000
 
 
 class FailedLogins:
-    """Times of failures in the last minute, by address. Bounded: the address that failed longest ago is forgotten."""
+    """Times of failed logins in the last minute, by address. Bounded: the address that failed longest ago is
+    forgotten.
+    """
 
     def __init__(self, failures_max: int) -> None:
         self._max = failures_max
         self._times: dict[str, deque[Millis]] = {}
 
     def wait_ms(self, address: str, now: Millis) -> int:
-        """Until the next try; 0: it may come now."""
+        """Return how long the address must wait until its next try; 0: it may come now."""
         times = self._times.get(address)
         if times is None or len(times) < self._max:
             return 0

@@ -1,4 +1,6 @@
-"""What a member of a consumer group was assigned: the bytes its leader chose, which the cluster passes on unread."""
+"""Reads what a member of a consumer group was assigned. The group's leader chose these bytes, and the cluster passes
+them on unread.
+"""
 
 from typing import Final
 
@@ -8,7 +10,9 @@ PARTITIONS_MAX: Final = 100_000
 
 
 def assigned_partitions(content: bytes) -> dict[str, list[int]] | None:
-    """Partitions by topic; None for bytes that are no consumer's assignment. No bytes are no partitions."""
+    """Return the assigned partitions by topic; None for bytes that are no consumer's assignment. No bytes mean no
+    partitions.
+    """
     try:
         topics = read_assigned_topics(content)
     except Unreadable:

@@ -1,4 +1,4 @@
-"""Which open transactions nobody is going to end.
+"""Finds hanging transactions: open transactions that nobody is going to end.
 
 A transaction *hangs* when a partition has it open and its coordinator does not: no marker will ever come, and the
 partition's last stable offset stays below it for good (KIP-664). The two sides cannot be read in one instant, so the
@@ -29,17 +29,17 @@ DECIDED_STATES: Final = frozenset({"PrepareCommit", "PrepareAbort"})
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction as a partition sees it."""
+    """An open transaction as a partition sees it."""
 
     partition: Partition
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     start_offset: Offset
     coordinator_epoch: CoordinatorEpoch
-    """Of the last marker this producer id got here; -1: none yet."""
+    """Coordinator epoch of the last marker for this producer id in the partition; -1: none yet."""
     last_timestamp_ms: Millis
     last_offset: Offset | None = None
-    """Of its last record so far; None: its leader is of an older build and does not tell."""
+    """Offset of the transaction's last record so far; None: the leader runs an older build and does not tell it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ class CoordinatedTransaction:
     start_time_ms: Millis
     partitions: frozenset[Partition]
     is_two_phase: bool = False
-    """Its application decides it together with another system, and no time-out ends it (KIP-939)."""
+    """True if the application decides the transaction together with another system, so that no time-out ends it
+    (KIP-939).
+    """
 
     @property
     def is_open(self) -> bool:
@@ -62,17 +64,21 @@ class CoordinatedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which hanging transactions are shown. The others are counted."""
+    """A filter that says which hanging transactions are shown. The others are counted."""
 
     min_idle_ms: int = 0
-    """With no record for so long."""
+    """Show transactions that have had no record for at least this long."""
     max_transaction_timeout_ms: int | None = None
-    """Longer than this, as Kafka's tool compares; no transaction of a live producer is silent for longer."""
+    """Show transactions that have had no record for longer than this, as Kafka's tool compares. No transaction of a
+    live producer is silent for longer.
+    """
     coordinator: int | None = None
-    """Whose transactional.id is known, and is this node's to coordinate."""
+    """Show transactions whose transactional id is known and has this node as its coordinator."""
 
     def shows(self, idle_ms: int | None, coordinator: int | None) -> bool:
-        """A transaction whose last record has no timestamp may be of any age: it is shown."""
+        """True if the filter shows the transaction. `idle_ms` is None when its last record has no timestamp: its age
+        is unknown, and it is shown.
+        """
         if self.coordinator is not None and coordinator != self.coordinator:
             return False
         if idle_ms is None:
@@ -82,7 +88,9 @@ class Shown:
 
 
 class Coordinated:
-    """What coordinators know, by producer id: ten thousand open transactions are each looked up once."""
+    """The transactions that coordinators know, by producer id, so that each of ten thousand open ones is looked up
+    once.
+    """
 
     def __init__(self, transactions: Iterable[CoordinatedTransaction]) -> None:
         self._of: dict[ProducerId, list[CoordinatedTransaction]] = defaultdict(list)
@@ -90,14 +98,14 @@ class Coordinated:
             self._of[one.producer_id].append(one)
 
     def of(self, opened: OpenTransaction) -> Sequence[CoordinatedTransaction]:
-        """Whose producer id it is."""
+        """Return the coordinators' transactions that have the producer id of `opened`."""
         return self._of.get(opened.producer_id, ())
 
 
 def owner_of(
     opened: OpenTransaction, coordinated: Iterable[CoordinatedTransaction]
 ) -> CoordinatedTransaction | None:
-    """The coordinator's transaction that will end this one, or None.
+    """Return the coordinator's transaction that will end this one, or None.
 
     Producer epochs are not compared: a prepared TV2 transaction already carries the bumped epoch of its marker. A
     marker of any epoch that the leader accepts ends what is open in the partition (facts 8.11, 9).
@@ -115,14 +123,16 @@ def owner_of(
 def named_by(
     opened: OpenTransaction, coordinated: Iterable[CoordinatedTransaction]
 ) -> CoordinatedTransaction | None:
-    """Whose producer id this is, whatever state that transactional.id is in now; None when nobody knows it."""
+    """Return the coordinator's transaction that has this producer id, whatever its state is now; None when no
+    coordinator knows the producer id.
+    """
     return next((one for one in coordinated if one.producer_id == opened.producer_id), None)
 
 
 def still_open(
     opened: Iterable[OpenTransaction], later: Iterable[OpenTransaction]
 ) -> tuple[OpenTransaction, ...]:
-    """Those of the first reading that the second one shows unchanged."""
+    """Return the transactions of the first reading that the second one shows unchanged."""
     seen = {_identity(one) for one in later}
     return tuple(one for one in opened if _identity(one) in seen)
 

@@ -1,4 +1,5 @@
-"""What a group has not read yet: what read_committed readers can read now, and what an open transaction holds back.
+"""The records that a group has not read yet: those that read_committed readers can read now, and those that an open
+transaction holds back.
 
 A read_committed reader stops at the last stable offset (LSO), where the oldest open transaction of the partition began.
 What lies between it and the high watermark waits until that transaction has ended, however fast the group reads:
@@ -16,30 +17,31 @@ from typing import Final, NamedTuple
 from oncelog_gateway.core.wording import duration, grouped
 
 LONG_MS: Final = 10_000
-"""For less, an open transaction is what every partition of a busy topic has at any time."""
+"""Age below which an open transaction is ordinary: every partition of a busy topic has one at any time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What comes after a committed offset, as far as it was read."""
+    """The records after a committed offset, as far as they were read."""
 
     records: int = 0
-    """Of committed transactions, or of none."""
+    """Records of committed transactions, and records of no transaction."""
     aborted: int = 0
     markers: int = 0
     is_whole: bool = True
-    """Everything up to the high watermark was read."""
+    """True if everything up to the high watermark was read."""
     read_to: int = -1
-    """The offset after what was read."""
+    """The offset after the last one that was read."""
 
 
 class Unread(NamedTuple):
-    """Offsets after a committed one; both together are the lag."""
+    """The offsets after a committed one. Both counts together are the lag."""
 
     readable: int
-    """Up to the last stable offset, markers and aborted records included."""
+    """Offsets up to the last stable offset, markers and aborted records included."""
     held_back: int
-    """From there, or from the committed offset where that is greater, to the high watermark."""
+    """Offsets from the last stable offset, or from the committed offset where that is greater, to the high watermark.
+    """
 
 
 def unread(offset: int, last_stable_offset: int, high_watermark: int) -> Unread:
@@ -48,14 +50,15 @@ def unread(offset: int, last_stable_offset: int, high_watermark: int) -> Unread:
 
 
 def may_be_blocked(offset: int, last_stable_offset: int, high_watermark: int) -> bool:
-    """It is, if no record is left before the last stable offset."""
+    """True if the group may be blocked. It is blocked if no record is left before the last stable offset."""
     return offset <= last_stable_offset and bool(
         unread(offset, last_stable_offset, high_watermark).held_back
     )
 
 
 def is_blocked(offset: int, last_stable_offset: int, high_watermark: int, read: Behind) -> bool:
-    """`read`: what is left from the committed offset on. Markers and aborted records are nothing to read.
+    """True if the group is blocked. `read` is what is left from the committed offset on. Markers and aborted records
+    are nothing to read.
 
     Clients that commit the offset after their last record stay before its marker, so a readable offset is not always a
     record.
@@ -69,17 +72,19 @@ def is_blocked(offset: int, last_stable_offset: int, high_watermark: int, read: 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The open transaction that holds records back, as far as words need it."""
+    """The open transaction that holds records back, with as much as its description needs."""
 
     transactional_id: str | None
     producer_id: int
     age_ms: int | None
-    """Since it began, by its coordinator; None: no coordinator has it open."""
+    """Time since the transaction began, by its coordinator; None: no coordinator has it open."""
     idle_ms: int | None
-    """Since its last record in the partition."""
+    """Time since the transaction's last record in the partition."""
     is_hanging: bool | None
     first_record_age_ms: int | None = None
-    """Of one that hangs: since its first record in the partition. None: not known, or no coordinator is missing."""
+    """Time since the first record of a hanging transaction in the partition; None: not known, or the transaction has
+    a coordinator.
+    """
 
     @property
     def name(self) -> str:
@@ -87,13 +92,15 @@ class Holder:
 
     @property
     def held_for_ms(self) -> int | None:
-        """For so long at least where its begin is not known: that was before its last record."""
+        """How long the transaction has held records back. Where its begin is not known, it is at least the time since
+        its last record.
+        """
         known = (self.age_ms, self.first_record_age_ms, self.idle_ms)
         return next((one for one in known if one is not None), None)
 
     @property
     def is_begin_known(self) -> bool:
-        """By its coordinator, or by its first record in the partition."""
+        """True if the transaction's begin is known, by its coordinator or by its first record in the partition."""
         return self.age_ms is not None or self.first_record_age_ms is not None
 
     @property
@@ -102,39 +109,41 @@ class Holder:
 
     @property
     def is_young(self) -> bool:
-        """It holds records back as every transaction does for a moment: that is no trouble yet."""
+        """True if the transaction holds records back only for a moment so far, as every one does: no trouble yet."""
         return not self.is_hanging and self.age_ms is not None and self.age_ms < LONG_MS
 
     @property
     def holding(self) -> str:
-        """What it does to a group that has nothing else left to read."""
+        """The word for what the transaction does to a group that has nothing else left to read."""
         return "held" if self.is_young else "blocked"
 
     @property
     def kind(self) -> str:
-        """What stands before its name."""
+        """Words that are shown before the transaction's name."""
         return "a hanging transaction of " if self.is_hanging else ""
 
     @property
     def for_how_long(self) -> str:
-        """Empty: not known."""
+        """The time for which the transaction has held records back, in words; empty: not known."""
         if self.held_for_ms is None:
             return ""
         return f"{'' if self.is_begin_known else 'at least '}{duration(self.held_for_ms)}"
 
     @property
     def since(self) -> str:
-        """What stands behind its name."""
+        """Words that are shown after the transaction's name."""
         return f" for {self.for_how_long}" if self.for_how_long else ""
 
     @property
     def words(self) -> str:
-        """`pay-7 for 2 min`."""
+        """The transaction's name and its time: `pay-7 for 2 min`."""
         return f"{self.kind}{self.name}{self.since}"
 
 
 def longest(holders: Sequence[Holder]) -> Holder | None:
-    """The one that holds back for the longest; a hanging one before others, because nobody will end it."""
+    """Return the transaction that holds back for the longest. A hanging one comes before others, because nobody will
+    end it.
+    """
     return max(
         holders,
         key=lambda one: (one.is_hanging is True, one.held_for_ms or 0),
@@ -143,7 +152,7 @@ def longest(holders: Sequence[Holder]) -> Holder | None:
 
 
 def where_it_stands(lag: int | None, blocked_by: Holder | None) -> str:
-    """Of a group, or of a group in one partition."""
+    """Return in words how far a group has read, in all its partitions or in one."""
     if blocked_by is not None:
         return f"{blocked_by.holding} by {blocked_by.words}"
     if lag is None:

@@ -9,12 +9,16 @@ from typing import Final
 
 STARS_MAX: Final = 3
 LENGTH_MAX: Final = 120
-"""Escaping may double it and a star takes seven characters: still within what a coordinator takes."""
+"""Characters of a pattern at most. Escaping may double them and a star takes seven: still within what a coordinator
+takes.
+"""
 
 ID_PATTERN_SCHEMA: Final = rf"^[^*]*(\*[^*]*){{0,{STARS_MAX}}}$"
-"""Which patterns are accepted, as a regular expression."""
+"""The regular expression that matches acceptable patterns."""
 
 
 def as_regular_expression(pattern: str) -> str:
-    """For ListTransactions; a star stands for any characters, line ends too. Empty stays empty: no filter."""
+    """Return a pattern as the regular expression of ListTransactions. A star stands for any characters, line ends
+    too; an empty pattern stays empty: no filter.
+    """
     return r"[\s\S]*".join(re.escape(part) for part in pattern.split("*"))

@@ -32,22 +32,26 @@ from oncelog_gateway.core.hanging import (
 )
 
 LEGACY_TRANSACTION_VERSION: Final = 0
-"""The marker carries the very epoch of the open transaction, so the leader must accept an equal one (facts 9)."""
+"""The marker's transaction version. The marker carries the very epoch of the open transaction, so the leader must
+accept an equal one (facts 9).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTarget:
-    """What the operator wants ended."""
+    """The transaction that the operator wants to end."""
 
     partition: Partition
     start_offset: Offset
     producer_epoch: ProducerEpoch | None
-    """None: not given; then the start offset alone identifies it."""
+    """The producer epoch that the operator gave; None: not given, so that the start offset alone identifies the
+    transaction.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class AbortMarker:
-    """The one marker that ends it."""
+    """The one marker that ends the transaction."""
 
     partition: Partition
     producer_id: ProducerId
@@ -55,12 +59,14 @@ class AbortMarker:
     coordinator_epoch: CoordinatorEpoch
     transaction_version: int
     seen: SeenTransaction | None
-    """None: the leader is of an older build. It would not look."""
+    """The transaction as it was last read, for the leader to compare; None: the leader runs an older build, which
+    would not compare.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why nothing is written, with the way out."""
+    """The reason why no marker is written, with the way out."""
 
     error_code: ErrorCode
     detail: str
@@ -69,7 +75,9 @@ class Refusal:
 def find_target(
     target: AbortTarget, opened: Sequence[OpenTransaction]
 ) -> OpenTransaction | Refusal:
-    """The open transaction that is meant. `opened` is everything open in the partition."""
+    """Return the open transaction that `target` means, or a refusal. `opened` has everything that is open in the
+    partition.
+    """
     here = [one for one in opened if one.partition == target.partition]
     found = next((one for one in here if one.start_offset == target.start_offset), None)
     if found is None:
@@ -95,7 +103,7 @@ def find_target(
 def plan_abort(
     found: OpenTransaction, coordinated: Sequence[CoordinatedTransaction]
 ) -> AbortMarker | Refusal:
-    """The marker to write, or why its coordinator must end it instead."""
+    """Return the marker to write, or a refusal that says why the transaction's coordinator must end it instead."""
     owner = owner_of(found, coordinated)
     if owner is not None and owner.state in DECIDED_STATES:
         return Refusal(

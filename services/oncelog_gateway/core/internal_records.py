@@ -44,7 +44,9 @@ _STATES: Final = (
 
 
 def decoded(topic: str, record: Record) -> Decoded | None:
-    """`type` and the fields of key and value; a null value is `removed`. None: of another topic, or not understood."""
+    """Return `type` and the fields of key and value; a null value is `removed`. None: the record is of another topic,
+    or not understood.
+    """
     kinds = _OF_TOPIC.get(topic)
     if kinds is None or record.key is None:
         return None
@@ -71,7 +73,7 @@ def _dict(tagged: Mapping[str, Tag] | None = None, /, **fields: Codec) -> Codec:
 
 
 def _or_none(length: Codec, codec: Codec) -> Codec:
-    """An array that may be null: nothing is in it then."""
+    """Return the codec of an array that may be null. A null array reads as an empty one."""
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         count, behind = length.read(data, at)
@@ -81,7 +83,7 @@ def _or_none(length: Codec, codec: Codec) -> Codec:
 
 
 def _size(name_of: Codec) -> Codec:
-    """How many bytes there are, instead of the bytes."""
+    """Return a codec that reads how many bytes there are, instead of the bytes."""
     return converted(name_of, len, bytes)
 
 

@@ -1,4 +1,4 @@
-"""Nodes and partitions that do not do what they should: without a leader or an owner, silent, fenced, out of sync."""
+"""Troubles of nodes and partitions: without a leader or an owner, silent, fenced, or out of sync."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,27 +20,29 @@ from oncelog_gateway.core.trouble import (
 
 STORAGE_ERROR: Final = "KAFKA_STORAGE_ERROR"
 MARKERS_WAIT_MS: Final = LONG_MS
-"""A marker takes milliseconds; one that waits for so long waits for a node."""
+"""Age at which a waiting marker is a trouble. A marker takes milliseconds; one that waits for so long waits for a
+node.
+"""
 _NODES: Final = "oncelog nodes list"
 _PARTITIONS: Final = "oncelog partitions"
 _MARKERS: Final = "oncelog transactions markers"
 
 
 class Seen(NamedTuple):
-    """Something that the metadata image says, and since when."""
+    """A node, partition or shard with something wrong, and since when."""
 
     name: str
     since: Since = NOT_KNOWN
     nodes: tuple[int, ...] = ()
-    """Of a partition: the nodes that do not have what they should."""
+    """For a partition: the nodes that lack what they should have of it, such as an answer or a replica in sync."""
     what: str = ""
 
 
 class Queue(NamedTuple):
-    """Markers that wait."""
+    """Markers that wait for one node."""
 
     node: int | None
-    """None: their partitions have no leader."""
+    """Node id of the partitions' leader; None: the partitions have no leader."""
     marker_count: int
     oldest_ms: int
 
@@ -199,7 +201,7 @@ def _partitions(found: Sequence[Seen]) -> str:
 
 
 def _missing(found: Sequence[Seen]) -> list[int]:
-    """Nodes, those first that most of them miss."""
+    """Return the nodes that the given partitions lack, the one that most of them lack first."""
     counts = Counter(node for one in found for node in one.nodes)
     return [node for node, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 

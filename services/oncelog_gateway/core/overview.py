@@ -1,7 +1,7 @@
-"""What is wrong with a cluster, since when, and what to do about it, the worst first.
+"""The troubles of a cluster, since when each lasts, and what to do about it, the worst first.
 
-The overview of the console, `GET /v1/cluster/health`, `oncelog health` and `oncelog mcp` say it from here. A
-transaction is one row: what it blocks, that it is late and that nobody decides it are told together.
+The overview of the console, `GET /v1/cluster/health`, `oncelog health` and `oncelog mcp` take their answers from
+here. A transaction is one row: what it blocks, that it is late and that nobody decides it are told together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,24 +34,24 @@ class OverviewFacts:
     hanging: Sequence[Hang] = ()
     blocked: Sequence[BlockedGroup] = ()
     undecided: Sequence[Undecided] = ()
-    """Late ones, and two-phase ones that are open for long: the oldest of each."""
+    """Transactions that are late, and two-phase ones that are open for long: the oldest of each."""
     undecided_count: int = 0
     leaderless: Sequence[Seen] = ()
     unanswered: Sequence[Seen] = ()
-    """Partitions whose leader does not answer: `what` is Kafka's name of the error."""
+    """Partitions whose leader does not answer. Their `what` is Kafka's name of the error."""
     unowned: Sequence[Seen] = ()
-    """Shards without a coordinator: `transaction shards 0–3`."""
+    """Shards without a coordinator, such as `transaction shards 0–3`."""
     fenced: Sequence[Seen] = ()
-    """Nodes that do not answer the controller: `what` says what each does."""
+    """Nodes that do not answer the controller. Their `what` says what each does."""
     behind: Sequence[Seen] = ()
     """Partitions with a replica out of sync."""
     queues: Sequence[Queue] = ()
     silent: Mapping[Check, Sequence[str]] = field(default_factory=dict)
-    """What did not answer, in words: what is to be known of it is not."""
+    """Roles that did not answer, in words, by the check that needed them: its result is not known."""
     node_count: int = 0
     partition_count: int = 0
     unasked_count: int = 0
-    """Partitions beyond those that were asked what holds them back."""
+    """Partitions beyond the limit, whose leaders were not asked what holds them back."""
     open_count: int = 0
     group_count: int = 0
 
@@ -62,11 +62,11 @@ class Verdict:
     text: str
     troubles: tuple[Trouble, ...]
     looked_at: Mapping[Check, str]
-    """Of each check without a trouble, in words."""
+    """What was looked at, in words, for each check that found no trouble."""
 
     @property
     def counts(self) -> str:
-        """`1 to act on, 3 to look at.`"""
+        """The number of troubles by urgency: `1 to act on, 3 to look at.`"""
         acts = sum(one.look == "bad" for one in self.troubles)
         looks = len(self.troubles) - acts
         words = [f"{acts} to act on"] * bool(acts) + [f"{looks} to look at"] * bool(looks)

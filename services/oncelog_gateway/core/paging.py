@@ -1,4 +1,5 @@
-"""Pages by key, not by position: what is added or ends while somebody reads on moves no row between pages.
+"""Pages of lists by key, not by position. So while somebody reads on, a row that is added or removed moves no other
+row between pages.
 
 A cursor is the key of the last row of the page before. It is in base64 so that nobody takes it for a number to count
 up.
@@ -13,7 +14,7 @@ from typing import TypeVar, cast
 from oncelog.errors import ErrorCode, KafkaError
 
 Key = tuple[str | int, ...]
-"""All keys of one list have the same length and types."""
+"""The key by which a list is ordered. All keys of one list have the same length and types."""
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ class PageRequest:
 def page_of(
     rows: Sequence[T], key: Callable[[T], Key], paging: PageRequest
 ) -> tuple[list[T], str | None]:
-    """The rows behind the cursor in order of key, and the cursor of the next page; None on the last.
+    """Return the rows behind the cursor in order of key, and the cursor of the next page; None on the last page.
 
     Raises KafkaError for a cursor that is not of this list.
     """
@@ -41,14 +42,14 @@ def page_of(
 
 
 def cursor_of(position: Sequence[object]) -> str:
-    """The text of a place in a list; `position_in` is the way back."""
+    """Return the text of a place in a list. `position_in` reads it back."""
     # UTF-8 without escapes: the longest transactional id must fit into a request's head.
     content = json.dumps(position, ensure_ascii=False, separators=(",", ":")).encode()
     return base64.urlsafe_b64encode(content).decode("ascii").rstrip("=")
 
 
 def position_in(cursor: str) -> object:
-    """None: the text is no cursor."""
+    """Return the place that a cursor stands for; None: the text is no cursor."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         return cast("object", json.loads(base64.b64decode(padded, altchars=b"-_", validate=True)))

@@ -1,4 +1,4 @@
-"""An operator's end of a two-phase transaction: exactly the one that the application's database tells of, or nothing.
+"""An operator's end of a two-phase transaction: exactly the one that the application's database names, or none.
 
 The application stored the identity of its transaction, `producer id:epoch`, in the transaction of its database that it
 then committed. So the operator compares, and gives that text back. The coordinator compares it again in the step that
@@ -13,16 +13,18 @@ from oncelog_gateway.core.hanging import CoordinatedTransaction
 from oncelog_gateway.core.interlock import Refusal
 
 OLD_MS: Final = 15 * 60_000
-"""An application that lives decides in seconds: the console and the alarm tell of older ones."""
+"""Age from which an open two-phase transaction is shown on the console and by the alarm. An application that lives
+decides in seconds.
+"""
 
 
 def prepared_text(producer_id: int, producer_epoch: int) -> str:
-    """As the producer's `prepare_transaction()` gives it: `42:7`."""
+    """Return the identity of a prepared transaction, as the producer's `prepare_transaction()` gives it: `42:7`."""
     return f"{producer_id}:{producer_epoch}"
 
 
 def why_not_completed(found: CoordinatedTransaction, prepared: str) -> Refusal | None:
-    """`found`: the transaction at its coordinator. None: it may be committed or aborted by this text."""
+    """Return why the transaction `found` may not be committed or aborted by this text; None: it may."""
     name = found.transactional_id
     if found.state != "Ongoing":
         return Refusal(

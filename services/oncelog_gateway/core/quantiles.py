@@ -1,12 +1,13 @@
-"""Quantiles of a latency from how many observations fell into each bucket, as Prometheus reckons them."""
+"""Quantiles of a latency from how many observations fell into each bucket, computed as Prometheus does."""
 
 from collections.abc import Sequence
 
 
 def quantile(wanted: float, buckets: Sequence[float], bounds: Sequence[float]) -> float | None:
-    """`buckets`: one more than `bounds`, for what is longer than all. Within a bucket they are taken to lie evenly.
+    """Return the value below which the part `wanted` of all observations lies; None: there are no observations.
 
-    None: there are no observations. What is longer than all bounds is said to be as long as the last one.
+    `buckets` has one count more than `bounds`, for what is longer than all. Observations are taken to lie evenly
+    within a bucket. Beyond the last bound, that bound is returned.
     """
     total = sum(buckets)
     if total <= 0:

@@ -1,4 +1,4 @@
-"""Which lines a gateway remembers, in which unit, and what they are called."""
+"""The families of lines that a gateway remembers, with their units and titles."""
 
 from typing import Final, Literal, NamedTuple
 
@@ -48,7 +48,7 @@ class Family(NamedTuple):
     title: str
     unit: Unit
     of: str
-    """What a line is named by."""
+    """The kind of thing that names a line of this family, such as a topic."""
     note: str = ""
 
 

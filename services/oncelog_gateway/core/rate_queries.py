@@ -1,4 +1,6 @@
-"""Our own series in Prometheus' language: the lines of each family, as the ring of a gateway has them."""
+"""Queries in Prometheus' language for our own series. They give the lines of each family as the gateway's ring has
+them.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,18 +9,20 @@ from typing import Final, NamedTuple
 from oncelog_gateway.core.rate_ring import Line
 
 WINDOW_MIN_S: Final = 60
-"""Of a rate: four scrapes at the usual interval."""
+"""Seconds that a rate is taken over at least: four scrapes at the usual interval."""
 _PROCESS: Final = "* on (job, instance) group_right oncelog_process"
-"""It is 1, and has the names. `oncelog up` has every role at one address."""
+"""A join with `oncelog_process`, whose value is 1 and whose labels have the names. Under `oncelog up` every role has
+one address.
+"""
 
 
 class Query(NamedTuple):
     text: str
-    """`{window}` is the time that a rate is of."""
+    """The query. `{window}` stands for the time that a rate is taken over."""
     labels: tuple[str, ...] = ()
-    """A line is named by their values."""
+    """Labels whose values name a line."""
     name: str = ""
-    """Of the only line."""
+    """The name of the line, where the query has only one."""
 
 
 def _of_topics(name: str) -> tuple[Query, ...]:
@@ -90,7 +94,9 @@ def line_of(
     step_s: float,
     steps: int,
 ) -> Line:
-    """`points`: pairs of Unix time and text, as Prometheus gives them. A step that has none is not known."""
+    """Return a line. `points` are pairs of Unix time and text, as Prometheus gives them. A step without a point is
+    not known.
+    """
     values: list[float | None] = [None] * steps
     for time_s, text in points:
         number = round((float(str(time_s)) - first_s) / step_s)

@@ -1,4 +1,4 @@
-"""What a gateway remembers of rates: a day, in two rings of numbers. Nothing of it is on disk.
+"""The memory of a gateway for rates: a day, in two rings of numbers. Nothing of it is on disk.
 
 A ring has a place for each step of time. A *growth* (bytes, records, transactions) is put into the places that it
 spans, each its share: so the sum of all places is what was counted, in both rings. A *level* (lag, memory) is known
@@ -15,22 +15,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 OTHERS: Final = ""
-"""The name of the line that those without a place share."""
+"""The name of the line that those names share which have no place of their own."""
 _NAN: Final = math.nan
 _PROMOTED_ABOVE: Final = 2.0
-"""So many times as busy as who has a place, or they would take turns."""
+"""A busy name takes the place of the idlest one if it is more than this many times as busy. With less, two names
+would take turns.
+"""
 _COARSE_STEPS: Final = 2
 _HALF_LIFE_MS: Final = 900_000
 
 
 class Group(NamedTuple):
-    """Lines that belong to the same names."""
+    """Families whose lines belong to the same names."""
 
     families: tuple[str, ...]
     is_growth: bool
     names_max: int
     absent: float = _NAN
-    """The level of a name that a reading does not have: 0 where a reading names only those above."""
+    """The level of a name that a reading does not have. It is 0 where a reading names only the levels above 0."""
 
 
 class TierSpec(NamedTuple):
@@ -43,11 +45,11 @@ class TierSpec(NamedTuple):
 
 
 TIERS: Final = (TierSpec(5_000, 180), TierSpec(60_000, 1_440))
-"""A quarter of an hour, and a day."""
+"""The two rings: steps of five seconds for a quarter of an hour, and steps of a minute for a day."""
 
 
 class Line(NamedTuple):
-    """A value for each step; None: not known."""
+    """A line with a value for each step; None: not known."""
 
     name: str
     values: list[float | None]
@@ -57,11 +59,11 @@ class _Tier:
     def __init__(self, spec: TierSpec) -> None:
         self.spec = spec
         self.head = -1
-        """The newest step that has a place; times are counted in steps since 1970."""
+        """The newest step that has a place. Steps are counted since 1970."""
         self.covered_ms = array("f", [0.0]) * spec.steps
-        """Of each step, how much of it was seen."""
+        """For each step, how many milliseconds of it were seen."""
         self.coarse = bytearray(spec.steps)
-        """Of each step, whether what saw it was one reading of a much longer time."""
+        """For each step, 1 if one reading of a much longer time covered it."""
         self.lines: dict[tuple[str, str], array[float]] = {}
 
     def advance(self, time_ms: int) -> None:
@@ -84,7 +86,9 @@ class _Tier:
         return found
 
     def shares(self, from_ms: int, to_ms: int) -> Iterable[tuple[int, int]]:
-        """Places that the time spans, each with its milliseconds; what is older than the ring is left out."""
+        """Yield each place that the time spans, with the milliseconds it has of it. Places older than the ring are
+        left out.
+        """
         step_ms, count = self.spec
         oldest = self.head - count + 1
         for step in range(max(from_ms // step_ms, oldest), (to_ms - 1) // step_ms + 1):
@@ -95,7 +99,9 @@ class _Tier:
         return to_ms - from_ms > self.spec.step_ms * _COARSE_STEPS
 
     def put_level(self, line: "array[float]", from_ms: int, to_ms: int, value: float) -> None:
-        """At the moment of the reading. A place that readings just missed has the level of the one before."""
+        """Put a level at the moment of its reading. Steps that lie between two readings get the level of the reading
+        before.
+        """
         count = self.spec.steps
         begin, end = (one // self.spec.step_ms for one in (from_ms - 1, to_ms - 1))
         at = end % count
@@ -106,7 +112,7 @@ class _Tier:
                     line[step % count] = line[begin % count]
 
     def fold(self, family: str, name: str, into: str) -> None:
-        """Adds a line to another one, and forgets it."""
+        """Add a line to another one, and forget it."""
         given = self.lines.pop((family, name), None)
         if given is None:
             return
@@ -117,14 +123,14 @@ class _Tier:
 
 
 class RateRing:
-    """`groups` by their names. Its memory is that of its lines: two arrays for each."""
+    """Both rings with the lines of all groups. `groups` are by their names. Each line takes two arrays of memory."""
 
     def __init__(self, groups: Mapping[str, Group], tiers: Sequence[TierSpec] = TIERS) -> None:
         self._groups = groups
         self._group_of = {family: group for group in groups.values() for family in group.families}
         self._tiers = [_Tier(one) for one in tiers]
         self._weights: dict[str, dict[str, float]] = {name: {} for name in groups}
-        """Of each group, how busy those are that have a place."""
+        """For each group, how busy the names are that have a place."""
 
     def size_bytes(self) -> int:
         return sum(
@@ -134,7 +140,7 @@ class RateRing:
         )
 
     def cover(self, from_ms: int, to_ms: int) -> None:
-        """The time was seen: what is known of nothing in it was not told."""
+        """Note that this time was seen. A value that is not known within it was not told."""
         for tier in self._tiers:
             tier.advance(to_ms)
             for at, share_ms in tier.shares(from_ms, to_ms):
@@ -144,7 +150,9 @@ class RateRing:
     def take(
         self, group_name: str, from_ms: int, to_ms: int, rows: Mapping[str, Sequence[float]]
     ) -> None:
-        """A reading of a group, by name, in the order of its families; its time was covered."""
+        """Take a reading of one group: by name, the values in the order of the group's families. `cover` must be
+        called for its time before.
+        """
         assert from_ms < to_ms, (from_ms, to_ms)
         group, weights = self._groups[group_name], self._weights[group_name]
         for tier in self._tiers:
@@ -174,7 +182,9 @@ class RateRing:
         rows: Mapping[str, Sequence[float]],
         elapsed_ms: int,
     ) -> None:
-        """Gives places: to who comes while there are some, then to who is busier by far."""
+        """Give places to names: first while places are free, then to a name that is much busier than one with a
+        place.
+        """
         per_ms = 1 / elapsed_ms if group.is_growth else 1.0
         fading = 0.5 ** (elapsed_ms / _HALF_LIFE_MS)
         for name in weights:
@@ -214,20 +224,22 @@ class RateRing:
     # Reading.
 
     def names(self, family: str) -> list[str]:
-        """Those with a line, in order; the others last."""
+        """Return the names that have a line, in order; the name of the others is last."""
         found = {name for of, name in self._tiers[0].lines if of == family}
         return sorted(found, key=lambda name: (name == OTHERS, name))
 
     def lines(self, family: str, first_ms: int, step_ms: int, count: int) -> list[Line]:
-        """Growth a second, or levels, for `count` steps from `first_ms` on. A step has whole places of a ring."""
+        """Return `count` steps of each line from `first_ms` on: growth a second, or levels. A step has
+        whole places of a ring.
+        """
         return [
             Line(name, self._values(family, name, first_ms, step_ms, count))
             for name in self.names(family)
         ]
 
     def coarse(self, first_ms: int, step_ms: int, count: int) -> list[bool]:
-        """Of each step, whether how it went is not known: one reading told of a much longer time."""
-        # Of the coarsest places that such a step has: a minute that was read once is no coarse minute.
+        """Return for each step whether one reading of a much longer time covers it, so that its course is not known."""
+        # The coarsest ring with such steps decides: a minute that was read once is no coarse minute.
         tier = next(one for one in reversed(self._tiers) if step_ms % one.spec.step_ms == 0)
         places = step_ms // tier.spec.step_ms
         first = first_ms // tier.spec.step_ms
@@ -243,7 +255,7 @@ class RateRing:
     def sums(
         self, family: str, name: str, first_ms: int, step_ms: int, count: int
     ) -> list[float | None]:
-        """Of a growth: how much in each step."""
+        """Return how much a growth has in each step; None: not known."""
         return [
             amount if covered_ms else None
             for amount, covered_ms in self._amounts(family, name, first_ms, step_ms, count)
@@ -261,7 +273,7 @@ class RateRing:
     def _amounts(
         self, family: str, name: str, first_ms: int, step_ms: int, count: int
     ) -> Iterable[tuple[float, float]]:
-        """Of each step, the sum or the largest level, and how many milliseconds of it are known."""
+        """Yield for each step the sum or the largest level, and how many milliseconds of it are known."""
         tier = self._tier_of(first_ms, step_ms)
         line = tier.lines.get((family, name))
         is_growth = self._group_of[family].is_growth
@@ -281,7 +293,7 @@ class RateRing:
             yield amount, covered_ms
 
     def _tier_of(self, first_ms: int, step_ms: int) -> _Tier:
-        """The finest that reaches so far back and has such steps."""
+        """Return the finest ring that reaches so far back and has such steps."""
         for tier in self._tiers:
             is_whole = step_ms % tier.spec.step_ms == 0
             if is_whole and first_ms // tier.spec.step_ms > tier.head - tier.spec.steps:

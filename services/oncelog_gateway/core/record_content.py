@@ -1,25 +1,25 @@
-"""Keys and values as text where they are UTF-8, else in base64; at most so many bytes of each."""
+"""Keys and values of records as text where they are UTF-8, else in base64, with a limit on the bytes of each."""
 
 import base64
 import json
 from typing import Final, NamedTuple
 
 _UTF8_BYTES_MAX: Final = 4
-"""Of one character."""
+"""Maximum size of one UTF-8 character in bytes."""
 PREVIEW_LENGTH: Final = 300
 PREVIEW_BYTES: Final = 32
 _HEX_LINE: Final = 16
 _SCHEMA_HEAD: Final = 5
-"""A zero and four bytes of the id."""
+"""Bytes before a value with a schema id: a zero and the four bytes of the id."""
 
 
 class Content(NamedTuple):
     text: str | None
-    """None: null, or no UTF-8."""
+    """The content as text; None: it is null, or is not UTF-8."""
     base64: str | None
-    """None: null, or UTF-8."""
+    """The content in base64; None: it is null, or is UTF-8."""
     size_bytes: int | None
-    """Of all of it; None: null."""
+    """Bytes of the whole content, also where it is cut; None: it is null."""
     is_cut: bool
 
 
@@ -27,7 +27,9 @@ NULL: Final = Content(None, None, None, False)
 
 
 def content_of(data: bytes | None, bytes_max: int) -> Content:
-    """Text is told by the part that is shown, and is never cut within a character."""
+    """Return at most `bytes_max` bytes of a key or a value. The shown part decides whether it is text; text is never
+    cut within a character.
+    """
     if data is None:
         return NULL
     is_cut = len(data) > bytes_max
@@ -43,8 +45,10 @@ def content_of(data: bytes | None, bytes_max: int) -> Content:
 
 
 def as_json(text: str) -> str | None:
-    """The same with a line for each member; None where it is no object or array. Beside the text, never instead of it:
-    numbers and repeated names may come out otherwise."""
+    """Return JSON with a line for each member; None where the text is no object or array.
+
+    It is shown beside the text, never instead of it: numbers and repeated names may come out changed.
+    """
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -56,7 +60,7 @@ def as_json(text: str) -> str | None:
 
 
 def preview_of(text: str) -> str:
-    """In one line."""
+    """Return the beginning of the text in one line."""
     line = " ".join(text[: 2 * PREVIEW_LENGTH].split())
     return line if len(line) <= PREVIEW_LENGTH else f"{line[:PREVIEW_LENGTH]}…"
 
@@ -67,7 +71,7 @@ def hex_preview(data: bytes) -> str:
 
 
 def hex_dump(data: bytes) -> str:
-    """Sixteen bytes a line: where they begin, the bytes, and their ASCII."""
+    """Return the bytes as a hex dump: sixteen a line, with the offset, the bytes, and their ASCII."""
     lines = []
     for at in range(0, len(data), _HEX_LINE):
         part = data[at : at + _HEX_LINE]
@@ -78,7 +82,9 @@ def hex_dump(data: bytes) -> str:
 
 
 def schema_id(data: bytes) -> int | None:
-    """As Confluent's serializers write it before a value. None: this is no such value, or is text."""
+    """Return the schema id that Confluent's serializers write before a value. None: this is no such value, or is
+    text.
+    """
     if len(data) <= _SCHEMA_HEAD or data[0]:
         return None
     return int.from_bytes(data[1:_SCHEMA_HEAD], "big")

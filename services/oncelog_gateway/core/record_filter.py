@@ -1,4 +1,6 @@
-"""Which records of a topic are wanted: by key, by a header, by a text anywhere in them. Letters count as they are."""
+"""A filter for records of a topic: by key, by a header, or by a text anywhere in them. It distinguishes upper and
+lower case.
+"""
 
 from typing import NamedTuple, Self
 
@@ -6,19 +8,21 @@ from oncelog.record.records import Record, shown_key
 
 
 class RecordFilter(NamedTuple):
-    """Everything that is given must fit; None: it does not matter."""
+    """A record must fit every condition that is given; None: the condition is not given."""
 
     key: bytes | None = None
-    """The whole key."""
+    """The whole key of the record."""
     header_name: str | None = None
     header_value: bytes | None = None
-    """The whole value of that header; None: any, also null."""
+    """The whole value of the named header; None: any value, also null."""
     text: bytes | None = None
-    """A part of the key, the value or a header's value."""
+    """A text that the key, the value or a header's value must contain."""
 
     @classmethod
     def of(cls, key: str | None, header: str | None, text: str | None) -> Self:
-        """`header`: NAME or NAME=VALUE. An empty text finds everything, an empty key the empty one."""
+        """Return a filter from the texts of a query. `header` is NAME or NAME=VALUE. An empty text fits every record,
+        an empty key fits the empty key.
+        """
         name, equals, value = (header or "").partition("=")
         return cls(
             None if key is None else _bytes(key),
@@ -47,5 +51,5 @@ class RecordFilter(NamedTuple):
 
 
 def _bytes(text: str) -> bytes:
-    # What a request carried and UTF-8 cannot is found nowhere, and is no error.
+    # A text that UTF-8 cannot write fits no record, and is no error.
     return text.encode(errors="surrogatepass")

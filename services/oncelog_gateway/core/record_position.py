@@ -1,4 +1,4 @@
-"""Where a reader of a topic stands: a place in each partition, and the way it goes.
+"""The position of a reader in a topic: a place in each partition, and the direction.
 
 A page gives each partition its share. What was read goes behind what was not, so that every partition has its turn. A
 cursor is that queue: nothing is kept between two pages.
@@ -18,17 +18,17 @@ _BACKWARD: Final = "backward"
 class Place(NamedTuple):
     partition: int
     offset: int
-    """Forward: of the next record. Backward: behind the next record."""
+    """When reading forward, the offset of the next record. When reading backward, the offset behind the next record."""
 
 
 class Reading(NamedTuple):
-    """What is still to be read."""
+    """The places that are still to be read, and the direction."""
 
     is_backward: bool
     places: tuple[Place, ...]
 
     def cursor(self) -> str | None:
-        """None: nothing is left."""
+        """Return the cursor of the next page; None: nothing is left to read."""
         if not self.places:
             return None
         way = _BACKWARD if self.is_backward else _FORWARD
@@ -36,7 +36,7 @@ class Reading(NamedTuple):
 
     @classmethod
     def of_cursor(cls, cursor: str) -> Self:
-        """Raises KafkaError for a text that is none."""
+        """Read a cursor. Raises KafkaError for a text that is no cursor."""
         found = position_in(cursor)
         if not isinstance(found, list) or not found or found[0] not in (_FORWARD, _BACKWARD):
             raise not_a_cursor(cursor)
@@ -54,7 +54,7 @@ class Reading(NamedTuple):
 
 
 def shares(places: Sequence[Place], limit: int) -> list[tuple[Place, int]]:
-    """Who is read in a page of `limit` records, and how many records of each."""
+    """Return the places that a page of `limit` records reads, and how many records of each."""
     assert limit > 0, limit
     read = places[:limit]
     if not read:
@@ -64,5 +64,5 @@ def shares(places: Sequence[Place], limit: int) -> list[tuple[Place, int]]:
 
 
 def queued(places: Sequence[Place], read: int, gone_on: Sequence[Place]) -> tuple[Place, ...]:
-    """What is left after a page that read the first `read` of them: they come last now."""
+    """Return the queue after a page that read the first `read` places. Those that go on come last now."""
     return (*places[read:], *gone_on)

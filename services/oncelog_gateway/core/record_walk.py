@@ -1,4 +1,4 @@
-"""Fetched batches, record by record, and what became of each.
+"""Walks through fetched batches record by record, and says what became of each record.
 
 Below the last stable offset a fetch names the aborted transactions, and the client's own rule tells them apart. Behind
 it a transactional record is open, or decided and held back by another transaction: only its leader can say which.
@@ -14,10 +14,12 @@ from oncelog.record.control import decode_marker
 from oncelog.record.records import Record, decode_batch
 
 Outcome = Literal["committed", "aborted", "open", "marker", "plain"]
-"""`plain`: of no transaction."""
+"""A record's outcome. `plain` is a record of no transaction."""
 MarkerKind = Literal["commit", "abort"]
 DECOMPRESSED_BYTES_MAX: Final = 16 << 20
-"""Of one batch's records. What is larger is named, and not shown: a page must stay small."""
+"""Bytes of one batch's decompressed records at most. A page must stay small, so a larger batch is named and not
+shown.
+"""
 
 
 class Transaction(NamedTuple):
@@ -33,10 +35,10 @@ class Seen(NamedTuple):
     record: Record
     header: BatchHeader
     outcome: Outcome | None
-    """None: the leader must be asked, once for each transaction."""
+    """The record's outcome; None: the leader must be asked, once for each transaction."""
     transaction: Transaction | None
     marker: MarkerKind | None = None
-    """Of a control record; None also for a control record that is no marker."""
+    """The marker's kind, for a control record; None also for a control record that is no marker."""
 
 
 class Unreadable(NamedTuple):
@@ -47,17 +49,17 @@ class Unreadable(NamedTuple):
 
 
 class Walk:
-    """Goes through what was fetched of one partition, in order of offsets."""
+    """Walks through the fetched batches of one partition, in order of offsets."""
 
     def __init__(self, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> None:
         self._decompressed_bytes_max = decompressed_bytes_max
         self._markers: dict[int, int] = {}
-        """How many were seen, by producer id."""
+        """How many markers the walk has seen, by producer id."""
 
     def through(
         self, batches: Buffer, aborted: Sequence[AbortedTransaction] | None
     ) -> Iterator[Seen | Unreadable]:
-        """Every record. `aborted`: None where the batches lie behind the last stable offset.
+        """Yield every record of the batches. `aborted` is None where the batches lie behind the last stable offset.
 
         Raises KafkaError(CORRUPT_MESSAGE) where there is no telling where the next batch begins.
         """

@@ -1,4 +1,4 @@
-"""Which replicas move where: to empty storage nodes, or to even out what the nodes have.
+"""Plans which replicas move where: to empty storage nodes, or to balance what the nodes have.
 
 Both plans need no memory: they are made from what is there. So after a part of a plan was carried out, or after another
 change, the next plan is the rest. What is being copied counts as if it had arrived.
@@ -30,12 +30,12 @@ class StorageNode:
     node_id: int
     rack: str = ""
     stays: bool = True
-    """It lives and is not draining: it may be given replicas."""
+    """True if the node lives and is not draining, so that it may be given replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a partition is, or will be when what is under way is done."""
+    """The place of a partition now, or once the move that is under way is done."""
 
     partition: Partition
     replicas: tuple[int, ...]
@@ -50,14 +50,14 @@ class Move:
 
     @property
     def copies(self) -> int:
-        """Replicas that must be copied; none where only the order changes."""
+        """Replicas that must be copied; 0 where only their order changes."""
         return len(set(self.target) - set(self.replicas))
 
 
 def evacuation(
     placements: Sequence[Placement], nodes: Sequence[StorageNode], leaving: frozenset[int]
 ) -> list[Move]:
-    """Moves after which none of `leaving` has a replica. Raises KafkaError(POLICY_VIOLATION)."""
+    """Return moves after which no node of `leaving` has a replica. Raises KafkaError(POLICY_VIOLATION)."""
     cluster = _Cluster(placements, [node for node in nodes if node.node_id not in leaving])
     moves = []
     for placement in placements:
@@ -71,9 +71,10 @@ def evacuation(
 
 
 def balance(placements: Sequence[Placement], nodes: Sequence[StorageNode]) -> list[Move]:
-    """Moves after which replicas and preferred leaders are even: those that copy first, those that reorder last.
+    """Return moves after which replicas and preferred leaders are even. Moves that copy come first, those that only
+    reorder last.
 
-    What is on a node that is fenced or draining stays there, and so does what is being moved.
+    Replicas on a node that is fenced or draining stay there, and so do partitions that are being moved.
     """
     cluster = _Cluster(placements, nodes)
     while cluster.even_out_replicas():
@@ -101,7 +102,7 @@ def _raise_if_too_few(placement: Placement, ids: Sequence[int], leaving: frozens
 
 
 class _Cluster:
-    """The placement as it becomes. Counts are of the nodes that may be given replicas."""
+    """The placement while a plan changes it. Its counts are of the nodes that may be given replicas."""
 
     def __init__(self, placements: Iterable[Placement], nodes: Iterable[StorageNode]) -> None:
         staying = sorted((one for one in nodes if one.stays), key=lambda one: one.node_id)
@@ -118,7 +119,7 @@ class _Cluster:
             self._count(partition, 1)
 
     def _count(self, partition: Partition, sign: int) -> None:
-        """Add what this partition is to the counts, or take it out before it changes."""
+        """Add this partition to the counts, or take it out of them before it changes."""
         replicas = [one for one in self.replicas[partition] if one in self._load]
         for node_id in replicas:
             self._load[node_id] += sign
@@ -141,7 +142,7 @@ class _Cluster:
     # ------------------------------------------------------------------------------------------------ evacuation
 
     def without(self, placement: Placement, leaving: frozenset[int]) -> tuple[int, ...]:
-        """Its replicas with each one on `leaving` replaced."""
+        """Return the replicas of a partition, with each one on `leaving` replaced."""
         partition = placement.partition
         target = list(placement.replicas)
         for position, node_id in enumerate(target):
@@ -157,7 +158,7 @@ class _Cluster:
         return tuple(target)
 
     def _heir(self, topic: str, rest: Sequence[int]) -> int:
-        """Of those that do not have the partition: on another rack than the rest, then with the fewest replicas."""
+        """Return the best node without the partition: on another rack than `rest`, then with the fewest replicas."""
         racks = {self._rack(one) for one in rest}
 
         def rank(node_id: int) -> tuple[bool, int, int, int]:
@@ -167,13 +168,13 @@ class _Cluster:
         return min((one for one in self.ids if one not in rest), key=rank)
 
     def _rack(self, node_id: int) -> object:
-        """Nodes without a rack are on one each."""
+        """Return a node's rack. Nodes without a rack count as one rack each."""
         return self._racks.get(node_id) or node_id
 
     # --------------------------------------------------------------------------------------------------- balance
 
     def even_out_replicas(self) -> bool:
-        """Move replicas from a node that has many to one that has few. False when nothing is to be gained."""
+        """Move replicas from a node that has many to one that has few. False when no such move would help."""
         order = sorted(self.ids, key=lambda one: (self._load[one], one))
         for donor in reversed(order):
             for receiver in order:
@@ -184,9 +185,10 @@ class _Cluster:
         return False
 
     def _move_some(self, donor: int, receiver: int) -> bool:
-        """At most one of each topic, first of those of which the donor has most beyond the receiver.
+        """Move replicas from donor to receiver: at most one of each topic. Topics of which the donor has most beyond
+        the receiver come first.
 
-        Never so many that the donor falls below the mean or the receiver rises above it: then it would be a detour.
+        The donor never falls below the mean and the receiver never rises above it: such a move would be a detour.
         """
         total, count = sum(self._load.values()), len(self.ids)
         beyond_mean = self._load[donor] - -(-total // count)
@@ -208,7 +210,9 @@ class _Cluster:
         return left < most
 
     def _movable(self, topic: str, donor: int, receiver: int) -> Partition | None:
-        """One that the donor leads if it leads many, otherwise one that it follows; if there is none, any."""
+        """Return a partition of the topic to move: one that the donor leads if it leads many, otherwise one that it
+        follows. If there is none of these, return any; None: none may move.
+        """
         gives_lead = self._leads[donor] - self._leads[receiver] > 1
         second_best = None
         for number in self._on[donor][topic]:
@@ -228,7 +232,9 @@ class _Cluster:
         return self._rack(receiver) not in rest or self._rack(donor) in rest
 
     def even_out_leaders(self) -> bool:
-        """Let one node lead one more and another one less, by reordering replicas along the way between them."""
+        """Let one node lead one more and another one less, by reordering replicas along a path between them. False
+        when no path helps.
+        """
         for most in sorted(self.ids, key=lambda one: (-self._leads[one], one)):
             path = self._path_to_fewer(most)
             if path:
@@ -238,7 +244,9 @@ class _Cluster:
         return False
 
     def _path_to_fewer(self, most: int) -> list[int]:
-        """To a node that leads at least two fewer, over nodes each of which could lead something of the one before."""
+        """Return a path from `most` to a node that leads at least two fewer. Each node on it could lead a partition
+        of the one before.
+        """
         came_from = {most: most}
         waiting = deque([most])
         while waiting:

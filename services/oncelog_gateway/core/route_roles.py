@@ -1,4 +1,4 @@
-"""The role that each route needs (ADR 0030). A route that is not here is not served: the gateway does not start."""
+"""The role that each route needs (ADR 0030). If a route is missing here, the gateway does not start."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from oncelog.security.api_tokens import Role
 
 RouteKey = tuple[str, str]
-"""Method and path as the route spells it."""
+"""A route's method, and its path as the route spells it."""
 
 OPEN: Final[frozenset[RouteKey]] = frozenset(
     {
@@ -20,10 +20,10 @@ OPEN: Final[frozenset[RouteKey]] = frozenset(
         ("GET", "/console.css"),
     }
 )
-"""For everybody, also without a login."""
+"""Routes that are open to everybody, also without a login."""
 
 METRICS: Final[RouteKey] = ("GET", "/metrics")
-"""Open where the operator says so, else for viewers."""
+"""The route of metrics, which is open if the operator says so, and is otherwise for viewers."""
 
 _OPERATOR: Final[tuple[RouteKey, ...]] = (
     ("POST", "/v1/transactions/abort"),
@@ -41,7 +41,7 @@ _OPERATOR: Final[tuple[RouteKey, ...]] = (
     ("POST", "/v1/reassignments"),
     ("DELETE", "/v1/reassignments/{topic}"),
 )
-"""What keeps a cluster going. Nothing that was committed is lost by it."""
+"""Routes for operators, which keep a cluster going. Nothing that was committed is lost by them."""
 
 _ADMIN: Final[tuple[RouteKey, ...]] = (
     ("DELETE", "/v1/topics/{name}"),
@@ -122,5 +122,5 @@ ROLE_OF: Final[Mapping[RouteKey, Role]] = {
 
 
 def without_role(routes: Iterable[RouteKey]) -> list[RouteKey]:
-    """Routes that nobody gave a role."""
+    """Return the routes that have no role."""
     return [key for key in routes if key not in ROLE_OF and key not in OPEN]

@@ -1,4 +1,4 @@
-"""Which of the transactions that are remembered took longest, of all transactional ids."""
+"""Finds the remembered transactions that took longest, of all transactional ids."""
 
 from collections.abc import Sequence
 from heapq import nlargest
@@ -13,22 +13,24 @@ class Slow(NamedTuple):
     span: Span
     took_ms: int
     until_decision_ms: int
-    """The producer's part: it began, wrote, and took its time to end it."""
+    """Milliseconds until the decision, which are the producer's part: it began, wrote, and took its time to end."""
     markers_ms: int
-    """The cluster's part: from the decision to the last marker."""
+    """Milliseconds from the decision to the last marker, which are the cluster's part."""
 
 
 class Slowest(NamedTuple):
     rows: list[Slow]
-    """The longest first; those that are still open count with their time so far."""
+    """The slowest transactions, the longest first. Open ones count with their time so far."""
     remembered: int
-    """Of all that are remembered from their begin."""
+    """Number of all transactions that are remembered from their begin."""
     since_ms: int | None
-    """When the oldest of them began."""
+    """Time at which the oldest of the remembered transactions began."""
 
 
 def slowest(changes: Sequence[Event], rows_max: int, now_ms: int) -> Slowest:
-    """`changes`: events of the kind `transaction`, oldest first. One whose begin is forgotten is left out."""
+    """Return the slowest transactions. `changes` are events of the kind `transaction`, oldest first. Transactions
+    whose begin is forgotten are left out.
+    """
     by_id: dict[str, list[Event]] = {}
     for event in changes:
         if event.kind == "transaction":

@@ -28,13 +28,13 @@ TOP: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An event: a dot in its lane, and a line from the lane that caused it."""
+    """An event in the picture: a dot in its lane, and a line from the lane that caused it."""
 
     x: int
     y: int
     from_y: int
     look: str
-    """`good`, `bad`, `warn` or empty."""
+    """The look of the dot: `good`, `bad`, `warn` or empty."""
     text: str
 
 
@@ -58,7 +58,7 @@ class Picture:
     width: int
     height: int
     left_out: int
-    """Older events that are not drawn."""
+    """How many older events are not drawn."""
 
 
 def draw(events: Sequence[Event]) -> Picture:
@@ -98,7 +98,7 @@ def _partitions(events: Sequence[Event]) -> list[str]:
 
 
 def _way(event: Event) -> tuple[str, list[str]]:
-    """The lane that caused it, and where it happened."""
+    """Return the lane that caused the event, and the lanes where it happened."""
     own = [f"{one.topic}-{one.partition}" for one in partitions_of(event)]
     match event.kind:
         case "transaction":

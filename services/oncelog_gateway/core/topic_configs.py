@@ -1,4 +1,4 @@
-"""Topic configuration in JSON: numbers are numbers, lists are lists, and the schema tells every key and its bounds.
+"""Topic configuration in JSON: numbers are numbers and lists are lists, and the schema has every key with its bounds.
 
 Kafka writes all values as text. Here they have their types. So what could never be right is refused before anybody is
 asked, with the key and the bound in the answer.
@@ -30,18 +30,20 @@ _JSON_TYPE_OF_KIND: Final = {
 
 
 JSON_INTEGER_MAX: Final = 2**53 - 1
-"""Above it readers of JSON that only know floats, and most browsers, change the number (RFC 7493)."""
+"""The largest integer that is a JSON number here. Above it readers that only know floats, and most browsers, change
+the number (RFC 7493).
+"""
 
 
 def configs_as_text(given: object) -> dict[str, str]:
-    """As Kafka writes them. Raises ValueError that names the key and what it may be."""
+    """Return configurations as text, as Kafka writes them. Raises ValueError that names the key and what it may be."""
     if not isinstance(given, dict):
         raise ValueError("an object of topic configurations is wanted")
     return {name: _as_text(name, value) for name, value in given.items()}
 
 
 def changes_as_text(given: object) -> dict[str, str | None]:
-    """As Kafka writes them; None is kept: the default comes back."""
+    """Return changes as text, as Kafka writes them. None stays None and brings the default back. Raises ValueError."""
     if not isinstance(given, dict):
         raise ValueError("an object of topic configurations is wanted")
     return {
@@ -51,7 +53,7 @@ def changes_as_text(given: object) -> dict[str, str | None]:
 
 
 def as_json(name: str, text: str) -> Any:
-    """A config's text with its type: what `configs_as_text` takes."""
+    """Return the value of a config's text, with its type in JSON. `configs_as_text` takes it back."""
     key = TOPIC_CONFIGS.get(name)
     match key.kind if key else "string":
         case "int" | "long":

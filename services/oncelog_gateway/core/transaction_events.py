@@ -1,4 +1,4 @@
-"""What a diagnosis tells of a transaction: its newest events, its state, and where readers stop."""
+"""Facts that a diagnosis tells of a transaction: its newest events, its state, and where readers stop."""
 
 from collections.abc import Callable, Iterable, Set
 from typing import Final
@@ -17,9 +17,9 @@ from oncelog_gateway.core.diagnosis import (
 from oncelog_gateway.core.endings import shell_word
 
 LOOP_PAUSE_MS: Final = 5_000
-"""A client that still asks, asks more often."""
+"""A client whose last refusal is older than this has stopped asking."""
 LOOP_COUNT: Final = 3
-"""So many refusals are a loop."""
+"""At least this many refusals count as a loop."""
 
 
 def newest(events: Iterable[Event], fits: Callable[[Event], bool]) -> Event | None:
@@ -31,7 +31,7 @@ def newest(events: Iterable[Event], fits: Callable[[Event], bool]) -> Event | No
 
 
 def is_activity(event: Event) -> bool:
-    """Something that the producer itself did."""
+    """True if the event is something that the producer itself did."""
     if event.kind == "transaction":
         return event.text("request") in ("InitProducerId", "AddPartitions", "EndTxn")
     return event.kind in ("opened", "verified")
@@ -52,7 +52,7 @@ def silence_of(facts: TransactionFacts, ended: Event) -> int:
 
 
 def old_client(facts: TransactionFacts, ended: Event | None) -> str:
-    """Who had the transactional.id before."""
+    """Return words for the client that had the transactional id before."""
     known = newest(
         facts.events,
         lambda e: bool(e.text("client_host")) and (ended is None or e.time_ms < ended.time_ms),
@@ -68,7 +68,9 @@ def aborted_after(facts: TransactionFacts, ended: Event) -> bool:
 
 
 def repeated_refusals(facts: TransactionFacts, errors: Set[str]) -> list[Event] | None:
-    """Refusals that are a loop: several, and the last a moment ago."""
+    """Return the refusals with one of these errors if they are a loop: several, and the last a moment ago. Otherwise
+    return None.
+    """
     found = [
         e
         for e in facts.events

@@ -1,4 +1,5 @@
-"""A timeline gathered by transaction: when each began, wrote first, was decided and was complete, and why it ended.
+"""A timeline gathered by transaction: when each one began, first wrote, was decided and was complete, and why it
+ended.
 
 The coordinator's changes of state say where one transaction ends and the next begins. What other roles tell belongs to
 the transaction that was open then, or to the last one: a marker may be told of after the completion. What belongs to
@@ -20,7 +21,9 @@ REASONS: Final = {
     "CompletePrepared": "decided by an operator",
     "InitProducerId": "ended by InitProducerId",
 }
-"""By the request that decided: EndTxn is the producer's own end and no reason."""
+"""The reason why a transaction ended, by the request that decided it. EndTxn is the producer's own end and needs no
+reason.
+"""
 _OF_THE_LAST: Final = frozenset({"marker_queued", "marker_sent", "marker_failed", "marker"})
 _OUTCOMES: Final[dict[str, Outcome]] = {
     "Ongoing": "open",
@@ -35,36 +38,38 @@ SLOW_AT_LEAST_MS: Final = 100
 
 @dataclass(slots=True)
 class Span:
-    """One transaction."""
+    """One transaction with its events."""
 
     events: list[Event]
     producer_id: int
     producer_epoch: int
     began_ms: int
     is_begin_known: bool = True
-    """False: its begin is older than the history."""
+    """False if the begin of the transaction is older than the history."""
     first_record_ms: int | None = None
     decided_ms: int | None = None
     ended_ms: int | None = None
     outcome: Outcome = "open"
     reason: str = ""
     marked: dict[str, int] = field(default_factory=dict)
-    """When each partition had its marker."""
+    """The time at which each partition had its marker."""
     partitions: dict[str, None] = field(default_factory=dict)
     refusals: int = 0
     trace_id: str = ""
-    """Kept or not; empty: its coordinator records no traces."""
+    """The trace id, also of a trace that was not kept; empty: the transaction's coordinator records no traces."""
 
     @property
     def key(self) -> str:
-        """It stays the same while events follow."""
+        """The transaction's key, which stays the same while events follow."""
         return self.events[0].id
 
     def duration_ms(self, now_ms: int) -> int:
         return max((self.ended_ms or now_ms) - self.began_ms, 0)
 
     def phases(self, now_ms: int) -> list[tuple[Phase, int, int]]:
-        """Each with its begin and end, in order and without a gap: clocks of two roles may disagree."""
+        """Return each phase with its begin and end, in order and without a gap. Clocks of two roles may disagree, so
+        times are fitted.
+        """
         until = max(self.ended_ms or now_ms, self.began_ms)
         decided = min(max(self.decided_ms or until, self.began_ms), until)
         wrote = min(max(self.first_record_ms or decided, self.began_ms), decided)
@@ -78,13 +83,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Events of no transaction."""
+    """Events between two transactions, which belong to none."""
 
     events: tuple[Event, ...]
 
 
 def gather(events: Sequence[Event]) -> list[Span | Between]:
-    """Oldest first, as `events` are."""
+    """Return the transactions and what lies between them, oldest first as `events` are."""
     gathering = _Gathering()
     for event in events:
         gathering.take(event)
@@ -92,7 +97,9 @@ def gather(events: Sequence[Event]) -> list[Span | Between]:
 
 
 def slow_from_ms(spans: Sequence[Span], now_ms: int) -> int:
-    """A transaction this long is slow among these: ten times their median, and a tenth of a second at least."""
+    """Return how long a transaction must last to be slow among these: ten times their median, and at least a tenth of
+    a second.
+    """
     durations = sorted(one.duration_ms(now_ms) for one in spans)
     median = durations[len(durations) // 2] if durations else 0
     return max(SLOW_FACTOR * median, SLOW_AT_LEAST_MS)
@@ -102,9 +109,9 @@ class _Gathering:
     def __init__(self) -> None:
         self._found: list[Span | Between] = []
         self._span: Span | None = None
-        """The open transaction, or the last one."""
+        """The transaction that is open, or else the last one."""
         self._ended: Span | None = None
-        """The last one that is complete."""
+        """The last transaction that is complete."""
         self._between: list[Event] = []
 
     def take(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Open transactions that are in the way: hanging, late, two-phase and undecided, or blocking a consumer group."""
+"""Troubles of open transactions: those that hang, are late, are two-phase and undecided, or block a consumer group."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from oncelog_gateway.core.wording import duration
 
 
 class Hang(NamedTuple):
-    """A partition that is held by a transaction nobody will end."""
+    """A partition that is held back by a transaction which nobody will end."""
 
     partition: Partition
     holder: Holder
@@ -29,7 +29,7 @@ class Undecided(NamedTuple):
     age_ms: int
     timeout_ms: int
     is_late: bool
-    """False: it is two-phase, and open for long."""
+    """True if the transaction is open for longer than its timeout. False: it is two-phase, and open for long."""
 
 
 class BlockedGroup(NamedTuple):
@@ -115,7 +115,7 @@ def undecided(
 
 
 def _blocking(groups: Sequence[BlockedGroup], known: Undecided | None) -> Trouble:
-    """`groups`: what one transaction blocks."""
+    """Return the trouble of one transaction that blocks groups. `groups` are those groups."""
     holder = groups[0].holder
     held = sum({one.partition: one.held_back for one in groups}.values())
     where = names(dict.fromkeys(str(one.partition) for one in groups))

@@ -1,4 +1,4 @@
-"""One thing that is wrong: what, since when, and what to do about it."""
+"""A trouble is one thing that is wrong: what it is, since when, and what to do about it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,21 @@ Check = Literal[
     "nodes", "coordinators", "leaders", "partitions", "transactions", "groups", "markers"
 ]
 ROWS_MAX: Final = 5
-"""Of one kind: a hundred partitions without a leader have one cause, and one row says how many there are."""
+"""Rows of one kind of trouble at most. A hundred partitions without a leader have one cause, and one row says how
+many there are.
+"""
 NAMES_MAX: Final = 3
 
 
 class Since(NamedTuple):
     age_ms: int | None = None
-    """None: not known."""
+    """How long the trouble has lasted; None: not known."""
     is_at_least: bool = False
-    """It was so already when this gateway began to look."""
+    """True if the trouble was there already when this gateway began to look, so that it may be older."""
 
     @property
     def words(self) -> str:
-        """Empty: not known."""
+        """The time for which the trouble has lasted, in words; empty: not known."""
         if self.age_ms is None:
             return ""
         return f"{'at least ' if self.is_at_least else ''}{duration(self.age_ms)}"
@@ -39,14 +41,14 @@ class Trouble:
     look: Look
     subject: str
     what: str
-    """What stands behind the subject: both together are a sentence without its end."""
+    """What is wrong with the subject, in words that follow it. Both together are a sentence without its full stop."""
     since: Since
     to_do: str
     command: str
     page: str
-    """Of the console, about the subject."""
+    """The console's page about the subject."""
     groups: tuple[str, ...] = ()
-    """Consumer groups that it blocks, the first of them."""
+    """The first of the consumer groups that the trouble blocks."""
 
     @property
     def sentence(self) -> str:
@@ -54,7 +56,7 @@ class Trouble:
 
 
 def names(every: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b, c and 7 more`."""
+    """Return a list of names in words: `a`, `a and b`, `a, b, c and 7 more`."""
     found = list(every)
     shown = found[:NAMES_MAX]
     if len(found) > NAMES_MAX:
@@ -69,7 +71,7 @@ def node_words(nodes: Sequence[int]) -> str:
 
 
 def repair_words(nodes: Sequence[int]) -> str:
-    """The way out for partitions that are offline: logs say why, and the repair shows what it would cost."""
+    """Return the way out for partitions that are offline: logs say why, and the repair shows what it would cost."""
     return (
         f"the log of {node_words(nodes)} says why; with the node stopped, "
         "`oncelog storage repair FOLDER` shows what is damaged in its data folder"

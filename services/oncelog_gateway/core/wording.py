@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def duration(milliseconds: int | None) -> str:
-    """Two units at most: `3 d 4 h`, `12 s`, `250 ms`."""
+    """Return a duration in at most two units: `3 d 4 h`, `12 s`, `250 ms`."""
     if milliseconds is None:
         return "–"
     if milliseconds < 1_000:
@@ -23,14 +23,16 @@ def duration(milliseconds: int | None) -> str:
 
 
 def precise_duration(milliseconds: int) -> str:
-    """As `duration`, with tenths below ten seconds: `1.4 s`. For durations that are compared."""
+    """Return a duration as `duration` does, but with tenths below ten seconds: `1.4 s`. For durations that are
+    compared.
+    """
     if 1_000 <= milliseconds < 10_000:
         return f"{milliseconds / 1_000:.1f} s"
     return duration(milliseconds)
 
 
 def time_of_day(time_ms: int, now_ms: int) -> str:
-    """In UTC, with its date where that is not today's: `02:44:10 UTC`, `02:44:10 UTC (28 Nov)`."""
+    """Return a time of day in UTC, with its date where that is not today's: `02:44:10 UTC`, `02:44:10 UTC (28 Nov)`."""
     at, now = time.gmtime(time_ms / 1_000), time.gmtime(now_ms / 1_000)
     written = time.strftime("%H:%M:%S UTC", at)
     if at[:3] == now[:3]:
@@ -39,7 +41,7 @@ def time_of_day(time_ms: int, now_ms: int) -> str:
 
 
 def size(size_bytes: int | None) -> str:
-    """In the largest binary unit that keeps a number of at least 1."""
+    """Return a size in the largest binary unit that keeps a number of at least 1."""
     if size_bytes is None:
         return "–"
     amount = float(size_bytes)
@@ -51,12 +53,12 @@ def size(size_bytes: int | None) -> str:
 
 
 def rate(number: float) -> str:
-    """A second: `0.3`, `12`, `1 200`."""
+    """Return a rate, a second, as text: `0.3`, `12`, `1 200`."""
     return f"{number:.1f}" if 0 < number < 9.95 else f"{number:,.0f}".replace(",", " ")
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0–3, 7`; empty for none."""
+    """Return whole numbers as ranges: `0–3, 7`; empty for none."""
     spans: list[tuple[int, int]] = []
     for one in sorted(numbers):
         if spans and spans[-1][1] == one - 1:
@@ -67,5 +69,5 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def grouped(number: int) -> str:
-    """`12 345`: as pages, and what they quote, write whole numbers."""
+    """Return a whole number in groups of three digits, as pages and what they quote write it: `12 345`."""
     return f"{number:,}".replace(",", " ")

@@ -1,4 +1,4 @@
-"""How much of a process's time the pages of records may take: a share of it, after what was saved up.
+"""Limits how much of a process's time the pages of records may take: a share of it, and what was saved up before.
 
 In `oncelog up` a page is read on the loop of the coordinators and leaders, and a commit crosses that loop many times.
 Where they are processes of their own, the same share keeps the gateway's other pages quick.
@@ -8,22 +8,28 @@ from typing import Final
 
 SHARE: Final = 0.25
 BURST_S: Final = 0.05
-"""A page that somebody waits for takes less, so that it has only its rests."""
+"""Seconds of work that can be saved up. A page that somebody waits for takes less, so it only has the rests between
+its turns.
+"""
 REST: Final = 2.0
-"""Behind each turn, as a part of it: a commit that is under way crosses the loop several times meanwhile."""
+"""The rest after each turn, as a multiple of the turn. A commit that is under way crosses the loop several times
+meanwhile.
+"""
 WAIT_MAX_S: Final = 0.25
-"""Many pages at once share what there is, and each goes on."""
+"""The longest wait in seconds. Many pages at once share what there is, and each goes on."""
 
 
 class WorkBudget:
-    """Its clock is in seconds, and never goes back."""
+    """Counts the work of the pages. Times are in seconds, by a clock that never goes back."""
 
     def __init__(self, now: float) -> None:
         self._saved = BURST_S
         self._at = now
 
     def spend(self, now: float, seconds: float) -> float:
-        """Returns how long to wait before more work. What was worked without waiting is owed."""
+        """Note `seconds` of work, and return how many seconds to wait before more work. Work that went on without
+        waiting is owed.
+        """
         self._saved = min(self._saved + (now - self._at) * SHARE, BURST_S) - seconds
         self._at = now
         return max(min(-self._saved / SHARE, WAIT_MAX_S), seconds * REST)

@@ -1,4 +1,6 @@
-"""Who writes to a topic: its newest batches, added up by producer. Their headers say it; no record is read."""
+"""The producers that write to a topic, with the sizes of its newest batches added up for each. Batch headers say
+them; no record is read.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from oncelog.record.batch import BatchHeader
 @dataclass(slots=True)
 class Writer:
     producer_id: int
-    """-1: a producer without idempotence."""
+    """The producer's id; -1: producers without idempotence."""
     is_transactional: bool = False
     records: int = 0
     bytes: int = 0
@@ -20,17 +22,17 @@ class Writer:
 
 class Writers(NamedTuple):
     rows: list[Writer]
-    """Who wrote the most bytes first."""
+    """The writers, first those with the most bytes."""
     writer_count: int
     records: int
     bytes: int
-    """Of all writers."""
+    """Bytes of all writers together."""
     span_ms: int
-    """From the first to the last timestamp of what was read."""
+    """Milliseconds from the first to the last timestamp of what was read."""
 
 
 def writers_of(headers: Iterable[BatchHeader], rows_max: int) -> Writers:
-    """Markers are nobody's. Producers without an id are one row."""
+    """Add up batches by producer. Markers are left out, and producers without an id are one row."""
     found: dict[int, Writer] = {}
     first = last = -1
     for header in headers:
@@ -55,7 +57,7 @@ def writers_of(headers: Iterable[BatchHeader], rows_max: int) -> Writers:
 
 
 def window_of(log_start: int, log_end: int, size_bytes: int, bytes_max: int) -> int:
-    """How many offsets before the end of a log hold about so many bytes; one at least."""
+    """Return about how many offsets before the end of a log hold `bytes_max` bytes; at least one."""
     count = log_end - log_start
     if count <= 0 or size_bytes <= bytes_max:
         return max(count, 1)

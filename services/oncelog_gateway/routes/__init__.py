@@ -1,1 +1,3 @@
-"""One module per resource: HTTP in, `oncelog_gateway.cluster` out. No rules live here."""
+"""One module of routes for each resource. They translate HTTP into calls of the gateway's objects; no rules live
+here.
+"""

@@ -1,4 +1,4 @@
-"""`/v1/audit`: who changed what through this gateway."""
+"""`/v1/audit`: the list of who changed what through this gateway."""
 
 from typing import Annotated
 
@@ -21,8 +21,9 @@ def audit_router(acts: Acts) -> APIRouter:
         caller: Annotated[str, Query(max_length=300, examples=["token:ci"])] = "",
         since_ms: Annotated[int, Query(ge=0, le=INT64_MAX, description="began then or later")] = 0,
     ) -> ActPage:
-        """Every attempt to change something through this gateway, the newest first. Other gateways have lists of
-        their own."""
+        """Attempts to change something through this gateway, the newest first. Other gateways have lists of their
+        own.
+        """
         return await acts.page(
             paging, action=action, outcome=outcome or "", caller=caller, since_ms=since_ms
         )

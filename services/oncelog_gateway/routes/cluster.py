@@ -1,4 +1,4 @@
-"""`/v1/cluster`, `/health` and `/ready`."""
+"""`/v1/cluster`, `/health` and `/ready`: the state of the cluster and of this gateway."""
 
 import asyncio
 from collections.abc import Sequence
@@ -47,8 +47,9 @@ def cluster_router(roles: Roles, overviews: Overviews, clock: Clock) -> APIRoute
 
     @router.get(**described("/cluster/health", "Say whether the cluster is well"))
     async def describe_health() -> ClusterHealth:
-        """What is wrong, since when and what to do, the worst first. It waits 1.8 seconds at most for all roles.
-        What did not answer is a trouble of its own."""
+        """The troubles of the cluster, since when each lasts and what to do, the worst first. It waits 1.8 seconds at
+        most for all roles. A role that did not answer is a trouble of its own.
+        """
         with time_budget():
             found = await overviews.look(0)
         return health_of(found.verdict, clock.now())
@@ -62,7 +63,9 @@ def probes_router(roles: Roles) -> APIRouter:
 
     @router.get("/health", summary="Is the process alive")
     async def health() -> Health:
-        """Asks nobody: a restart would not help a cluster whose other roles are away."""
+        """The process is alive. No other role is asked: a restart would not help a cluster whose other roles are
+        away.
+        """
         return Health()
 
     @router.get(
@@ -72,7 +75,7 @@ def probes_router(roles: Roles) -> APIRouter:
         responses={503: {"model": Readiness, "description": "A check fails; `checks` says which"}},
     )
     async def ready() -> Response:
-        """The image is here, and of the partition leaders and of the coordinators at least one answers."""
+        """The gateway is ready when it has the image, and at least one partition leader and one coordinator answer."""
         readiness = await checking.result()
         return JSONResponse(readiness.model_dump(), 200 if readiness.ready else 503)
 
@@ -80,7 +83,7 @@ def probes_router(roles: Roles) -> APIRouter:
 
 
 class _Checking:
-    """One check at a time, for all who ask meanwhile: anybody may ask, and each check asks every role."""
+    """Runs one check at a time, for all who ask meanwhile: anybody may ask, and each check asks every role."""
 
     def __init__(self, roles: Roles) -> None:
         self._roles = roles
@@ -129,7 +132,7 @@ async def _coordinator_check(roles: Roles) -> ReadinessCheck:
 
 
 def _check(name: str, what: str, total: int, failed: Sequence[KafkaError]) -> ReadinessCheck:
-    """Fails when all of them do: while some answer, this gateway still shows what they know."""
+    """Return a check that fails when all of its roles do. While some answer, the gateway shows what they know."""
     answered = total - len(failed)
     text = f"{answered} of {total} {what} answered" if failed else f"{total} {what} answered"
     return ReadinessCheck(

@@ -70,9 +70,9 @@ def ending_router(
     async def complete(
         request: Request, transactional_id: TransactionalId, body: CompleteRequest
     ) -> CompleteResult:
-        """For an application that does not decide itself (KIP-939). Stop it first: it may be about to decide. Compare
-        `prepared` with what its database holds. The same text: commit. Another one, or none: abort. The coordinator
-        fences the producer.
+        """Decides a transaction for an application that does not decide itself (KIP-939). Stop it first: it may be
+        about to decide. Compare `prepared` with what its database holds. The same text: commit. Another one, or none:
+        abort. The coordinator fences the producer.
         """
         return await transactions.complete(
             operators.of(request), transactional_id, body, would_read_on

@@ -1,4 +1,4 @@
-"""`/v1/explain`: why something is as it is, in sentences."""
+"""`/v1/explain`: the reason why something is as it is, in sentences."""
 
 from typing import Annotated
 
@@ -27,8 +27,8 @@ def explain_router(explanations: Explanations) -> APIRouter:
             Kind | None, Query(description="needed only where one name is several things")
         ] = None,
     ) -> Explanation:
-        """A verdict, how it came to that, the evidence, and what to type next. It asks every role that knows something,
-        and says what it could not read.
+        """A verdict, the findings that led to it, the evidence, and what to type next. It asks every role that knows
+        something, and says what it could not read.
         """
         return await explanations.explain(subject, kind)
 

@@ -52,7 +52,7 @@ class Features:
         )
 
     async def change(self, operator: Operator, feature: str, body: FeatureChange) -> FeatureList:
-        """Raises KafkaError. Returns once this gateway's image shows the change."""
+        """Change the level of a feature. Raises KafkaError. Returns once this gateway's image shows the change."""
         known = self._roles.image.known_levels.get(feature)
         if known is None:
             raise KafkaError(
@@ -90,7 +90,7 @@ def features_router(features: Features, operators: Operators) -> APIRouter:
 
     @router.get(**described("/features", "List features"))
     async def list_features() -> FeatureList:
-        """Clients read the same from ApiVersions."""
+        """The finalized levels of features. Clients read the same from ApiVersions."""
         return features.list()
 
     @router.put(
@@ -99,7 +99,7 @@ def features_router(features: Features, operators: Operators) -> APIRouter:
     async def change_feature(
         request: Request, feature: FeatureName, body: FeatureChange
     ) -> FeatureList:
-        """A transaction that is under way ends with the protocol that it began with."""
+        """Changes the level of a feature. A transaction that is under way ends with the protocol that it began with."""
         return await features.change(operators.of(request), feature, body)
 
     return router

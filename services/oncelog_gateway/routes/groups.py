@@ -1,4 +1,4 @@
-"""`/v1/groups`: list, describe, how far behind, delete."""
+"""`/v1/groups`: list groups, describe one with its offsets, reset these, and delete it."""
 
 from typing import Annotated, Literal
 
@@ -48,7 +48,7 @@ def groups_router(groups: Groups, operators: Operators) -> APIRouter:
         *,
         paging: Paging,
     ) -> GroupPage:
-        """In order of id. Every coordinator is asked; one that did not answer is in `incomplete`."""
+        """Groups in order of id. Every coordinator is asked; one that did not answer is in `incomplete`."""
         return await groups.page(states=state or (), paging=paging)
 
     @router.get(**described("/groups/{group_id:path}/offsets", "Offsets of a group", 404))
@@ -64,7 +64,7 @@ def groups_router(groups: Groups, operators: Operators) -> APIRouter:
         *,
         paging: Paging,
     ) -> GroupOffsetPage:
-        """What was committed, partition by partition, and how many offsets come after it."""
+        """The offsets that the group has committed, partition by partition, and how many offsets come after each."""
         return await groups.offsets(group_id, paging, count_records=count_records)
 
     @router.patch(
@@ -75,19 +75,19 @@ def groups_router(groups: Groups, operators: Operators) -> APIRouter:
     async def reset_offsets(
         request: Request, group_id: GroupId, body: ResetOffsetsRequest
     ) -> ResetOffsets:
-        """Where the group reads on in one topic. Refused while it has members; `dry_run` is the default."""
+        """Sets where the group reads on in one topic. Refused while it has members; `dry_run` is the default."""
         return await groups.reset(operators.of(request), group_id, body)
 
     @router.get(**described("/groups/{group_id:path}", "Describe a group", 404))
     async def describe_group(group_id: GroupId) -> GroupDetail:
-        """Its members and what each was assigned."""
+        """The group with its members and what each was assigned."""
         return await groups.describe(group_id)
 
     @router.delete(
         **described("/groups/{group_id:path}", "Delete a group", 403, 404, 409), status_code=204
     )
     async def delete_group(request: Request, group_id: GroupId) -> Response:
-        """With its committed offsets. Refused while it has members."""
+        """Deletes the group with its committed offsets. Refused while it has members."""
         await groups.delete(operators.of(request), group_id)
         return Response(status_code=204)
 

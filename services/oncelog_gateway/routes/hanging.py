@@ -1,4 +1,6 @@
-"""`/v1/hanging-transactions`, `/v1/prepared-transactions`, `/v1/marker-queues`: what keeps transactions from ending."""
+"""`/v1/hanging-transactions`, `/v1/prepared-transactions` and `/v1/marker-queues`: the causes that keep transactions
+from ending.
+"""
 
 from typing import Annotated
 
@@ -57,7 +59,9 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
         *,
         paging: Paging,
     ) -> HangingPage:
-        """Open in a partition and not at a coordinator: nobody will end them, and read_committed waits for good."""
+        """Transactions that are open in a partition and not at a coordinator: nobody will end them, and
+        read_committed waits for good.
+        """
         searched = partitions_to_search(roles.image, topic, partition, broker)
         if coordinator is not None:
             require_node(roles.image, coordinator)
@@ -66,7 +70,9 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
 
     @router.get(**described("/marker-queues", "Markers that wait for a node", 404))
     async def list_marker_queues(paging: Paging) -> MarkerQueuePage:
-        """Of every marker sender. Until they are written, their transaction stays in PrepareCommit or PrepareAbort."""
+        """Markers that wait, at every marker sender. Until they are written, their transaction stays in PrepareCommit
+        or PrepareAbort.
+        """
         rows, failures = await marker_queues(roles)
         page, about = paged(rows, lambda row: (row.marker_sender, _place(row)), paging, failures)
         return MarkerQueuePage(marker_queues=page, **about)
@@ -75,7 +81,7 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
 
 
 def _place(row: MarkerQueue) -> int:
-    """The queue without a leader is the first."""
+    """Return the key of a queue for sorting: the queue without a leader comes first."""
     return -1 if row.node is None else row.node
 
 
@@ -84,8 +90,8 @@ def prepared_router(transactions: Transactions) -> APIRouter:
 
     @router.get(**described("/prepared-transactions", "List open two-phase transactions"))
     async def prepared(paging: Paging) -> PreparedPage:
-        """Their applications decide them together with another system, and no timeout ends them (KIP-939). Each may be
-        prepared, and holds back readers until it is decided.
+        """Two-phase transactions that are open. Their applications decide them together with another system, and no
+        timeout ends them (KIP-939). Each may be prepared, and holds back readers until it is decided.
         """
         return await transactions.prepared(paging)
 

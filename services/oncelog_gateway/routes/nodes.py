@@ -1,4 +1,4 @@
-"""`/v1/nodes` and `/v1/reassignments`: who does what, and moving it elsewhere."""
+"""`/v1/nodes`, `/v1/storage` and `/v1/reassignments`: the duties of nodes, and how they are moved elsewhere."""
 
 from typing import Annotated
 
@@ -31,30 +31,32 @@ def nodes_router(nodes: Nodes, operators: Operators) -> APIRouter:
 
     @router.get(**described("/nodes", "List nodes", 404))
     async def list_nodes(paging: Paging) -> NodePage:
-        """What each leads, hosts and owns, and which controller is active."""
+        """Nodes with what each leads, hosts and owns, and which controller is active."""
         return await nodes.list(paging)
 
     @router.get(**described("/nodes/{node_id}", "Describe a node", 404))
     async def describe_node(node_id: NodeId) -> NodeStatus:
-        """`drained` says that a draining node may be stopped."""
+        """The node with its duties. `drained` says that a draining node may be stopped."""
         return nodes.describe(node_id)
 
     @router.post(**described("/nodes/{node_id}/drain", "Drain a node", 403, 404, 409, 413))
     async def drain_node(request: Request, node_id: NodeId) -> NodeChange:
-        """Leaders and shards move to other nodes from now on, and it gets nothing new; its replicas stay. It answers
-        at once: GET the node until it is `drained`. A restart of the node ends the drain.
+        """Drains the node: leaders and shards move to other nodes from now on, and the node gets nothing new; its
+        replicas stay. It answers at once: GET the node until it is `drained`. A restart of the node ends the drain.
         """
         return await nodes.drain(operators.of(request), node_id)
 
     @router.delete(**described("/nodes/{node_id}/drain", "Take a drain back", 403, 404))
     async def undrain_node(request: Request, node_id: NodeId) -> NodeChange:
-        """Shards come back at once, leaders with the next balancing. Harmless when it is not draining."""
+        """Takes the drain back. Shards come back at once, leaders with the next balancing. Harmless when the node is
+        not draining.
+        """
         return await nodes.undrain(operators.of(request), node_id)
 
     @router.delete(**described("/nodes/{node_id}", "Forget a node", 403, 404, 409), status_code=204)
     async def remove_node(request: Request, node_id: NodeId) -> Response:
-        """One that was stopped for good. Refused while it hosts replicas: the problem says which and how to move
-        them.
+        """Forgets a node that was stopped for good. Refused while it hosts replicas: the problem says which and how
+        to move them.
         """
         await nodes.remove(operators.of(request), node_id)
         return Response(status_code=204)
@@ -71,9 +73,9 @@ def replica_moves_router(moves: ReplicaMoves, operators: Operators) -> APIRouter
         )
     )
     async def evacuate(request: Request, body: EvacuateRequest) -> MoveStep:
-        """One step: the nodes are drained, and as many partitions as `in_motion_max` leaves room for begin to move to
-        the other storage nodes. Ask again until `left_count` is 0: each request plans anew from what is there.
-        `dry_run` is the default.
+        """Takes one step: the nodes are drained, and as many partitions as `in_motion_max` leaves room for begin to
+        move to the other storage nodes. Ask again until `left_count` is 0: each request plans anew from what is
+        there. `dry_run` is the default.
         """
         return await moves.evacuate(operators.of(request), body)
 
@@ -83,8 +85,8 @@ def replica_moves_router(moves: ReplicaMoves, operators: Operators) -> APIRouter
         )
     )
     async def balance(request: Request, body: BalanceRequest) -> MoveStep:
-        """One step, as with evacuate, over all storage nodes that live and are not draining. Leadership goes to the
-        preferred replicas with the controller's next balance.
+        """Takes one step, as with evacuate, over all storage nodes that live and are not draining. Leadership goes to
+        the preferred replicas with the controller's next balance.
         """
         return await moves.balance(operators.of(request), body)
 
@@ -96,12 +98,14 @@ def reassignments_router(reassignments: Reassignments, operators: Operators) -> 
 
     @router.get(**described("/reassignments", "List reassignments", 404))
     async def list_reassignments(paging: Paging) -> ReassignmentPage:
-        """Those under way. Each ends by itself when all that it adds are in sync."""
+        """Reassignments under way. Each ends by itself when all replicas that it adds are in sync."""
         return reassignments.page(paging)
 
     @router.post(**described("/reassignments", "Reassign partitions", 400, 403, 404, 409, 413))
     async def reassign(request: Request, body: ReassignRequest) -> ReassignResult:
-        """The new replicas copy the partition, then the others are removed. One under way is replaced."""
+        """Begins a reassignment. The new replicas copy the partition, then the others are removed. A reassignment
+        under way is replaced.
+        """
         return await reassignments.begin(operators.of(request), body)
 
     @router.delete(
@@ -114,7 +118,7 @@ def reassignments_router(reassignments: Reassignments, operators: Operators) -> 
             int | None, Query(ge=0, le=INT32_MAX, description="without it: every partition")
         ] = None,
     ) -> ReassignResult:
-        """What was being added is dropped, and nothing is removed."""
+        """Cancels reassignments. The replicas that were being added are dropped, and none is removed."""
         return await reassignments.cancel(operators.of(request), topic, partition)
 
     return router

@@ -1,4 +1,4 @@
-"""`limit` and `cursor`, the same for every list."""
+"""The query parameters `limit` and `cursor`, the same for every list."""
 
 from typing import Annotated, Final
 

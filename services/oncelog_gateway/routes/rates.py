@@ -1,4 +1,4 @@
-"""`/v1/rates`: what was produced, consumed, committed and used over time."""
+"""`/v1/rates`: the rates and levels over time of what was produced, consumed, committed and used."""
 
 from typing import Annotated, Final
 
@@ -34,8 +34,9 @@ def rates_router(rates: Rates) -> APIRouter:
             Query(max_length=300, description="only lines of this name, such as a topic"),
         ] = None,
     ) -> RatesOverTime:
-        """From the memory of this gateway, which begins anew with its process. The busiest names have lines of their
-        own, the others share one."""
+        """Rates from the memory of this gateway, which begins anew with its process. The busiest names have lines of
+        their own, the others share one.
+        """
         wanted = list(dict.fromkeys(series)) if series else list(FAMILY_OF)
         span = span_until(rates.now(), minutes, _step_ms(minutes))
         return RatesOverTime(

@@ -1,4 +1,6 @@
-"""`/v1/topics/{name}/records`: the records themselves, each with what became of it; and one more."""
+"""`/v1/topics/{name}/records`: reads the records of a topic, each with the outcome of its transaction, and writes
+one.
+"""
 
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -119,9 +121,10 @@ def records_router(
         markers: Markers = True,
         outcome: Outcomes = None,
     ) -> RecordPage:
-        """With the outcome of each record's transaction. The next page goes on where this one ended: `next_cursor`.
+        """Records, each with the outcome of its transaction. The next page goes on where this one ended:
+        `next_cursor`.
 
-        It is read as a consumer reads, and moves no offset.
+        They are read as a consumer reads, and no offset moves.
         """
         wanted = Wanted(
             begin_of(begin),
@@ -143,8 +146,8 @@ def records_router(
         status_code=HTTPStatus.CREATED,
     )
     async def write_record(request: Request, name: Name, body: WriteRecordRequest) -> WrittenRecord:
-        """By itself or in a transaction of its own. Without an answer it may have been written: look before you write
-        it again.
+        """Writes a record by itself or in a transaction of its own. Without an answer it may have been written: look
+        before you write it again.
         """
         operator = operators.of(request)
         try:
@@ -158,7 +161,9 @@ def records_router(
 
 
 def begin_of(text: str) -> Begin:
-    """Raises RequestValidationError that names the value and what there is to choose from."""
+    """Return where to begin reading. Raises RequestValidationError that names the value and what there is to choose
+    from.
+    """
     if text == "newest":
         return Newest()
     if text == "oldest":
@@ -177,7 +182,7 @@ def begin_of(text: str) -> Begin:
 
 
 def whole_number(name: str, text: str, most: int, way_out: str = "; give a number") -> int:
-    """Of a page's query. Raises RequestValidationError, as REST does."""
+    """Return the number in a page's query. Raises RequestValidationError, as REST does."""
     number = text.strip()
     if number.isascii() and number.isdigit() and len(number) <= len(str(most)):
         found = int(number)
@@ -187,5 +192,5 @@ def whole_number(name: str, text: str, most: int, way_out: str = "; give a numbe
 
 
 def refused(name: str, message: str) -> RequestValidationError:
-    """Of a query parameter."""
+    """Return the error that refuses a query parameter."""
     return RequestValidationError([{"loc": ("query", name), "msg": message}])

@@ -1,4 +1,4 @@
-"""`/metrics`."""
+"""`/metrics`: the cluster's and the gateway's metrics for Prometheus."""
 
 from collections import Counter
 from typing import Annotated
@@ -40,7 +40,9 @@ def scrape_router(
         },
     )
     async def scrape(accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
-        """Roles that do not answer leave gaps, never an error: a scrape that fails tells nothing."""
+        """Metrics of the cluster and of this gateway. Roles that do not answer leave gaps, never an error: a scrape
+        that fails tells nothing.
+        """
         listed, failures = await transactions.everything()
         image = roles.image
         every = all_partitions(image)
@@ -76,5 +78,5 @@ def scrape_router(
 
 
 def _is_internal(image: MetadataImage, topic: str) -> bool:
-    """A topic that was deleted meanwhile is not."""
+    """True if the topic is one of Kafka's own. A topic that was deleted meanwhile counts as none."""
     return topic in image.topics and image.topics[topic].internal

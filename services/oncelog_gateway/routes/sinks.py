@@ -1,4 +1,4 @@
-"""`/v1/sinks`: the Spark sinks, listed, described, deleted."""
+"""`/v1/sinks`: list, describe and delete Spark sinks."""
 
 from typing import Annotated
 
@@ -26,20 +26,21 @@ def sinks_router(sinks: Sinks, operators: Operators) -> APIRouter:
 
     @router.get(**described("/sinks", "List Spark sinks", 404))
     async def list_sinks(paging: Paging) -> SinkPage:
-        """In order of name. Every coordinator is asked; one that did not answer is in `incomplete`."""
+        """Spark sinks in order of name. Every coordinator is asked; one that did not answer is in `incomplete`."""
         return await sinks.page(paging)
 
     @router.get(**described("/sinks/{sink:path}", "Describe a Spark sink", 404))
     async def describe_sink(sink: SinkName) -> Sink:
-        """Its attempts, their branches, and the batches decided last."""
+        """The sink with its attempts, their branches, and the batches decided last."""
         return await sinks.describe(sink)
 
     @router.delete(
         **described("/sinks/{sink:path}", "Delete a Spark sink", 403, 404, 409), status_code=204
     )
     async def delete_sink(request: Request, sink: SinkName) -> Response:
-        """Forgets which batches were committed: one that Spark runs again afterwards is written again. Refused while
-        the sink is being written to."""
+        """Deletes the sink, which forgets which batches were committed: one that Spark runs again afterwards is
+        written again. Refused while the sink is being written to.
+        """
         await sinks.delete(operators.of(request), sink)
         return Response(status_code=204)
 

@@ -1,4 +1,6 @@
-"""`/v1/transactions/{id}/timeline` and `/v1/events`: what happened, and what happens now."""
+"""`/v1/transactions/{id}/timeline` and `/v1/events`: the events of one transaction, and the newest and live events of
+all.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +17,7 @@ from oncelog_gateway.routes.transactions import TransactionalId
 from oncelog_gateway.timelines import EventPage, Timeline, Timelines, shown
 
 KEEP_ALIVE_S: Final = 10.0
-"""A comment this often, so that neither a proxy nor the client takes silence for an end."""
+"""Seconds between comments in a live stream, so that neither a proxy nor the client takes silence for an end."""
 
 Kind = Literal[
     "transaction",
@@ -40,8 +42,8 @@ def timelines_router(timelines: Timelines, streams_max: int) -> APIRouter:
         )
     )
     async def timeline(transactional_id: TransactionalId, limit: Limit = 1_000) -> Timeline:
-        """Every state change, every epoch bump with its cause, every partition, verification, refusal and marker that
-        is remembered. A `hole` stands where events are missing.
+        """The remembered events of a transaction: each state change, epoch bump with its cause, partition,
+        verification, refusal and marker. A `hole` stands where events are missing.
         """
         return await timelines.of_transaction(transactional_id, limit)
 

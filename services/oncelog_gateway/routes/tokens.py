@@ -1,4 +1,4 @@
-"""`/v1/tokens` and `/v1/whoami`: who may ask this gateway for what."""
+"""`/v1/tokens` and `/v1/whoami`: API tokens, and the caller of a request."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ def tokens_router(tokens: Tokens, operators: Operators) -> APIRouter:
 
     @router.get(**described("/whoami", "Who is asking"))
     async def whoami(request: Request) -> WhoAmI:
-        """By the token or session of this request."""
+        """The caller and the role of this request's token or session."""
         caller: Caller = request.scope.get(CALLER_KEY, ANONYMOUS)
         return WhoAmI(
             caller=caller.name,
@@ -34,19 +34,19 @@ def tokens_router(tokens: Tokens, operators: Operators) -> APIRouter:
 
     @router.get(**described("/tokens", "List API tokens", 404))
     async def list_tokens(paging: Paging) -> TokenPage:
-        """In order of name. No answer but the first ever holds a token."""
+        """API tokens in order of name. No answer but the first ever holds a token."""
         return tokens.page(paging)
 
     @router.post(**described("/tokens", "Create an API token", 400, 403, 409, 413), status_code=201)
     async def create_token(request: Request, body: CreateTokenRequest) -> CreatedToken:
-        """Only its SHA-256 is kept: the answer is the one place where it stands."""
+        """Creates a token. Only its SHA-256 is kept: the answer is the one place where the token stands."""
         return await tokens.create(operators.of(request), body)
 
     @router.delete(**described("/tokens/{name}", "Revoke an API token", 403, 404), status_code=204)
     async def revoke_token(
         request: Request, name: Annotated[str, Path(min_length=1, max_length=100, examples=["ci"])]
     ) -> Response:
-        """Every gateway refuses it as soon as it knows; streams and sessions of it end."""
+        """Revokes a token. Every gateway refuses it as soon as it knows; streams and sessions of the token end."""
         await tokens.revoke(operators.of(request), name)
         return Response(status_code=204)
 

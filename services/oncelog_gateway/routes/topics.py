@@ -1,4 +1,6 @@
-"""`/v1/topics` and `/v1/partitions`."""
+"""`/v1/topics` and `/v1/partitions`: topics with their configs, and partitions with their offsets, producers and
+records.
+"""
 
 import uuid
 from typing import Annotated, Any, TypeVar
@@ -49,7 +51,7 @@ from oncelog_gateway.transactions import Transactions
 TopicT = TypeVar("TopicT", bound=TopicSummary)
 
 PARTITIONS_READ_MAX = 10_000
-"""Partitions whose offsets one request reads; beyond it, ask topic by topic."""
+"""Partitions whose offsets one request reads at most. Beyond that, a client asks topic by topic."""
 
 Name = Annotated[str, Path(min_length=1, max_length=249, examples=["orders"])]
 Index = Annotated[int, Path(ge=0, le=INT32_MAX, examples=[0])]
@@ -64,7 +66,7 @@ def topics_router(roles: Roles, rates: Rates) -> APIRouter:
         *,
         paging: Paging,
     ) -> TopicPage:
-        """In order of name."""
+        """Topics in order of name."""
         image = roles.image
         names = [name for name in image.topics if internal or not image.topics[name].internal]
         page, about = paged(names, lambda name: (name,), paging)
@@ -81,13 +83,13 @@ def topics_router(roles: Roles, rates: Rates) -> APIRouter:
 
     @router.get(**described("/topics/{name}", "Describe a topic", 404))
     async def describe_topic(name: Name) -> TopicDetail:
-        """Leaders, replicas and every configuration, defaults included."""
+        """The topic with leaders, replicas and every configuration, defaults included."""
         topic = roles.topic(name)
         return _summary(TopicDetail, topic, all_configs=_configs(roles, topic))
 
     @router.get(**described("/topics/{name}/configs", "Configs of a topic", 404))
     async def topic_configs(name: Name, paging: Paging) -> ConfigPage:
-        """Every one, defaults included, in order of name."""
+        """Every config of the topic, defaults included, in order of name."""
         rows = _configs(roles, roles.topic(name))
         page, about = paged(rows, lambda row: (row.name,), paging)
         return ConfigPage(configs=page, **about)
@@ -102,7 +104,7 @@ def topic_changes_router(changes: TopicChanges, operators: Operators) -> APIRout
     async def create_topic(
         request: Request, body: CreateTopicRequest, response: Response
     ) -> CreatedTopic:
-        """Answers once the topic can be described here. With `dry_run` nothing is created."""
+        """Creates a topic, and answers once it can be described here. With `dry_run` nothing is created."""
         result = await changes.create(operators.of(request), body)
         if not body.dry_run:
             response.headers["Location"] = f"/v1/topics/{quote(body.name, safe='')}"
@@ -117,7 +119,7 @@ def topic_changes_router(changes: TopicChanges, operators: Operators) -> APIRout
 
     @router.delete(**described("/topics/{name}", "Delete a topic", 403, 404, 409), status_code=204)
     async def delete_topic(request: Request, name: Name) -> Response:
-        """With all its records. There is no way back."""
+        """Deletes the topic with all its records. There is no way back."""
         await changes.delete(operators.of(request), name)
         return Response(status_code=204)
 
@@ -135,7 +137,7 @@ def topic_alterations_router(
     async def alter_configs(
         request: Request, name: Name, body: AlterConfigsRequest
     ) -> AlteredConfigs:
-        """Those that are named; the others stay as they are. `null` takes one back to its default."""
+        """Changes the configs that are named; the others stay as they are. `null` takes one back to its default."""
         audit_id = await changes.alter_configs(operators.of(request), name, body)
         configs = dict(roles.topic(name).configs)
         if body.dry_run:
@@ -157,7 +159,9 @@ def topic_alterations_router(
     async def add_partitions(
         request: Request, name: Name, body: AddPartitionsRequest
     ) -> AddedPartitions:
-        """Up to the new total. Keys go to other partitions from then on, and records stay where they are."""
+        """Adds partitions up to the new total. Keys go to other partitions from then on, and records stay where they
+        are.
+        """
         audit_id = await changes.add_partitions(operators.of(request), name, body)
         return AddedPartitions(
             name=name,
@@ -174,7 +178,7 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
 
     @router.get(**described("/topics/{name}/partitions", "Partitions of a topic", 404))
     async def of_topic(name: Name, paging: Paging) -> PartitionPage:
-        """Offsets, sizes, and what holds each last stable offset."""
+        """Partitions of the topic with their offsets and sizes, and what holds each last stable offset."""
         topic = roles.topic(name)
         every = [Partition(name, one.partition) for one in topic.partitions]
         shown, about = paged(every, lambda one: (one.partition,), paging)
@@ -195,7 +199,7 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
         *,
         paging: Paging,
     ) -> PartitionPage:
-        """In order of LSO lag, then topic and partition."""
+        """Partitions in order of LSO lag, then topic and partition."""
         wanted = all_partitions(roles.image, topic)[:PARTITIONS_READ_MAX]
         rows = [
             row
@@ -215,7 +219,9 @@ def partition_router(roles: Roles, partitions: Partitions, transactions: Transac
 
     @router.get(**described("/partitions/{topic}/{partition}", "Describe a partition", 404))
     async def describe_partition(topic: Name, partition: Index) -> PartitionStatus:
-        """Why a read_committed reader waits here: the transaction that holds the last stable offset."""
+        """The partition, with the reason why a read_committed reader waits here: the transaction that holds the last
+        stable offset.
+        """
         key = Partition(topic, partition)
         roles.leader_of(key)
         return (await partitions.statuses([key]))[0]
@@ -224,7 +230,7 @@ def partition_router(roles: Roles, partitions: Partitions, transactions: Transac
         **described("/partitions/{topic}/{partition}/producers", "Producers of a partition", 404)
     )
     async def describe_producers(topic: Name, partition: Index, paging: Paging) -> ProducerPage:
-        """Every producer id the leader remembers, with its open transaction (Kafka's DescribeProducers)."""
+        """Producer ids that the leader remembers, each with its open transaction (Kafka's DescribeProducers)."""
         rows = await partitions.producers(Partition(topic, partition))
         page, about = paged(rows, lambda row: (row.producer_id,), paging)
         return ProducerPage(producers=page, **about)
@@ -237,7 +243,9 @@ def partition_router(roles: Roles, partitions: Partitions, transactions: Transac
     async def describe_record(
         topic: Name, partition: Index, offset: Annotated[int, Path(ge=0, le=INT64_MAX)]
     ) -> RecordStatus:
-        """Committed, aborted, open, or why there is nothing to say; never the record itself."""
+        """The fate of the record: committed, aborted, open, or why there is nothing to say. It never holds the record
+        itself.
+        """
         key = Partition(topic, partition)
         return await record_status(roles, partitions, transactions, key, offset)
 

@@ -63,7 +63,9 @@ def transactions_router(roles: Roles, transactions: Transactions) -> APIRouter:
         *,
         paging: Paging,
     ) -> TransactionPage:
-        """In order of transactional id. Every coordinator is asked; who did not answer is in `incomplete`."""
+        """Transactions in order of transactional id. Every coordinator is asked; who did not answer is in
+        `incomplete`.
+        """
         if coordinator is not None:
             require_node(roles.image, coordinator)
         return await transactions.page(
@@ -80,7 +82,7 @@ def transactions_router(roles: Roles, transactions: Transactions) -> APIRouter:
         response_model=TransactionDetail,
     )
     async def describe(transactional_id: TransactionalId) -> TransactionDetail | Response:
-        """With its partitions and the offset of its first record in each."""
+        """The transaction with its partitions and the offset of its first record in each."""
         try:
             return await transactions.describe(transactional_id)
         except KafkaError as error:

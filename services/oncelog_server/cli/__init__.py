@@ -110,7 +110,7 @@ def oncelog(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One command with its arguments. Returns the exit code; what failed is one line on stderr."""
+    """Run one command with its arguments. Returns the exit code; a failure is one line on stderr."""
     command = typer.main.get_command(root)
     try:
         command.main(list(arguments), prog_name="oncelog")
@@ -125,5 +125,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""`oncelog acls`: who may do what, in the words of `kafka-acls`, through Kafka's own protocol."""
+"""`oncelog acls`: the ACLs that say who may do what, in the words of `kafka-acls`, through Kafka's own protocol."""
 
 import itertools
 import re
@@ -43,13 +43,13 @@ OPERATIONS: Final[Mapping[ResourceType, tuple[str, ...]]] = {
         *_CONFIGS,
     ),
 }
-"""What can be done with a resource of each type; All is all of that."""
+"""Operations on a resource of each type. All stands for all of them."""
 WORDS: Final = ("All", *dict.fromkeys(itertools.chain(*OPERATIONS.values())))
 SEE_ALL: Final = "`oncelog acls list` shows all"
 
 
 def _not_empty(given: list[str] | None) -> list[str]:
-    """The client library ends the whole process on an empty name."""
+    """Return the names without repetitions. Refuses an empty one, on which the client library ends the process."""
     if any(not one.strip() for one in given or ()):
         raise typer.BadParameter("an empty name is none; '*' stands for all")
     return list(dict.fromkeys(given or ()))
@@ -66,7 +66,9 @@ def _principals(given: list[str] | None) -> list[str]:
 
 
 def _operations(given: list[str] | None) -> list[str]:
-    """In any case, and with or without underscores: DESCRIBE_CONFIGS is DescribeConfigs."""
+    """Return the operations as Kafka writes them. They may be given in any case, with or without underscores:
+    DESCRIBE_CONFIGS is DescribeConfigs.
+    """
     known = {one.casefold(): one for one in WORDS}
     for one in given or ():
         if one.replace("_", "").casefold() not in known:
@@ -235,7 +237,7 @@ def _filters(
     hosts: Sequence[str] | None,
     permission: Permission,
 ) -> list[AclFilter]:
-    """One for each combination; what is not given is ANY."""
+    """Return a filter for each combination. An argument that is not given is ANY."""
     anything: list[tuple[ResourceType, str | None, PatternType]] = [
         (ResourceType.ANY, None, PatternType.ANY)
     ]
@@ -251,14 +253,14 @@ def _filters(
 
 
 def _described(client: "Admin", filters: Iterable[AclFilter]) -> list[Acl]:
-    """Those that match one of the filters, by principal."""
+    """Return the ACLs that match one of the filters, in order of principal."""
     with told("the ACLs were not listed"):
         found = {acl for one in filters for acl in client.describe_acls(one)}
     return sorted(found, key=lambda acl: (acl.principal, acl))
 
 
 def _operation_of(word: str) -> Operation:
-    """DescribeConfigs is DESCRIBE_CONFIGS."""
+    """Return the operation of a word: DescribeConfigs is DESCRIBE_CONFIGS."""
     return Operation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).upper()]
 
 

@@ -1,4 +1,5 @@
-"""`oncelog mcp`: what an assistant may ask of a log, as tools of the Model Context Protocol on stdin and stdout.
+"""`oncelog mcp`: the questions that an assistant may ask of a log, as tools of the Model Context Protocol on stdin
+and stdout.
 
 Every tool only reads, and asks the gateway with the caller's token, as the commands do. None returns the content of a
 record: keys, values and headers are other people's, and a text among them could be meant to instruct the assistant.
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
 ROWS_MAX: Final = 200
-"""Of one answer: an assistant reads each of them."""
+"""Rows of one answer at most: an assistant reads each of them."""
 _OUTCOME_FIELDS: Final = (
     "partition",
     "offset",
@@ -64,7 +65,7 @@ def assistant(bootstrap: Bootstrap = "", gateway: Gateway = "") -> None:
 
 
 def build_server(rest: Rest, bootstrap: str) -> "MCPServer":
-    """Raises ImportError without the extra `mcp`."""
+    """Return the server with all tools. Raises ImportError without the extra `mcp`."""
     from mcp.server.mcpserver import MCPServer
     from mcp.types import ToolAnnotations
 
@@ -78,7 +79,7 @@ def build_server(rest: Rest, bootstrap: str) -> "MCPServer":
 
 
 class Tools:
-    """The docstring of each is what the assistant is told of it."""
+    """The tools of the assistant. The docstring of each is what the assistant is told of it."""
 
     def __init__(self, rest: Rest, bootstrap: str) -> None:
         self._rest = rest
@@ -193,7 +194,7 @@ class Tools:
 
 @contextmanager
 def _refusals_told() -> Iterator[None]:
-    """The assistant reads the error that a person would read, with the way out."""
+    """Raise a refusal as the tool's error. So the assistant reads what a person would read, with the way out."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     try:

@@ -1,4 +1,4 @@
-"""`--config client.properties`: how a command logs in where the log asks who comes, in the words of Kafka's tools.
+"""`--config client.properties`: how a command logs in where the log wants a login, in the words of Kafka's tools.
 
 The first of these counts: the option, `--profile`, ONCELOG_CLIENT_CONFIG, and the current profile if the address is
 from there too. A file may name the address as well (`bootstrap.servers`).
@@ -19,7 +19,7 @@ _SERVERS: Final = "bootstrap.servers"
 
 
 class KafkaAddress(str):
-    """An address that knows how to log in there, and which profile it is from."""
+    """An address, with the login that is used there and the name of the profile that it is from."""
 
     __slots__ = ("login", "profile")
     login: ClientLogin | None
@@ -32,14 +32,16 @@ class KafkaAddress(str):
 
 
 class ClientConfig(NamedTuple):
-    """What a file says."""
+    """The login and the address that a file gives."""
 
     login: ClientLogin | None = None
     servers: str = ""
 
 
 def read_client_config(file: str | None) -> ClientConfig:
-    """Raises OncelogError that names the file, and never shows a value that may be secret."""
+    """Read a file of client properties. Raises OncelogError that names the file, and never shows a value that may be
+    secret.
+    """
     if not file:
         return ClientConfig()
     from oncelog.client.core.login import login_of
@@ -65,7 +67,7 @@ def login_of_address(bootstrap: str) -> ClientLogin | None:
 
 
 def login_properties(bootstrap: str) -> dict[str, str]:
-    """For a client; nothing where the address has no login."""
+    """Return the login as properties for a client; empty where the address has no login."""
     from oncelog.client.core.login import properties_of
 
     login = login_of_address(bootstrap)
@@ -73,7 +75,7 @@ def login_properties(bootstrap: str) -> dict[str, str]:
 
 
 def spark_options(file: str) -> dict[str, str]:
-    """What the file says, as options of the Spark source and sink. Raises OncelogError."""
+    """Return the file's properties as options of the Spark source and sink. Raises OncelogError."""
     from oncelog.client.core.properties import parse_properties
 
     given = parse_properties(_text_of(file), file) if file else {}
@@ -81,7 +83,7 @@ def spark_options(file: str) -> dict[str, str]:
 
 
 def given_file(ctx: Any) -> str | None:
-    """What stands behind the command."""
+    """Return the file that was given as `--config` behind the command; None: none was given."""
     found: str | None = ctx.meta.get(_META)
     return found
 
@@ -91,7 +93,7 @@ def file_of_environment() -> str | None:
 
 
 def add_config_option(command: Any) -> None:
-    """To a command that talks Kafka; it is read before the address."""
+    """Add `--config` to a command that talks Kafka. The option is read before the address."""
     names = [one.name for one in command.params]
     if "bootstrap" in names and "config" not in names:
         command.params.insert(names.index("bootstrap") + 1, _config_option())
@@ -102,7 +104,7 @@ def _config_option() -> Any:
 
     @app.command()
     def only(config: Config = None) -> None:
-        """Typer makes options of signatures alone, and this one belongs to many commands."""
+        """Declare `--config` for Typer, which makes options of signatures alone. Many commands have this option."""
 
     (option,) = typer.main.get_command(app).params
     return option

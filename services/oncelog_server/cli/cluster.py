@@ -173,7 +173,9 @@ def logs(
 
 
 def _need_the_extra() -> None:
-    """Before anything else of a command is imported; a plain install runs `oncelog up` and has no psutil (ADR 0010)."""
+    """Refuse without the extra `server`, before anything else of a command is imported. A plain install runs `oncelog
+    up` and has no psutil (ADR 0010).
+    """
     if importlib.util.find_spec("psutil") is None:
         raise OncelogError(
             "a cluster needs more than a plain install: pip install 'oncelog[server]'"
@@ -203,7 +205,7 @@ def _show(cluster: "Cluster") -> None:
 
 
 def _show_metrics(cluster: "Cluster") -> None:
-    """Not in the other table: that one has no room left in 80 columns."""
+    """Print the metrics addresses in a table of their own: the other table has no room left in 80 columns."""
     from oncelog_server.cluster.status import cluster_status
 
     show_table(
@@ -214,7 +216,7 @@ def _show_metrics(cluster: "Cluster") -> None:
 
 
 class _Progress:
-    """One line that is rewritten on a terminal; one line for each process that is done elsewhere."""
+    """Shows progress: one line that is rewritten on a terminal, elsewhere one line for each process that is done."""
 
     def __init__(self, verb: str) -> None:
         self._verb = verb

@@ -33,7 +33,9 @@ POLL_RECORDS: Final = 2_000
 FETCH_WAIT_MS: Final = 100
 COMMIT_EVERY_S: Final = 5.0
 LOOK_AFTER_S: Final = 3.0
-"""Of silence: the client asks an offline partition again and again, and says nothing of it."""
+"""Seconds of silence after which the reader looks for offline partitions. The client asks such a partition again and
+again, and says nothing of it.
+"""
 TOLD_MAX: Final = 100
 SILENCE_MAX_S: Final = 30.0
 BEGINNING, END = EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -190,7 +192,8 @@ def _no_such_offset(cluster: "Admin", error: NoOffsetError) -> OncelogError:
 
 
 def _warn_of_waiting(cluster: "Admin", topic: str, partitions: Sequence[Partition]) -> None:
-    """An end below the high watermark is a last stable offset: somebody's transaction is undecided.
+    """Warn of open transactions that hold back read_committed: then the end of a partition, its last stable offset,
+    is below the high watermark.
 
     The last stable offset is asked for behind the high watermark. So what is written meanwhile is not taken for open.
     """
@@ -209,7 +212,9 @@ def _warn_of_waiting(cluster: "Admin", topic: str, partitions: Sequence[Partitio
 
 
 class Reader:
-    """Polls until every partition is at its end, or enough was read. A member commits what was printed."""
+    """Polls until every partition is at its end, or enough was read. A member of a group commits the offsets of
+    printed records.
+    """
 
     def __init__(
         self,
@@ -225,7 +230,7 @@ class Reader:
         self._follows = follows
         self._is_member = False
         self._printed: dict[Partition, int] = {}
-        """What a member is to commit: the next offsets."""
+        """The next offset of each partition, which a member is to commit."""
 
     def join(self, topic: str) -> None:
         self._is_member = True
@@ -235,7 +240,7 @@ class Reader:
         return self._client.current_lag(partition) == 0
 
     def print_all(self) -> None:
-        """Raises OncelogError when the log stops answering before the end is reached."""
+        """Print records until the end. Raises OncelogError when the log stops answering before that."""
         try:
             self._print_all()
         except KeyboardInterrupt:
@@ -291,7 +296,9 @@ class Reader:
         self._commit()
 
     def _lost(self, partitions: frozenset[Partition]) -> None:
-        """Others go on from what was committed."""
+        """Forget what was printed of partitions that another member has now. That member goes on from the committed
+        offsets.
+        """
         for one in partitions:
             self._printed.pop(one, None)
 
@@ -346,7 +353,7 @@ def _printer(
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where to begin: at an offset, or at the first record of a time."""
+    """A position to begin at: an offset, or the first record of a time."""
 
     offset: int
     from_ms: int | None = None

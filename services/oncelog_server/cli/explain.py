@@ -1,4 +1,4 @@
-"""`oncelog transactions explain`: the verdict first, then how it came to that, then what to type."""
+"""`oncelog transactions explain` prints the verdict first, then the findings, then the commands to type."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def show_explanation(found: dict[str, Any]) -> None:
 
 
 def _printable(found: Any) -> Any:
-    """A name may hold what moves a terminal's cursor."""
+    """Return the answer with its texts made printable: a name may hold what moves a terminal's cursor."""
     if isinstance(found, dict):
         return {name: _printable(value) for name, value in found.items()}
     if isinstance(found, list):

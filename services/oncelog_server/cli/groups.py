@@ -1,4 +1,4 @@
-"""`oncelog groups`: who reads what and how far behind, through the gateway; offsets are moved through Kafka."""
+"""`oncelog groups`: groups with their members and lag, through the gateway; offsets are moved through Kafka."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 app = command_group("Show consumer groups, their lag and offsets; reset or delete them.")
 PAGE: Final = 10_000
 LAGS_MAX: Final = 500
-"""Each is a question of its own."""
+"""Groups whose lag is read at most: each takes a request of its own."""
 LAGS_AT_ONCE: Final = 8
 SHOWN: Final = ("total_lag", "total_readable", "total_held_back", "blocked_by", "stands")
-"""Of a group's offsets, in the list of groups. A gateway of the version before knows the first one."""
+"""Fields of a group's offsets that the list of groups shows. A gateway of the version before has only the first one."""
 
 GroupId = Annotated[str, typer.Argument(callback=not_empty, help="the group.id")]
 
@@ -93,7 +93,9 @@ def list_groups(
 
 
 def _offsets(rest: "Rest", group_ids: list[str]) -> list[dict[str, Any] | None]:
-    """Of each group; None for one whose lag is not known, and for those after the first few hundred."""
+    """Return the offsets of each group; None for one whose lag is not known, and for those after the first
+    `LAGS_MAX`.
+    """
 
     def offsets_of(group_id: str) -> dict[str, Any] | None:
         try:
@@ -158,7 +160,7 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
 
 
 def _held(found: dict[str, Any]) -> str:
-    """What of the lag no reader gets now, and what to look at."""
+    """Return in words how much of the lag no reader gets now, and the command to look further."""
     if not found.get("total_held_back"):
         return ""
     held = f", {found['total_held_back']} of them held back by open transactions"
@@ -169,7 +171,7 @@ def _held(found: dict[str, Any]) -> str:
 
 
 def _records(offset: dict[str, Any]) -> str:
-    """That a read_committed reader gets; `+` where more follows than was read."""
+    """Return how many records a read_committed reader gets; `+` where more follows than was read."""
     if offset["lag"] == 0:
         return "0"
     behind = offset["behind"]
@@ -179,7 +181,9 @@ def _records(offset: dict[str, Any]) -> str:
 
 
 def _note(offset: dict[str, Any]) -> str:
-    """What holds it back, why clients that want stable offsets wait, then what was committed with the offset."""
+    """Return what holds the offset back, why clients that want stable offsets wait, then the metadata that was
+    committed with it.
+    """
     holder = offset.get("held_by")
     unstable = [
         f"unstable: {one['transactional_id'] or 'producer {}'.format(one['producer_id'])}, "
@@ -258,7 +262,7 @@ def reset_offsets(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`beginning` or `end`, an offset, or a time."""
+    """The offset to reset to: `beginning` or `end`, an offset, or a time."""
 
     end: str | None = None
     offset: int = 0
@@ -314,7 +318,7 @@ def _assigned(assignments: list[dict[str, Any]] | None) -> str:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """0-3,7: a member may have hundreds."""
+    """Return numbers as ranges, 0-3,7: a member may have hundreds."""
     ranges: list[list[int]] = []
     for one in numbers:
         if ranges and ranges[-1][1] == one - 1:

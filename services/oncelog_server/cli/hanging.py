@@ -1,4 +1,4 @@
-"""What `oncelog transactions find-hanging` prints."""
+"""Prints the result of `oncelog transactions find-hanging`."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,7 +8,7 @@ from oncelog_server.cli.tables import duration, of_partition, say, show_rows
 
 
 def show_hanging(found: dict[str, Any], hides: str) -> None:
-    """`hides`: the options that may have hidden some, as they were typed."""
+    """Print the hanging transactions. `hides` has the options, as they were typed, that may have hidden some."""
     hidden = found["hidden_count"]
     show_rows(
         {
@@ -38,7 +38,7 @@ def show_hanging(found: dict[str, Any], hides: str) -> None:
 
 
 def moment(timestamp_ms: int | None) -> str:
-    """In UTC, to the second; the number itself when no calendar has it."""
+    """Return a timestamp in UTC, to the second; the number itself when no calendar has it."""
     if timestamp_ms is None:
         return "–"
     try:

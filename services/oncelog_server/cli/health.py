@@ -1,4 +1,4 @@
-"""`oncelog health`: one look at all of it, with an exit code for scripts."""
+"""`oncelog health` checks everything once, with an exit code for scripts."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question about a running oncelog."""
+    """One question about a running oncelog, with its answer."""
 
     name: str
     ok: bool
@@ -41,7 +41,9 @@ def health(bootstrap: Bootstrap = "", gateway: Gateway = "", output: AsOutput = 
 
 
 def checks_of(rest: Rest, bootstrap: str) -> list[Check]:
-    """Whether clients can connect, and what the gateway says of everything else: `GET /v1/cluster/health`."""
+    """Return the checks: whether clients can connect, and what the gateway says of everything else (`GET
+    /v1/cluster/health`).
+    """
     return [_checked("kafka clients", lambda: _clients(bootstrap)), *_of_cluster(rest)]
 
 

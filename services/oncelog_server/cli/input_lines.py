@@ -1,4 +1,4 @@
-"""Lines of text as records: how `oncelog produce` reads them. Nothing here knows a client or a log."""
+"""Reads lines of text as records, for `oncelog produce`. Nothing here knows a client or a log."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,18 +10,18 @@ from oncelog.errors import OncelogError
 _ESCAPE: Final = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 SHOWN_MAX: Final = 60
-"""Bytes of a wrong line in its error."""
+"""Bytes of a wrong line that its error shows."""
 _PIECE_BYTES: Final = 64 * 1024
 
 
 class Source(Protocol):
-    """A file or a pipe."""
+    """A file or a pipe to read from."""
 
     def read1(self, size: int, /) -> bytes: ...
 
 
 def pieces(source: Source) -> Iterator[list[bytes]]:
-    """The lines that are there, again and again until the end: what has come does not wait for what will come."""
+    """Yield the lines that are there, again and again until the end. Lines do not wait for later ones."""
     parts: list[bytes] = []
     while more := source.read1(_PIECE_BYTES):
         whole, newline, rest = more.rpartition(b"\n")
@@ -34,7 +34,10 @@ def pieces(source: Source) -> Iterator[list[bytes]]:
 
 
 def unescaped(text: str) -> bytes:
-    r"""`\t`, `\n`, `\r`, `\0`, `\\` and `\x1f` as in most shells and languages. Raises ValueError for others."""
+    r"""Return a text as bytes, with its escapes `\t`, `\n`, `\r`, `\0`, `\\` and `\x1f` read as in most languages.
+
+    Raises ValueError for other escapes.
+    """
 
     def byte_of(found: re.Match[str]) -> bytes:
         name = found[1]
@@ -53,15 +56,15 @@ def unescaped(text: str) -> bytes:
 
 
 class Lines(NamedTuple):
-    """Records to write, of lines that follow on each other."""
+    """Records to write, from lines that follow on each other."""
 
     first: int
-    """The number of the first one; from 1, as editors count."""
+    """The number of the first line; from 1, as editors count."""
     records: list[tuple[bytes | None, bytes | None]]
-    """The key and the value of each."""
+    """The key and the value of each record."""
 
     def parts(self, size: int) -> "Iterator[Lines]":
-        """It is cut behind each line whose number is a multiple of `size`."""
+        """Yield the lines in parts. A part ends behind each line whose number is a multiple of `size`."""
         at = 0
         while at < len(self.records):
             end = at + size - (self.first + at - 1) % size
@@ -71,13 +74,15 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineForm:
-    """What a line looks like."""
+    """The form of a line: its separator and its marker of null."""
 
     key_separator: bytes | None = None
     null_marker: bytes | None = None
 
     def read(self, pieces: Iterable[list[bytes]]) -> Iterator[Lines]:
-        """Raises OncelogError, with its number, at a line that has another form. Those before it have come by then."""
+        """Yield the records of the lines. Raises OncelogError, with the line's number, at a line of another form. The
+        lines before it have come by then.
+        """
         separator, marker = self.key_separator, self.null_marker
         first = 1
         for piece in pieces:
@@ -104,7 +109,9 @@ class LineForm:
 
 
 def ranges(numbers: Iterable[int], most: int = 5) -> str:
-    """Of numbers in order: `1 to 4, 7`; so many ranges, and how many more. Empty for none."""
+    """Return ascending numbers as ranges: `1 to 4, 7`. It has at most `most` ranges, and says how many more there
+    are. Empty for no numbers.
+    """
     found: list[str] = []
     count = 0
     low = high = None

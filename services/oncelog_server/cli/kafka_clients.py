@@ -28,9 +28,9 @@ CALL_TIMEOUT_S: Final = 10.0
 _CALL_TIMEOUT_MS: Final = int(CALL_TIMEOUT_S * 1000)
 
 _HELLO: Final = b"\0\0\0\x0a" + b"\0\x12" + b"\0\0" + b"\0\0\0\1" + b"\xff\xff"
-"""ApiVersions 0, which every Kafka listener answers before a login."""
+"""The request ApiVersions 0, which every Kafka listener answers before a login."""
 _QUESTION: Final = b"\0\0\0\x0d" + b"\0\x3c" + b"\0\0" + b"\0\0\0\2" + b"\xff\xff\0" + b"\0\0"
-"""DescribeCluster 0, which is answered after the login alone."""
+"""The request DescribeCluster 0, which a listener answers only after the login."""
 
 _TLS_ALERT: Final = b"\x15"
 _NO_SUCH_TOPIC: Final = (
@@ -44,7 +44,9 @@ _NO_SUCH_TOPIC: Final = (
 
 @contextmanager
 def admin(bootstrap: str) -> "Iterator[Admin]":
-    """Raises OncelogError when nobody answers at the address, and for an error of the block."""
+    """Yield an admin client. Raises OncelogError when no listener answers at the address, and for a client's error in
+    the block.
+    """
     from oncelog.client.blocking import Admin
 
     login = _reached(bootstrap)
@@ -59,7 +61,9 @@ def admin(bootstrap: str) -> "Iterator[Admin]":
 
 @contextmanager
 def producer(bootstrap: str, **options: "Unpack[ProducerOptions]") -> "Iterator[Producer]":
-    """As `admin`. Leaving it delivers everything; an error of the block aborts the open transaction."""
+    """Yield a producer, as `admin` does. Leaving the block delivers everything; an error in it aborts the open
+    transaction.
+    """
     from oncelog.client.blocking import Producer
 
     login = _reached(bootstrap)
@@ -70,7 +74,7 @@ def producer(bootstrap: str, **options: "Unpack[ProducerOptions]") -> "Iterator[
 
 @contextmanager
 def consumer(bootstrap: str, **options: "Unpack[ConsumerOptions]") -> "Iterator[Consumer]":
-    """As `admin`."""
+    """Yield a consumer, as `admin` does."""
     from oncelog.client.blocking import Consumer
 
     login = _reached(bootstrap)
@@ -80,7 +84,7 @@ def consumer(bootstrap: str, **options: "Unpack[ConsumerOptions]") -> "Iterator[
 
 
 def existing_topic(client: "Admin", name: str) -> "TopicDescription":
-    """Raises OncelogError for a topic that does not exist."""
+    """Return the topic's description. Raises OncelogError for a topic that does not exist."""
     found = client.describe_topics([name])
     error = found.errors.get(name)
     if error is not None and error.error_code in _NO_SUCH_TOPIC:
@@ -91,7 +95,9 @@ def existing_topic(client: "Admin", name: str) -> "TopicDescription":
 
 
 def existing_partitions(client: "Admin", topic: str, wanted: Sequence[int] | None) -> list[int]:
-    """The wanted ones in order, all of them when none is named. Raises OncelogError for one that does not exist."""
+    """Return the wanted partitions in order, or all if none is named. Raises OncelogError for one that does not
+    exist.
+    """
     known = [one.partition for one in existing_topic(client, topic).partitions]
     chosen = sorted(set(wanted)) if wanted else known
     if unknown := [one for one in chosen if one not in known]:
@@ -103,7 +109,9 @@ def existing_partitions(client: "Admin", topic: str, wanted: Sequence[int] | Non
 
 @contextmanager
 def told(failed: str = "", hint: str = "", *, item: str = "") -> Iterator[None]:
-    """ClientError becomes OncelogError with what `failed`, of the item that its text names, and the way out."""
+    """Raise a ClientError of the block as OncelogError. Its text says what `failed` for which `item`, and the way
+    out.
+    """
     try:
         yield
     except ClientError as error:
@@ -126,13 +134,13 @@ def _way_out(error: ClientError) -> str:
 
 
 def words(error: ClientError) -> str:
-    """Its text, with Kafka's name for it."""
+    """Return the error's text, with Kafka's name for it."""
     text, code = str(error), error.error_code
     return text if code is None or code.name in text else f"{text} [{code.name}]"
 
 
 def _reached(bootstrap: str) -> dict[str, str]:
-    """The login as settings. Raises OncelogError when nobody answers at any of the addresses."""
+    """Return the login as settings. Raises OncelogError when no listener answers at any of the addresses."""
     login = login_of_address(bootstrap)
     reasons = []
     for address in checked_bootstrap(bootstrap).split(","):
@@ -149,8 +157,9 @@ def _reached(bootstrap: str) -> dict[str, str]:
 
 
 def _try_address(server: Address, login: ClientLogin | None) -> None:
-    """Raises OSError when nobody is there, and OncelogError for a listener that wants another login: a client of Kafka
-    would try for ever."""
+    """Try to reach a listener, because a client of Kafka would try for ever. Raises OSError when none is there, and
+    OncelogError for one that wants another login.
+    """
     has_tls = login is not None and login.has_tls
     has_sasl = login is not None and login.has_sasl
     with _connected(server, login) as stream:
@@ -189,7 +198,7 @@ def _connected(server: Address, login: ClientLogin | None) -> socket.socket:
 
 
 def _is_answered(server: Address, answers: BinaryIO) -> bool:
-    """False: it hung up."""
+    """Read one answer. False: the server hung up."""
     try:
         size = answers.read(4)
         if size[:1] in (b"", _TLS_ALERT):

@@ -1,4 +1,6 @@
-"""Commands by name; the module behind one is imported when it runs, is completed, or is listed in the help."""
+"""Commands by name. The module of a command is imported when the command runs, is completed, or is listed in the
+help.
+"""
 
 import difflib
 import functools
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 class Entry(NamedTuple):
     module: str
     attribute: str
-    """A Typer app, or a function that becomes one command."""
+    """The name of a Typer app, or of a function that becomes one command."""
 
 
 COMMANDS: Final = {
@@ -61,11 +63,11 @@ ADDRESS_VARIABLES: Final = {
     "ONCELOG_TOKEN",
     "ONCELOG_TOKEN_FILE",
 }
-"""Of most commands. Where no other variable is set, a command waits for no import."""
+"""Variables that most commands read. Where no other variable of oncelog is set, a command waits for no import."""
 
 
 class HelpfulGroup(TyperGroup):
-    """Without a command it shows its help, and nothing has failed."""
+    """A group of commands. Without a command it shows its help, and exits as if nothing had failed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
@@ -75,7 +77,7 @@ class HelpfulGroup(TyperGroup):
 
 
 def command_group(text: str) -> typer.Typer:
-    """A command that has commands."""
+    """Return a command that has commands of its own."""
     return typer.Typer(add_completion=False, help=text, cls=HelpfulGroup, no_args_is_help=True)
 
 
@@ -89,7 +91,7 @@ class LazyGroup(HelpfulGroup):
         return [name for name, entry in COMMANDS.items() if _exists(entry)]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As elsewhere a slip of the finger is told what was meant; here no command is loaded to be compared with."""
+        """Suggest near names for a command that does not exist. No command is loaded for the comparison."""
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], self.list_commands(ctx))
             if near:
@@ -113,8 +115,11 @@ class LazyGroup(HelpfulGroup):
 
 
 def _prepare(command: Any, *, is_cluster: bool) -> None:
-    """Give it `--config` where it talks Kafka. Before it runs, and not before its help, look at the variables: with a
-    misspelled ONCELOG_BOOTSTRAP a command would go to another log than was meant."""
+    """Give a command `--config` where it talks Kafka, and a check of the variables before it runs, but not before its
+    help.
+
+    With a misspelled ONCELOG_BOOTSTRAP a command would go to another log than was meant.
+    """
     command.get_params = functools.partial(_with_bare_flags, command.get_params)
     for one in getattr(command, "commands", {}).values():
         _prepare(one, is_cluster=is_cluster)
@@ -136,7 +141,7 @@ def _prepare(command: Any, *, is_cluster: bool) -> None:
 
 
 def _with_bare_flags(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
-    """A flag takes no value. Typer's help says `<bool>` of each, as if it took one."""
+    """Return the parameters with no value for flags. Typer's help says `<bool>` of each, as if a flag took one."""
     found = get_params(ctx)
     for one in found:
         if getattr(one, "is_flag", False) and one.metavar is None:
@@ -145,7 +150,9 @@ def _with_bare_flags(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[A
 
 
 def _refuse_unknown_variables(*, is_cluster: bool) -> None:
-    """`oncelog up` and the roles do it themselves once more, with the names of all their settings."""
+    """Refuse unknown variables of oncelog. `oncelog up` and the roles do that once more, with the names of all their
+    settings.
+    """
     names = {name for name in os.environ if name.upper().startswith("ONCELOG_")}
     if names <= ADDRESS_VARIABLES:
         return

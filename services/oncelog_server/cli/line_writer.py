@@ -1,4 +1,4 @@
-"""Writes lines with one producer, and knows of each whether the log has it.
+"""Writes lines with one producer, and knows of each line whether the log has it.
 
 Without transactions a failure leaves part of the input in the log, and a second run of the same input would write that
 part twice. So the error says which lines were written, which were refused, and which are unknown: a record that was
@@ -24,7 +24,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class LineWriter:
-    """Counts what the log has acknowledged. One use: `write`, or `write_in_transactions`."""
+    """Counts the lines that the log has acknowledged. For one use: `write`, or `write_in_transactions`."""
 
     def __init__(
         self, producer: "Producer", topic: str, partition: int | None, headers: Headers
@@ -35,23 +35,27 @@ class LineWriter:
         self._headers = headers
         self._line_number = 0
         self._sent: list[list[tuple[int, Delivery]]] = []
-        """Lines that were not known to be answered at the last look."""
+        """Lines that were sent and were not known to be answered when last looked at."""
         self._failed: dict[int, ClientError] = {}
         self._is_open = False
-        """A transaction is."""
+        """True while a transaction is open."""
         self.written = 0
-        """Acknowledged, and committed where there are transactions."""
+        """Lines that were acknowledged, and committed where there are transactions."""
         self.transactions_committed = 0
 
     @property
     def is_unanswered(self) -> bool:
-        """Something was sent that the log did not take, or could not: the log has the trouble, not the lines."""
+        """True if the log did not take, or could not take, something that was sent: the log has the trouble, not the
+        lines.
+        """
         self._look()
         failures = self._failed.values()
         return bool(self._unknown()) or any(isinstance(one, RetriableError) for one in failures)
 
     def write(self, pieces: Iterable[Lines]) -> None:
-        """Every line for itself. Raises OncelogError at the first that is refused, and says what was written."""
+        """Write every line without a transaction. Raises OncelogError at the first that is refused, and says what was
+        written.
+        """
         try:
             for lines in pieces:
                 self._send(lines)
@@ -68,7 +72,9 @@ class LineWriter:
             self.written = self._line_number - len(self._failed.keys() | self._unknown())
 
     def write_in_transactions(self, pieces: Iterable[Lines], batch: int | None) -> None:
-        """One transaction, or one each `batch` lines. What is not committed when this raises is aborted."""
+        """Write all lines in one transaction, or each `batch` lines in one. What is not committed when this raises is
+        aborted.
+        """
         count = 0
         try:
             for lines in pieces:
@@ -109,7 +115,9 @@ class LineWriter:
         self._raise_failure()
 
     def _look(self) -> None:
-        """Which lines were answered, and how. Those that were sent together are looked at once the last one was."""
+        """Note which lines were answered, and how. Lines that were sent together are looked at once the last one was
+        answered.
+        """
         left = []
         for together in self._sent:
             if together and together[-1][1].done():
@@ -127,12 +135,12 @@ class LineWriter:
         return True
 
     def _end(self) -> None:
-        """Until every line is answered, or the client has given it up: then it is known."""
+        """Wait until every line is answered, or the client has given it up: then its outcome is known."""
         self._producer.flush()
         self._look()
 
     def _unknown(self) -> set[int]:
-        """Lines that may be in the log, or not."""
+        """Return the lines that may be in the log, or not."""
         doubted = {number for number, error in self._failed.items() if error.may_be_done}
         sent = {number for together in self._sent for number, _ in together}
         return doubted | sent
@@ -149,7 +157,7 @@ class LineWriter:
             raise OncelogError(f"line {number} {said}: {words(error)}")
 
     def _account(self) -> str:
-        """What is in the log, and what to do so that nothing is there twice."""
+        """Return in words what is in the log, and what to do so that nothing is there twice."""
         unknown = self._unknown()
         refused = self._failed.keys() - unknown
         missing = unknown | refused
@@ -167,7 +175,7 @@ class LineWriter:
         return f"{', '.join(parts)}; {way}; with --transactional-id all lines are written or none"
 
     def _commit(self, count: int) -> None:
-        """A Ctrl-C waits until it is known how it ended; a second one does not."""
+        """Commit the transaction. A Ctrl-C waits until it is known how the commit ended; a second one does not."""
         stopped: KeyboardInterrupt | None = None
         for attempt in range(1, COMMIT_ATTEMPTS_MAX + 1):
             try:

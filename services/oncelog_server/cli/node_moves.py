@@ -1,4 +1,4 @@
-"""How `oncelog nodes evacuate` and `balance` are carried out: step by step, each asked of the gateway.
+"""Carries out `oncelog nodes evacuate` and `balance`: step by step, each by a request to the gateway.
 
 The gateway keeps nothing between two steps, and each step plans anew. So the command may be interrupted and run again,
 from anywhere, and it survives a restart of the gateway or of the controller.
@@ -26,9 +26,9 @@ from oncelog_server.cli.tables import (
 
 POLL_S: Final = 0.2
 LINE_INTERVAL_S: Final = 5.0
-"""Between two lines of progress where no terminal is."""
+"""Seconds between two lines of progress where there is no terminal."""
 RETRY_TIMEOUT_S: Final = 60.0
-"""For a gateway or a controller that does not answer in between: one that is restarted is back by then."""
+"""Seconds for which a gateway or a controller may not answer in between: one that is restarted is back by then."""
 SHOWN_MAX: Final = 50
 
 
@@ -40,7 +40,9 @@ def selected(
     roles: Sequence[str],
     output: Output | None,
 ) -> list[int]:
-    """The nodes that were named, or those of a role from an id on but no given ids. When there are none, it is said."""
+    """Return the nodes that were named. With --role, return the nodes of that role from an id on, without those that
+    have a given id. If there are none, a line says so.
+    """
     if bool(node_ids) == (role is not None):
         raise typer.BadParameter("name node ids, or give --role and --from-id")
     if node_ids:
@@ -61,7 +63,9 @@ def selected(
 
 
 def await_fenced(rest: "Rest", node_ids: Sequence[int], timeout_s: float) -> None:
-    """Until none of them runs. Raises OncelogError after `timeout_s`; without any, the removal itself refuses."""
+    """Wait until none of the nodes runs. Raises OncelogError after `timeout_s`; at 0 it does not wait, and the
+    removal itself refuses.
+    """
     deadline = time.monotonic() + timeout_s
     while timeout_s:
         nodes = rest.get("/v1/nodes", {"limit": 10_000})["nodes"]
@@ -117,7 +121,9 @@ class MoveCommand:
         return step
 
     def _reordered(self, step: Any) -> int:
-        """Done with the request itself, and so not among what is left."""
+        """Return how many moves only reorder replicas. Those are done with the request itself, and so not among what
+        is left.
+        """
         return sum(not one["copy_count"] for one in step["moves"])
 
     def _finish(
@@ -144,7 +150,9 @@ class MoveCommand:
         return int(self._rest.get("/v1/reassignments", {"limit": 1})["total"])
 
     def _retried(self, ask: Callable[[], Any], deadline: float) -> Any:
-        """What `ask` returns. A gateway or a controller that is restarted answers after a while."""
+        """Return what `ask` returns. A call that fails is repeated for a while: a gateway or a controller that is
+        restarted answers then.
+        """
         give_up_at = min(deadline, time.monotonic() + RETRY_TIMEOUT_S)
         while True:
             try:
@@ -203,7 +211,7 @@ class MoveCommand:
 
 
 def _say(text: str, output: Output | None) -> None:
-    """To people; a script that reads JSON gets it on stderr."""
+    """Print a text for people: on stderr where a script reads JSON from stdout."""
     (_warn if output == Output.JSON else say)(text)
 
 
@@ -212,7 +220,9 @@ def _warn(text: str) -> None:
 
 
 class _Bar:
-    """How many partitions are where they should be: a bar on a terminal, else a line every few seconds. On stderr."""
+    """Shows on stderr how many partitions are where they should be: a bar on a terminal, else a line every few
+    seconds.
+    """
 
     def __init__(self, title: str, total: int) -> None:
         self._title = title

@@ -1,4 +1,4 @@
-"""`oncelog nodes`: who does what in the cluster, and moving it elsewhere before a node stops."""
+"""`oncelog nodes`: the duties of nodes, and how they are moved elsewhere before a node stops."""
 
 import sys
 import time
@@ -185,12 +185,12 @@ def remove_nodes(
 
 
 def _roles(node: dict[str, Any]) -> str:
-    """All of them in one process would take a screen's width."""
+    """Return the roles of a node, or `all`: the names of all of them would take a screen's width."""
     return "all" if len(node["roles"]) == ROLE_COUNT else ", ".join(node["roles"])
 
 
 def _drained(rest: "Rest", node: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    """The node once it is drained. A line that is rewritten on a terminal shows what is left."""
+    """Return the node once it is drained. A line that is rewritten on a terminal shows what is left."""
     node_id = node["node_id"]
     deadline = time.monotonic() + timeout_s
     shown = ""
@@ -216,7 +216,7 @@ def _drained(rest: "Rest", node: dict[str, Any], timeout_s: float) -> dict[str, 
 
 
 def _progress(text: str | None) -> None:
-    """None clears the line."""
+    """Show a line of progress; None clears it."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{(text or '')[:79]}")
     elif text is not None:

@@ -1,4 +1,4 @@
-"""Options that most commands share. Each may stand before the command or after it; the nearer one wins."""
+"""Options that most commands share. Each may be given before the command or after it; the nearer one wins."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Globals:
-    """What stood before the command."""
+    """The options that were given before the command."""
 
     bootstrap: str | None = None
     gateway: str | None = None
@@ -38,7 +38,9 @@ class Globals:
     reason: str | None = None
 
     def address(self, key: str, variable: str, default: str) -> str:
-        """Of the first that gives one: an option, --profile, the variable, the current profile, the default."""
+        """Return the address from the first that gives one: an option, --profile, the variable, the current profile,
+        the default.
+        """
         given: str | None = getattr(self, key)
         if given:
             return given
@@ -49,7 +51,7 @@ class Globals:
         return self._of_profile(os.environ.get("ONCELOG_PROFILE"), key) or default
 
     def kafka(self, given: str, file: str | None) -> str:
-        """Kafka's address, with the login where there is one (`client_config.py`)."""
+        """Return Kafka's address, with the login where there is one (`client_config.py`)."""
         # Imported late: `oncelog up` needs none of it.
         from oncelog_server.cli.client_config import (
             KafkaAddress,
@@ -73,8 +75,10 @@ class Globals:
         return KafkaAddress(address or config.servers or BOOTSTRAP_DEFAULT, config.login, profile)
 
     def token(self, gateway: str) -> str:
-        """Of the first that gives one: --token-file, --profile, ONCELOG_TOKEN, ONCELOG_TOKEN_FILE, the current profile;
-        empty: none does. A profile's token goes to that profile's gateway alone.
+        """Return the token from the first that gives one; empty: none does. The order is --token-file, --profile,
+        ONCELOG_TOKEN, ONCELOG_TOKEN_FILE, the current profile.
+
+        A profile's token goes to that profile's gateway alone.
         """
         if self.token_file is not None:
             return token_in(self.token_file)
@@ -99,11 +103,11 @@ class Globals:
 
 
 CHOSEN: Final[ContextVar[Globals]] = ContextVar("chosen", default=Globals())  # noqa: B039 (it is frozen)
-"""By the command that runs, for what no option of its own gives."""
+"""The options before the command that runs, which hold for what no option of its own gives."""
 
 
 class OfProfile(str):
-    """A value that knows which profile it is from, for the error when nobody answers there."""
+    """A value that knows the profile it is from, for the error when no answer comes from there."""
 
     __slots__ = ("profile",)
     profile: str
@@ -115,7 +119,7 @@ class OfProfile(str):
 
 
 def token_in(path: Path) -> str:
-    """Raises OncelogError for a file that holds no token."""
+    """Return the token in a file. Raises OncelogError for a file that holds no token."""
     try:
         token = path.expanduser().read_text(encoding="ascii").strip()
     except OSError as error:
@@ -128,7 +132,7 @@ def token_in(path: Path) -> str:
 
 
 def credentials(gateway: str) -> dict[str, str]:
-    """Headers of a request of the command that runs: its token and its reason."""
+    """Return the headers for a request of the command that runs: its token and its reason."""
     found = CHOSEN.get()
     token = found.token(gateway)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -138,7 +142,7 @@ def credentials(gateway: str) -> dict[str, str]:
 
 
 def named(address: str) -> str:
-    """The address, with its profile where it has one."""
+    """Return the address, with the name of its profile where it has one."""
     profile = getattr(address, "profile", "")
     return f"{address} of profile {profile}" if profile else address
 
@@ -221,14 +225,14 @@ def confirmed(question: str, *, yes: bool) -> None:
 
 
 def not_empty(value: str | None) -> str | None:
-    """For a name: the client libraries abort the whole process on an empty one."""
+    """Return a name as it is. Refuses an empty one, on which the client libraries abort the whole process."""
     if value is not None and not value.strip():
         raise typer.BadParameter("an empty name is none")
     return value
 
 
 def as_spelled(given: Sequence[str] | None, known: Sequence[str]) -> list[str] | None:
-    """Words of a known list, in whatever case they were typed."""
+    """Return words of a known list as the list spells them, in whatever case they were typed. Refuses other words."""
     spelled = {one.casefold(): one for one in known}
     for one in given or ():
         if one.casefold() not in spelled:

@@ -1,4 +1,4 @@
-"""`oncelog partitions`: why a read_committed consumer waits, and which nodes have the replicas."""
+"""`oncelog partitions` shows why a read_committed consumer waits, and which nodes have the replicas."""
 
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
@@ -27,7 +27,7 @@ NAMES_MAX: Final = 5
 
 
 class ShowByDefault(TyperGroup):
-    """What is not a command is `show`'s: `oncelog partitions orders`."""
+    """A group whose first argument, if it is no command, goes to `show`: `oncelog partitions orders`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
@@ -81,7 +81,7 @@ def partitions(
 
 
 def _advice(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """What to do about a transaction, once, with the partitions that it holds back."""
+    """Return each piece of advice about a transaction once, with the partitions that the transaction holds back."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row["lso_holder"]:
@@ -90,7 +90,7 @@ def _advice(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def shortened(names: list[str]) -> str:
-    """The first few, and how many more."""
+    """Return the first few names, and how many more there are."""
     more = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
@@ -162,7 +162,9 @@ def _show_replicas(rows: list[dict[str, Any]], *, empty: str) -> None:
 
 
 def _target(rest: "Rest", target: str) -> tuple[str, int | None]:
-    """A topic's own name goes first: topics may be named like partitions."""
+    """Return the topic, and the partition or None. A topic's own name goes first: topics may be named like
+    partitions.
+    """
     names = {one["name"] for one in rest.get("/v1/topics", {"limit": PAGE})["topics"]}
     if target in names:
         return target, None
@@ -184,7 +186,7 @@ def _node_ids(replicas: str) -> list[int]:
 
 
 def in_sync(row: dict[str, Any]) -> str:
-    """How many replicas, and which are not."""
+    """Return how many replicas are in sync, and which are not."""
     replicas, isr = row["replicas"], row["isr"]
     missing = [str(one) for one in replicas if one not in isr]
     text = f"{len(isr)} of {len(replicas)}"
@@ -192,7 +194,9 @@ def in_sync(row: dict[str, Any]) -> str:
 
 
 def held_by(row: dict[str, Any]) -> str | None:
-    """Whose transaction it is, in what state, and for how long."""
+    """Return the transaction that holds the partition, with its state and age; None: none does. A leader that does
+    not answer is named with its failure.
+    """
     if row["failure"]:
         return f"{row['failure']['kafka_error_name']}: {row['failure']['detail']}"
     holder = row["lso_holder"]

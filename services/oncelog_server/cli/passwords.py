@@ -1,4 +1,6 @@
-"""Passwords for commands: from a terminal without echo, or from a file. Never from argv, which everybody can list."""
+"""Reads passwords for commands: from a terminal without echo, or from a file. They never come from argv, which
+everybody can list.
+"""
 
 import sys
 from pathlib import Path
@@ -18,7 +20,7 @@ PasswordFile = Annotated[
 
 
 def read_password(user: str, file: Path | None) -> str:
-    """Raises OncelogError for a file that cannot be read, and for a password that is empty."""
+    """Return the password. Raises OncelogError for a file that cannot be read, and for a password that is empty."""
     if file is not None:
         password = _first_line(file)
     elif sys.stdin.isatty():

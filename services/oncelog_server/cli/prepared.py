@@ -17,9 +17,9 @@ from oncelog_server.cli.tables import (
 )
 
 ROWS_MAX: Final = 10_000
-"""In one answer of the gateway."""
+"""Maximum number of rows in one answer of the gateway."""
 PARTITIONS_SHOWN: Final = 3
-"""Of one row; `describe` shows all."""
+"""Number of partitions that one row shows; `describe` shows all."""
 
 
 def list_prepared(gateway: Gateway = "", output: AsOutput = None) -> None:
@@ -85,7 +85,7 @@ def complete(
 
 
 def two_phase_fields(found: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Of one transaction; none where nothing two-phase is open."""
+    """Return the fields of a two-phase transaction; none if no two-phase transaction is open."""
     if found.get("prepared") is None:
         return []
     return [("prepared as", found["prepared"]), ("may end it", owner_of(found))]

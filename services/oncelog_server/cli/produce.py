@@ -1,4 +1,4 @@
-"""`oncelog produce`: lines become records, in transactions if an id is given."""
+"""`oncelog produce` writes lines as records, in transactions if an id is given."""
 
 import sys
 from collections.abc import Iterator
@@ -19,11 +19,13 @@ from oncelog_server.cli.tables import printed_as_json, say
 
 app = typer.Typer(add_completion=False)
 DELIVERY_TIMEOUT_MS: Final = 30_000
-"""Of a record, and of a call of a transaction."""
+"""Milliseconds that a record, or a call of a transaction, may take."""
 REQUEST_TIMEOUT_MS: Final = 10_000
 BATCH_BYTES: Final = 128 * 1024
 LINGER_MS: Final = 50
-"""Lines come in great numbers: larger batches than Kafka's defaults make are less work for each."""
+"""Milliseconds to wait for more lines. They come in great numbers, and larger batches than Kafka's defaults make cost
+less for each line.
+"""
 
 
 class Acks(StrEnum):
@@ -175,7 +177,7 @@ def _form(key_separator: str | None, null_marker: str | None) -> "LineForm":
 
 
 def _look_at(file: Path, form: "LineForm") -> None:
-    """Raises OncelogError for a line that has another form, while nothing is written yet."""
+    """Read a file once before anything is written. Raises OncelogError for a line that has another form."""
     if not file.is_file():
         return  # A pipe: reading it would empty it.
     with _opened(file) as source:

@@ -1,4 +1,4 @@
-"""`oncelog profiles`: names for the logs that one works with, each with its addresses.
+"""`oncelog profiles`: names for the logs that a user works with, each with its addresses.
 
 They are in `~/.config/oncelog/config.toml` (or where ONCELOG_PROFILES says), for this user alone. A login stands in a
 file of its own, which a profile names (`config`). The first of these gives an address: the option, `--profile`, the
@@ -39,15 +39,17 @@ def profiles_path() -> Path:
 
 @dataclass(slots=True)
 class Profiles:
-    """What the file says."""
+    """The profiles that the file has."""
 
     current: str | None = None
-    """Used where none is named."""
+    """The profile that is used where none is named."""
     by_name: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls) -> Self:
-        """None of them where there is no file. Raises OncelogError for a file that says something else."""
+        """Read the file; without one there are no profiles. Raises OncelogError for a file that is not as it should
+        be.
+        """
         path, text = profiles_path(), ""
         try:
             text = path.read_text(encoding="utf-8")
@@ -73,7 +75,7 @@ class Profiles:
         return cls(current, profiles)
 
     def named(self, name: str) -> dict[str, str]:
-        """Raises OncelogError, with the nearest that there is."""
+        """Return a profile's values. Raises OncelogError, with the nearest name that there is."""
         if name not in self.by_name:
             raise OncelogError(
                 f"there is no profile {name!r} in {profiles_path()}{meant(name, self.by_name)}; "
@@ -82,7 +84,7 @@ class Profiles:
         return self.by_name[name]
 
     def write(self) -> None:
-        """Whole, for this user alone. Comments of the file are lost."""
+        """Write the file as a whole, readable for this user alone. Its comments are lost."""
         lines = [] if self.current is None else [f"profile = {_quoted(self.current)}", ""]
         for name in sorted(self.by_name):
             lines.append(f"[profiles.{_quoted(name)}]")
@@ -189,5 +191,7 @@ def _refuse_unknown(path: Path, place: str, given: dict[str, Any], known: tuple[
 
 
 def _quoted(text: str) -> str:
-    """As TOML: JSON's strings are TOML's, but for one character that JSON leaves as it is."""
+    """Return the text as a string of TOML. JSON's strings are TOML's, but for one character that JSON leaves as it
+    is.
+    """
     return re.sub("\x7f", r"\\u007f", json.dumps(text, ensure_ascii=False))

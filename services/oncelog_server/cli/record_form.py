@@ -1,4 +1,4 @@
-r"""How `oncelog consume` prints a record.
+r"""Formats in which `oncelog consume` prints a record.
 
 A format is text with places in it, as in kcat: `%t` topic, `%p` partition, `%o` offset, `%k` key, `%s` value, `%T`
 timestamp in milliseconds, `%K` and `%S` lengths in bytes (-1 for null); `%h` headers, `%%` a percent sign. The escapes
@@ -23,7 +23,9 @@ Form = Callable[["ConsumerRecord"], str]
 
 
 def form_of(text: str, null_marker: str) -> Form:
-    """Raises ValueError for a place or an escape that there is not."""
+    """Return a function that prints a record in this format. Raises ValueError for a place or an escape that does not
+    exist.
+    """
 
     def shown(content: bytes | None) -> str:
         return null_marker if content is None else text_of(content)
@@ -59,12 +61,12 @@ def json_line(record: "ConsumerRecord") -> str:
 
 
 def text_of(content: bytes) -> str:
-    """Of a key or value; bytes that are not UTF-8 are escaped."""
+    """Return the text of a key or value; bytes that are not UTF-8 are escaped."""
     return content.decode("utf-8", "backslashreplace")
 
 
 def as_json(record: "ConsumerRecord") -> dict[str, Any]:
-    """A record; a key or value that is not UTF-8 is under `key_base64` or `value_base64` instead."""
+    """Return a record as JSON. A key or value that is not UTF-8 is under `key_base64` or `value_base64` instead."""
     return {
         "topic": record.topic,
         "partition": record.partition,

@@ -1,4 +1,4 @@
-"""`oncelog records`: what became of one record, through the gateway."""
+"""`oncelog records` shows the fate of one record, through the gateway."""
 
 from typing import Annotated, Any
 

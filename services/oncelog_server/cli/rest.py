@@ -1,4 +1,4 @@
-"""A client of the gateway's REST API: the standard library's, because four kinds of request need no more."""
+"""A client of the gateway's REST API. It uses the standard library's, because four kinds of request need no more."""
 
 import http
 import http.client
@@ -27,12 +27,13 @@ COMMAND_OF: Final = (
     ("/v1/nodes", "oncelog nodes list"),
     ("/v1/tokens", "oncelog tokens list"),
 )
-"""What the gateway tells readers of REST to ask for, as a reader of this command asks for it."""
+"""Requests that the gateway tells readers of REST to make, each with the command that makes it."""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Rest:
-    """Every method raises OncelogError: the problem's detail, or that nobody answers at the address.
+    """A client of one gateway. Every method raises OncelogError: the problem's detail, or that no gateway answers at
+    the address.
 
     A value that the gateway's schema refuses is a wrong argument like one that this command refuses itself.
     """
@@ -47,7 +48,7 @@ class Rest:
         self._opener.addheaders.extend(credentials(gateway).items())
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """`query` values may be lists; None and empty ones are left out."""
+        """Send GET and return the answer. `query` values may be lists; None and empty ones are left out."""
         given = {
             name: value for name, value in (query or {}).items() if value not in (None, "", [], ())
         }
@@ -61,11 +62,11 @@ class Rest:
         return self._ask("PUT", path, json.dumps(body).encode())
 
     def delete(self, path: str) -> Any:
-        """None where nothing is left to be told."""
+        """Send DELETE and return the answer; None where it has no content."""
         return self._ask("DELETE", path, None)
 
     def events(self, path: str, last_id: str = "") -> Iterator[dict[str, Any]]:
-        """Server-sent events, each one's data, as they come. Ends when the connection does."""
+        """Yield the data of each server-sent event as it comes. Ends when the connection does."""
         request = urllib.request.Request(self._base + path, headers={"Accept": EVENT_STREAM})
         if last_id:
             request.add_header("Last-Event-ID", last_id)
@@ -103,26 +104,28 @@ class Rest:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The gateway sends none, and another address must not get the token."""
+    """Refuses redirects: the gateway sends none, and another address must not get the token."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The data of each event of a `text/event-stream`. Raises ValueError for what is none."""
+    """Yield the data of each event of a `text/event-stream`. Raises ValueError for data that is no JSON."""
     for line in lines:
         if line.startswith(b"data: "):
             yield json.loads(line[len(b"data: ") :])
 
 
 def quoted(name: str) -> str:
-    """As one segment of a path, slashes included."""
+    """Return the name as one segment of a path, slashes included."""
     return urllib.parse.quote(name, safe="")
 
 
 def wrong_values(content: bytes) -> str:
-    """What the schema refused, under the names that the command's options have. Empty when it was something else."""
+    """Return what the gateway's schema refused, by the names of the command's options. Empty when the problem was
+    another one.
+    """
     try:
         errors = json.loads(content).get("errors") or ()
         return "; ".join(
@@ -134,7 +137,7 @@ def wrong_values(content: bytes) -> str:
 
 
 def _option(location: str) -> str:
-    """`query.producer_id.0` is the first --producer-id."""
+    """Return the option for a location in a problem: `query.producer_id.0` is the first --producer-id."""
     place, _, name = location.partition(".")
     word = name.split(".")[0].replace("_", "-") or place
     return word if place == "path" else f"--{word}"

@@ -1,4 +1,4 @@
-"""`oncelog sinks`: what Spark writes through, and what each sink has committed, through the gateway."""
+"""`oncelog sinks`: the Spark sinks and what each has committed, through the gateway."""
 
 import time
 from typing import Annotated, Final

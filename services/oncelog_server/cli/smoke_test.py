@@ -1,5 +1,6 @@
-"""`oncelog smoke-test`: does a transaction work here? One is committed, one aborted, and a read_committed consumer must
-see the first alone. It makes a topic of its own and deletes it again."""
+"""`oncelog smoke-test` checks that a transaction works. One is committed, one aborted, and a read_committed consumer
+must see the first alone. The command makes a topic of its own and deletes it again.
+"""
 
 import secrets
 import time
@@ -69,7 +70,9 @@ def _send(writer: "Producer", name: str, values: tuple[bytes, ...]) -> "list[Del
 
 
 def _committed(bootstrap: str, name: str, timeout_s: float) -> list[bytes]:
-    """A commit is answered before its markers are written: the transactions are waited for."""
+    """Return what a read_committed consumer sees. A commit is answered before its markers are written, so the reader
+    waits for the transactions.
+    """
     with consumer(bootstrap, auto_offset_reset="earliest") as reader:
         reader.assign([Partition(name, 0)])
         lists = reader.read_until_decided(timeout_s=timeout_s)
@@ -77,7 +80,7 @@ def _committed(bootstrap: str, name: str, timeout_s: float) -> list[bytes]:
 
 
 def _uncommitted(bootstrap: str, name: str, timeout_s: float) -> list[bytes]:
-    """Up to the end of the partition."""
+    """Return what a read_uncommitted consumer sees, up to the end of the partition."""
     deadline = time.monotonic() + timeout_s
     found: list[bytes] = []
     with consumer(
@@ -90,7 +93,7 @@ def _uncommitted(bootstrap: str, name: str, timeout_s: float) -> list[bytes]:
 
 
 def _must_see(name: str, isolation: str, wanted: tuple[bytes, ...], found: list[bytes]) -> None:
-    """Raises OncelogError unless exactly these records stand there."""
+    """Raise OncelogError unless the consumer saw exactly these records."""
     if tuple(found) != wanted:
         shown = ", ".join(value.decode(errors="replace") for value in found) or "nothing"
         raise OncelogError(

@@ -1,4 +1,4 @@
-"""`oncelog storage`: the data folder of a node that is stopped."""
+"""`oncelog storage` checks and repairs the data folder of a node that is stopped."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""What commands print: tables that fit 80 columns for people, JSON for scripts, colours only on a terminal."""
+"""Prints the output of commands: tables that fit 80 columns, JSON for scripts, colours only on a terminal."""
 
 import json
 import sys
@@ -35,15 +35,17 @@ __all__ = [
 ]
 
 GAP: Final = 3
-"""Columns between two columns of a table."""
+"""Blanks between two columns of a table."""
 
 
 Columns = Mapping[str, str | Callable[[Any], object]]
-"""By heading, `>` before that of a number: the name of the row's field, or what makes the cell of the row."""
+"""Columns by heading, `>` before the heading of a number. The value is the row's field, or a function that makes the
+cell.
+"""
 
 
 def show_json(value: Any) -> None:
-    """One document, indented."""
+    """Print one JSON document, indented."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
@@ -55,14 +57,16 @@ def printed_as_json(value: Any, output: Output | None) -> bool:
 
 
 def printable(text: str) -> str:
-    """Without what moves a terminal's cursor or feigns another line: names and reasons are anybody's to choose."""
+    """Return the text without characters that move a terminal's cursor or feign another line: anybody may choose
+    names and reasons.
+    """
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """A column whose name starts with `>` is a number. Texts are folded between words, never cut.
+    """Print a table. A column whose name starts with `>` is a number. Texts are folded between words, never cut.
 
     A narrow terminal or a long name would break the name inside. Then each row stands by itself with its values under
     each other: a name is there to be copied.
@@ -90,14 +94,14 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empt
 
 
 def show_rows(columns: Columns, rows: Iterable[Any], *, empty: str) -> None:
-    """A table of rows as REST has them; headings as in `show_table`."""
+    """Print a table of rows as REST has them; headings are as in `show_table`."""
     readers = [itemgetter(one) if isinstance(one, str) else one for one in columns.values()]
     cells = [[read(row) for read in readers] for row in rows]
     show_table(list(columns), cells, empty=empty)
 
 
 def _widths(names: Sequence[str], cells: Sequence[Sequence[Text]], room: int) -> list[int] | None:
-    """Of each column, at least its longest word. None when there is no room for the longest words."""
+    """Return the width of each column, at least its longest word. None when there is no room for the longest words."""
     columns = [[Text(name), *(row[at] for row in cells)] for at, name in enumerate(names)]
     least = [max(_longest_word(one) for one in column) for column in columns]
     widths = [max(one.cell_len for one in column) for column in columns]
@@ -117,7 +121,7 @@ def _longest_word(cell: Text) -> int:
 
 
 def _show_one_by_one(names: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
-    """Each row as lines of name and value, a free line between two rows."""
+    """Print each row as lines of name and value, with an empty line between two rows."""
     width = max(map(len, names))
     for number, row in enumerate(cells):
         if number:
@@ -128,7 +132,7 @@ def _show_one_by_one(names: Sequence[str], cells: Sequence[Sequence[Text]]) -> N
 
 
 def show_paragraph(text: str, *, indent: int = 0, bullet: str = "", style: str = "") -> None:
-    """Folded between words; lines after the first stand below the text, not below the bullet."""
+    """Print a text folded between words. Lines after the first begin below the text, not below the bullet."""
     text = printable(text)
     room = max(_out().width - indent - len(bullet), 20)
     lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
@@ -138,7 +142,7 @@ def show_paragraph(text: str, *, indent: int = 0, bullet: str = "", style: str =
 
 
 def show_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Names and values under each other."""
+    """Print names and values under each other."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -148,17 +152,17 @@ def show_fields(fields: Iterable[tuple[str, object]]) -> None:
 
 
 def of_partition(row: Mapping[str, Any]) -> str:
-    """As people write it: orders-0."""
+    """Return a partition's name as people write it: orders-0."""
     return f"{row['topic']}-{row['partition']}"
 
 
 def listed(numbers: Iterable[int]) -> str | None:
-    """Node ids, say; None for none."""
+    """Return numbers such as node ids as text; None for no numbers."""
     return ", ".join(map(str, numbers)) or None
 
 
 def warn_of_incomplete(incomplete: Sequence[Mapping[str, Any]], what: str = "not complete") -> None:
-    """Tell what is missing, and end the command as failed."""
+    """Print what is missing from an answer, and end the command as failed if anything is."""
     for failure in incomplete:
         warn(f"{what}: {failure['kafka_error_name']}, {failure['detail']}")
     if incomplete:
@@ -166,12 +170,12 @@ def warn_of_incomplete(incomplete: Sequence[Mapping[str, Any]], what: str = "not
 
 
 def say(text: str) -> None:
-    """A sentence on stdout."""
+    """Print a text on stdout."""
     _out().print(_lines(text), soft_wrap=True)
 
 
 def warn(text: str) -> None:
-    """A sentence on stderr: results stay clean."""
+    """Print a text on stderr, so that results on stdout stay clean."""
     Console(stderr=True, highlight=False).print(_lines(text, "yellow"), soft_wrap=True)
 
 
@@ -182,7 +186,7 @@ def _cell(value: object) -> Text:
 
 
 def _lines(text: str, style: str = "") -> Text:
-    """Our own sentences may have several."""
+    """Return a text of one or several lines, each made printable."""
     return Text("\n".join(printable(line) for line in text.split("\n")), style=style)
 
 

@@ -1,4 +1,4 @@
-"""`oncelog transactions timeline`: one line an event, and the time that passed since the one before."""
+"""`oncelog transactions timeline` prints one line for each event, with the time that passed since the one before."""
 
 import json
 import time
@@ -11,13 +11,13 @@ from oncelog_server.cli.rest import Rest, quoted
 from oncelog_server.cli.tables import duration, printable, say
 
 PAUSE_S: Final = 1.0
-"""Before a stream that broke is asked for again."""
+"""Seconds before a stream that broke is asked for again."""
 GAP_MS: Final = 1_000
-"""A pause this long is shown: it is where the time went."""
+"""A pause between two events of at least this long is shown: the time was spent there."""
 
 
 def timeline(rest: Rest, transactional_id: str, limit: int, *, follow: bool, is_json: bool) -> None:
-    """Raises OncelogError, as `Rest` does."""
+    """Print the timeline of a transaction. Raises OncelogError, as `Rest` does."""
     found = rest.get(f"/v1/transactions/{quoted(transactional_id)}/timeline", {"limit": limit})
     lines = _Lines(is_json)
     if not is_json:
@@ -78,7 +78,9 @@ def _clock(time_ms: int) -> str:
 
 
 def _following(rest: Rest, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Each new event of the id, and of the producers that it has had, which roles tell without the id."""
+    """Yield each new event of the id, and of the producers that the id has had: roles tell some events without the
+    id.
+    """
     last_id = found["events"][-1]["id"] if found["events"] else ""
     seen = {event["id"] for event in found["events"]}
     name = found["transactional_id"]
@@ -102,7 +104,7 @@ def _following(rest: Rest, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _is_about(event: dict[str, Any], name: str, producers: set[int | None]) -> bool:
-    """A hole may have hidden an event of any transaction."""
+    """True if the event may be about the transaction. A hole may have hidden an event of any transaction."""
     fields = event["fields"]
     if event["kind"] == "hole":
         return True

@@ -1,4 +1,4 @@
-"""`oncelog tokens`: who may ask the gateway for what."""
+"""`oncelog tokens`: API tokens for the gateway, each with a role."""
 
 import re
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ class RoleWord(StrEnum):
 
 
 def lifetime_ms(text: str) -> int:
-    """Raises BadParameter for what is none."""
+    """Return a lifetime in milliseconds. Raises BadParameter for a text that is none."""
     found = re.fullmatch(r"([0-9]{1,9})([mhd])", text)
     if found is None or not int(found[1]):
         raise typer.BadParameter(f"{text!r} is no lifetime; give one like 30d, 12h or 15m")

@@ -1,4 +1,4 @@
-"""`oncelog topics`: through Kafka's own admin protocol."""
+"""`oncelog topics`: topics and their configs, through Kafka's own admin protocol."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,7 +83,7 @@ def create_topic(
 
 @app.command("describe")
 def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = None) -> None:
-    """What is configured differently, and the node through which Kafka clients reach each partition.
+    """Show the configs that are not the default, and the node through which Kafka clients reach each partition.
 
     On a cluster that is a listener, which passes on to the leader; `oncelog partitions TOPIC` shows who leads.
     """

@@ -1,4 +1,4 @@
-"""`oncelog transactions`: see them, find what hangs, and end it safely. All through the gateway."""
+"""`oncelog transactions` lists transactions, finds those that hang, and ends them safely, all through the gateway."""
 
 from typing import Annotated, Any, Final, get_args
 
@@ -34,7 +34,7 @@ from oncelog_server.cli.timelines import timeline
 app = command_group("Show transactions, find hanging ones, end them.")
 PAGE: Final = 500
 ROWS_MAX: Final = 10_000
-"""In one answer of the gateway."""
+"""Maximum number of rows in one answer of the gateway."""
 
 TransactionalId = Annotated[str, typer.Argument(callback=not_empty, help="the transactional.id")]
 Topic = Annotated[str, typer.Option(help="the topic")]

@@ -1,4 +1,4 @@
-"""`oncelog up`: the options; `oncelog_server.up` does the work."""
+"""`oncelog up`: the options of the command; `oncelog_server.up` does the work."""
 
 from pathlib import Path
 from typing import Annotated

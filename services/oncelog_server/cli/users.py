@@ -1,4 +1,6 @@
-"""`oncelog users`: who may log in with SCRAM, through Kafka's own protocol; lines for a file of PLAIN users."""
+"""`oncelog users`: the users that may log in with SCRAM, through Kafka's own protocol, and lines for a file of PLAIN
+users.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Final

@@ -60,11 +60,11 @@ from oncelog_server.data_folder import make_private
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 12.0
-"""Longer than a storage node writes checkpoints."""
+"""Seconds to wait for a process to end: longer than a storage node takes to write checkpoints."""
 DRAIN_TIMEOUT_S: Final = 40.0
-"""A drain, and then a stop."""
+"""Seconds for a drain and the stop that follows."""
 STARTS_AT_ONCE: Final = 4
-"""Starting Python costs most of a second of a core; more starts at once only make all of them late."""
+"""Processes started at once. Starting Python costs most of a second of a core; more would only make all late."""
 
 _ENDED: Final = ("dead", "stopped")
 _STOP_ORDER: Final[tuple[tuple[RolePlan, ...], ...]] = (
@@ -73,10 +73,10 @@ _STOP_ORDER: Final[tuple[tuple[RolePlan, ...], ...]] = (
     (STORAGE,),
     (CONTROLLER,),
 )
-"""First the roles that clients call, then the roles that write, then the roles that they write to."""
+"""The order of stopping: roles that clients call, then roles that write, then roles that they write to."""
 
 Progress = Callable[[str, str], None]
-"""Told of each process: its name, and `starting`, `ready`, `stopping` or `stopped`."""
+"""Called for each process with its name, and `starting`, `ready`, `stopping` or `stopped`."""
 
 
 class ClusterFailed(OncelogError):
@@ -84,7 +84,7 @@ class ClusterFailed(OncelogError):
 
 
 class Cluster:
-    """Use it as a context manager, or `start` and `stop` it, or `open` one that runs."""
+    """A cluster in a folder. Use it as a context manager, or `start` and `stop` it, or `open` one that runs."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Cluster:
         on_progress: Progress | None = None,
         on_plan: Callable[[ClusterState], None] | None = None,
     ) -> None:
-        """Nothing is started yet. Port 0 takes free ones; `environment` is added to every process's. A secured
+        """Start nothing yet. Port 0 takes free ports; `environment` is added to that of every process. A secured
         cluster (`security.py`) stays secured at later starts.
 
         `on_plan` sees names and ports before anything starts, and may set what single processes are told.
@@ -114,7 +114,7 @@ class Cluster:
 
     @classmethod
     def open(cls, folder: Path, on_progress: Progress | None = None) -> Self:
-        """The cluster of this folder, running or not. Raises OncelogError when there never was one."""
+        """Return the cluster of this folder, running or not. Raises OncelogError when there never was one."""
         state = read_state(folder)
         if state is None:
             raise OncelogError(
@@ -125,7 +125,7 @@ class Cluster:
         return cluster
 
     def reload(self) -> None:
-        """See what other commands have done to the cluster since."""
+        """Read what other commands have done to the cluster since."""
         with state_file(self.folder):
             self._state = read_state(self.folder)
 
@@ -145,7 +145,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Every listener, for `bootstrap.servers`."""
+        """Addresses of every listener, for `bootstrap.servers`."""
         return ",".join(member.address for member in self.of_role(LISTENER))
 
     @property
@@ -154,21 +154,21 @@ class Cluster:
 
     @property
     def security(self) -> ClusterSecurity | None:
-        """None: every user of this machine may do everything."""
+        """The cluster's certificates and users; None: every user of this machine may do everything."""
         return ClusterSecurity(self.folder) if self.state.is_secure else None
 
     @property
     def tls(self) -> PeerTls | None:
-        """For questions to its processes."""
+        """Certificates for calls to the cluster's processes; None: the cluster is not secured."""
         return None if self.security is None else self.security.tls()
 
     @property
     def redis_url(self) -> str:
-        """Of the live event feed; only the user who started the cluster gets in."""
+        """Address of the Redis of the live event feed. Only the user who started the cluster gets in."""
         return redis_url(self.folder)
 
     def member(self, name: str) -> Member:
-        """Raises OncelogError, with the names there are."""
+        """Return the member of this name. Raises OncelogError, with the names there are."""
         for member in self.members:
             if member.name == name:
                 return member
@@ -176,7 +176,7 @@ class Cluster:
         raise OncelogError(f"this cluster has no {name}; it has {names}")
 
     def process(self, name: str) -> ProcessRef | None:
-        """None: it was never started, or stopped in order."""
+        """Return the process of a member or database; None: it was never started, or was stopped in order."""
         if name not in (POSTGRES, REDIS):
             self.member(name)
         return self.state.running.get(name)
@@ -187,7 +187,7 @@ class Cluster:
         return self.folder / "logs" / f"{name}.log"
 
     def state_of(self, name: str) -> str:
-        """`running`, `paused`, `dead`, or `stopped` when it was ended in order."""
+        """Return `running`, `paused`, `dead`, or `stopped` when the process was ended in order."""
         process = self.process(name)
         state = "stopped" if process is None else process.state
         if state in ("stopped", "dead"):
@@ -200,7 +200,7 @@ class Cluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether any process of it lives."""
+        """True if any process of the cluster lives."""
         return self._state is not None and any(
             process.is_alive for process in self._state.running.values()
         )
@@ -228,7 +228,7 @@ class Cluster:
                 raise
 
     def stop(self) -> None:
-        """End everything in order; what does not listen is killed. Quick, because nothing is moved that ends anyway."""
+        """End every process in order, and kill those that do not listen. It is quick, for nothing is moved."""
         with whole_cluster(self.folder):
             self.reload()
             self._stop_everything()
@@ -241,7 +241,7 @@ class Cluster:
         self.stop()
 
     def kill_all(self) -> None:
-        """SIGKILL to every oncelog process at once; Postgres and Redis live on."""
+        """Send SIGKILL to every oncelog process at once; Postgres and Redis live on."""
         found = [self.state.running[one.name] for one in self.members if self.process(one.name)]
         for process in found:
             process.signal(signal.SIGKILL)
@@ -259,7 +259,7 @@ class Cluster:
     # --------------------------------------------------------------------------------------------- one of it
 
     def kill(self, name: str) -> None:
-        """SIGKILL: what a crash looks like from outside."""
+        """Send SIGKILL to a process: from outside that looks like a crash."""
         process = self._running(name)
         if name == POSTGRES:
             kill_tree(process)
@@ -268,14 +268,14 @@ class Cluster:
             process.wait(STOP_TIMEOUT_S)
 
     def pause(self, name: str) -> None:
-        """SIGSTOP: a process that is there and does nothing."""
+        """Send SIGSTOP to a process, which then exists and does nothing."""
         self._running(name).signal_tree(signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
         self._running(name).signal_tree(signal.SIGCONT)
 
     def terminate(self, name: str, timeout_s: float = DRAIN_TIMEOUT_S) -> bool:
-        """SIGTERM: drain, then stop. False when it had to be killed."""
+        """Send SIGTERM: the process drains, then stops. False when it had to be killed."""
         with self._working_on(name):
             return self._terminate(name, timeout_s)
 
@@ -285,7 +285,7 @@ class Cluster:
             self._start_one(name, timeout_s)
 
     def restart(self, name: str) -> None:
-        """Drain and stop it if it runs, and start it again. Raises OncelogError when the whole cluster is down."""
+        """Drain and stop a process if it runs, then start it. Raises OncelogError when the whole cluster is down."""
         with self._working_on(name):
             refuse_if_not_installed(name)
             if not self.is_running:
@@ -322,7 +322,7 @@ class Cluster:
 
     @contextmanager
     def _working_on(self, *names: str) -> Iterator[None]:
-        """Alone on these processes, and not while the whole cluster starts or stops. The view is fresh."""
+        """Work alone on these processes, and not while the whole cluster starts or stops. The view is fresh."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(whole_cluster(self.folder, is_shared=True))
             for name in sorted(names):
@@ -332,7 +332,7 @@ class Cluster:
 
     @contextmanager
     def _changed(self) -> Iterator[ClusterState]:
-        """The state, to be changed and then written: no other command or thread writes meanwhile."""
+        """Yield the state to be changed, then write it. No other command or thread writes meanwhile."""
         with state_file(self.folder):
             self._see_running()
             yield self.state
@@ -340,7 +340,7 @@ class Cluster:
             self.state.write(self.folder)
 
     def _see_running(self) -> None:
-        """What runs by now; other commands start and stop processes too."""
+        """Read which processes run now: other commands start and stop processes too."""
         found = read_state(self.folder)
         if found is not None:
             self.state.running, self.state.postgres_url = found.running, found.postgres_url
@@ -367,7 +367,7 @@ class Cluster:
             self._start_members([self.member(name)], timeout_s)
 
     def _plan(self) -> None:
-        """The members of an earlier start, on their data; new ones in a new folder."""
+        """Plan the members: those of an earlier start on their data, or new ones in a new folder."""
         make_private(self.folder / "logs")
         port, gateway_port = self._ports
         ports = FreePorts()
@@ -408,7 +408,7 @@ class Cluster:
         self._on_progress(REDIS, "ready")
 
     def _start_members(self, members: Sequence[Member], timeout_s: float) -> None:
-        """In order, a few at a time; the next one starts when one of those is ready."""
+        """Start members in order, a few at a time. The next one starts when one of those is ready."""
         deadline = time.monotonic() + timeout_s
         pending = deque(members)
         starting: dict[str, HealthProbe] = {}
@@ -435,7 +435,7 @@ class Cluster:
                 time.sleep(POLL_S)
 
     def _await_whole(self, timeout_s: float) -> None:
-        """Processes are ready before everything is led and owned. Raises ClusterFailed."""
+        """Wait until everything is led and owned, which is after all processes are ready. Raises ClusterFailed."""
         controllers = [member.rpc_address for member in self.of_role(CONTROLLER)]
         node_ids = [member.node_id for member in self.members if member.role != CONTROLLER.role]
         missing = await_whole(controllers, node_ids, timeout_s, self.tls)
@@ -467,7 +467,7 @@ class Cluster:
             self._on_progress(POSTGRES, "stopped")
 
     def _stop_together(self, names: Sequence[str]) -> None:
-        """SIGINT ends a process in order but without a drain: there is nowhere left to move anything to."""
+        """End processes by SIGINT, in order but without a drain: no other process is left to move anything to."""
         found = {name: self.state.running[name] for name in names if name in self.state.running}
         for name, process in found.items():
             self._on_progress(name, "stopping")

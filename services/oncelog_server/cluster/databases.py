@@ -35,7 +35,9 @@ STOP_TIMEOUT_S: Final = 5.0
 
 
 def start_postgres_server(data: Path) -> tuple[ProcessRef, str]:
-    """The postmaster and the URL for SQLAlchemy. Finds a running one. Raises OncelogError when it does not start."""
+    """Start Postgres, or find a running one, and return the postmaster and the URL for SQLAlchemy. Raises
+    OncelogError when it does not start.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # The wheel's own: about a folder of the desktop.
@@ -62,7 +64,9 @@ def start_postgres_server(data: Path) -> tuple[ProcessRef, str]:
 
 
 def _forget_dead_postmaster(data: Path) -> None:
-    """A killed postmaster leaves its lock files, and while nobody has reaped it, it still looks alive to Postgres."""
+    """Remove the lock files that a killed postmaster leaves. While nobody has reaped that process, it still looks
+    alive to Postgres.
+    """
     for lock in (data / "postmaster.pid", *data.glob(".s.PGSQL.*.lock")):
         try:
             pid = int(lock.read_text().splitlines()[0])
@@ -73,18 +77,18 @@ def _forget_dead_postmaster(data: Path) -> None:
 
 
 def stop_postgres_server(ref: ProcessRef) -> None:
-    """Fast shutdown: connections are cut, what is committed is on the disk."""
+    """Stop Postgres by a fast shutdown: connections are cut, and what is committed is on the disk."""
     end_process(ref, signal.SIGINT, STOP_TIMEOUT_S)
 
 
 def kill_tree(ref: ProcessRef) -> None:
-    """SIGKILL to a server and its children."""
+    """Send SIGKILL to a server and its children."""
     ref.signal_tree(signal.SIGKILL)
     ref.wait(STOP_TIMEOUT_S)
 
 
 def redis_command() -> str | None:
-    """A redis-server of this machine, or the one in the wheel; None: the cluster runs without the event feed."""
+    """Return a redis-server of this machine, or the one in the wheel; None: the cluster runs without the event feed."""
     found = shutil.which("redis-server")
     if found is not None:
         return found
@@ -96,7 +100,7 @@ def redis_command() -> str | None:
 
 
 def refuse_if_not_installed(name: str) -> None:
-    """Raises OncelogError for Redis on a machine that has none: a cluster runs without it."""
+    """Raise OncelogError for Redis on a machine that has none: a cluster runs without it."""
     if name == REDIS and redis_command() is None:
         raise OncelogError(
             "Redis is not installed, and the cluster runs without its event feed: install redis-server on "
@@ -106,17 +110,23 @@ def refuse_if_not_installed(name: str) -> None:
 
 _REDIS_SOCKET: Final = "redis.sock"
 _SOCKET_PATH_MAX: Final = 100
-"""The system takes some bytes more; redis-py and Redis agree on the path, so neither may cut it."""
+"""Bytes of a socket's path at most. The system takes some more; redis-py and Redis agree on the path, so neither may
+cut it.
+"""
 COMMANDS_OFF: Final = (
     *("CONFIG", "SAVE", "BGSAVE", "BGREWRITEAOF", "DEBUG", "MODULE", "MIGRATE", "RESTORE"),
     *("REPLICAOF", "SLAVEOF", "SYNC", "PSYNC", "MONITOR", "EVAL", "EVALSHA", "SCRIPT", "FLUSHALL"),
     *("FLUSHDB", "KEYS", "SHUTDOWN"),
 )
-"""What writes files, loads code, leads elsewhere or empties the feed; the feed needs XADD and readers XREAD."""
+"""Commands of Redis that are off: they write files, load code, make Redis follow another server, or empty the feed.
+The feed needs only XADD, and its readers XREAD.
+"""
 
 
 def redis_socket(folder: Path) -> Path:
-    """Of a cluster's folder. A path too long for a socket is replaced by one in the user's own folder below /tmp."""
+    """Return the path of the socket of the Redis in a cluster's folder. A path too long for a socket is replaced by
+    one in the user's own folder below /tmp.
+    """
     path = folder.absolute() / REDIS / _REDIS_SOCKET
     if len(os.fsencode(path)) <= _SOCKET_PATH_MAX:
         return path
@@ -129,7 +139,9 @@ def redis_url(folder: Path) -> str:
 
 
 def start_redis_server(command: str, folder: Path, log: Path) -> ProcessRef:
-    """The Redis of a cluster's folder. It keeps nothing on the disk: it holds a feed, and a feed may have a hole."""
+    """Start the Redis of a cluster's folder. It keeps nothing on the disk: it holds a feed, and a feed may have a
+    hole.
+    """
     socket = redis_socket(folder)
     own = folder.absolute() / REDIS
     lines = [
@@ -153,7 +165,9 @@ def start_redis_server(command: str, folder: Path, log: Path) -> ProcessRef:
 
 
 def _make_ours(folder: Path) -> None:
-    """Raises OSError when it is another user's: there, a socket would not be ours alone."""
+    """Make a folder for this user alone. Raises OSError when it is another user's: a socket there would not be ours
+    alone.
+    """
     make_private(folder)
     if folder.stat().st_uid != os.getuid() or folder.is_symlink():
         raise PermissionError(f"{folder} belongs to another user")

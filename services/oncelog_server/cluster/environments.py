@@ -1,4 +1,4 @@
-"""What each process of the cluster is told: its place, its peers and its folders, as environment variables."""
+"""Environment variables that tell each process of the cluster its place, its peers and its folders."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,9 @@ REPLICAS = 3
 
 
 def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[str, str]:
-    """What was set for every process, then for this one, comes last: who set it meant it."""
+    """Return the variables of one process. Those that were set for every process, then those for this one, win over
+    the others.
+    """
     controllers = [one for one in state.members if one.role == CONTROLLER.role]
     node = {
         "ONCELOG_NODE_NODE_ID": str(member.node_id),
@@ -40,7 +42,7 @@ def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[st
 
 
 def gateway_url(member: Member, state: ClusterState, folder: Path) -> str:
-    """`https` where it was given a certificate, by a variable or by the file of settings."""
+    """Return the URL of a gateway: `https` if a variable or the file of settings gives it a certificate."""
     environment = {**os.environ, **environment_of(member, state, folder)}
     certificate = environment.get("ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE", "")
     if not certificate and environment.get("ONCELOG_CONFIG"):

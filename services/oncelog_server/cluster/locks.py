@@ -1,4 +1,4 @@
-"""Several commands on one cluster at a time: what each of them holds while it works.
+"""The locks that commands hold while they work, so that several commands may work on one cluster at a time.
 
 ```
 cluster.lock         whole     `up` and `down` alone; commands for one process share it
@@ -24,12 +24,16 @@ from oncelog_server.cluster.os_process import POLL_S
 from oncelog_server.data_folder import PRIVATE_FILE, make_private
 
 WAIT_S: Final = 30.0
-"""Longer than a restart takes on a busy machine; then it is better to say what is in the way."""
+"""Seconds to wait for a lock: longer than a restart takes on a busy machine. Then it is better to say what is in the
+way.
+"""
 
 
 @contextmanager
 def whole_cluster(folder: Path, *, is_shared: bool = False) -> Iterator[None]:
-    """Raises OncelogError when the folder cannot be written, or another command works on the cluster for too long."""
+    """Hold the lock of the whole cluster. Raises OncelogError when the folder cannot be written, or another command
+    works on the cluster for too long.
+    """
     try:
         make_private(folder)
         lock = _opened(folder / "cluster.lock")
@@ -43,7 +47,9 @@ def whole_cluster(folder: Path, *, is_shared: bool = False) -> Iterator[None]:
 
 @contextmanager
 def one_process(folder: Path, name: str) -> Iterator[None]:
-    """Raises OncelogError when another command stops or starts it for too long."""
+    """Hold the lock of one process. Raises OncelogError when another command stops or starts that process for too
+    long.
+    """
     make_private(folder / "locks")
     lock = _opened(folder / "locks" / f"{name}.lock")
     with _held(lock, f"{name} of the cluster in {folder}"):

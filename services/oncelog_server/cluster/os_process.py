@@ -24,14 +24,16 @@ POLL_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ProcessRef:
-    """One process of this machine, for good: a pid is given again, the pair is not."""
+    """One process of this machine, which its pid and its start time identify for good: a pid is given again, the pair
+    is not.
+    """
 
     pid: int
     created: float
 
     @property
     def state(self) -> str:
-        """`running`, `paused` or `dead`."""
+        """The state of the process: `running`, `paused` or `dead`."""
         found = self._found()
         if found is None:
             return "dead"
@@ -56,13 +58,13 @@ class ProcessRef:
             return 0
 
     def signal(self, number: int) -> None:
-        """To this process alone. Nothing happens when it has ended."""
+        """Send a signal to this process alone. Nothing happens when it has ended."""
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def signal_tree(self, number: int) -> None:
-        """To this process and all that descend from it."""
+        """Send a signal to this process and all that descend from it."""
         found = self._found()
         if found is None:
             return
@@ -76,7 +78,7 @@ class ProcessRef:
                 child.send_signal(number)
 
     def wait(self, timeout_s: float) -> bool:
-        """Until it has ended. False when it has not in time."""
+        """Wait until the process has ended. False when it has not in time."""
         deadline = time.monotonic() + timeout_s
         while self.is_alive:
             if time.monotonic() > deadline:
@@ -86,7 +88,9 @@ class ProcessRef:
         return True
 
     def reap(self) -> None:
-        """Take the exit status of a child that has ended; of a process that is no child of ours the system does."""
+        """Take the exit status of a child that has ended. For a process that is no child of ours, the system does
+        that.
+        """
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, os.WNOHANG)
 
@@ -99,12 +103,12 @@ class ProcessRef:
 
 
 def ref_of(pid: int) -> ProcessRef:
-    """Raises psutil.NoSuchProcess."""
+    """Return the reference of the process with this pid. Raises psutil.NoSuchProcess."""
     return ProcessRef(pid, psutil.Process(pid).create_time())
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process with this pid lives; one that only waits to be reaped does not."""
+    """True if a process with this pid lives. A process that only waits to be reaped does not."""
     try:
         return ref_of(pid).is_alive
     except psutil.NoSuchProcess:
@@ -114,7 +118,7 @@ def is_running(pid: int) -> bool:
 def start_process(
     command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path
 ) -> ProcessRef:
-    """A process in a session of its own that writes to the end of `log`."""
+    """Start a process in a session of its own that writes to the end of `log`."""
     with open(log, "ab", opener=open_privately) as output:
         started = subprocess.Popen(
             list(command),
@@ -133,7 +137,7 @@ def start_process(
 
 
 def end_process(ref: ProcessRef, number: int, timeout_s: float) -> bool:
-    """Ask it to end with a signal; SIGKILL when it has not in time. True when it ended by itself."""
+    """Ask a process to end by a signal, and send SIGKILL when it has not in time. True when it ended by itself."""
     ref.signal(number)
     # A paused process learns of its end only when it goes on.
     ref.signal(signal.SIGCONT)

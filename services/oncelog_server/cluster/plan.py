@@ -1,4 +1,4 @@
-"""Which processes a cluster has, under which names, node ids and ports.
+"""The plan of a cluster: its processes with their names, node ids and ports.
 
 A node id tells its role: storage nodes are 11, 12, 13, coordinators 21 and 22. Ports are taken below the range from
 which the system takes ports for outgoing connections. Otherwise some connection would sit on one of them while its
@@ -17,13 +17,13 @@ from oncelog.errors import OncelogError
 HOST: Final = "127.0.0.1"
 POSTGRES: Final = "postgres"
 REDIS: Final = "redis"
-"""What processes stand on; named as processes are."""
+"""Postgres and Redis, which the processes of a cluster need, are named as processes are."""
 FREE_PORTS: Final = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
 class RolePlan:
-    """How the processes of one role are called."""
+    """The names and node ids of the processes of one role."""
 
     role: str
     module: str
@@ -37,13 +37,13 @@ MARKER_SENDER: Final = RolePlan("marker-sender", "oncelog_marker_sender", 31)
 LISTENER: Final = RolePlan("listener", "oncelog_listener", 41)
 GATEWAY: Final = RolePlan("gateway", "oncelog_gateway", 51)
 ROLES: Final = (CONTROLLER, STORAGE, COORDINATOR, MARKER_SENDER, LISTENER, GATEWAY)
-"""In the order in which they start: each needs only those before it."""
+"""All roles in the order in which they start: each needs only those before it."""
 PER_ROLE_MAX: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """How many processes of each role."""
+    """The number of processes of each role."""
 
     controllers: int = 2
     storage: int = 3
@@ -60,7 +60,7 @@ class ClusterShape:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process of the cluster: what of it stays the same when it is started again."""
+    """One process of the cluster, with what stays the same when it is started again."""
 
     name: str
     role: str
@@ -68,9 +68,9 @@ class Member:
     node_id: int
     rpc_port: int
     port: int
-    """Kafka's port of a listener, the HTTP port of a gateway; 0 for the others."""
+    """Kafka's port of a listener, the HTTP port of a gateway; 0 for other roles."""
     metrics_port: int = 0
-    """Of its own metrics; 0: none, as in clusters that were planned before there was one."""
+    """Port of the process's own metrics; 0: it has none, as in clusters that were planned before there was one."""
 
     @property
     def rpc_address(self) -> str:
@@ -78,7 +78,7 @@ class Member:
 
     @property
     def address(self) -> str:
-        """What a client of this process connects to."""
+        """The address that a client of this process connects to."""
         return f"{HOST}:{self.port or self.rpc_port}"
 
     @property
@@ -89,7 +89,9 @@ class Member:
 def plan_members(
     shape: ClusterShape, ports: "FreePorts", *, port: int, gateway_port: int
 ) -> tuple[Member, ...]:
-    """Every process, with ports. 0 lets free ones be taken. Raises OncelogError for a given port that is in use."""
+    """Return every process, with ports; a given port of 0 takes free ones. Raises OncelogError for a given port that
+    is in use.
+    """
     counts = dict(shape.counts())
     given = _given(ports, counts, port, gateway_port)
     members = []
@@ -114,7 +116,7 @@ def _member(role: RolePlan, index: int, ports: "FreePorts", own_port: int = 0) -
 
 
 def plan_more(members: tuple[Member, ...], role: RolePlan, count: int) -> tuple[Member, ...]:
-    """As many more processes of a role that has no port for clients, after those that there are."""
+    """Return `count` more processes of a role that has no port for clients, on free node ids of the role."""
     assert role not in (LISTENER, GATEWAY), f"a {role.role} has a port of its own"
     ports = FreePorts()
     ports.keep(ports_of(members))
@@ -127,7 +129,8 @@ def plan_more(members: tuple[Member, ...], role: RolePlan, count: int) -> tuple[
 def replan_ports(
     members: tuple[Member, ...], ports: "FreePorts", *, port: int, gateway_port: int
 ) -> tuple[Member, ...]:
-    """The same processes for another start: on the ports they had where those are free, on given ones where given.
+    """Return the same processes for another start. They keep their ports where those are free, and take given ports
+    where those are given.
 
     Raises OncelogError for a given port that is in use.
     """
@@ -152,7 +155,7 @@ def replan_ports(
 
 
 def ports_of(members: Iterable[Member]) -> list[int]:
-    """Every port that is meant for one of them."""
+    """Return every port that is meant for one of the members."""
     planned = ((one.rpc_port, one.port, one.metrics_port) for one in members)
     return [port for its in planned for port in its if port]
 
@@ -160,7 +163,7 @@ def ports_of(members: Iterable[Member]) -> list[int]:
 def _given(
     ports: "FreePorts", counts: dict[RolePlan, int], port: int, gateway_port: int
 ) -> dict[tuple[str, int], int]:
-    """The given ports by role and index, before any other is taken: that might be one of them."""
+    """Return the given ports by role and index. They are taken before any free port, which might be one of them."""
     return {
         (role.role, index): ports.exactly(first + index, role)
         for role, first in ((LISTENER, port), (GATEWAY, gateway_port))
@@ -169,9 +172,9 @@ def _given(
 
 
 class FreePorts:
-    """Hands out each free port once. Where one plan has several purposes, one of these serves all of them.
+    """Hands out each free port once. A plan that needs ports for several purposes uses one object for all of them.
 
-    They are neighbours, from a place of chance on: two plans made at once have hardly ever a port in common.
+    The ports are neighbours, from a random place on: two plans made at once hardly ever have a port in common.
     """
 
     def __init__(self) -> None:
@@ -181,7 +184,7 @@ class FreePorts:
         self._ahead: Iterator[int] = itertools.cycle((*FREE_PORTS[at:], *FREE_PORTS[:at]))
 
     def keep(self, ports: Iterable[int]) -> None:
-        """Ports that are meant for something, even if nobody listens there yet: `take` leaves them alone."""
+        """Keep ports that are meant for something, even if nobody listens there yet: `take` leaves them alone."""
         self._kept.update(ports)
 
     def take(self) -> int:
@@ -192,7 +195,7 @@ class FreePorts:
         raise OncelogError(f"no free port between {FREE_PORTS.start} and {FREE_PORTS.stop}")
 
     def again(self, port: int) -> int:
-        """This one if it is free, another if not, or if there was none."""
+        """Return this port if it is free. Otherwise, or if it is 0, return another one."""
         if port == 0 or port in self._taken or not _is_free(port):
             return self.take()
         self._taken.add(port)

@@ -1,4 +1,4 @@
-"""Whether a process says of itself that it is ready: the standard gRPC health check, asked without generated code."""
+"""Asks a process whether it is ready, by the standard gRPC health check, without generated code."""
 
 import contextlib
 import socket
@@ -13,7 +13,7 @@ CHECK_TIMEOUT_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 0.2
 _CHECK: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"
-"""HealthCheckResponse{status: SERVING} on the wire; the request for the whole process is the empty message."""
+"""HealthCheckResponse{status: SERVING} on the wire. The request about the whole process is the empty message."""
 
 
 class HealthProbe:
@@ -25,7 +25,7 @@ class HealthProbe:
         self._channel: grpc.Channel | None = None
 
     def is_serving(self) -> bool:
-        """False also when nobody listens or answers in time."""
+        """True if the process says that it serves. False also when nobody listens or answers in time."""
         if self._channel is None:
             # A channel that failed to connect backs off for a second; a refused connection is known at once.
             if not _accepts(self._address):
@@ -50,7 +50,7 @@ class HealthProbe:
 
 
 def is_serving(address: str, tls: PeerTls | None = None) -> bool:
-    """One check."""
+    """Make one health check of this address, and return whether the process serves."""
     with HealthProbe(address, tls) as probe:
         return probe.is_serving()
 

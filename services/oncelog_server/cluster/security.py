@@ -1,4 +1,4 @@
-"""What a secured cluster has besides: a CA, an identity for each role, and an administrator who may do everything.
+"""The security of a cluster: a CA, an identity for each role, and an administrator who may do everything.
 
 ```
 security/             0700   ca.pem, ca.key, and <role>.pem, <role>.key of each role: `oncelog pki`'s files
@@ -35,11 +35,13 @@ CLIENT_LISTENER: Final = "SASL_SSL"
 _FOLDER: Final = "security"
 _ADMIT_TIMEOUT_S: Final = 10.0
 _KAFKA_NUMBER: Final = 2
-"""Of SCRAM-SHA-512."""
+"""Kafka's number of SCRAM-SHA-512."""
 
 
 def keep_doors_plain(state: ClusterState) -> None:
-    """For `Cluster(on_plan=…)`: processes prove their roles to each other, and clients come as to any cluster."""
+    """Leave the listeners in plaintext, for `Cluster(on_plan=…)`: processes prove their roles to each other, and
+    clients come as to any cluster.
+    """
     for member in state.members:
         if member.role == LISTENER:
             state.environments.setdefault(member.name, {}).update(
@@ -49,7 +51,7 @@ def keep_doors_plain(state: ClusterState) -> None:
 
 
 class ClusterSecurity:
-    """Of one cluster's folder."""
+    """The certificates and logins in one cluster's folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / _FOLDER
@@ -57,8 +59,9 @@ class ClusterSecurity:
         self.metrics_token = folder / METRICS_TOKEN
 
     def prepare(self, bootstrap: str) -> None:
-        """For a start. Roles get new certificates from the CA that is there; the administrator's password stays, and
-        so does the token of the metrics."""
+        """Prepare a start. Roles get new certificates from the CA that is there; the administrator's password and the
+        token of the metrics stay.
+        """
         from oncelog.security.pki import make_development_pki, write_private
 
         make_development_pki(self._folder, force=True)
@@ -79,12 +82,12 @@ class ClusterSecurity:
             write_private(self.metrics_token, f"{secrets.token_hex(32)}\n".encode())
 
     def tls(self, role: str = GATEWAY) -> MutualTls:
-        """The identity of a role. Who looks at the cluster from outside looks as the gateway does."""
+        """Return the identity of a role. A caller from outside the cluster has the gateway's."""
         files = (self._folder / name for name in (f"{role}.pem", f"{role}.key", "ca.pem"))
         return MutualTls(*files)
 
     def environment(self, role: str, address: str) -> dict[str, str]:
-        """What a process of this role is told; `address` is where clients come to."""
+        """Return the environment variables for a process of this role. `address` is where clients come to."""
         tls = self.tls(role)
         of_node = {
             "ONCELOG_NODE_TLS_CERTIFICATE_FILE": str(tls.certificate),
@@ -106,7 +109,7 @@ class ClusterSecurity:
         }
 
     def admit_admin(self, controllers: Sequence[str]) -> None:
-        """Tell the active one of these controllers what the administrator logs in with. Raises OncelogError.
+        """Give the administrator's login to the active one of these controllers. Raises OncelogError.
 
         Nobody can log in before the first user is there, so this call goes by the listener's own way.
         """
@@ -137,7 +140,7 @@ class ClusterSecurity:
         raise OncelogError(f"the user {ADMIN} of the cluster was not set: {reason}")
 
     def _password(self) -> str:
-        """Empty before the first start."""
+        """Return the administrator's password; empty before the first start."""
         try:
             text = self.client_properties.read_text()
         except OSError:

@@ -1,4 +1,4 @@
-"""What a cluster's folder says about it: written whole after each change, read by every later command."""
+"""The state file of a cluster's folder: written as a whole after each change, read by every later command."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -15,18 +15,18 @@ VERSION = 1
 
 @dataclass(slots=True)
 class ClusterState:
-    """The plan, and which process is which member now."""
+    """The plan of the cluster, and the process that each member has now."""
 
     members: tuple[Member, ...]
     environment: dict[str, str] = field(default_factory=dict)
-    """Of every process."""
+    """Environment variables for every process."""
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Of one process, by its name; it wins over that of all."""
+    """Environment variables for one process, by its name; they win over those for every process."""
     is_secure: bool = False
-    """Certificates between processes; clients log in (`security.py`). A folder that was secured stays so."""
+    """True if processes have certificates and clients log in (`security.py`). A folder that was secured stays so."""
     postgres_url: str = ""
     running: dict[str, ProcessRef] = field(default_factory=dict)
-    """By name, `postgres` and `redis` among them. A process stays here until it is stopped, dead or not."""
+    """Processes by name, `postgres` and `redis` among them. A process stays here until it is stopped, dead or not."""
 
     def write(self, folder: Path) -> None:
         content = {"version": VERSION, **asdict(self)}
@@ -37,7 +37,9 @@ class ClusterState:
 
 
 def read_state(folder: Path) -> ClusterState | None:
-    """None when no cluster was started in this folder. Raises OncelogError for a file that is not ours."""
+    """Return the state; None when no cluster was started in this folder. Raises OncelogError for a file that is not
+    ours.
+    """
     try:
         content = json.loads((folder / STATE_FILE).read_text())
     except FileNotFoundError:

@@ -1,4 +1,6 @@
-"""What each process of a cluster is doing: the machine's view of its process, and the controllers' view of its node."""
+"""The status of each process of a cluster, from the machine's view of the process and the controllers' view of its
+node.
+"""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -31,16 +33,18 @@ class ProcessStatus:
     node_id: int | None
     address: str
     metrics_url: str
-    """Empty where there are none: Postgres, Redis, and processes that do not run."""
+    """URL of the process's metrics; empty for Postgres, Redis, and processes that do not run."""
     pid: int | None
     state: str
-    """`ready`, `starting`, `draining`, `fenced`, `paused`, `dead`, `stopped`, or `absent`: it is not installed."""
+    """State of the process: `ready`, `starting`, `draining`, `fenced`, `paused`, `dead`, `stopped`, or `absent` if it
+    is not installed.
+    """
     duty: str
     rss_bytes: int
 
 
 def cluster_status(cluster: Cluster) -> list[ProcessStatus]:
-    """Every process, also those that are not there. Asks all of them at once."""
+    """Return the status of every process, also of those that do not run. All of them are asked at once."""
     members, tls = cluster.members, cluster.tls
     with ThreadPoolExecutor(len(members) + 1) as pool:
         described = dict(
@@ -85,7 +89,7 @@ def _with_node(state: str, image: MetadataImage | None, member: Member) -> str:
 
 
 def _by_activity(described: dict[str, pb.DescribeControllerResponse | None]) -> list[str]:
-    """Names of the controllers that answered, the active one first: its image is the newest."""
+    """Return the names of the controllers that answered, the active one first: its image is the newest."""
     answered = {name: answer for name, answer in described.items() if answer is not None}
     return sorted(answered, key=lambda name: not answered[name].active)
 
@@ -137,7 +141,7 @@ def _row(cluster: Cluster, member: Member, state: str, duty: str) -> ProcessStat
 
 
 def _database_row(cluster: Cluster, name: str) -> ProcessStatus:
-    """Without an address: both listen on a socket in the folder, and on no port."""
+    """Return the row of Postgres or Redis. It has no address: both listen on a socket in the folder, and on no port."""
     state = cluster.state_of(name)
     process = cluster.process(name)
     duty = "metadata journal" if name == POSTGRES else "event feed"

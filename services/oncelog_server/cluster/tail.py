@@ -1,4 +1,4 @@
-"""The end of a log, for who must tell why a process ended."""
+"""Reads the end of a process's log, for errors that tell why the process ended."""
 
 from pathlib import Path
 from typing import Final
@@ -7,7 +7,7 @@ LOG_TAIL_LINES: Final = 15
 
 
 def tail_of(log: Path, lines: int = LOG_TAIL_LINES) -> str:
-    """The last lines of a log; empty when there is none."""
+    """Return the last lines of a log; empty when there is no log."""
     try:
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
     except OSError:

@@ -1,4 +1,4 @@
-"""What the controllers of a cluster say about it, asked from outside with plain gRPC."""
+"""Asks the controllers of a cluster about it from outside, with plain gRPC."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ ASK_TIMEOUT_S: Final = 2.0
 def describe_controller(
     address: str, tls: PeerTls | None = None
 ) -> pb.DescribeControllerResponse | None:
-    """None when it does not answer."""
+    """Return what a controller says of itself; None when it does not answer."""
     request = pb.DescribeControllerRequest()
     with open_blocking_channel(address, tls) as channel:
         controller = PlainStub(channel, CONTROLLER)
@@ -38,7 +38,7 @@ def is_active(address: str, tls: PeerTls | None = None) -> bool:
 
 
 def read_image(addresses: Iterable[str], tls: PeerTls | None = None) -> MetadataImage | None:
-    """The image of the first of these controllers that shows one."""
+    """Return the image of the first of these controllers that shows one."""
     request = pb.WatchMetadataRequest(from_metadata_offset=-1)
     for address in addresses:
         with open_blocking_channel(address, tls) as channel:
@@ -57,7 +57,9 @@ def read_image(addresses: Iterable[str], tls: PeerTls | None = None) -> Metadata
 def await_whole(
     controllers: Sequence[str], node_ids: Sequence[int], timeout_s: float, tls: PeerTls | None
 ) -> str:
-    """Until every node is in service and everything is led and owned. What is missing after all; empty: nothing."""
+    """Wait until every node is in service and every partition and shard is led and owned. Returns what is still
+    missing at the deadline; empty: nothing.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         image = read_image([one for one in controllers if is_active(one, tls)], tls)
@@ -68,7 +70,7 @@ def await_whole(
 
 
 def what_is_missing(image: MetadataImage, node_ids: Iterable[int]) -> str:
-    """What is missing for all of a cluster to be at work; empty when nothing is."""
+    """Return what is missing until every part of the cluster is at work; empty when nothing is."""
     for node_id in node_ids:
         node = image.nodes.get(node_id)
         if node is None or node.fenced:

@@ -1,4 +1,4 @@
-"""How far Spark has come, read from its checkpoint: that survives the driver's death.
+"""Reads from Spark's checkpoint how far the query has come. The checkpoint survives the driver's death.
 
 `offsets/N` is written before micro-batch N runs, `commits/N` after its sink has committed. So the newest commit says
 what is done, and an offsets file without its commit is a micro-batch under way.
@@ -11,7 +11,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgress:
-    """What a checkpoint says. `done` maps each partition of the input topic to the offset before which all is done."""
+    """The progress that a checkpoint shows. `done` maps each partition of the input topic to the offset before which
+    all is done.
+    """
 
     batches_done: int
     done: dict[int, int]
@@ -26,7 +28,7 @@ class PipelineProgress:
 
 
 def read_progress(checkpoint: Path, topic: str) -> PipelineProgress:
-    """The state of `checkpoint`, which need not exist yet."""
+    """Return the progress in `checkpoint`, which need not exist yet."""
     offsets = _batches(checkpoint / "offsets")
     commits = _batches(checkpoint / "commits")
     last_done = max(commits, default=None)

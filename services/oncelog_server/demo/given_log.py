@@ -1,4 +1,4 @@
-"""A log that runs already, whose address and login a `client.properties` names. It is not the demo's to kill."""
+"""A log that runs already, whose address and login a `client.properties` names. The demo does not kill it."""
 
 import secrets
 from pathlib import Path
@@ -9,10 +9,10 @@ from oncelog_server.cli.client_config import KafkaAddress, read_client_config
 
 
 class GivenLog:
-    """Of `OncelogServer` what a run needs."""
+    """A log that the demo did not start, with those members of `OncelogServer` that a run needs."""
 
     def __init__(self, file: Path) -> None:
-        """Raises OncelogError for a file that cannot be read, or names no address."""
+        """Read the file. Raises OncelogError for a file that cannot be read, or names no address."""
         config = read_client_config(str(file))
         if not config.servers:
             raise OncelogError(f"{file} names no log; add a line bootstrap.servers=HOST:PORT")
@@ -25,4 +25,4 @@ class GivenLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """It goes on."""
+        """Do nothing: the log goes on."""

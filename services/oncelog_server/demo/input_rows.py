@@ -1,4 +1,4 @@
-"""Rows of a file somebody brought: CSV, JSON lines, a JSON array, or Arrow IPC, told apart by content, not by name.
+"""Rows of a file that a user gives: CSV, JSON lines, a JSON array, or Arrow IPC, told apart by content, not by name.
 
 A row becomes a JSON object of the file's columns with its number in front, under `row`: the number is how the proof
 knows every row again. Columns whose values are numbers are summed per key; a column is numeric when every value in it
@@ -51,7 +51,7 @@ class Table:
         )
 
     def key(self, row: int) -> str:
-        """The key as text; a missing one is the empty string."""
+        """Return a row's key as text; a missing one is the empty string."""
         cell = self.columns[self.key_column][row]
         return "" if cell is None else str(cell)
 
@@ -152,7 +152,9 @@ def _from_objects(objects: Iterable[object]) -> dict[str, list[Cell]]:
 
 
 def _cell(value: object) -> Cell:
-    """What JSON can carry; anything else (dates, decimals, nested values) as its text, a NaN as missing."""
+    """Return a value that JSON can carry. Other kinds (dates, nested values) become text, a decimal becomes a float,
+    and a NaN becomes missing.
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int | bool):

@@ -1,4 +1,5 @@
-"""What the pipeline does to a chunk of records. Pure: records in, records out, nothing kept between chunks.
+"""The transformation that the pipeline applies to a chunk of records. Pure: records in, records out, nothing kept
+between chunks.
 
 Payments are checked, and the good ones of a chunk are netted into one ledger entry per merchant. An entry lists the
 payments it nets, so that every one of them can be found again, and nothing has to be believed. Refunds go to a topic
@@ -84,12 +85,12 @@ def net_rows(
 
 
 def total(numbers: Sequence[int | float]) -> int | float:
-    """Exact for integers; for floats the correctly rounded sum, whatever their order."""
+    """Return the sum: exact for integers; for floats the correctly rounded sum, whatever their order."""
     return math.fsum(numbers) if any(isinstance(n, float) for n in numbers) else sum(numbers)
 
 
 def _booking(value: bytes | None) -> tuple[int, str, str, int]:
-    """(payment_id, account, merchant, signed cents). Raises InvalidPayment."""
+    """Return (payment_id, account, merchant, signed cents) of a payment. Raises InvalidPayment."""
     try:
         payment = json.loads(value or b"")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Card payments out of a seed: the input of the demo when nobody brings a file.
+"""Card payments drawn from a seed: the input of the demo when the user gives no file.
 
 Blocks of 10,000 rows are drawn one by one, each from a generator seeded with (seed, block). So any block can be made
 again without the ones before it. That lets a producer go on after a crash with nothing remembered. It lets the proof
@@ -30,7 +30,7 @@ _FAULTS = ("amount", "currency", "merchant", "torn")
 
 
 class Payment(NamedTuple):
-    """One row. `amount_cents` is what was sent, and positive for refunds too; `fault` is None for a good row."""
+    """One payment. `amount_cents` is what was sent, and positive for refunds too; `fault` is None for a good row."""
 
     payment_id: int
     account: str
@@ -42,14 +42,14 @@ class Payment(NamedTuple):
 
     @property
     def signed_cents(self) -> int:
-        """What the account spends: a refund counts against it."""
+        """The cents that the account spends: a refund counts against it."""
         return -self.amount_cents if self.is_refund else self.amount_cents
 
     def key(self) -> bytes:
         return self.account.encode()
 
     def value(self) -> bytes:
-        """About 150 bytes of JSON. A torn row ends in the middle."""
+        """Return the payment as about 150 bytes of JSON. A torn row ends in the middle."""
         kind = "refund" if self.is_refund else "payment"
         currency = "XXX" if self.fault == "currency" else "EUR"
         text = (
@@ -63,13 +63,15 @@ class Payment(NamedTuple):
 
 
 def payments(rows: int, seed: int) -> Iterator[Payment]:
-    """All rows of (rows, seed), in order of payment_id, which counts from 0."""
+    """Yield all payments of (rows, seed), in order of payment_id, which counts from 0."""
     for block in range(-(-rows // BLOCK_ROWS)):
         yield from payment_block(block, rows, seed)
 
 
 def payment_block(block: int, rows: int, seed: int) -> list[Payment]:
-    """Rows [block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS), cut at `rows`. The same for ever for the same arguments."""
+    """Return rows [block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS), cut at `rows`. The same arguments always give the
+    same rows.
+    """
     first = block * BLOCK_ROWS
     count = min(BLOCK_ROWS, rows - first)
     assert count > 0, (block, rows)

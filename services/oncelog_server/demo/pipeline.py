@@ -33,7 +33,7 @@ QUICK_START_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """All the driver is told. `numeric_columns` is None for payments, else the columns to sum per key."""
+    """The settings of the driver. `numeric_columns` is None for payments, else the columns to sum per key."""
 
     bootstrap: str
     input_topic: str
@@ -43,14 +43,14 @@ class PipelineSettings:
     numeric_columns: tuple[str, ...] | None
     scratch: str
     client_config: str = ""
-    """Path of the `client.properties` to log in with; empty: plain."""
+    """Path of the `client.properties` to log in with; empty: no login."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))
 
 
 def read_settings(path: Path) -> PipelineSettings:
-    """Settings as `write` left them."""
+    """Read settings as `write` has written them."""
     content = json.loads(path.read_text())
     columns = content.pop("numeric_columns")
     return PipelineSettings(**content, numeric_columns=None if columns is None else tuple(columns))
@@ -59,7 +59,9 @@ def read_settings(path: Path) -> PipelineSettings:
 def transformation(
     numeric_columns: tuple[str, ...] | None,
 ) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """The function Spark runs over the Arrow batches of one partition: columns key and value in, OUTPUT_SCHEMA out."""
+    """Return the function that Spark runs over the Arrow batches of one partition. Columns key and value go in,
+    OUTPUT_SCHEMA comes out.
+    """
 
     def transform(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         for batch in batches:
@@ -83,7 +85,7 @@ def _arrow(outputs: list[Output]) -> "pa.RecordBatch":
 
 
 def start_session(scratch: str, jvm_options: str = QUICK_START_JVM) -> "SparkSession":
-    """A local session on two cores, reachable from this machine only."""
+    """Start a local session on two cores, reachable from this machine only."""
     from pyspark.sql import SparkSession
 
     return (
@@ -137,7 +139,7 @@ def main(arguments: list[str]) -> int:
 def run_until_stopped(
     make_session: Callable[[], "SparkSession"], settings: PipelineSettings
 ) -> None:
-    """Until SIGTERM. Raises what ended the query."""
+    """Run the query until SIGTERM. Raises what ended the query."""
     is_stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_stopping.set())
     spark = make_session()

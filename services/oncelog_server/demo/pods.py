@@ -27,11 +27,11 @@ DECIDED_TIMEOUT_S: Final = 30.0
 
 
 class ProofFailed(OncelogError):
-    """Something is missing, doubled or wrong, and time is up."""
+    """The proof failed: something is missing, doubled or wrong, and time is up."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0, or 1 with one line that says what failed."""
+    """Run one part of the demo. Returns 0, or 1 with one line that says what failed."""
     options = _parser().parse_args(arguments)
     try:
         login = read_client_config(options.config).login

@@ -1,4 +1,4 @@
-"""What the demo needs beyond oncelog itself, looked for before anything is started."""
+"""Checks for the software that the demo needs beyond oncelog itself, before anything is started."""
 
 import importlib.util
 import os
@@ -20,7 +20,7 @@ CONNECTOR_HELP = (
 
 
 def missing_prerequisites() -> list[str]:
-    """One line for everything that is missing, with the way to get it. Empty when the demo can run."""
+    """Return one line for everything that is missing, with the way to get it. Empty when the demo can run."""
     missing = []
     version = java_version()
     if version is None:
@@ -35,7 +35,9 @@ def missing_prerequisites() -> list[str]:
 
 
 def java_version() -> int | None:
-    """The major version of the java Spark would take: that of JAVA_HOME, else the one on PATH. None without one."""
+    """Return the major version of the java that Spark would take: that of JAVA_HOME, else the one on PATH. None
+    without one.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:

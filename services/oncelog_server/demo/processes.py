@@ -31,7 +31,7 @@ class ProcessDied(OncelogError):
 
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """What `oncelog up --ready-file` writes."""
+    """The addresses that `oncelog up --ready-file` writes."""
 
     bootstrap: str
     gateway: str
@@ -40,7 +40,7 @@ class ServerAddresses:
 
 
 class OwnProcess:
-    """One command in its own session, writing to `log`."""
+    """One command that runs in a session of its own and writes to `log`."""
 
     def __init__(
         self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
@@ -62,29 +62,29 @@ class OwnProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative when a signal ended it."""
+        """The exit code; None while the process runs; negative when a signal ended it."""
         return self._process.poll()
 
     def terminate(self) -> None:
-        """Ask the leader, and only the leader, to end."""
+        """Ask the leader of the process group, and only the leader, to end."""
         if self.exit_code is None:
             self._process.send_signal(signal.SIGTERM)
 
     def kill_group(self) -> None:
-        """SIGKILL to the whole process group, without a chance to clean up, and wait until the leader is gone."""
+        """Send SIGKILL to the whole process group, without a chance to clean up, and wait until the leader is gone."""
         with contextlib.suppress(ProcessLookupError):  # The whole group may have ended by itself.
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def wait(self, timeout_s: float) -> int:
-        """The exit code. Raises ProcessDied after `timeout_s`."""
+        """Wait for the exit code and return it. Raises ProcessDied after `timeout_s`."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise ProcessDied(f"process {self.pid} did not end within {timeout_s:.0f} s") from None
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM, then SIGKILL to the group when that had no effect in time. Returns the exit code."""
+        """Send SIGTERM, then SIGKILL to the group when that had no effect in time. Returns the exit code."""
         self.terminate()
         try:
             code = self.wait(timeout_s)
@@ -160,12 +160,12 @@ class OncelogServer:
         return self._addresses
 
     def kill(self) -> None:
-        """SIGKILL: what a crash looks like from outside."""
+        """Send SIGKILL to the server: from outside that looks like a crash."""
         assert self._process is not None, "start() comes first"
         self._process.kill_group()
 
     def stop(self) -> int:
-        """A clean stop. Returns the exit code."""
+        """Stop the server cleanly. Returns the exit code."""
         return 0 if self._process is None else self._process.stop()
 
     def __enter__(self) -> Self:

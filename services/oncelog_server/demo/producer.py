@@ -1,4 +1,5 @@
-"""The producer of the demo: every row once, through an oncelog that is killed under it, and through its own death.
+"""The producer of the demo. It sends every row once, through an oncelog that is killed under it, and through its own
+death.
 
 It remembers nothing. After any doubt a new instance takes the same transactional.id: `init_transactions` fences the old
 instance and ends whatever it left open, and from then on the outcome of every earlier transaction is decided. Rows are
@@ -25,11 +26,11 @@ RETRY_PAUSE_S = 0.5
 
 
 class ProducerGaveUp(OncelogError):
-    """No instance of the producer got to the end."""
+    """No instance of the producer sent all rows."""
 
 
 class ProducerCrashed(Exception):
-    """Stands in for the death of the producer's process: nothing of the instance is cleaned up."""
+    """The producer's instance is to crash, as if its process died: nothing of the instance is cleaned up."""
 
 
 class DemoProducer:

@@ -1,4 +1,4 @@
-"""The proof: what an independent reader found on the topics, against what the input says must be there. Pure.
+"""The proof compares what an independent reader found on the topics with what the input says must be there. Pure.
 
 Nothing here is shared with the pipeline or the producer. The right answer comes from the seed or the file; what was
 found comes record by record from `add`. Every row is counted by its number, so a duplicate cannot hide a loss. Money is
@@ -21,7 +21,7 @@ FLOAT_TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the proof."""
+    """One line of the proof: a check, and whether it holds."""
 
     what: str
     expected: str
@@ -30,14 +30,14 @@ class Check:
 
 
 class Proof(Protocol):
-    """Takes every committed record of the input and output topics, then tells what holds."""
+    """Takes every committed record of the input and output topics, then tells which checks hold."""
 
     def add(self, topic: str, key: bytes | None, value: bytes | None) -> None: ...
     def checks(self) -> list[Check]: ...
 
 
 class RowTally:
-    """How often each row number turned up."""
+    """Counts how often each row number was found."""
 
     def __init__(self, row_count: int) -> None:
         self._counts = bytearray(row_count)
@@ -52,15 +52,15 @@ class RowTally:
             self._counts[row] += 1
 
     def duplicates(self) -> int:
-        """Records too many: a row found three times counts as two."""
+        """Return how many records are too many: a row found three times counts as two."""
         return sum(count - 1 for count in self._counts if count > 1)
 
     def missing(self, expected: bytearray) -> int:
-        """Rows marked in `expected` and never found."""
+        """Return how many rows are marked in `expected` and were never found."""
         return sum(1 for mark, count in zip(expected, self._counts, strict=True) if mark > count)
 
     def misplaced(self, expected: bytearray) -> int:
-        """Rows found that are not marked in `expected`, or were never sent at all."""
+        """Return how many rows were found that are not marked in `expected`, or were never sent at all."""
         return self.unknown + sum(
             1 for mark, count in zip(expected, self._counts, strict=True) if count and not mark
         )
@@ -82,7 +82,9 @@ def _equal(what: str, expected: int, found: int) -> Check:
 
 
 class PaymentsProof:
-    """Every payment is on the ledger or rejected, once. Refunds are on their topic, once. No cent is lost or made."""
+    """Proves that every payment is on the ledger or rejected, once. Refunds are on their topic, once; no cent is lost
+    or made.
+    """
 
     def __init__(self, row_count: int, payments: Iterable[Payment], row_number: RowNumber) -> None:
         self._row_number = row_number
@@ -167,7 +169,9 @@ class PaymentsProof:
 
 
 class RowsProof:
-    """Every row of the file is counted under its key, once, and each key's sums are those of the file."""
+    """Proves that every row of the file is counted under its key, once, and that each key's sums are those of the
+    file.
+    """
 
     def __init__(self, table: Table, row_number: RowNumber) -> None:
         self._table = table
@@ -252,7 +256,9 @@ def _sum(numbers: list[int | float]) -> int | float:
 
 
 def _same(expected: list[int | float], found: list[int | float]) -> bool:
-    """Integers must add up exactly, floats within what adding them in another order may change."""
+    """True if both lists have the same sum. Integers must add up exactly, floats within what another order of adding
+    may change.
+    """
     due, got = _sum(expected), _sum(found)
     if isinstance(due, int) and isinstance(got, int):
         return due == got

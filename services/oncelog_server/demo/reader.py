@@ -1,4 +1,4 @@
-"""The reader of the demo: what is committed on its topics, from beginning to end, as any consumer sees it.
+"""The reader of the demo. It reads all committed records of the demo's topics, as any consumer sees them.
 
 It shares nothing with the pipeline or the producer of the demo. Before it reads, every transaction must have ended, or
 the answer would depend on the moment: `wait_until_decided` waits until the last stable offset has met the high
@@ -53,11 +53,13 @@ class CommittedReader:
         self._clients.close()
 
     def stable_ends(self, topic: str) -> dict[int, int]:
-        """The last stable offset of every partition."""
+        """Return the last stable offset of every partition."""
         return self._ends(topic, read_committed=True)
 
     def wait_until_decided(self, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
-        """Wait until no transaction is open. Per topic, how many offsets still are: 0 unless it timed out."""
+        """Wait until no transaction is open. Returns by topic how many offsets are still undecided: 0 unless it timed
+        out.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             undecided = {
@@ -70,12 +72,12 @@ class CommittedReader:
             time.sleep(POLL_S)
 
     def read(self, topic: str) -> Iterator[ConsumerRecord]:
-        """Every committed record of `topic`, in offset order in each partition. Raises ReadFailed on a stall."""
+        """Yield every committed record of `topic`, in offset order in each partition. Raises ReadFailed on a stall."""
         ends = self.stable_ends(topic)
         yield from self._read({Partition(topic, one): (0, end) for one, end in ends.items()})
 
     def last_of_each_partition(self, topic: str) -> list[ConsumerRecord]:
-        """The last committed record of every partition that has one.
+        """Return the last committed record of every partition that has one.
 
         A transaction that was aborted may fill the end of a partition. So the stretch that is searched doubles until a
         record is found or the partition has been searched whole.
@@ -93,7 +95,7 @@ class CommittedReader:
         return found
 
     def _read(self, stretches: dict[Partition, tuple[int, int]]) -> Iterator[ConsumerRecord]:
-        """The records of each stretch, up to before its end."""
+        """Yield the records of each stretch, up to before its end."""
         consumer = self._consumer
         topic = next(iter(stretches)).topic
         with _reading(topic):

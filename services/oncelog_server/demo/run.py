@@ -1,4 +1,5 @@
-"""The run: start everything, kill the Spark driver, oncelog, the producer, and the driver again, then prove.
+"""The run of the demo. It starts everything, kills the Spark driver, oncelog, the producer, and the driver again,
+then proves.
 
 One thread runs the producer; this one looks at the checkpoint, decides when to kill, and shows what happens. Kills are
 aimed: at a micro-batch that is under way, and, for oncelog, at a moment when the producer stands in the middle of a
@@ -56,7 +57,7 @@ class Gate:
         self.is_open = threading.Event()
 
     def halfway(self, first_row: int) -> bool:
-        """Called by the producer in the middle of each transaction. True once, to tell it to crash."""
+        """Called by the producer in the middle of each transaction. True once, to tell the producer to crash."""
         if first_row < self._first_row or self.is_open.is_set():
             return False
         self.is_holding.set()
@@ -83,7 +84,7 @@ class DemoRun:
         self._was_idle = False
 
     def run(self) -> list[Check]:
-        """Run to the end and return the proof. Raises OncelogError when the run itself does not get there."""
+        """Run to the end and return the proof. Raises OncelogError when the run does not get to its end."""
         bootstrap = self._server.bootstrap
         self._create_topics()
         self._producer = DemoProducer(
@@ -162,7 +163,7 @@ class DemoRun:
         return read_progress(self._checkpoint, self._scenario.input_topic)
 
     def _is_idle(self, progress: PipelineProgress) -> bool:
-        """Whether Spark has done everything that can be read: asked of oncelog at most every half second."""
+        """True if Spark has done everything that can be read. oncelog is asked at most every half second."""
         if time.monotonic() - self._idle_checked_at >= IDLE_CHECK_EVERY_S:
             with CommittedReader(self._server.bootstrap) as reader:
                 ends = reader.stable_ends(self._scenario.input_topic)

@@ -1,4 +1,5 @@
-"""What runs through the demo: payments made from a seed, or the rows of a file. One object tells everybody the same.
+"""The input of the demo: payments made from a seed, or the rows of a file. One object tells it to every part of the
+demo.
 
 The producer asks it for rows, and the pipeline for what to do with them. The proof asks for the right answer, computed
 from the seed or the file alone.
@@ -19,7 +20,7 @@ BATCHES_TARGET = 20
 
 
 class Scenario(Protocol):
-    """One input, and what is to become of it."""
+    """One input of the demo, and what must become of it."""
 
     @property
     def title(self) -> str: ...
@@ -31,22 +32,24 @@ class Scenario(Protocol):
     def row_count(self) -> int: ...
     @property
     def numeric_columns(self) -> tuple[str, ...] | None:
-        """Columns the pipeline sums per key; None when the rows are payments."""
+        """Columns that the pipeline sums per key; None when the rows are payments."""
         ...
 
     def rows_from(self, row: int) -> Iterator[tuple[bytes, bytes]]:
-        """(key, value) of every row from number `row` on."""
+        """Yield (key, value) of every row from number `row` on."""
         ...
 
     def row_number(self, value: bytes | None) -> int:
-        """The number of the row a value of the input topic was made from; -1 when it was not made here."""
+        """Return the number of the row that a value of the input topic was made from; -1 when this scenario did not
+        make it.
+        """
         ...
 
     def proof(self) -> Proof: ...
 
 
 class PaymentsScenario:
-    """Payments out of (rows, seed), netted per merchant."""
+    """Payments from (rows, seed), netted per merchant."""
 
     input_topic = "payments"
     output_topics = (LEDGER, REFUNDS, REJECTED)
@@ -99,12 +102,16 @@ class TableScenario:
 
 
 def transaction_rows(row_count: int) -> int:
-    """How many rows one transaction of the producer takes: enough transactions to be killed between and inside."""
+    """Return how many rows one transaction of the producer takes. There are then enough transactions for kills
+    between and inside them.
+    """
     return max(1, min(TRANSACTION_ROWS_MAX, row_count // TRANSACTIONS_TARGET))
 
 
 def offsets_per_trigger(row_count: int) -> int:
-    """How many offsets one micro-batch takes: enough micro-batches to be killed between and inside."""
+    """Return how many offsets one micro-batch takes. There are then enough micro-batches for kills between and inside
+    them.
+    """
     return max(1, row_count // BATCHES_TARGET)
 
 

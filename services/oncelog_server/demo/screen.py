@@ -1,4 +1,4 @@
-"""What the demo shows: live bars on a terminal, plain lines elsewhere, and the proof as a table."""
+"""The output of the demo: live bars on a terminal, plain lines elsewhere, and the proof as a table."""
 
 import sys
 import time
@@ -16,8 +16,9 @@ PLAIN_WIDTH = 110
 
 
 class Screen:
-    """Bars of the rows that the producer committed and that Spark has done, and of what the run waits for; a line for
-    every event. A context manager."""
+    """Shows bars of the rows that the producer committed and that Spark has done, and of what the run waits for; a
+    line for every event. A context manager.
+    """
 
     def __init__(self, row_count: int) -> None:
         is_terminal = sys.stdout.isatty()
@@ -55,12 +56,14 @@ class Screen:
             self._progress.stop()
 
     def event(self, text: str) -> None:
-        """A line with the seconds since the start."""
+        """Print a line with the seconds since the start."""
         elapsed_s = time.monotonic() - self._started_at
         self.console.print(f"[dim]{elapsed_s:6.1f} s[/dim]  {text}")
 
     def phase(self, name: str, more: str) -> None:
-        """What the run waits for: a line, and on a terminal a bar that moves until Spark goes on or another begins."""
+        """Show what the run waits for: a line, and on a terminal a bar that moves until Spark goes on or another
+        phase begins.
+        """
         self.event(f"{name} ({more})")
         if self._progress is not None:
             self._progress.reset(self._phase, description=name, visible=True)

@@ -32,17 +32,18 @@ class SparkDriver:
         )
 
     def kill(self) -> None:
-        """SIGKILL to the driver, its JVM and its workers at once."""
+        """Send SIGKILL to the driver, its JVM and its workers at once."""
         if self._process is not None:
             self._process.kill_group()
 
     def begin_to_stop(self) -> None:
-        """Ask it to end; `kill` cleans up whatever has not."""
+        """Ask the driver to end. `kill` ends whatever does not."""
         if self._process is not None:
             self._process.terminate()
 
     def restart_if_dead(self) -> bool:
-        """Start again from the checkpoint after a death nobody planned (oncelog was away for too long, say).
+        """Start the driver again from the checkpoint after a death that was not planned, such as when oncelog was
+        away for too long. True if it was started.
 
         Raises ProcessDied, with the end of the log, once that has happened too often.
         """

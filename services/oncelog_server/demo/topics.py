@@ -1,4 +1,4 @@
-"""The topics of the demo."""
+"""Makes the topics of the demo."""
 
 from oncelog.client.blocking import Admin
 from oncelog.client.core.admin_results import NewTopic
@@ -11,7 +11,9 @@ CALL_TIMEOUT_MS = 20_000
 
 
 def make_topics(bootstrap: str, scenario: Scenario) -> dict[str, ClientError | None]:
-    """All of a scenario; of each why it could not be made. Raises ClientError when nobody answers."""
+    """Make all topics of a scenario. Returns for each the error why it could not be made, or None. Raises ClientError
+    when no listener answers.
+    """
     found: dict[str, ClientError | None] = {}
     with Admin(
         str(bootstrap), login_properties(bootstrap), default_api_timeout_ms=CALL_TIMEOUT_MS

@@ -19,14 +19,16 @@ from oncelog_server.faults.plane import FaultPlane
 
 
 class FaultControl:
-    """`clock` is for the log's roles, before it starts; `serve_until` answers while it runs."""
+    """Answers a parent's requests for faults. `clock` is for the log's roles, before the log starts; `serve_until`
+    answers while it runs.
+    """
 
     def __init__(self, channel: socket.socket) -> None:
         self.clock = MovedClock()
         self._channel = channel
 
     async def serve_until(self, stopped: asyncio.Event, log: EmbeddedLog) -> None:
-        """Answer until the log is to stop, or the parent is gone; then no fault is left."""
+        """Answer until the log is to stop, or the parent is gone. Then every fault is released."""
         plane = FaultPlane(log, self.clock)
         serving = asyncio.create_task(self._serve(plane), name="faults")
         stopping = asyncio.create_task(stopped.wait())

@@ -12,7 +12,7 @@ _REPLACED: Final = ("pwritev", "pwrite")
 
 
 class FullDisk:
-    """From now on, until `free`."""
+    """Makes every write of the storage node's files fail, from the creation of this object until `free`."""
 
     def __init__(self) -> None:
         self.met = 0

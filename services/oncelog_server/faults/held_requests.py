@@ -1,4 +1,4 @@
-"""Requests that are held, delayed or lost: EndTxn in the listener, markers on their way to a leader.
+"""Faults of requests that are held, delayed or lost: EndTxn in the listener, markers on their way to a leader.
 
 What is held goes on when its gate opens, also when its caller has given up meanwhile: so does a request that a network
 delays.
@@ -21,20 +21,20 @@ _WRITE_MARKERS: Final = (STORAGE, GROUP_COORDINATOR)
 
 
 class Gate(Protocol):
-    """What a request meets."""
+    """A gate that requests must pass while a fault lasts."""
 
     met: int
-    """Requests that came to it."""
+    """How many requests came to the gate."""
 
     async def passed(self) -> None:
-        """Returns when the request may go on. Raises PeerUnavailable for one that is lost."""
+        """Return when the request may go on. Raises PeerUnavailable for a request that is lost."""
 
     def open(self) -> None:
-        """From now on nothing is stopped."""
+        """Open the gate: from now on nothing is stopped."""
 
 
 class HoldingGate:
-    """Holds each request for `seconds`; for None, until it opens."""
+    """Holds each request for `seconds`; None: until the gate opens."""
 
     def __init__(self, seconds: float | None) -> None:
         self.met = 0
@@ -52,7 +52,7 @@ class HoldingGate:
 
 
 class LosingGate:
-    """Loses the first `count` requests, as a connection does that breaks."""
+    """Loses the first `count` requests, as a connection that breaks does."""
 
     def __init__(self, count: int) -> None:
         self.met = 0
@@ -69,7 +69,7 @@ class LosingGate:
 
 
 class EndTxnGates:
-    """Before the listener's handler of EndTxn, by transactional id."""
+    """Gates before the listener's handler of EndTxn, by transactional id."""
 
     def __init__(self) -> None:
         self._real = ROUTES[END_TXN]
@@ -92,7 +92,7 @@ class EndTxnGates:
 
 
 class MarkerGates:
-    """Between the marker sender and those who write markers, by transactional id."""
+    """Gates between the marker sender and the roles that write markers, by transactional id."""
 
     def __init__(self, directory: LocalDirectory, transactions: Transactions) -> None:
         self._directory = directory
@@ -143,7 +143,7 @@ class MarkerGates:
 
 
 class _GatedStub:
-    """A stub whose markers come to gates first."""
+    """A stub whose calls with markers must pass the gates first."""
 
     def __init__(self, stub: Any, gates: MarkerGates) -> None:
         self._stub = stub

@@ -1,11 +1,11 @@
-"""The clock of storage and coordinator, which can be moved ahead of the system's."""
+"""The clock of storage and coordinator, which can be moved ahead of the system's clock."""
 
 from oncelog.ids import Millis
 from oncelog.runtime import SystemClock
 
 
 class MovedClock:
-    """An `oncelog.runtime.Clock`."""
+    """An `oncelog.runtime.Clock` that can be moved ahead of the system's clock."""
 
     def __init__(self) -> None:
         self._system = SystemClock()

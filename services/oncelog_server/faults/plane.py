@@ -1,4 +1,4 @@
-"""Which faults there are now: each is begun under a number, and ended by it."""
+"""The faults that a log has now. Each is begun under a number, and ended by that number."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _FULL_DISK: Final = "the full disk"
 
 
 class _Met(Protocol):
-    """What stands in the way. `met` counts what came to it."""
+    """A part of a fault that stands in the way of requests or calls. `met` counts those that came to it."""
 
     met: int
 
@@ -32,12 +32,12 @@ class _Met(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Fault:
     name: str
-    """What it does, to whom: there is one of each."""
+    """The fault and whom it affects, in words. There is one fault of each name."""
     end: Callable[[], Awaitable[None]]
     stands: _Met | None = None
-    """None: nothing can come to it."""
+    """The part that counts what meets the fault; None: nothing can meet it."""
     must_be_met: bool = False
-    """It does nothing until something comes to it."""
+    """True if the fault has no effect until something meets it."""
 
 
 class FaultPlane:
@@ -139,12 +139,12 @@ class FaultPlane:
     # ------------------------------------------------------------------------------------------------ ending
 
     def met(self, number: int) -> int:
-        """How often something met this fault, such as a request that it holds."""
+        """Return how often something met this fault, such as a request that it holds."""
         fault = self._faults.get(number)
         return 0 if fault is None or fault.stands is None else fault.stands.met
 
     async def release(self, number: int) -> None:
-        """Raises OncelogError for a fault that nothing has met, after it has ended."""
+        """End a fault. Raises OncelogError for one that nothing has met, after it has ended."""
         fault = self._faults.pop(number, None)
         if fault is None:
             return
@@ -166,7 +166,7 @@ class FaultPlane:
 
 
 class _Dead:
-    """In the place of the servicers of a coordinator that is gone."""
+    """Takes the place of the servicers of a coordinator that is gone."""
 
     def __init__(self) -> None:
         self.met = 0

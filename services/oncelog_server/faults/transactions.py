@@ -23,7 +23,7 @@ class Transactions:
         self._slot = slot
 
     def known(self) -> str:
-        """The transactional ids that the log knows, for an error's text."""
+        """Return the transactional ids that the log knows, for an error's text."""
         names = sorted(txn.transactional_id for _, txn in self._all())
         if not names:
             return "the log knows no transactional id yet"
@@ -31,7 +31,7 @@ class Transactions:
         return f"the log knows {', '.join(map(repr, names[:_NAMES_TOLD_MAX]))}{more}"
 
     def producer_ids(self, transactional_id: str) -> set[int]:
-        """The one that this id has now, and those before and after it while they change."""
+        """Return the producer id that this transactional id has, and those before and after it while they change."""
         found = (txn for _, txn in self._all() if txn.transactional_id == transactional_id)
         return {
             producer_id
@@ -61,7 +61,9 @@ class Transactions:
             )
 
     async def fence(self, transactional_id: str) -> None:
-        """Take the id over, as the start of another producer does. Returns when its transaction has ended."""
+        """Take the transactional id over, as the start of another producer does. Returns when its transaction has
+        ended.
+        """
         _, txn = self._find(transactional_id)
         request = pb.InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -83,7 +85,7 @@ class Transactions:
             await asyncio.sleep(_FENCE_PAUSE_S)
 
     def fire_timers(self) -> None:
-        """The clock was moved: each timer asks now whether its time has come."""
+        """Make each timer check whether its time has come, because the clock was moved."""
         for _, driver in self._slot.role.shards.active():
             machine = driver.machine
             assert isinstance(machine, ShardMachine), machine
@@ -109,7 +111,7 @@ class Transactions:
         return found
 
     def _find(self, transactional_id: str) -> tuple[Driver, TxnMetadata]:
-        """Raises OncelogError."""
+        """Return a transaction with the driver of its shard. Raises OncelogError when no producer has used the id."""
         for driver, txn in self._all():
             if txn.transactional_id == transactional_id:
                 return driver, txn

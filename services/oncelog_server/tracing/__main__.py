@@ -36,7 +36,7 @@ _CLIENT_MS: Final = 30_000
 
 @contextmanager
 def _receiver(file: Path) -> Iterator[str]:
-    """Its endpoint."""
+    """Start a receiver of traces and yield its endpoint."""
     command = [sys.executable, "-m", "oncelog_server.tracing.receiver", "--port", "0", str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -86,7 +86,7 @@ def _await_trace(file: Path) -> Trace:
         if time.monotonic() > deadline:
             raise OncelogError(f"no trace of {NAME!r} came within {_WAIT_S:.0f} s")
         time.sleep(0.1)
-    # What other processes have of it comes with their next batch.
+    # Other processes send their spans of the trace with their next batch.
     time.sleep(5 * _EXPORT_MS / 1000)
     found = trace_of(read_spans(file), NAME)
     assert found is not None, "it was there"

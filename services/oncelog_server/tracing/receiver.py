@@ -22,7 +22,7 @@ _ERROR: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSpan:
-    """What a tree needs of one. Ids are hex, times Unix nanoseconds."""
+    """A span as a tree needs it. Ids are hex, times Unix nanoseconds."""
 
     name: str
     service: str
@@ -30,19 +30,19 @@ class ReceivedSpan:
     trace_id: str
     span_id: str
     parent_id: str
-    """Empty for a root."""
+    """Span id of the parent; empty for a root."""
     start_ns: int
     end_ns: int
     error: str
     attributes: dict[str, str | int | float | bool]
     links: list[str] = field(default_factory=list)
-    """Span ids."""
+    """Span ids of the linked spans."""
     linked_traces: list[str] = field(default_factory=list)
-    """The trace of each link."""
+    """The trace id of each link."""
 
 
 def spans_of(request: Any) -> list[ReceivedSpan]:
-    """Of one ExportTraceServiceRequest."""
+    """Return the spans of one ExportTraceServiceRequest."""
     found = []
     for of_resource in request.resource_spans:
         resource = _attributes(of_resource.resource.attributes)
@@ -77,7 +77,7 @@ def _attributes(pairs: Any) -> dict[str, str | int | float | bool]:
 
 
 class Receiver(collector_grpc.TraceServiceServicer):
-    """Writes to `out` as spans come."""
+    """Writes spans to `out` as they come."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -90,7 +90,7 @@ class Receiver(collector_grpc.TraceServiceServicer):
 
 
 async def receive(host: str, port: int, out: TextIO) -> None:
-    """Until SIGTERM or Ctrl-C. The line that says where it listens is the sign that it does."""
+    """Receive spans until SIGTERM or Ctrl-C. The printed line with the address says that the receiver listens."""
     server = grpc.aio.server()
     add: Any = collector_grpc.add_TraceServiceServicer_to_server
     add(Receiver(out), server)
@@ -105,7 +105,7 @@ async def receive(host: str, port: int, out: TextIO) -> None:
 
 
 def read_spans(path: Path) -> list[ReceivedSpan]:
-    """What a receiver has written so far; a line that is still being written is left for later."""
+    """Return the spans that a receiver has written so far. A line that is still being written is left for later."""
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [ReceivedSpan(**json.loads(line)) for line in lines if line.endswith("\n")]
 

@@ -25,7 +25,7 @@ _SHOWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Spans of one trace id."""
+    """The spans of one trace id."""
 
     trace_id: str
     spans: tuple[ReceivedSpan, ...]
@@ -36,7 +36,7 @@ class Trace:
 
     @property
     def orphans(self) -> list[ReceivedSpan]:
-        """Those whose parent never came."""
+        """Spans whose parent is missing."""
         known = {one.span_id for one in self.spans}
         return [one for one in self.spans if one.parent_id and one.parent_id not in known]
 
@@ -45,7 +45,7 @@ class Trace:
         return len(self.roots) == 1 and not self.orphans
 
     def children(self, parent: ReceivedSpan) -> list[ReceivedSpan]:
-        """By their start."""
+        """Return the children of a span, in order of their start."""
         return sorted(
             (one for one in self.spans if one.parent_id == parent.span_id),
             key=lambda one: one.start_ns,
@@ -53,7 +53,9 @@ class Trace:
 
 
 def traces_of(spans: Iterable[ReceivedSpan]) -> list[Trace]:
-    """By the start of their first span. A span that came twice is one: two coordinators may have told of a root."""
+    """Return the traces in order of the start of their first span. A span that came twice counts once: two
+    coordinators may have reported one root.
+    """
     found: dict[str, dict[str, ReceivedSpan]] = {}
     for one in spans:
         found.setdefault(one.trace_id, {}).setdefault(one.span_id, one)
@@ -62,14 +64,14 @@ def traces_of(spans: Iterable[ReceivedSpan]) -> list[Trace]:
 
 
 def trace_of(spans: Iterable[ReceivedSpan], transactional_id: str) -> Trace | None:
-    """The newest whole trace of a transaction of this id."""
+    """Return the newest whole trace of a transaction of this id; None: there is none."""
     wanted = f"transaction {transactional_id}"
     whole = [trace for trace in traces_of(spans) if any(one.name == wanted for one in trace.roots)]
     return whole[-1] if whole else None
 
 
 def drawn(trace: Trace) -> Tree:
-    """Raises IndexError for a trace without a root."""
+    """Return the trace as a tree to print. Raises IndexError for a trace without a root."""
     root = trace.roots[0]
     tree = Tree(_line(root, root.start_ns), guide_style="dim")
     _grow(tree, trace, trace.children(root), root.start_ns)
