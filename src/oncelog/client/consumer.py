@@ -45,8 +45,7 @@ CONSUMER_NAMES: Final = tuple(one.name for one in fields(ConsumerSettings))
 
 
 class Consumer:
-    """An asynchronous consumer. Use it with `async with`, or call `start` and `close`. One event loop and one task use
-    it.
+    """An asynchronous consumer. Use it with `async with`, or call `start` and `close`, in one event loop and one task.
 
     `config` takes Kafka's names (`{"fetch.min.bytes": 1}`), and a login; keywords are the same with underscores. Raises
     ConfigError.
@@ -104,8 +103,7 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the consumer. After an exception no offset is committed: the last record may not have been
-        processed."""
+        """Close the consumer. After an exception nothing is committed: the last record may not have been processed."""
         await self.close(commits=error is None)
 
     async def close(self, *, commits: bool = True) -> None:
@@ -162,7 +160,7 @@ class Consumer:
         run.wake()
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Read these partitions and no others, without a group. One that was read before keeps its position."""
+        """Read these partitions and no others; no group assigns them. One that was read before keeps its position."""
         run = self._started()
         if self._is_subscribed:
             raise IllegalStateError("this consumer is subscribed: call unsubscribe() before")

@@ -1,4 +1,4 @@
-"""Which error an old client understands in place of a newer one (facts 1.3).
+"""The error code that an old client gets in place of a newer one (facts 1.3).
 
 A code that a client's version does not know reaches the application as "unknown error", and is then retried or thrown
 without sense. Kafka therefore answers old versions with the code that meant the same when they were written.
@@ -45,7 +45,7 @@ _KNOWS_FROM: dict[tuple[int, ErrorCode], tuple[int, ErrorCode]] = {
 
 
 def error_for_version(api_key: int, version: int, error_code: int) -> ErrorCode:
-    """The code to send. A number that Kafka does not have becomes UNKNOWN_SERVER_ERROR."""
+    """Return the code to send. A number that Kafka does not have becomes UNKNOWN_SERVER_ERROR."""
     if error_code == 0:
         return ErrorCode.NONE
     code = error_code_of(error_code)

@@ -22,19 +22,20 @@ from oncelog.rpc.node_settings import NodeSettings
 from oncelog.rpc.sessions import SessionLimits
 
 _NAMES_KEY: Final = "peer_dns"
-"""Names of hosts alone. Under `x509_subject_alternative_name` are e-mail addresses and URIs too, which clients get."""
+"""gRPC's property with host names alone. `x509_subject_alternative_name` also has e-mail addresses and URIs, which
+clients get."""
 
 
 @dataclass(frozen=True, slots=True)
 class MutualTls:
-    """PEM files of one process."""
+    """The PEM files of one process."""
 
     certificate: Path
     key: Path
     ca: Path
 
     def _read(self) -> tuple[bytes, bytes, bytes]:
-        """Raises OncelogError that names the file."""
+        """Return the contents of certificate, key and CA file. Raises OncelogError that names the file."""
         return _read(self.certificate), _read(self.key), _read(self.ca)
 
     def read_ca(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Users of SCRAM, as an administrator handles them."""
+"""The administrator's requests about users of SCRAM."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
