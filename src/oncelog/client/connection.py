@@ -38,7 +38,7 @@ _LOGIN_AGAIN_AFTER: Final = 0.85
 
 
 class Deadline:
-    """A point in time until which waiting makes sense."""
+    """A point in time at which waiting ends."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms

@@ -29,11 +29,11 @@ class ClientError(OncelogError):
 
 
 class RetriableError(ClientError):
-    """The same call may succeed later."""
+    """An error after which the same call may succeed later."""
 
 
 class AbortableError(ClientError):
-    """The open transaction can only be aborted; then the producer goes on."""
+    """An error of the open transaction, which can only be aborted. Then the producer goes on."""
 
 
 class FatalError(ClientError):

@@ -55,7 +55,7 @@ class RoleProgram(Generic[RoleSettingsT]):
     tell: Callable[[Any, DescribeProcessResponse], None] = lambda role, answer: None
     """A function that writes the built role's numbers into the answer for gateways that ask its process."""
     is_whole: Callable[[Any], Awaitable[None]] | None = None
-    """Returns when the started role has caught up, and its node is registered: only then is the role ready."""
+    """Returns when the started role, whose node is alive, has caught up: only then is the process ready."""
     history: Callable[[RoleSettingsT], NodeHistory] | None = None
     """A function that reads a node's history from the role's data folder, for roles that have one."""
     node: type[NodeSettings] = NamedNodeSettings

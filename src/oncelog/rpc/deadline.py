@@ -1,4 +1,4 @@
-"""A deadline that costs nothing when the answer is there at once.
+"""A deadline of a call, which costs nothing when the answer is there at once.
 
 In one process most calls between roles end without ever waiting. `asyncio.timeout` would arm and disarm a timer for
 each; here the call is started first, and the timer is armed only when it really waits.

@@ -26,7 +26,7 @@ class TransactionStarts:
     async def ask(self, transactional_id: str, producer_id: int) -> int | None:
         """Return the transaction's start in ms since 1970; 0: this id has no transaction of this producer. None: no
         answer came, ask again. The answer holds for this moment; a transaction that begins later has a later start, or
-        another id."""
+        another one."""
         image = self._metadata.image
         stub = transaction_coordinator(self._directory, image, transactional_id)
         if stub is None:

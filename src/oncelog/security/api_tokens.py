@@ -18,7 +18,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Role(IntEnum):
-    """The roles of tokens. Each role may do what the roles before it may."""
+    """The roles of tokens. Each role may do what the lesser ones may."""
 
     VIEWER = 1
     OPERATOR = 2

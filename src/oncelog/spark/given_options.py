@@ -64,7 +64,8 @@ _OF_SINK: Final = (
     "kafka.batch.size",
     "kafka.delivery.timeout.ms",
 )
-"""The sink's options. Settings of Kafka's clients have the prefix of Spark's Kafka source."""
+"""The options that only the sink has. `_OF_BOTH`, `_OF_SOURCE` and this list hold every option that is honoured;
+settings of Kafka's clients have the prefix of Spark's Kafka source."""
 
 
 class Side(Enum):

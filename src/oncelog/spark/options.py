@@ -24,8 +24,8 @@ from oncelog.spark.offsets import (
 from oncelog.spark.task_ranges import TASKS_MAX
 
 MAX_OFFSETS_PER_TRIGGER: Final = 500_000
-"""The most offsets of a micro-batch. Each costs about 0.35 s before its first row: below 250 000 rows that is most of
-its time."""
+"""The default of maxOffsetsPerTrigger. A micro-batch costs about 0.35 s before its first row: below 250 000 rows that
+is most of its time."""
 
 ATTEMPT_TIMEOUT_MS: Final = 15 * 60_000
 ATTEMPT_TIMEOUT_MIN_MS: Final = 1_000

@@ -48,8 +48,8 @@ def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
 
 
 def opened(span: AnySpan, attempt: "AttemptName") -> None:
-    """Move the span into the attempt's trace, as the attempt is open. A coordinator that records no spans gives it no
-    root."""
+    """Move the span into the attempt's trace, as the attempt is open. A coordinator that records no spans exports no
+    root: then the span stays."""
     if isinstance(span, spans.Span) and attempt.is_traced:
         span.home.move(attempt_trace(attempt.nonce))
 

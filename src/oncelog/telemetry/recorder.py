@@ -136,8 +136,8 @@ class TraceRecorder:
     ) -> None:
         """Take the root of a transaction's trace, and with it the verdict.
 
-        It comes from the coordinator that wrote the completion, or from the next one, which cannot know whether it
-        left. A trace that had its root from this process gets no second one.
+        It comes from the coordinator that wrote the completion, or from the next one, which cannot know whether the
+        first one exported it. A trace that had its root from this process gets no second one.
         """
         if trace.trace_id in self._rooted:
             return

@@ -188,7 +188,7 @@ class Span:
 
 
 class Nothing:
-    """A span of a process that records none."""
+    """The span of a process that records none: it does nothing."""
 
     def __enter__(self) -> "Nothing":
         return self

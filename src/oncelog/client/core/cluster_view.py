@@ -104,7 +104,8 @@ class ClusterView:
 
 
 def _newer(old: TopicView, new: TopicView) -> TopicView:
-    """Return the newer view of a topic. A passing error leaves a known topic known; an unknown topic is gone."""
+    """Return the newer view of a topic. A passing error leaves a known topic known; UNKNOWN_TOPIC_OR_PARTITION removes
+    it."""
     if new.error is not ErrorCode.NONE and not new.leaders and new.error.is_retriable:
         return (
             new

@@ -1,4 +1,4 @@
-"""Record batches to Arrow columns without a Python object per record.
+"""Decodes record batches to Arrow columns, without a Python object per record.
 
 Only the record lengths must be read one after the other, since each says where the next record begins; that loop costs
 0.15 µs a record. Everything else is done over all records at once: numpy reads each varint field as a column. One Arrow
@@ -27,7 +27,7 @@ from oncelog.record.codecs import decompress
 from oncelog.record.records import read_varint, shown_key
 
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Decompressed bytes that become one group of columns, give or take one batch; keeps Arrow's 32-bit offsets far."""
+"""Decompressed bytes that become one group of columns, give or take one batch. Arrow's 32-bit offsets hold far more."""
 
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

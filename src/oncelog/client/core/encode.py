@@ -1,4 +1,4 @@
-"""Rows to record batches, one open batch per partition, with aiokafka's compiled builder.
+"""Encodes rows as record batches, one open batch per partition, with aiokafka's compiled builder.
 
 The builder takes 3 M rows/s, ten times the sink's goal; a numpy encoder reached 7 M and was not worth its length.
 Sequences count per partition from 0, as the first batch of a fresh producer id must (facts 9, step 6).
@@ -70,7 +70,7 @@ class BatchAccumulator:
         codec: Codec = Codec.NONE,
         batch_bytes: int = BATCH_BYTES,
     ) -> None:
-        """`batch_bytes` counts before compression."""
+        """`batch_bytes` is the size of a batch in bytes, before compression."""
         self._identity = identity
         self._codec = codec
         self._batch_bytes = batch_bytes

@@ -146,7 +146,7 @@ class Brokers:
 
     def _leave_alone(self, whom: dict[Address, float], address: Address, seconds: float) -> None:
         """Leave a broker alone until its timer comes. No clock is compared then: a timer of uvloop may be a millisecond
-        early, and a caller who finds that it is not yet time looks again at the next event, which may be far."""
+        early. A caller who finds that it is not yet time looks again at the next event, which may be far."""
         until = self._loop.time() + seconds
         if until > whom.get(address, 0.0):
             whom[address] = until

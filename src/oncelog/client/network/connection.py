@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         """Open a connection, ask for the broker's versions, and log in.
 
         Raises DisconnectedError or TimedOutError where nobody accepts. Raises AuthenticationError for a login that is
-        refused, and UnsupportedError for a server that is no broker of today.
+        refused, and UnsupportedError for a server that is no broker of Kafka 4.
         """
         loop = asyncio.get_running_loop()
         context = None
