@@ -46,8 +46,8 @@ class Fault:
             time.sleep(_POLL_S)
 
     def release(self) -> None:
-        """End the fault; a second call does nothing. Raises OncelogError for a fault that nothing has met: the test
-        shows nothing of it."""
+        """End the fault; a second call does nothing. Raises OncelogError for a fault that nothing has met:
+        the test shows nothing of it."""
         self._channel.ask("release", number=self._number)
 
     def __enter__(self) -> Self:
@@ -94,8 +94,8 @@ class Faults:
         return self._begin("hold_markers", transactional_id=_name(transactional_id), seconds=None)
 
     def drop_markers(self, transactional_id: str, *, count: int = 1) -> Fault:
-        """Lose the next `count` requests with the transaction's markers. The marker sender sends them again, as it does
-        when a connection breaks."""
+        """Lose the next `count` requests with the transaction's markers.
+        The marker sender sends them again, as it does when a connection breaks."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise OncelogError(
                 f"count={count!r}: it must be a whole number of requests, at least 1"

@@ -78,8 +78,8 @@ def shard_of(name: str, shard_count: int) -> int:
 
 
 RESERVED_PREFIX: Final = "__oncelog/"
-"""The prefix of names that oncelog gives: branches of Spark's batches and the sinks of batch jobs. No client may use
-it."""
+"""The prefix of names that oncelog gives: branches of Spark's batches and the sinks of batch jobs.
+No client may use it."""
 
 _BRANCH_PREFIX: Final = f"{RESERVED_PREFIX}branch/"
 _JOB_PREFIX: Final = f"{RESERVED_PREFIX}job/"

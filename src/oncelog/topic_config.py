@@ -297,8 +297,8 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def checked_overrides(configs: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs, checked: each key is known, each value within its bounds. Raises
-    KafkaError(INVALID_CONFIG)."""
+    """Return the configs, checked: each key is known, each value within its bounds.
+    Raises KafkaError(INVALID_CONFIG)."""
     checked = {
         name: known_key(TOPIC_CONFIGS, "topic", name).check(value)
         for name, value in configs.items()

@@ -27,8 +27,8 @@ class Traceparent(NamedTuple):
 
 
 class TransactionTrace(NamedTuple):
-    """The trace of one transaction's spans. The coordinator that starts the transaction gives it, and keeps it in its
-    state record."""
+    """The trace of one transaction's spans.
+    The coordinator that starts the transaction gives it, and keeps it in its state record."""
 
     trace_id: int
     root_id: int

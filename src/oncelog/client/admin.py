@@ -170,8 +170,7 @@ class Admin:
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool = False
     ) -> Results[str, None]:
-        """Give topics more partitions: `counts` maps each topic to its new total. `validate_only` checks, and changes
-        nothing."""
+        """Give topics more partitions: `counts` maps each topic to its new total. `validate_only` changes nothing."""
         return await network.admin_topics.create_partitions(
             self._started(), counts, validate_only=validate_only
         )
@@ -199,15 +198,14 @@ class Admin:
         )
 
     async def delete_records(self, before: Mapping[Partition, int]) -> Results[Partition, int]:
-        """Delete the records below the given offset of each partition; -1 deletes all. Return the offset where each log
-        begins then."""
+        """Delete the records below an offset of each partition; -1 deletes all.
+        Return the offset where each log begins then."""
         return await network.admin_topics.delete_records(self._started(), before)
 
     async def list_offsets(
         self, times_ms: Mapping[Partition, int], *, read_committed: bool = False
     ) -> dict[Partition, OffsetAtTime | None]:
-        """Return, for each partition, the offset for EARLIEST, LATEST or a time in ms; None if no record is that
-        new."""
+        """Return each partition's offset for EARLIEST, LATEST or a time in ms; None if no record is that new."""
         calls = self._started()
         isolation = READ_COMMITTED if read_committed else READ_UNCOMMITTED
         return await network.log_offsets.offsets_at(
@@ -279,15 +277,14 @@ class Admin:
     async def describe_producers(
         self, partitions: Iterable[Partition]
     ) -> Results[Partition, tuple[ProducerDescription, ...]]:
-        """Describe, for each partition, the producers that write to it, and the offset since which a transaction of
-        theirs is open."""
+        """Describe the producers of each partition, and the offset since which a transaction of theirs is open."""
         return await network.admin_transactions.describe_producers(self._started(), partitions)
 
     async def abort_transaction(self, partition: Partition, producer: ProducerDescription) -> None:
         """End a hanging transaction: one that is open in the partition, and that no coordinator knows.
 
         Pass `producer` as `describe_producers` shows it. If a coordinator knows the transaction, call
-        `force_terminate_transaction` instead: a marker beside the coordinator's would tear it.
+        `force_terminate_transaction` instead: this call would end it in the one partition alone.
         """
         if producer.open_since_offset < 0:
             raise IllegalStateError(
@@ -308,8 +305,8 @@ class Admin:
     async def fence_producers(
         self, transactional_ids: Iterable[str]
     ) -> Results[str, FencedProducer]:
-        """Fence the producers of these transactional ids, and abort their open transactions. Return the identity that
-        the next producer follows."""
+        """Fence the producers of these transactional ids, and abort their open transactions.
+        Return the identity that the next producer follows."""
         return await network.admin_transactions.fence_producers(self._started(), transactional_ids)
 
     # ---------------------------------------------------------------------------------------------- users and ACLs
@@ -357,8 +354,8 @@ class Admin:
         allows_data_loss: bool = False,
         validate_only: bool = False,
     ) -> None:
-        """Set features to new levels; level 0 turns a feature off. A lower level may lose data, so `allows_data_loss`
-        must allow it."""
+        """Set features to new levels; level 0 turns a feature off.
+        A lower level may lose data, so `allows_data_loss` must allow it."""
         await network.admin_cluster.update_features(
             self._started(), levels, allows_data_loss=allows_data_loss, validate_only=validate_only
         )

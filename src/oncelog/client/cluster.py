@@ -69,8 +69,8 @@ class ClientSettings:
     backoff_min_ms: int = 20
     backoff_max_ms: int = 1_000
     isolation_level: int = READ_COMMITTED
-    """The isolation level of reads. READ_UNCOMMITTED reads to the high watermark, with the records of open and aborted
-    transactions."""
+    """The isolation level of reads.
+    READ_UNCOMMITTED reads to the high watermark, with the records of open and aborted transactions."""
 
 
 class NoSuchTopicError(OncelogError):
@@ -121,8 +121,8 @@ class Cluster:
         return {name: self._topology.partition_counts[name] for name in names}
 
     def partition_counts_of_all(self) -> dict[str, int]:
-        """Topic → number of partitions, for every topic that the user may see; the cluster's internal topics are left
-        out."""
+        """Topic → number of partitions, for every topic that the user may see;
+        the cluster's internal topics are left out."""
 
         def attempt() -> dict[str, int]:
             response = self._call_any(self._metadata_request(None))
@@ -136,8 +136,8 @@ class Cluster:
         return self.retrying(attempt)
 
     def refresh(self, topics: Sequence[str]) -> None:
-        """Ask for the metadata of these topics, and keep their leaders. Raises OncelogError naming a topic that does
-        not exist."""
+        """Ask for the metadata of these topics, and keep their leaders.
+        Raises OncelogError naming a topic that does not exist."""
         appears = Deadline(min(_TOPIC_APPEARS_MS, self.settings.call_timeout_ms // 4))
 
         def attempt() -> None:
@@ -295,8 +295,8 @@ class Cluster:
         return connection
 
     def schema(self, address: Address, api_key: int) -> Schema:
-        """Return the schema of the API version that this client speaks. Raises OncelogError if the broker at `address`
-        does not serve it."""
+        """Return the schema of the API version that this client speaks.
+        Raises OncelogError if the broker at `address` does not serve it."""
         version = SPOKEN[api_key]
         low, high = self._served[address].get(api_key, (0, -1))
         if not low <= version <= high:
@@ -308,8 +308,8 @@ class Cluster:
         return schema_of(api_key, version)
 
     def check_partition(self, partition: Partition, error_code: int) -> None:
-        """Raise KafkaError for a code that is not NONE. A code that tells of another leader makes the client forget the
-        topic's leaders."""
+        """Raise KafkaError for a code that is not NONE.
+        A code that tells of another leader makes the client forget the topic's leaders."""
         code = error_code_of(error_code)
         if code is ErrorCode.NONE:
             return
@@ -420,8 +420,8 @@ class Cluster:
 
 
 def _negotiate(connection: Connection, deadline: Deadline) -> Mapping[int, tuple[int, int]]:
-    """Return the versions that this broker serves: api key → (lowest, highest). Our software name makes oncelog list
-    its private calls too."""
+    """Return the versions that this broker serves: api key → (lowest, highest).
+    Our software name makes oncelog list its private calls too."""
     schema = schema_of(versions.API_VERSIONS, API_VERSIONS_VERSION)
     request = schema.request_types.ApiVersionsRequest(
         client_software_name=CLIENT_SOFTWARE_NAME,

@@ -6,9 +6,9 @@ records.
         async for record in consumer:
             print(record.partition, record.offset, record.value)
 
-What the program must be told (assignments, errors) is told inside its own calls for records. A partition is given up
-between two of them, so no record of it is being processed then. In the same way offsets are committed: those of the
-records before the call. A program that crashes while it processes a record reads that record again.
+The program hears of assignments and errors inside its own calls for records. A partition is given up between two such
+calls, so no record of it is being processed then. Offsets are committed there, too: those of the records before the
+call. A program that crashes while it processes a record reads that record again.
 """
 
 import asyncio
@@ -186,8 +186,7 @@ class Consumer:
         return frozenset(self._started().core.partitions)
 
     def group_metadata(self) -> GroupMember:
-        """Return this consumer's identity in its group, for `Producer.send_offsets_to_transaction`. Call it each
-        time."""
+        """Return this consumer's identity in its group, for `send_offsets_to_transaction`. Call it each time."""
         if self.settings.group_id is None:
             raise IllegalStateError("this consumer has no group: give group_id")
         return self._started().member
@@ -414,7 +413,7 @@ class Consumer:
     async def commit(self, offsets: Mapping[Partition, int | OffsetToCommit] | None = None) -> None:
         """Commit the given offsets (the next to read), or the positions behind the records returned so far.
 
-        In `async for` the record in hand counts as processed. Raises RefusedError where the consumer is no member any
+        In `async for` the current record counts as processed. Raises RefusedError if the consumer is no member any
         more: others may have its partitions.
         """
         group = self._offsets_of_group()

@@ -49,8 +49,8 @@ def tls_context(login: ClientLogin) -> ssl.SSLContext:
 
 
 def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> socket.socket:
-    """Wrap the socket in TLS, within the timeout of the socket. Raises OSError, or OncelogError for files and
-    certificates."""
+    """Wrap the socket in TLS, within the timeout of the socket.
+    Raises OSError, or OncelogError for files and certificates."""
     context = tls_context(login)
     try:
         return context.wrap_socket(stream, server_hostname=host)

@@ -34,8 +34,8 @@ from oncelog.protocol.messages import schema_of
 from oncelog.record.batch import BatchHeader
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of one answer: about 35 000 records of 120 bytes, enough to make the cost of a request and of an Arrow batch
-vanish."""
+"""Bytes of one answer:
+about 35 000 records of 120 bytes, enough to make the cost of a request and of an Arrow batch vanish."""
 
 FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
 MAX_WAIT_MS: Final = 500
@@ -84,8 +84,8 @@ def read_partition(
 
 
 class _Runs:
-    """The batches of an answer in order, cut where the transaction's outcome changes. The Arrow columns of a run share
-    one outcome."""
+    """The batches of an answer in order, cut where the transaction's outcome changes.
+    The Arrow columns of a run share one outcome."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, list[tuple[int, BatchHeader]]]] = []
@@ -261,8 +261,8 @@ class _PartitionReader:
         return int(min(answer.last_stable_offset, answer.high_watermark))
 
     def _wait_for_end(self, readable_end: int) -> None:
-        """Wait until the leader's log reaches the plan's end. A leader that is behind was just elected, or lost its
-        tail."""
+        """Wait until the leader's log reaches the plan's end.
+        A leader that is behind was just elected, or lost its tail."""
         partition = self._plan.partition
 
         def attempt() -> None:

@@ -46,8 +46,8 @@ class ProducerFencedError(OncelogError):
 
 
 class ProducePipeline:
-    """The Produce requests of one producer id and epoch. `send` returns early; `flush` returns when all batches are on
-    disk."""
+    """The Produce requests of one producer id and epoch. `send` returns early;
+    `flush` returns when all batches are on disk."""
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
         self._cluster = cluster

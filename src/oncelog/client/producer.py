@@ -1,4 +1,4 @@
-"""A producer on asyncio: always idempotent, and transactional with a `transactional_id`.
+"""A producer on asyncio: idempotent by default, and transactional with a `transactional_id`.
 
     async with Producer("localhost:9092", transactional_id="pay") as producer:
         async with producer.transaction() as tx:
@@ -133,7 +133,8 @@ class Producer:
         """Reach the cluster; with a transactional id, also fence the producers that had it before.
 
         With two-phase commit their open transaction stays: `prepared` tells of it, and `complete_transaction` comes
-        next. It takes 30 s or `max.block.ms` at most, the lesser. Otherwise it raises the reason, and is closed.
+        next. It may take 30 s, or `max.block.ms` if that is less. If it fails, it raises the reason, and the producer
+        is closed.
         """
         if self._run is not None:
             return self
@@ -167,8 +168,7 @@ class Producer:
         await self.close()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Deliver the buffered records within `timeout_s`, then fail those that are left. None: within
-        `delivery.timeout.ms`.
+        """Deliver the buffered records within `timeout_s`, then fail the rest. None: within `delivery.timeout.ms`.
 
         In a callback it does not wait: it acts as `close(0)`.
         """
@@ -337,8 +337,7 @@ class Producer:
             run.core.accumulator.is_flushing -= 1
 
     async def partitions_for(self, topic: str) -> int:
-        """Return the number of partitions of the topic. Raises TimedOutError if the topic is not there after
-        `max.block.ms`."""
+        """Return the topic's number of partitions. Raises TimedOutError if there is no topic after `max.block.ms`."""
         brokers = self._started().brokers
 
         async def attempt() -> int:
@@ -414,8 +413,7 @@ class Producer:
             )
 
     async def commit_transaction(self) -> None:
-        """Deliver all records, then commit. After TimedOutError the outcome is unknown: call again, for the same
-        commit."""
+        """Deliver all records, then commit. After TimedOutError the outcome is unknown: call it again."""
         run = self._transactional()
         operation = run.core.transactions.commit()
         await run.operation(operation, "commit_transaction()", self.settings.max_block_ms)
@@ -441,8 +439,7 @@ class Producer:
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """The prepared transaction that waits for its decision, also one of a former producer; None if there is
-        none."""
+        """The prepared transaction that waits for its decision, perhaps a former producer's; None if there is none."""
         found = self._transactional().core.transactions.prepared
         return found if found is not None and found.has_transaction else None
 

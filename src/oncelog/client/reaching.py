@@ -28,8 +28,8 @@ def split_settings(
     options: Mapping[str, object],
     names: Iterable[str],
 ) -> tuple[dict[str, object], NetworkSettings]:
-    """Split what a program gives into the client's own settings (`names`) and those of its network. Raises
-    ConfigError."""
+    """Split what a program gives into the client's own settings (`names`) and those of its network.
+    Raises ConfigError."""
     rest, login = split_login(config or {})
     servers = rest.pop("bootstrap.servers", None) or bootstrap_servers
     given = merged(options, rest, (*names, *NETWORK_NAMES))

@@ -31,8 +31,8 @@ class Journal(Protocol[RecordT]):
         """Return every record in order, with its offset. It must be read to its end before the first append."""
 
     async def append(self, records: Sequence[RecordT]) -> Offset:
-        """Append the records, and return the first one's offset once all are committed. One call at a time. Raises
-        AppendFailed."""
+        """Append the records, and return the first one's offset once all are committed. One call at a time.
+        Raises AppendFailed."""
 
     @property
     def next_offset(self) -> Offset:

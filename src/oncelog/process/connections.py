@@ -27,8 +27,8 @@ class Connections(Generic[K]):
         return len(self._addresses)
 
     def opened(self, key: K, address: str, now: float) -> K | None:
-        """Note a new connection, and return the one to close for it; the new one itself, if all others are being
-        served."""
+        """Note a new connection, and return the one to close for it;
+        the new one itself, if all others are being served."""
         self._addresses[key] = address
         self._counts[address] += 1
         self._waiting_since[key] = now

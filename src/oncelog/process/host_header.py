@@ -17,8 +17,8 @@ _LOOPBACK_NAMES: Final = frozenset({"localhost", "localhost.localdomain", "ip6-l
 
 
 class AllowedHosts:
-    """The hosts that a server accepts: loopback, the bound address, and the configured names. Ports are not
-    compared."""
+    """The hosts that a server accepts: loopback, the bound address, and the configured names.
+    Ports are not compared."""
 
     def __init__(self, bound: str, configured: str = "") -> None:
         self._names = _LOOPBACK_NAMES | {bound.lower()} | set(configured_names(configured))

@@ -43,8 +43,8 @@ class ProcessMetrics:
 
     @contextmanager
     def showing(self, read: ReadMetrics, is_ready: Callable[[], bool]) -> Iterator[None]:
-        """Show a role while the block runs. Its loop calls `read` for each scrape, and `is_ready` for each look at
-        `/ready`."""
+        """Show a role while the block runs.
+        Its loop calls `read` for each scrape, and `is_ready` for each look at `/ready`."""
         self._read, self._is_ready = read, is_ready
         try:
             yield

@@ -15,8 +15,8 @@ _VARIABLE: Final = "ONCELOG_PROCESS_METRICS_TOKEN_FILE"
 
 
 class MetricsToken:
-    """The token in a file. It is read for each scrape, so that a new token holds at once. If the file cannot be read
-    any more, the last token holds."""
+    """The token in a file. It is read for each scrape, so that a new token holds at once.
+    If the file cannot be read any more, the last token holds."""
 
     def __init__(self, path: Path) -> None:
         """Read the token. Raises OncelogError that names the file, never its content."""

@@ -31,8 +31,8 @@ TABLES: Final = (
 FORMER: Final[Mapping[str, Mapping[str, str]]] = {
     "coordinator": {"stamp_check_enabled": "origin_check_enabled"}
 }
-"""Table → former name of a setting → its present name. The former name is read wherever the present one is
-(docs/upgrades.md)."""
+"""Table → former name of a setting → its present name.
+The former name is read wherever the present one is (docs/upgrades.md)."""
 
 
 def former_names(kind: type[BaseSettings], name: str) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-"""The numbers that a role counts, for `/metrics` of its process. They are plain numbers, so that no role knows
-Prometheus."""
+"""The numbers that a role counts, for `/metrics` of its process.
+They are plain numbers, so that no role knows Prometheus."""
 
 import time
 from bisect import bisect_left

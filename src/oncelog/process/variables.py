@@ -43,8 +43,8 @@ UP_NAMES: Final = (
     "ONCELOG_LOG_FORMAT",
     "ONCELOG_TRACE_LATE_MS",
 )
-"""Variables of `oncelog up`. They have no second word by which another process would know them; a test holds the list
-to the settings class."""
+"""Variables of `oncelog up`. They have no second word by which another process would know them;
+a test holds the list to the settings class."""
 OF_THE_PROJECT: Final = re.compile(
     r"ONCELOG_((TEST|SIMULATION|FAILOVER|STORM|CHAOS|BENCH|SPARK|DEMO|E2E|CONTAINERS)_\w+|\w+_FULL|PLANTED|REWRITE)"
 )

@@ -99,8 +99,8 @@ def read_assignment(data: bytes) -> EmbeddedAssignment:
 
 
 def read_assigned_topics(data: bytes) -> dict[str, list[int]]:
-    """Read only the assigned partitions by topic, and ignore the bytes behind them. Empty bytes: none. Raises
-    Unreadable."""
+    """Read only the assigned partitions by topic, and ignore the bytes behind them. Empty bytes: none.
+    Raises Unreadable."""
     found: dict[str, list[int]] = {}
     try:
         for topic, numbers in _NUMBERS.read(data, 2)[0] if data else ():

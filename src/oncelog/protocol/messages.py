@@ -28,15 +28,15 @@ from oncelog.protocol.versions import APIS
 from oncelog.protocol.writing import message_steps, message_writer
 
 _SCHEMAS_MAX: Final = 512
-"""The number of schemas that are kept: more than all versions of all APIs that are served. It is a bound, not a
-setting."""
+"""The number of schemas that are kept: more than all versions of all APIs that are served.
+It is a bound, not a setting."""
 
 _DROPPED_MAX: Final = 4096
 """The number of sets of missing fields that are kept. It is a bound, not a setting."""
 
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
-"""The errors that kio raises for bytes that are no such message: its own first, then those of conversions to Python
-values."""
+"""The errors that kio raises for bytes that are no such message:
+its own first, then those of conversions to Python values."""
 
 _WIRE_ERRORS: Final[Mapping[int, ErrorCode]] = {int(error): error for error in ErrorCode}
 """Number → kio's enum of Kafka's error codes, which its messages take."""

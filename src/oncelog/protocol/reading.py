@@ -26,8 +26,8 @@ _INT32: Final = struct.Struct(">i")
 
 @cache
 def message_reading(entity: Any, *, passes_over_tags: bool = False) -> Steps:
-    """Return the reader in steps of this kio class. It raises KeyError for an unknown tag, unless that is passed
-    over."""
+    """Return the reader in steps of this kio class.
+    It raises KeyError for an unknown tag, unless that is passed over."""
     flexible = entity.__flexible__
     tagged: dict[int, tuple[str, Any]] = {}
     plain: list[tuple[str, Steps]] = []

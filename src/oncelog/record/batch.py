@@ -187,8 +187,8 @@ def read_single_batch(records: Buffer, size_max_bytes: int) -> BatchHeader:
 
 
 def _size_of_batch(records: Buffer, position: int) -> int | None:
-    """Return the size of the whole batch at `position`, of any magic; None: there is none. Raises
-    KafkaError(CORRUPT_MESSAGE)."""
+    """Return the size of the whole batch at `position`, of any magic; None: there is none.
+    Raises KafkaError(CORRUPT_MESSAGE)."""
     left = len(records) - position
     if left < LENGTH_PREFIX_BYTES:
         return None

@@ -66,8 +66,8 @@ def records_of(plain: Buffer) -> Iterator[Any]:
 
 
 def compiled_records(plain: Buffer) -> Iterable[Any]:
-    """Return the records as `records_of` does, by the compiled reader alone. A header key that is no UTF-8 raises
-    UnicodeDecodeError."""
+    """Return the records as `records_of` does, by the compiled reader alone.
+    A header key that is no UTF-8 raises UnicodeDecodeError."""
     reader, _ = _compiled_reader()
     if plain[-1] & 0x80:
         plain = memoryview(bytes(plain) + _PADDING)[: len(plain)]

@@ -37,8 +37,8 @@ _BUFFER_FULL: Final = "failed to write whole buffer"
 
 
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
-"""The header of an LZ4 frame: magic, version 1, independent blocks (Java's reader insists), blocks of 64 KiB,
-checksum."""
+"""The header of an LZ4 frame:
+magic, version 1, independent blocks (Java's reader insists), blocks of 64 KiB, checksum."""
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_AS_IT_IS: Final = 0x8000_0000
 """The bit in a block's size that says: the block is not compressed, since that made it no smaller."""
@@ -49,8 +49,8 @@ _GZIP_DEFAULT_LEVEL: Final = -1
 
 
 def compress(codec: Codec, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """Return the data as a batch carries it; `level` as in compression.gzip.level and its like, None for the
-    default."""
+    """Return the data as a batch carries it;
+    `level` as in compression.gzip.level and its like, None for the default."""
     match codec:
         case Codec.NONE:
             return bytes(data)

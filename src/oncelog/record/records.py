@@ -29,8 +29,8 @@ from oncelog.record.batch import (
 from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX, compress, decompress
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""A record's headers. Keys may be any bytes: `surrogateescape` keeps those that are no UTF-8, and `shown_key` shows
-them."""
+"""A record's headers. Keys may be any bytes:
+`surrogateescape` keeps those that are no UTF-8, and `shown_key` shows them."""
 _ANY_BYTES: Final = "surrogateescape"
 
 
@@ -57,8 +57,8 @@ def encode_batch(
     extra_attributes: int = 0,
     codec: Codec = Codec.NONE,
 ) -> bytearray:
-    """Return one batch of these records, offsets counting up from `base_offset`; writable, so that a leader may stamp
-    it."""
+    """Return one batch of these records, offsets counting up from `base_offset`;
+    writable, so that a leader may stamp it."""
     assert records, "a batch has at least one record"
     base_timestamp = max_timestamp = records[0].timestamp
     body = bytearray()
@@ -215,8 +215,8 @@ _SMALL_VARINTS: Final = tuple(map(_encoded_varint, range(_SMALL)))
 
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """Return (value, position behind it) of a zig-zag varint. Raises IndexError at the data's end, ValueError past ten
-    bytes."""
+    """Return (value, position behind it) of a zig-zag varint.
+    Raises IndexError at the data's end, ValueError past ten bytes."""
     value = shift = 0
     while True:
         byte = data[at]

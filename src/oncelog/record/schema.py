@@ -26,8 +26,8 @@ class Codec(NamedTuple):
 
     encode: Callable[[Any], bytes]
     read: Callable[..., tuple[Any, int]]
-    """(data, position) → the value, and the position behind it. A structure's `read` also takes attributes that are
-    known already."""
+    """(data, position) → the value, and the position behind it.
+    A structure's `read` also takes attributes that are known already."""
     letter: str = ""
     """struct's letter for a number; empty for other values. Neighbouring numbers are read and written at once."""
     kind: Callable[[int], Any] | None = None
@@ -138,8 +138,8 @@ def array(length: Codec, element: Codec) -> Codec:
 
 
 def keyed_numbers(key: Codec, length: Codec, *, flexible: bool = False) -> Codec:
-    """Return the codec of a list of keys, each with its int32s, such as topics with partitions. `flexible`: tags end
-    each."""
+    """Return the codec of a list of keys, each with its int32s, such as topics with partitions. `flexible`:
+    tags end each."""
     tags = _NO_TAGS if flexible else b""
 
     def encode(found: Iterable[tuple[Any, Sequence[int]]]) -> bytes:
@@ -188,8 +188,8 @@ def grouped(
 
 
 def _read_count(length: Codec, data: bytes, at: int) -> tuple[int, int]:
-    """Return the number of an array's elements, and where they begin. An element has at least a byte, so more is
-    damage."""
+    """Return the number of an array's elements, and where they begin.
+    An element has at least a byte, so more is damage."""
     count, at = length.read(data, at)
     if not 0 <= count <= len(data) - at:
         raise ValueError(f"array of {count} elements in {len(data) - at} bytes")
@@ -246,8 +246,8 @@ def structure(
 
 
 def _steps(codecs: Sequence[Codec]) -> list[tuple[Any, Codec]]:
-    """Return each codec with the place of its value; a run of numbers, which is read and written at once, has a
-    slice."""
+    """Return each codec with the place of its value;
+    a run of numbers, which is read and written at once, has a slice."""
     steps: list[tuple[Any, Codec]] = []
     start = 0
     for is_number, found in groupby(codecs, lambda codec: bool(codec.letter)):
@@ -328,8 +328,8 @@ def nullable(codec: Codec) -> Codec:
 
 
 class RecordType:
-    """One type of record in a log. Its key is an int16 type and fields, its value an int16 version and fields. A null
-    value removes the key."""
+    """One type of record in a log. Its key is an int16 type and fields, its value an int16 version and fields.
+    A null value removes the key."""
 
     def __init__(
         self,
@@ -338,8 +338,8 @@ class RecordType:
         values: Mapping[int, Codec],
         tombstone: Callable[..., Any],
     ) -> None:
-        """`key` holds the attributes of the record and of its `tombstone`; `values` the structures that make the
-        record, by version."""
+        """`key` holds the attributes of the record and of its `tombstone`;
+        `values` the structures that make the record, by version."""
         self.number = number
         self.newest_version = max(values)
         self._key = structure(dict, **key)
@@ -355,8 +355,8 @@ class RecordType:
         return self._versions[version] + self._values[version].encode(record)
 
     def decode(self, key: bytes, value: bytes | None, **known: Any) -> Any:
-        """Return the record, or its tombstone; None for a later version. `known`: attributes that are neither in key
-        nor value."""
+        """Return the record, or its tombstone; None for a later version. `known`:
+        attributes that are neither in key nor value."""
         named = read_whole(self._key, key, len(self._type))
         if value is None:
             return self._tombstone(**named)

@@ -44,8 +44,8 @@ class ClusterDirectory(Directory):
         self._local[service_name] = DirectStub(servicer)
 
     def marker_sender(self) -> MarkerSenderStub:
-        """Return the same marker sender while it lives, this process's own if it has one. Raises KeyError when none
-        lives."""
+        """Return the same marker sender while it lives, this process's own if it has one.
+        Raises KeyError when none lives."""
         if MARKER_SENDER in self._local:
             return cast(MarkerSenderStub, self._local[MARKER_SENDER])
         nodes = self._metadata.image.nodes

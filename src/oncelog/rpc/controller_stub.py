@@ -58,8 +58,8 @@ class ActiveControllerStub:
         self._told: dict[str, str] = {}
         """The address of an active controller → the address that it gives for itself."""
         self._astray: set[str] = set()
-        """Addresses that controllers gave for themselves and at which nobody answered: they belong to another
-        network."""
+        """Addresses that controllers gave for themselves and at which nobody answered:
+        they belong to another network."""
         self._search = asyncio.Lock()
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -139,8 +139,8 @@ class ActiveControllerStub:
             self._active = None
 
     async def _ask_around(self) -> str | None:
-        """Call all controllers at once. The first that says it is active wins; if none does, call those that the others
-        name."""
+        """Call all controllers at once. The first that says it is active wins;
+        if none does, call those that the others name."""
         called: set[str] = set()
         candidates = list(self._addresses)
         while candidates:
@@ -190,8 +190,8 @@ class ActiveControllerStub:
 
     @asynccontextmanager
     async def connection(self, deadline: float | None = None) -> AsyncIterator["ControllerStreams"]:
-        """Open the active controller's streams, on a connection of their own. Raises PeerUnavailable as the connection
-        breaks."""
+        """Open the active controller's streams, on a connection of their own.
+        Raises PeerUnavailable as the connection breaks."""
         found = await self.find(deadline)
         told = self._told.get(found, found)
         # As above, without a name. By the name after all, where what it says of itself leads nowhere.

@@ -41,8 +41,8 @@ class Directory(ABC):
         """Return the stub of a marker sender to work with. Raises KeyError when none lives."""
 
     def controller_processes(self) -> Mapping[str, ProcessStub]:
-        """Return the stubs of the controllers' processes by address: controllers are no nodes. Empty where this process
-        has them."""
+        """Return the stubs of the controllers' processes by address: controllers are no nodes.
+        Empty where this process has them."""
         return {}
 
     def process(self, node_id: int) -> ProcessStub:

@@ -61,8 +61,8 @@ class MetadataImage:
 
     @property
     def known_levels(self) -> dict[str, int]:
-        """The level of each feature that may be set: a feature that no cluster begins with is at 0 until somebody sets
-        it."""
+        """The level of each feature that may be set:
+        a feature that no cluster begins with is at 0 until somebody sets it."""
         return {TWO_PHASE_COMMIT: 0, **self.feature_levels}
 
     @property
@@ -297,6 +297,6 @@ class MetadataFollower:
 
 
 def _is_behind(new: MetadataImage, old: MetadataImage) -> bool:
-    """Return True for a snapshot of a controller that does not know yet what another has told us. Metadata never goes
-    back."""
+    """Return True for a snapshot of a controller that does not know yet what another has told us.
+    Metadata never goes back."""
     return new.cluster_id == old.cluster_id and new.metadata_offset < old.metadata_offset

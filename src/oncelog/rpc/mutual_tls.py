@@ -22,8 +22,8 @@ from oncelog.rpc.node_settings import NodeSettings
 from oncelog.rpc.sessions import SessionLimits
 
 _NAMES_KEY: Final = "peer_dns"
-"""gRPC's property with host names alone. `x509_subject_alternative_name` also has e-mail addresses and URIs, which
-clients get."""
+"""gRPC's property with host names alone.
+`x509_subject_alternative_name` also has e-mail addresses and URIs, which clients get."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 
 REGISTER_TIMEOUT_S = 5.0
 BEAT_OF_SESSION = 0.3
-"""The part of a session timeout between two heartbeats: two lost ones, or a busy moment, must not look like a dead
-process."""
+"""The part of a session timeout between two heartbeats:
+two lost ones, or a busy moment, must not look like a dead process."""
 
 DRAINING_BEAT_S = 0.1
 RETRY_PAUSE_MS = 20
@@ -150,8 +150,8 @@ class Node:
         self.server.served.add(service_name, servicer)
 
     async def claim(self) -> None:
-        """Get the node id from the controller, if the controller gives it. Waits for a controller, and raises, as
-        `start` does."""
+        """Get the node id from the controller, if the controller gives it.
+        Waits for a controller, and raises, as `start` does."""
         if self._is_given and not self._is_registered:
             await self._bind_and_register()
 
@@ -265,8 +265,8 @@ class Node:
             await self._register()
 
     async def _image_came(self) -> bool:
-        """Wait for an image with this node. False: the node, whose id was given, is in no image after a session
-        timeout. Raises the node's failure."""
+        """Wait for an image with this node. False:
+        the node, whose id was given, is in no image after a session timeout. Raises the node's failure."""
         image = asyncio.create_task(
             self.metadata.wait_for(lambda image: self.node_id in image.nodes, None)
         )
@@ -456,7 +456,7 @@ class _MustRegister(OncelogError):
 
 
 def _gravest(errors: list[Exception]) -> Exception:
-    """Return the gravest error that ended the two streams: a bug, then a replaced node, a lost registration, a lost
-    stream."""
+    """Return the gravest error that ended the two streams:
+    a bug, then a replaced node, a lost registration, a lost stream."""
     weights = {PeerUnavailable: 0, _MustRegister: 1, OncelogError: 2}
     return max(errors, key=lambda error: weights.get(type(error), 3))

@@ -39,8 +39,8 @@ class PeerCertificate:
         return ""
 
     def _is_issued_by(self, authorities: Sequence["x509.Certificate"], now_s: float) -> bool:
-        """Return True if a CA, or a certificate of the chain that leads to one, issued the certificate. None of them
-        may have expired."""
+        """Return True if a CA, or a certificate of the chain that leads to one, issued the certificate.
+        None of them may have expired."""
         authorities = [one for one in authorities if not _has_expired(one, now_s)]
         between = [one for one in self._chain[1:] if not _has_expired(one, now_s)]
         current = self._chain[0]

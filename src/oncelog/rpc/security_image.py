@@ -16,8 +16,8 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True)
 class SecurityImage:
-    """The security metadata at one moment. An image never changes; each part keeps its identity until an update changes
-    it."""
+    """The security metadata at one moment. An image never changes;
+    each part keeps its identity until an update changes it."""
 
     acls: frozenset[Acl] = frozenset()
     credentials: Mapping[tuple[str, int], pb.ScramCredential] = field(

@@ -122,8 +122,8 @@ class Served:
 
 
 class ServedMethods:
-    """The methods that this process serves. `add` adds those of a role as it starts; before, its calls are answered
-    UNAVAILABLE."""
+    """The methods that this process serves. `add` adds those of a role as it starts;
+    before, its calls are answered UNAVAILABLE."""
 
     def __init__(self) -> None:
         self._served: dict[str, Served] = {}

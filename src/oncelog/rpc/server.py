@@ -32,8 +32,8 @@ from oncelog.rpc.sessions import SessionLimits
 
 DRAIN_TIMEOUT_S = 5.0
 PLAIN_CALLS_MAX = 10_000
-"""The most sessions, metadata streams and plain calls at a time, of all callers together; more are
-RESOURCE_EXHAUSTED."""
+"""The most sessions, metadata streams and plain calls at a time, of all callers together;
+more are RESOURCE_EXHAUSTED."""
 
 LIVENESS = "liveness"
 """The name under which the health service says that the process lives: SERVING from its start to its stop. The answer
@@ -43,8 +43,8 @@ _SESSION_PATH = SERVICES[PEER].methods["Session"].path
 
 
 class RpcServer:
-    """The server of one process. `start` binds, `stop` lets calls in flight finish. `served` may be filled before and
-    after."""
+    """The server of one process. `start` binds, `stop` lets calls in flight finish.
+    `served` may be filled before and after."""
 
     def __init__(self, host: str, port: int, limits: SessionLimits) -> None:
         self._host = host
@@ -166,8 +166,8 @@ def _ends_task(reasons: list[str]) -> Callable[[str], None]:
 
 
 def _handler(served: Served, certificates: PeerCertificates | None) -> Any:
-    """Return gRPC's handler of a method. Unary calls run as those of a session; streams are the servicer's own
-    generators."""
+    """Return gRPC's handler of a method. Unary calls run as those of a session;
+    streams are the servicer's own generators."""
     method = served.method
     if method.is_unary:
 

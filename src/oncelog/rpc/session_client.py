@@ -61,8 +61,8 @@ def _session_call(
 
 
 class PeerSession:
-    """The session with one address: at most one stream at a time. `close` it when the address is not needed any
-    more."""
+    """The session with one address: at most one stream at a time.
+    `close` it when the address is not needed any more."""
 
     def __init__(self, address: str, limits: SessionLimits) -> None:
         self.address = address

@@ -1,5 +1,5 @@
-"""The common terms of both ends of a session between two processes: its bounds, and the errors of a caller (ADR
-0013)."""
+"""The common terms of both ends of a session between two processes:
+its bounds, and the errors of a caller (ADR 0013)."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -8,8 +8,8 @@ from oncelog.errors import OncelogError
 
 
 class PeerTls(Protocol):
-    """The certificate by which a process proves its role (`mutual_tls.py`). Its methods raise OncelogError that names a
-    file."""
+    """The certificate by which a process proves its role (`mutual_tls.py`).
+    Its methods raise OncelogError that names a file."""
 
     def channel_credentials(self) -> Any: ...
 
@@ -42,8 +42,8 @@ class SessionLimits:
     """The time between two HTTP/2 pings on a quiet connection."""
 
     keepalive_timeout_ms: int = 5000
-    """The time after which an unanswered ping breaks the connection. A frozen or unplugged host is noticed in the sum
-    of the two."""
+    """The time after which an unanswered ping breaks the connection.
+    A frozen or unplugged host is noticed in the sum of the two."""
 
     backoff_ms: int = 20
     """The time for which calls fail at once after a failed connection; doubled each time, with jitter."""

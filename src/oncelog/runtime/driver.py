@@ -66,8 +66,8 @@ class _Waiting:
     event: Any
     decision: Decision[Any]
     context: contextvars.Context
-    """The context of the caller that submitted the event. The event's effects belong to that request, not to the first
-    one that the writer's task ever saw."""
+    """The context of the caller that submitted the event.
+    The event's effects belong to that request, not to the first one that the writer's task ever saw."""
     decided_ns: int
     """Unix time of the decision in ns; 0 if no callback needs it."""
 
@@ -272,8 +272,8 @@ class Driver:
                     )
 
     async def _is_durable(self, batch: list[_Waiting]) -> bool:
-        """Return True once the journal has the batch's records. For a batch without records, the journal confirms its
-        one writer."""
+        """Return True once the journal has the batch's records.
+        For a batch without records, the journal confirms its one writer."""
         if len(batch) == 1:
             records = batch[0].decision.records
         else:

@@ -81,8 +81,8 @@ def hash_password(password: str) -> str:
 
 
 def parse_users(text: str, file: str) -> dict[str, PasswordVerifier]:
-    """Return the users in the text of a users file. Raises ValueError with the file and the line, never with a
-    password."""
+    """Return the users in the text of a users file.
+    Raises ValueError with the file and the line, never with a password."""
     users: dict[str, PasswordVerifier] = {}
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
         if not line.strip() or line.startswith("#"):

@@ -1,5 +1,5 @@
-"""The principal that sends a request: a type and a name, as in Kafka. ACLs, quotas and logs write it as
-`User:alice`."""
+"""The principal that sends a request: a type and a name, as in Kafka.
+ACLs, quotas and logs write it as `User:alice`."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -17,8 +17,8 @@ class Principal:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the principal of a text such as `User:alice`. The first colon separates, so a name may hold more, as
-        in Kafka."""
+        """Return the principal of a text such as `User:alice`.
+        The first colon separates, so a name may hold more, as in Kafka."""
         principal_type, colon, name = text.partition(":")
         if not colon:
             raise ValueError(

@@ -28,8 +28,8 @@ SCRAM_NAMES = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
 
 
 class SaslAuthenticationError(Exception):
-    """The client did not prove its name. `str()` goes to the client; `reason` goes to the log and never to the
-    client."""
+    """The client did not prove its name. `str()` goes to the client;
+    `reason` goes to the log and never to the client."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)

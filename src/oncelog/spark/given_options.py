@@ -112,8 +112,8 @@ _KAFKA_VALUES: Final = {
 """Settings of Kafka's clients that are accepted with the values that describe what the connector does."""
 
 _LOGIN: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
-"""The prefixes of login options, those of Spark's Kafka source and sink; the files are PEM
-(`oncelog.client.core.login`)."""
+"""The prefixes of login options, those of Spark's Kafka source and sink;
+the files are PEM (`oncelog.client.core.login`)."""
 
 
 class GivenOptions:

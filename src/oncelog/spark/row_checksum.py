@@ -25,8 +25,8 @@ _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
 _SLICE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of a column that are padded at a time. Padding takes up to four times as much, and Arrow's offsets are 32
-bits."""
+"""Bytes of a column that are padded at a time.
+Padding takes up to four times as much, and Arrow's offsets are 32 bits."""
 _LONG_ROW: Final = 4
 """The factor of the mean length above which rows are padded apart from the others."""
 _MICROS: Final = 1000

@@ -36,12 +36,12 @@ class RowRouter:
         self._partitioner = partitioner
         self._counts = dict(counts)
         self._turn = seed * STICKY_ROWS
-        """The turn of the partitions. Tasks start at different ones, so that many small tasks do not all fill the
-        first."""
+        """The turn of the partitions.
+        Tasks start at different ones, so that many small tasks do not all fill the first."""
 
     def missing_topics(self, batch: Any) -> list[str]:
-        """Return the topics of the batch whose partition count is not known yet. Raises OncelogError for a null
-        topic."""
+        """Return the topics of the batch whose partition count is not known yet.
+        Raises OncelogError for a null topic."""
         if self._topic is not None:
             names = [self._topic]
         else:

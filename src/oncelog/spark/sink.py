@@ -69,8 +69,8 @@ class BranchMessage(WriterCommitMessage):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The writer of one micro-batch's try, on the planner and in tasks. At commit it is a fresh object without a try of
-    its own."""
+    """The writer of one micro-batch's try, on the planner and in tasks.
+    At commit it is a fresh object without a try of its own."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -79,8 +79,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def __getstate__(self) -> dict[str, Any]:
-        """Open the attempt, and return the state to pickle. Spark pickles the writer twice in a row; the second time it
-        is open already."""
+        """Open the attempt, and return the state to pickle. Spark pickles the writer twice in a row;
+        the second time it is open already."""
         if not self._is_open:
             timeout_ms = self._options.attempt_timeout_ms
             with opening_span(self._attempt) as span, cluster_of(self._options) as cluster:
@@ -104,8 +104,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Abort the attempts of the messages. Spark also aborts after a commit whose answer was lost: decided attempts
-        stay so."""
+        """Abort the attempts of the messages. Spark also aborts after a commit whose answer was lost:
+        decided attempts stay so."""
         _abort(self._options, self._options.transactional_id, messages)
 
 
@@ -325,8 +325,8 @@ def _context() -> Any:
 
 
 def _streaming_task() -> TaskIdentity:
-    """Return the batch that this task writes. Spark passes it in local properties, which are its own affair and may
-    change."""
+    """Return the batch that this task writes.
+    Spark passes it in local properties, which are its own affair and may change."""
     context = _context()
     values = {
         name: context.getLocalProperty(name)

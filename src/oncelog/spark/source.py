@@ -136,8 +136,8 @@ class PruningBatchReader(BatchReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a stream: offsets and plans on the driver, in one process for the whole run of the query; `read` on
-    the executors."""
+    """The reader of a stream: offsets and plans on the driver, in one process for the whole run of the query;
+    `read` on the executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -168,8 +168,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
-        """Return the end of the next batch: the partitions' ends, as far from `start` as the limit allows. Markers take
-        offsets, too."""
+        """Return the end of the next batch: the partitions' ends, as far from `start` as the limit allows.
+        Markers take offsets, too."""
         begin = from_json(start)
         if self._progress is not None:
             # Spark asks only once the micro-batch before is committed, so all below `start` is done.
@@ -203,8 +203,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
-        """Return the tasks between two offsets, by the arguments alone: a micro-batch that is run again reads the same
-        records."""
+        """Return the tasks between two offsets, by the arguments alone:
+        a micro-batch that is run again reads the same records."""
         return _tasks(self._options, ranges_between(from_json(start), from_json(end)))
 
     @rows_message_first
@@ -264,8 +264,8 @@ def _tasks(options: SourceOptions, ranges: list[OffsetRange]) -> list[InputParti
 
 
 def existing_partitions(cluster: Cluster, options: SourceOptions) -> list[Partition]:
-    """Return the partitions of the subscribed topics, or the assigned ones. Raises OncelogError for those that do not
-    exist."""
+    """Return the partitions of the subscribed topics, or the assigned ones.
+    Raises OncelogError for those that do not exist."""
     if options.assigned:
         counts = cluster.partition_counts({partition.topic for partition in options.assigned})
         for partition in options.assigned:
@@ -285,8 +285,8 @@ def existing_partitions(cluster: Cluster, options: SourceOptions) -> list[Partit
 
 
 def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
-    """Yield the Arrow batches of one planned range. Runs in a task; Spark sends a bare InputPartition for an empty
-    plan."""
+    """Yield the Arrow batches of one planned range. Runs in a task;
+    Spark sends a bare InputPartition for an empty plan."""
     if not isinstance(partition, RangePartition):
         return
     # numpy and pyarrow load here, in the task: Spark imports this module in every process that looks a source up.

@@ -68,8 +68,8 @@ class TriggerDelay:
         self._last_ms: float | None = None
 
     def waits(self, available: int, now_ms: float) -> bool:
-        """Return True if the trigger waits. `available`: offsets that are not read yet. A trigger that does not wait is
-        remembered."""
+        """Return True if the trigger waits. `available`: offsets that are not read yet.
+        A trigger that does not wait is remembered."""
         is_early = self._last_ms is not None and now_ms - self._last_ms < self._delay_max_ms
         if is_early and available < self._offsets_min:
             return True

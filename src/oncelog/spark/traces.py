@@ -28,16 +28,16 @@ _log = logging.getLogger(__name__)
 
 SERVICE: Final = "oncelog-spark"
 SENT_WITHIN_S: Final = 1.0
-"""Seconds in which spans are sent. A collector takes milliseconds; for one that is away a process waits once, until it
-is back."""
+"""Seconds in which spans are sent. A collector takes milliseconds;
+for one that is away a process waits once, until it is back."""
 
 AnySpan = spans.Span | spans.Nothing
 
 
 @contextmanager
 def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
-    """Open the driver's span around OpenAttempt. An attempt that was refused has no root: the span is a trace of its
-    own."""
+    """Open the driver's span around OpenAttempt. An attempt that was refused has no root:
+    the span is a trace of its own."""
     process = _process(os.getpid())
     if process is None:
         yield spans.NOTHING
@@ -48,8 +48,8 @@ def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
 
 
 def opened(span: AnySpan, attempt: "AttemptName") -> None:
-    """Move the span into the attempt's trace, as the attempt is open. A coordinator that records no spans exports no
-    root: then the span stays."""
+    """Move the span into the attempt's trace, as the attempt is open.
+    A coordinator that records no spans exports no root: then the span stays."""
     if isinstance(span, spans.Span) and attempt.is_traced:
         span.home.move(attempt_trace(attempt.nonce))
 
@@ -135,8 +135,8 @@ class _Process:
 
 @functools.cache
 def _process(pid: int) -> _Process | None:
-    """Return the recording worker of this process: workers are forked, and each sends by itself. None: it records no
-    spans."""
+    """Return the recording worker of this process: workers are forked, and each sends by itself. None:
+    it records no spans."""
     try:
         from oncelog.telemetry.tracing import build_tracing, is_wanted
 

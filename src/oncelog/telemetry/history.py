@@ -31,8 +31,8 @@ Key = tuple[str, str | int | Partition]
 
 
 class Subscription:
-    """The events that come from now on. A slow subscriber gets a hole with the count of the oldest events in their
-    place."""
+    """The events that come from now on.
+    A slow subscriber gets a hole with the count of the oldest events in their place."""
 
     def __init__(self, wanted: Callable[[Event], bool], events_max: int) -> None:
         self._wanted = wanted
@@ -169,8 +169,8 @@ class History:
     def of_transaction(
         self, transactional_id: str, producer_ids: Iterable[int] = ()
     ) -> list[Event]:
-        """Return the events of this id and of the producer ids that it had, oldest first. `producer_ids`: those known
-        from elsewhere."""
+        """Return the events of this id and of the producer ids that it had, oldest first. `producer_ids`:
+        those known from elsewhere."""
         self._settle()
         found = self._opened.of_transaction(transactional_id)
         found += self._by_key.get(("transactional_id", transactional_id), ())
@@ -212,8 +212,8 @@ class History:
         return found[::-1]
 
     def after(self, event_id: str, wanted: EventFilter) -> Iterator[Event]:
-        """Yield the events after this id, for a subscriber that comes again. A hole comes first if the id is not known
-        any more."""
+        """Yield the events after this id, for a subscriber that comes again.
+        A hole comes first if the id is not known any more."""
         self._settle()
         last = order_of(event_id)
         if self._events and order_of(self._events[0].id) > last:

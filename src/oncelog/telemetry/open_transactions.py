@@ -83,8 +83,8 @@ class OpenTransactions:
             kept.add(told)
 
     def of_transaction(self, transactional_id: str) -> list[Event]:
-        """Return the kept events of this id, oldest first; none for an id without an open transaction that the history
-        has partly forgotten."""
+        """Return the kept events of this id, oldest first;
+        none for an id without an open transaction that the history has partly forgotten."""
         kept = self._kept.get(transactional_id)
         return [] if kept is None else kept.events()
 

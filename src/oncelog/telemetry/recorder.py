@@ -59,8 +59,8 @@ class _Waiting:
 
 
 class TraceRecorder:
-    """Decides which spans are kept. `sink` takes kept spans; it neither waits nor raises. `root_sink` takes roots, and
-    soon sends them."""
+    """Decides which spans are kept. `sink` takes kept spans; it neither waits nor raises.
+    `root_sink` takes roots, and soon sends them."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class TraceRecorder:
         self._sink = sink
         self._root_sink = root_sink or sink
         self._ids_below = round(ratio * (1 << _RATIO_BITS))
-        """The bound of kept trace ids, as in OpenTelemetry's TraceIdRatioBased: a function of the id, so all processes
-        agree."""
+        """The bound of kept trace ids, as in OpenTelemetry's TraceIdRatioBased:
+        a function of the id, so all processes agree."""
         self.late_ms = late_ms
         """Milliseconds: a transaction that was open for longer is kept."""
         self._spans_waiting_max = spans_waiting_max

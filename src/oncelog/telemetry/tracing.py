@@ -55,8 +55,8 @@ _EXPORTERS_LOGGERS: Final = (
 TOLD_EVERY_S: Final = 60.0
 SCOPE: Final = "oncelog"
 ROOT_DELAY_MS: Final = 100
-"""Milliseconds that a root span waits at most. A killed process takes waiting spans with it, while other processes have
-sent the spans below the root."""
+"""Milliseconds that a root span waits at most.
+A killed process takes waiting spans with it, while other processes have sent the spans below the root."""
 ROOTS_WAITING_MAX: Final = 1 << 16
 """The most roots that wait. A coordinator that takes over exports the roots of several seconds at once."""
 FLUSH_MS: Final = 3_000
@@ -84,8 +84,8 @@ class SeldomTold(logging.Filter):
 
 
 class Tracing:
-    """Tracing of this process, until `stop`. It builds the SDK's spans in the SDK's thread: a request pays only for a
-    place in its queue."""
+    """Tracing of this process, until `stop`. It builds the SDK's spans in the SDK's thread:
+    a request pays only for a place in its queue."""
 
     def __init__(
         self, new_exporter: Callable[[], "SpanExporter"], service: str, ratio: float, late_ms: int

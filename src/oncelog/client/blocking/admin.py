@@ -13,8 +13,8 @@ _Inner: Final = admin.Admin
 
 
 class Admin(Shell[admin.Admin]):
-    """A blocking administrator. Use it with `with`, or call `start` and `close`. Its calls are those of
-    `oncelog.client.Admin`."""
+    """A blocking administrator. Use it with `with`, or call `start` and `close`.
+    It has the calls of `oncelog.client.Admin`."""
 
     def __init__(
         self,

@@ -63,8 +63,8 @@ class Consumer(Shell[consumer.Consumer]):
         self.close(commits=error is None)
 
     def close(self, *, commits: bool = True) -> None:
-        """Commit offsets if `enable.auto.commit` says so, call `on_revoked`, and leave the group. Any thread may call
-        this."""
+        """Commit offsets if `enable.auto.commit` says so, call `on_revoked`, and leave the group.
+        Any thread may call it."""
         self._end(functools.partial(self._inner.close, commits=commits))
 
     def subscribe(

@@ -9,8 +9,8 @@ from oncelog.client.errors import ClientError, TimedOutError
 
 
 class Delivery:
-    """A promise that a record is delivered, with its place in the partition. Any thread may ask, as often as it
-    likes."""
+    """A promise that a record is delivered, with its place in the partition.
+    Any thread may ask, as often as it likes."""
 
     __slots__ = ("_inner", "_io")
 
@@ -30,8 +30,8 @@ class Delivery:
         return self._inner.result()
 
     def exception(self, timeout_s: float | None = None) -> ClientError | None:
-        """Wait for the delivery, and return the record's error, or None if it was delivered. Raises TimedOutError as
-        `result` does."""
+        """Wait for the delivery, and return the record's error, or None if it was delivered.
+        Raises TimedOutError as `result` does."""
         self._wait(timeout_s)
         return self._inner.exception()
 

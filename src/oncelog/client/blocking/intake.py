@@ -42,8 +42,8 @@ class Intake:
         self._lock = threading.Lock()
         self._queue: deque[_Sent] = deque()
         self._bytes = 0
-        """Bytes of the records in the queue. They count until the producer has the records, so that none is overlooked
-        on the way."""
+        """Bytes of the records in the queue.
+        They count until the producer has the records, so that none is overlooked on the way."""
         self._waiting: deque[_Waiting] = deque()
         self._is_coming = False
         """True if the I/O thread will look at the queue."""
@@ -53,8 +53,8 @@ class Intake:
     # ---------------------------------------------------------------------------------------------- any thread
 
     def put(self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None) -> None:
-        """Put a record into the queue, or wait for room. Raises BufferExhaustedError after `max.block.ms`,
-        IllegalStateError once closed."""
+        """Put a record into the queue, or wait for room.
+        Raises BufferExhaustedError after `max.block.ms`, IllegalStateError once closed."""
         size = size_bound(record.key, record.value, record.headers)
         sent = _Sent(record, delivery, on_delivery, size)
         waiting = None

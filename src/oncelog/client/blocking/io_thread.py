@@ -49,8 +49,8 @@ class _Caller(Generic[ResultT]):
 
 
 class IoThread:
-    """The thread of one client with its event loop. `start` begins it, `stop` ends it, once. `what` names the client in
-    errors."""
+    """The thread of one client with its event loop. `start` begins it, `stop` ends it, once.
+    `what` names the client in errors."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -79,8 +79,8 @@ class IoThread:
             self._ident = self._thread.ident
 
     def stop(self) -> None:
-        """End the thread, and tell waiting calls that the client is closed. Any thread may call this; the I/O thread
-        does not wait."""
+        """End the thread, and tell waiting calls that the client is closed. Any thread may call this;
+        the I/O thread does not wait."""
         if not self.is_of_this_process:
             return
         with self._lock:

@@ -101,8 +101,7 @@ class Producer(Shell[producer.Producer]):
         self._end(functools.partial(self._inner.__aexit__, kind, error, trace))
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Deliver the buffered records within `timeout_s`, then fail those that are left. None: within
-        `delivery.timeout.ms`.
+        """Deliver the buffered records within `timeout_s`, then fail the rest. None: within `delivery.timeout.ms`.
 
         Any thread may call this. In a callback it does not wait: it acts as `close(0)`.
         """
@@ -193,6 +192,5 @@ class Producer(Shell[producer.Producer]):
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """The prepared transaction that waits for its decision, also one of a former producer; None if there is
-        none."""
+        """The prepared transaction that waits for its decision, perhaps a former producer's; None if there is none."""
         return self._io.do(lambda: self._inner.prepared)

@@ -24,8 +24,8 @@ from oncelog.record.batch import Codec
 
 NEVER: Final = float("inf")
 LOADS_EVERY_MS: Final = 10.0
-"""Milliseconds between two looks at the queues' loads. A batch takes at least that long, so more looks tell nothing
-new."""
+"""Milliseconds between two looks at the queues' loads.
+A batch takes at least that long, so more looks tell nothing new."""
 
 
 class Drained(NamedTuple):
@@ -46,8 +46,8 @@ class Gate(Protocol):
         ...
 
     def may_drain(self, batch: ProducerBatch) -> bool:
-        """Return True if the producer's identity, the sequences and the transaction allow the batch. It may be asked
-        again."""
+        """Return True if the producer's identity, the sequences and the transaction allow the batch.
+        It may be asked again."""
         ...
 
 

@@ -87,8 +87,8 @@ class ClusterView:
         return replace(self, topics=kept, version=self.version + 1)
 
     def with_leader(self, partition: Partition, leader: Leader, node: Node | None) -> "ClusterView":
-        """Return the view after a Produce or Fetch answer named a newer leader (KIP-951). Older news changes
-        nothing."""
+        """Return the view after a Produce or Fetch answer named a newer leader (KIP-951).
+        Older news changes nothing."""
         topic, known = self.topics.get(partition.topic), self.leader(partition)
         if topic is None or known is None or leader.epoch <= known.epoch:
             return self
@@ -104,8 +104,8 @@ class ClusterView:
 
 
 def _newer(old: TopicView, new: TopicView) -> TopicView:
-    """Return the newer view of a topic. A passing error leaves a known topic known; UNKNOWN_TOPIC_OR_PARTITION removes
-    it."""
+    """Return the newer view of a topic. A passing error leaves a known topic known;
+    UNKNOWN_TOPIC_OR_PARTITION removes it."""
     if new.error is not ErrorCode.NONE and not new.leaders and new.error.is_retriable:
         return (
             new

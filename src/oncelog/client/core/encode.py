@@ -61,8 +61,8 @@ class _OpenBatch:
 
 
 class BatchAccumulator:
-    """Transactional batches of one producer, as they are filled. The batches that `add` closes must be sent in that
-    order."""
+    """Transactional batches of one producer, as they are filled.
+    The batches that `add` closes must be sent in that order."""
 
     def __init__(
         self,

@@ -72,8 +72,8 @@ class FetchSession:
         return Asked(self._id, self._epoch, parts, tuple(forgotten))
 
     def answered(self, error: ErrorCode, session_id: int, told: Collection[Partition]) -> bool:
-        """Note an answer that contains the partitions `told`. False: do not read the answer; all partitions are asked
-        for again."""
+        """Note an answer that contains the partitions `told`. False: do not read the answer;
+        all partitions are asked for again."""
         is_whole = self._epoch == FIRST_EPOCH
         if error is not ErrorCode.NONE:
             if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:

@@ -135,8 +135,8 @@ class FetchCore:
     # ---------------------------------------------------------------------------------------------- what to ask
 
     def step(self, now_ms: float, may_reach: Callable[[int], bool]) -> Step:
-        """Return what to ask the nodes now. `may_reach` tells if a node can be sent to; if not, it opens a
-        connection."""
+        """Return what to ask the nodes now. `may_reach` tells if a node can be sent to;
+        if not, it opens a connection."""
         finds: list[tuple[Partition, int]] = []
         lookups: dict[int, list[Lookup]] = {}
         validations: dict[int, list[Validation]] = {}

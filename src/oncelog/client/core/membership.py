@@ -81,8 +81,8 @@ class Change(NamedTuple):
 
 
 class Membership:
-    """One member. It is told what happens. `step` says which heartbeat is due, `change` what the program must be
-    told."""
+    """One member. It is told what happens.
+    `step` says which heartbeat is due, `change` what the program must be told."""
 
     def __init__(self, settings: ConsumerSettings, member_id: str) -> None:
         self.settings = settings
@@ -237,8 +237,8 @@ class Membership:
         self.state, self.error = MemberState.FATAL, error
 
     def lost(self, now_ms: float) -> None:
-        """Note that no answer came. The coordinator may not know the heartbeat, so the next one contains every
-        field."""
+        """Note that no answer came.
+        The coordinator may not know the heartbeat, so the next one contains every field."""
         self._is_asked, self._is_full = False, True
         self._pause(now_ms)
 
@@ -296,8 +296,8 @@ class Membership:
         )
 
     def told(self, change: Change, names: Mapping[bytes, str]) -> None:
-        """Note that the program was told of a change. If the member was fenced meanwhile, its partitions are lost: a
-        further change says so."""
+        """Note that the program was told of a change. If the member was fenced meanwhile, its partitions are lost:
+        a further change says so."""
         self.owned = (self.owned - change.lost - change.revoked) | change.assigned
         ids = {name: topic_id for topic_id, name in names.items()}
         self._owned_ids = frozenset(

@@ -142,8 +142,8 @@ class PartitionState:
         """True while a request for the partition is under way: a fetch, or that of its stage."""
         self.is_paused = False
         self.is_held = False
-        """True until the program has been told of the assignment. It may ask for the position; nothing is fetched
-        yet."""
+        """True until the program has been told of the assignment. It may ask for the position;
+        nothing is fetched yet."""
         self.retry_at_ms = 0.0
         self.attempts = 0
         self.reset_to = LATEST_TIMESTAMP
@@ -173,8 +173,8 @@ class PartitionState:
         return len(self.chunks) < CHUNKS_MAX
 
     def lag(self, position: int, reads_committed: bool) -> int | None:
-        """Return the offsets from `position` to where reading ends, by the last answer; None: there was no answer
-        yet."""
+        """Return the offsets from `position` to where reading ends, by the last answer; None:
+        there was no answer yet."""
         end = self.last_stable_offset if reads_committed else self.high_watermark
         return None if min(end, position) < 0 else max(0, end - position)
 

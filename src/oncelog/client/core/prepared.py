@@ -22,8 +22,8 @@ class PreparedTransaction(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | None) -> "PreparedTransaction":
-        """Read a stored text; empty or None means no transaction. Raises ConfigError for text that `str()` does not
-        write."""
+        """Read a stored text; empty or None means no transaction.
+        Raises ConfigError for text that `str()` does not write."""
         if not text:
             return cls()
         found = _TEXT.fullmatch(text)

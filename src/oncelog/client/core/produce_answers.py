@@ -123,8 +123,8 @@ def _refusal(partition: Partition, answer: PartitionAnswer) -> ClientError:
 
 
 def record_refusals(answer: PartitionAnswer, whole: ClientError) -> dict[int, ClientError] | None:
-    """Return index → error for the records that the leader named. The others failed only because they stood in the same
-    batch."""
+    """Return index → error for the records that the leader named.
+    The others failed only because they stood in the same batch."""
     if not answer.record_errors:
         return None
     return {

@@ -65,8 +65,8 @@ class ProducerSettings:
 
 
 def producer_settings(given: Mapping[str, object]) -> ProducerSettings:
-    """Return the settings of a producer from a program's keywords. Raises ConfigError that names the setting and the
-    way out."""
+    """Return the settings of a producer from a program's keywords.
+    Raises ConfigError that names the setting and the way out."""
     values = dict(given)
     if "acks" in values:
         text = str(values["acks"]).strip().lower()
@@ -123,8 +123,8 @@ def _check_two_phase(found: ProducerSettings, given: Mapping[str, object]) -> No
 
 
 def _with_idempotence(found: ProducerSettings, given: Mapping[str, object]) -> ProducerSettings:
-    """Switch idempotence off where a weaker setting was asked for; raise ConfigError where both were asked for
-    (KIP-679)."""
+    """Switch idempotence off where a weaker setting was asked for;
+    raise ConfigError where both were asked for (KIP-679)."""
     if not found.enable_idempotence:
         if found.is_transactional:
             raise ConfigError(

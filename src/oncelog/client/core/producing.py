@@ -83,8 +83,8 @@ class ProducerCore:
         self._may_reach: MayReach = lambda _: False
         self._wants_metadata = False
         self._muted: set[Partition] = set()
-        """Partitions that wait for the answer to their batch: those of one request in flight without sequences
-        (S2-49)."""
+        """Partitions that wait for the answer to their batch:
+        those of one request in flight without sequences (S2-49)."""
 
     # ---------------------------------------------------------------------------------------------- records
 

@@ -52,8 +52,8 @@ def what_of(alteration: Alteration) -> str:
 
 
 def salted(alteration: Alteration) -> bytes:
-    """Return the salted password, which is sent in its place; empty for a deletion. Raises ClientError if it cannot be
-    sent."""
+    """Return the salted password, which is sent in its place; empty for a deletion.
+    Raises ClientError if it cannot be sent."""
     what = what_of(alteration)
     if alteration.mechanism not in _NUMBERS:
         known = " and ".join(_NUMBERS)

@@ -75,8 +75,8 @@ class Sequences:
         self._lines = {one: line for one, line in self._lines.items() if line.unfinished}
 
     def bump(self, partitions: list[Partition]) -> bool:
-        """Raise the epoch, if these partitions have used the present one. False: the epoch is exhausted, and a new id
-        is needed."""
+        """Raise the epoch, if these partitions have used the present one. False:
+        the epoch is exhausted, and a new id is needed."""
         if all(self._lines[one].identity != self.identity for one in partitions):
             return True
         if self.identity.is_exhausted:
@@ -148,8 +148,8 @@ class Sequences:
             line.given_up = max(batch.order, line.given_up or batch.order)
 
     def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Put parts in the place of a batch that was refused as too large. They use its sequences, so later batches
-        keep theirs."""
+        """Put parts in the place of a batch that was refused as too large.
+        They use its sequences, so later batches keep theirs."""
         line = self._line_of(batch)
         if line is None:
             return

@@ -38,8 +38,8 @@ def split_login(config: Mapping[str, object]) -> tuple[dict[str, object], Client
 def merged(
     keywords: Mapping[str, object], config: Mapping[str, object], known: Iterable[str]
 ) -> dict[str, object]:
-    """Return keyword → value of the given settings. Raises ConfigError for a name that is unknown, or is given
-    twice."""
+    """Return keyword → value of the given settings.
+    Raises ConfigError for a name that is unknown, or is given twice."""
     names = tuple(known)
     found = {name: value for name, value in keywords.items() if value is not None}
     for name in found:

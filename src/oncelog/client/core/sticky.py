@@ -42,8 +42,8 @@ class StickyPartitioner:
     def update_loads(
         self, queues: Mapping[int, int], partition_count: int, is_usable: Callable[[int], bool]
     ) -> None:
-        """Weigh the partitions by their queues, partition → waiting batches. Without a queue for each there is nothing
-        to weigh."""
+        """Weigh the partitions by their queues, partition → waiting batches.
+        Without a queue for each there is nothing to weigh."""
         usable = [one for one in range(partition_count) if is_usable(one)]
         if len(queues) < partition_count or not usable:
             self._loads = None

@@ -10,8 +10,8 @@ from oncelog.ids import Partition
 
 
 class GroupMember(NamedTuple):
-    """A consumer as a group member, for `send_offsets_to_transaction` (KIP-447). Generation -1: the group has no
-    members."""
+    """A consumer as a group member, for `send_offsets_to_transaction` (KIP-447). Generation -1:
+    the group has no members."""
 
     group_id: str
     generation: int = -1
@@ -66,8 +66,8 @@ Call = InitProducerId | AddPartitions | AddOffsets | CommitOffsets | EndTxn
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a call. `error` is its worst code, NONE for success; `message` is the broker's text, if there is
-    one."""
+    """The answer to a call. `error` is its worst code, NONE for success;
+    `message` is the broker's text, if there is one."""
 
     error: ErrorCode
     message: str = ""

@@ -87,8 +87,8 @@ class Transactions:
         self._is_started = False
         """True if a coordinator may know of this transaction."""
         self._needs_new_epoch = False
-        """True if sequences were left unknown: after the abort the epoch must be raised (TV1; in TV2 every end does
-        it)."""
+        """True if sequences were left unknown: after the abort the epoch must be raised (TV1;
+        in TV2 every end does it)."""
         self._group_calls: deque[tuple[Call, Operation]] = deque()
         self._init: Operation | None = None
         self._end: Operation | None = None
@@ -100,8 +100,8 @@ class Transactions:
         self._is_end_open = False
         """True if a try of EndTxn was not answered: it may have decided the transaction."""
         self.prepared: PreparedTransaction | None = None
-        """The transaction that waits for its decision. In READY: None unless this producer has just looked for one, and
-        found none."""
+        """The transaction that waits for its decision. In READY:
+        None unless this producer has just looked for one, and found none."""
 
     # ---------------------------------------------------------------------------------------------- a program's calls
 
@@ -237,8 +237,8 @@ class Transactions:
         return self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR)
 
     def may_drain(self, partition: Partition) -> bool:
-        """True if records may go to the partition. In TV1 the coordinator must know it. An error or abort lets nothing
-        new out."""
+        """True if records may go to the partition. In TV1 the coordinator must know it.
+        An error or abort lets nothing new out."""
         if self.state not in _DELIVERS:
             return False
         return self._is_tv2 or partition in self._added

@@ -233,8 +233,8 @@ class Brokers:
             self._on_change()
 
     async def reach(self, timeout_ms: int) -> None:
-        """Wait until a broker has described the cluster, 30 s at most. Raises TimedOutError, and FatalError if a broker
-        refuses."""
+        """Wait until a broker has described the cluster, 30 s at most.
+        Raises TimedOutError, and FatalError if a broker refuses."""
         try:
             await self.retrying(
                 lambda: self.refresh(()), min(START_TIMEOUT_MS, timeout_ms), "reaching the cluster"
@@ -273,8 +273,8 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> Any:
-        """Make a call in the newest version that both sides know, `at_most` if given. Raises DisconnectedError,
-        TimedOutError, UnsupportedError."""
+        """Make a call in the newest version that both sides know, `at_most` if given.
+        Raises DisconnectedError, TimedOutError, UnsupportedError."""
         schema = connection.schema(api_key, at_most)
         timeout_s = (timeout_ms or self.settings.request_timeout_ms) / 1000
         response = await connection.call(schema, build(schema.request_types), timeout_s)
@@ -300,8 +300,8 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> Any:
-        """Call a node by its id. Raises KafkaError(COORDINATOR_NOT_AVAILABLE) for a node that is not in the
-        metadata."""
+        """Call a node by its id.
+        Raises KafkaError(COORDINATOR_NOT_AVAILABLE) for a node that is not in the metadata."""
         node = self.view.nodes.get(node_id)
         if node is None:
             self.update_soon()

@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         """Open a connection, ask for the broker's versions, and log in.
 
         Raises DisconnectedError or TimedOutError where nobody accepts. Raises AuthenticationError for a login that is
-        refused, and UnsupportedError for a server that is no broker of Kafka 4.
+        refused, and UnsupportedError for a server that is no broker, or too old a one.
         """
         loop = asyncio.get_running_loop()
         context = None
@@ -150,8 +150,8 @@ class Connection(asyncio.Protocol):
             answer = await self.call(schema, request, timeout_s)
 
     async def _ask_versions(self, timeout_s: float) -> None:
-        """Ask for the broker's API versions, in the newest version first. A broker that does not know it answers as
-        version 0 (KIP-511)."""
+        """Ask for the broker's API versions, in the newest version first.
+        A broker that does not know it answers as version 0 (KIP-511)."""
         version = SPOKEN[versions.API_VERSIONS].high
         while True:
             schema = schema_of(versions.API_VERSIONS, version)
@@ -206,8 +206,8 @@ class Connection(asyncio.Protocol):
         return True
 
     async def call(self, schema: Schema, request: Any, timeout_s: float) -> Any:
-        """Send a request and wait for its answer. Raises DisconnectedError or TimedOutError; the effect is then
-        unknown."""
+        """Send a request and wait for its answer. Raises DisconnectedError or TimedOutError;
+        the effect is then unknown."""
         future = self._loop.create_future()
 
         def answered(response: Any, error: ClientError | None) -> None:
@@ -313,8 +313,8 @@ class _ExchangeOver(Exception):
 
 
 def _next_step(exchange: Any, answer: Any) -> tuple[Schema, Any]:
-    """Return the exchange's next request. Raises _ExchangeOver at its end: StopIteration cannot leave a thread's
-    future."""
+    """Return the exchange's next request. Raises _ExchangeOver at its end:
+    StopIteration cannot leave a thread's future."""
     try:
         schema, request = exchange.send(answer)
     except StopIteration as ended:
@@ -324,8 +324,8 @@ def _next_step(exchange: Any, answer: Any) -> tuple[Schema, Any]:
 
 
 def _read_api_versions(schema: Schema, frame: memoryview) -> Any:
-    """Read the answer to ApiVersions. A broker that does not know our version answers in version 0, which only the
-    error code tells."""
+    """Read the answer to ApiVersions.
+    A broker that does not know our version answers in version 0, which only the error code tells."""
     code = int.from_bytes(frame[_CORRELATION_BYTES : _CORRELATION_BYTES + 2], "big", signed=True)
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return schema_of(versions.API_VERSIONS, 0).read_response(frame, _CORRELATION_BYTES)

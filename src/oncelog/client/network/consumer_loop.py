@@ -189,8 +189,8 @@ class ConsumerLoop:
             self._timer = self.loop.call_at(next_ms / 1000, self.wake)
 
     def _keep_membership(self, now_ms: float) -> float:
-        """Send the heartbeats, watch the program's pace, and note what it must be told. Return when to look again, in
-        ms."""
+        """Send the heartbeats, watch the program's pace, and note what it must be told.
+        Return when to look again, in ms."""
         member, settings = self.membership, self.settings
         next_ms = NEVER
         if self.was_polled or self.waits_for_records:
@@ -376,8 +376,8 @@ class ConsumerLoop:
         return worst, found
 
     async def commit(self, offsets: Mapping[Partition, OffsetToCommit]) -> None:
-        """Commit once. Raises RetriableError for what may pass, RefusedError where the group went on without the
-        member."""
+        """Commit once.
+        Raises RetriableError for what may pass, RefusedError where the group went on without the member."""
         member = self.member
         response = await self.ask_group(
             versions.OFFSET_COMMIT, lambda types: offset_commit_request(types, member, offsets)

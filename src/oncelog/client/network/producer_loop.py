@@ -93,8 +93,8 @@ class ProducerLoop:
         await future
 
     async def operation(self, operation: Operation, what: str, timeout_ms: int) -> None:
-        """Wait for an operation, and raise its error. Raises TimedOutError when it takes longer; the operation goes
-        on."""
+        """Wait for an operation, and raise its error. Raises TimedOutError when it takes longer;
+        the operation goes on."""
         future = self.loop.create_future()
         operation.watch(lambda: None if future.done() else future.set_result(None))
         self.wake()

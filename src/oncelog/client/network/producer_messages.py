@@ -73,8 +73,8 @@ def produce_request(schema: Schema, settings: ProducerSettings, request: Drained
 def produce_answers(
     response: Any, batches: Sequence[ProducerBatch]
 ) -> list[tuple[ProducerBatch, PartitionAnswer]]:
-    """Return the answer to each batch. One that the response leaves out gets NETWORK_EXCEPTION: its outcome is
-    unknown."""
+    """Return the answer to each batch. One that the response leaves out gets NETWORK_EXCEPTION:
+    its outcome is unknown."""
     found: dict[Partition, PartitionAnswer] = {}
     names = _names(batches)
     for topic in response.responses:
@@ -138,8 +138,8 @@ def _partition_answer(one: Any) -> PartitionAnswer:
 
 
 async def ask(brokers: Brokers, settings: ProducerSettings, call: Call, is_tv2: bool) -> Answer:
-    """Send a call to its coordinator, or to any broker, and return the answer. Raises as `Brokers.call_coordinator`
-    does."""
+    """Send a call to its coordinator, or to any broker, and return the answer.
+    Raises as `Brokers.call_coordinator` does."""
     api_key = API_OF[type(call)]
     at_most = None if is_tv2 else TV1_MAX.get(api_key)
 
@@ -210,8 +210,8 @@ def _request(types: Any, settings: ProducerSettings, call: Call) -> Any:
 
 
 def _two_phase(types: Any, settings: ProducerSettings, keep_prepared: bool) -> dict[str, bool]:
-    """Return InitProducerId's fields of two-phase commit. Raises UnsupportedError where the broker does not know
-    them."""
+    """Return InitProducerId's fields of two-phase commit.
+    Raises UnsupportedError where the broker does not know them."""
     enabled = settings.transaction_two_phase_commit_enable
     if not (enabled or keep_prepared):
         return {}
