@@ -46,8 +46,8 @@ class Fault:
             time.sleep(_POLL_S)
 
     def release(self) -> None:
-        """End the fault; a second call does nothing. Raises OncelogError for a fault that nothing has met:
-        the test shows nothing of it."""
+        """End the fault; a second call does nothing.
+        Raises OncelogError for a fault that nothing has met: the test shows nothing of it."""
         self._channel.ask("release", number=self._number)
 
     def __enter__(self) -> Self:
@@ -62,7 +62,7 @@ class Fault:
         try:
             self.release()
         except OncelogError:
-            # What failed in the block tells more.
+            # The error of the block tells more.
             if error is None:
                 raise
 

@@ -69,8 +69,8 @@ class Decision(Generic[RecordOut]):
     """Changes that no journal keeps, such as an extended session. They are applied behind `records` at offset -1. A
     replay forgets them, so nothing that was ever promised may rest on one (ADR 0019)."""
     needs_confirmation: bool = False
-    """True if nothing is written and the effects still wait:
-    the journal must confirm that no one else has written (ADR 0050)."""
+    """True if nothing is written and the effects still wait: the journal must confirm that no one else has written (ADR
+    0050)."""
 
 
 class Request(Protocol):
@@ -90,8 +90,8 @@ class Machine(Protocol[EventT, RecordIn]):
         """Return the decision on an event. It only reads state, changes nothing and does no I/O."""
 
     def apply(self, offset: Offset, record: RecordIn) -> None:
-        """Apply a record that is history, or (at offset -1) an unlogged change. It may not refuse:
-        a record that does not fit is a bug and asserts."""
+        """Apply a record that is history, or (at offset -1) an unlogged change.
+        It may not refuse: a record that does not fit is a bug and asserts."""
 
     def resume(self, now: Millis) -> Sequence[Effect]:
         """Return, after a replay, every effect that the state still requires."""

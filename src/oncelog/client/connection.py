@@ -28,8 +28,8 @@ from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_VERSION, read_pr
 from oncelog.protocol.versions import API_VERSIONS
 
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""The longest answer that is read, in bytes. A longer one is garbage:
-no broker sends more than it was asked for and one batch."""
+"""The longest answer that is read, in bytes.
+A longer one is garbage: no broker sends more than it was asked for and one batch."""
 
 CORRELATION_ID_MAX: Final = 2**31 - 1
 _NEVER: Final = float("inf")

@@ -235,7 +235,7 @@ class Consumer:
             try:
                 more = run.core.take(count - len(found))
             except ClientError:
-                break  # It is raised by the next call.
+                break  # The next call raises the error.
             if not more:
                 break
             found = found + more

@@ -55,7 +55,7 @@ def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> socket.soc
     try:
         return context.wrap_socket(stream, server_hostname=host)
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
-        raise  # It went away in the middle, as when it stops.
+        raise  # The broker went away in the middle, as when it stops.
     except ssl.SSLCertVerificationError as error:
         raise OncelogError(
             f"{host} shows a certificate that is not trusted: {error.verify_message}; its CA belongs into the file of "

@@ -34,8 +34,8 @@ from oncelog.protocol.messages import schema_of
 from oncelog.record.batch import BatchHeader
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of one answer:
-about 35 000 records of 120 bytes, enough to make the cost of a request and of an Arrow batch vanish."""
+"""Bytes of one answer: about 35 000 records of 120 bytes, enough to make the cost of a request and of an Arrow batch
+vanish."""
 
 FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
 MAX_WAIT_MS: Final = 500

@@ -50,8 +50,8 @@ class Rebalances:
         run.wake()
 
     async def _tell(self, change: Change) -> None:
-        """Call the program's callbacks for a change. The change holds even if a callback fails:
-        the partitions are gone all the same."""
+        """Call the program's callbacks for a change.
+        The change holds even if a callback fails: the partitions are gone all the same."""
         run, hand, core = self._run, self._hand, self._run.core
         names = dict(run.names)
         gone = change.lost | change.revoked

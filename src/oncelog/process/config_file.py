@@ -89,8 +89,8 @@ class ConfigFile:
 
 
 def not_toml(path: Path, text: str, error: ValueError) -> str:
-    """Return the error text of a file that is no TOML: `oncelog.toml:3: not TOML:
-    …`, as every error in a file begins."""
+    """Return the error text of a file that is no TOML: `oncelog.toml:3: not TOML: …`, as every error in a file
+    begins."""
     if isinstance(error, UnicodeDecodeError):
         line = error.object[: error.start].count(b"\n") + 1
         return f"{path}:{line}: not TOML: no UTF-8"
@@ -127,8 +127,8 @@ def _shown(tables: Sequence[str]) -> str:
 
 
 def _place(path: Path, lines: Mapping[tuple[str, str], int], table: str, key: str) -> str:
-    """Return the file with the line of a key, if it is known:
-    TOML has spellings in which a key has no line of its own."""
+    """Return the file with the line of a key, if it is known: TOML has spellings in which a key has no line of its
+    own."""
     line = lines.get((table, key))
     return str(path) if line is None else f"{path}:{line}"
 

@@ -1,5 +1,5 @@
-"""Metrics as Prometheus reads them, and as OpenMetrics for a scrape that asks for it:
-only there have buckets exemplars."""
+"""Metrics as Prometheus reads them, and as OpenMetrics for a scrape that asks for it: only there have buckets
+exemplars."""
 
 from typing import Any, Final
 

@@ -162,7 +162,7 @@ async def _metrics_page(accept: str) -> Answer:
 
     from oncelog.process.exposition import exposed
 
-    # In a thread again: the metrics wait for the loop of the process, and `/health` must not wait for them.
+    # The page is made in a thread: the metrics wait for the loop of the process, and `/health` must not wait for them.
     content, content_type = await asyncio.to_thread(exposed, REGISTRY, accept)
     return Answer(200, content_type, content)
 

@@ -40,7 +40,7 @@ class MetricsToken:
             self._token = self._read()
         except ValueError as error:
             problem = str(error)
-        if problem and problem != self._problem:  # Once, not for each scrape.
+        if problem and problem != self._problem:  # Logged once, not for each scrape.
             log.warning("the token of /metrics stays as it was: %s", problem)
         self._problem = problem
 

@@ -59,8 +59,8 @@ class RoleProgram(Generic[RoleSettingsT]):
     history: Callable[[RoleSettingsT], NodeHistory] | None = None
     """A function that reads a node's history from the role's data folder, for roles that have one."""
     node: type[NodeSettings] = NamedNodeSettings
-    """The settings of the node. `NodeSettings`:
-    the controller may give the node id, as the process has no state of its own."""
+    """The settings of the node.
+    `NodeSettings`: the controller may give the node id, as the process has no state of its own."""
 
     def run(self) -> int:
         """Run the process from start to end, and return its exit code."""
@@ -95,7 +95,7 @@ class RoleProgram(Generic[RoleSettingsT]):
             log_as_node(node.node_id)
             role = self.build(own, node)
             await node.start()
-            # Before it starts: a role may call its own services while it does.
+            # The services are added before the role starts: it may call its own services while it does.
             for name, servicer in self.services(role).items():
                 node.serve(name, servicer)
             node.serve(PROCESS, ProcessServicer(node.node_id, partial(self.tell, role)))

@@ -124,8 +124,8 @@ class Running:
     failure: Callable[[], Coroutine[Any, Any, BaseException]]
     """Returns, once it happens, the error for which the process cannot go on."""
     drain: Callable[[float], Awaitable[object]] = _nothing
-    """Gives away the work that others can do, and lets requests in flight end. It raises nothing:
-    a stop follows anyway."""
+    """Gives away the work that others can do, and lets requests in flight end.
+    It raises nothing: a stop follows anyway."""
 
 
 Opened = AbstractAsyncContextManager[Running]

@@ -1,5 +1,5 @@
-"""The sources of a setting:
-a flag wins over the environment, the environment over the file, the file over the default."""
+"""The sources of a setting: a flag wins over the environment, the environment over the file, the file over the
+default."""
 
 import os
 from collections.abc import Mapping, Sequence

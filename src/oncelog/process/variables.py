@@ -65,7 +65,7 @@ def refuse_unknown_variables(
     own = [f"{PREFIX}{table.upper()}_" for kind in kinds if (table := table_of(kind)) != UP]
     others = [f"{PREFIX}{table.upper()}_" for table in TABLES if table != UP]
     for written, value in sorted(environment.items()):
-        # As the settings classes read them: in any case.
+        # The settings classes read names in any case, upper or lower.
         name = written.upper()
         if not name.startswith(PREFIX) or name in known | former or _is_of_another(name, value):
             continue
@@ -79,7 +79,7 @@ def refuse_unknown_variables(
 
 def meant(name: str, known: Iterable[str], beginnings: Iterable[str] = ()) -> str:
     """Return ` (did you mean …?)` with the nearest name, or an empty text when none is near."""
-    # What all names begin with is no likeness.
+    # The prefix that all names share is no likeness.
     whole = {one.removeprefix(PREFIX): one for one in sorted(known)}
     near = difflib.get_close_matches(name.removeprefix(PREFIX), whole, n=1, cutoff=0.75)
     if near:

@@ -31,11 +31,11 @@ _KNOWS_FROM: dict[tuple[int, ErrorCode], tuple[int, ErrorCode]] = {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ),
     (LIST_OFFSETS, ErrorCode.OFFSET_NOT_AVAILABLE): (5, ErrorCode.LEADER_NOT_AVAILABLE),
-    # Who names topics does not know that they have ids.
+    # A client that names topics does not know that they have ids.
     (PRODUCE, ErrorCode.UNKNOWN_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     (FETCH, ErrorCode.UNKNOWN_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     (FETCH, ErrorCode.INCONSISTENT_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    # What is wrong with a group's member was one code, until a group could have members of two protocols.
+    # Every error of a group's member was one code, until a group could have members of two protocols.
     (OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): (9, ErrorCode.ILLEGAL_GENERATION),
     (TXN_OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): (6, ErrorCode.ILLEGAL_GENERATION),
     (TXN_OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH): (6, ErrorCode.ILLEGAL_GENERATION),

@@ -35,8 +35,8 @@ _DROPPED_MAX: Final = 4096
 """The number of sets of missing fields that are kept. It is a bound, not a setting."""
 
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
-"""The errors that kio raises for bytes that are no such message:
-its own first, then those of conversions to Python values."""
+"""The errors that kio raises for bytes that are no such message: its own first, then those of conversions to Python
+values."""
 
 _WIRE_ERRORS: Final[Mapping[int, ErrorCode]] = {int(error): error for error in ErrorCode}
 """Number → kio's enum of Kafka's error codes, which its messages take."""

@@ -36,7 +36,7 @@ def message_reading(entity: Any, *, passes_over_tags: bool = False) -> Steps:
             plain.append((field.name, _field(entity, field, flexible, passes_over_tags)))
             continue
         if field.default is MISSING:
-            # What stands for such a field is kio's own knowledge. No API that is served has one.
+            # Only kio knows the default of such a field. No API that is served has one.
             return _in_one_step(entity_reader(entity))
         read = get_field_reader(entity, field, False, True)
         tagged[field.metadata["tag"]] = (field.name, read)

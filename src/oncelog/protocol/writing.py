@@ -64,7 +64,7 @@ def message_writer(entity: Any) -> Writer:
     """Return the writer of instances of this kio class."""
     tagged = [field for field in fields(entity) if "tag" in field.metadata]
     if any(field.default is MISSING for field in tagged):
-        # When such a field is left out is kio's own knowledge. No API that is served has one.
+        # Only kio knows when such a field is left out. No API that is served has one.
         return entity_writer_of_kio(entity)
     flexible = entity.__flexible__
     steps = _steps((field for field in fields(entity) if "tag" not in field.metadata), flexible)

@@ -40,8 +40,8 @@ _COMPRESSED_BYTES_LARGE: Final = 8_192
 _RECORDS_LARGE: Final = 20_000
 _RECORDS_AT_ONCE: Final = 500
 _WALKED_BYTES_MAX: Final = 8 << 20
-"""The most bytes that compiled code walks, as it keeps the interpreter's lock:
-40 ms at most, where all records are tiny."""
+"""The most bytes that compiled code walks, as it keeps the interpreter's lock: 40 ms at most, where all records are
+tiny."""
 _ERRORS_TOLD_MAX: Final = 1_000
 """The most faulty records that one answer names."""
 IS_WALK_COMPILED: Final = not walk.__file__.endswith((".py", ".pyc"))

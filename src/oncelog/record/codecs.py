@@ -37,8 +37,8 @@ _BUFFER_FULL: Final = "failed to write whole buffer"
 
 
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
-"""The header of an LZ4 frame:
-magic, version 1, independent blocks (Java's reader insists), blocks of 64 KiB, checksum."""
+"""The header of an LZ4 frame: magic, version 1, independent blocks (Java's reader insists), blocks of 64 KiB,
+checksum."""
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_AS_IT_IS: Final = 0x8000_0000
 """The bit in a block's size that says: the block is not compressed, since that made it no smaller."""

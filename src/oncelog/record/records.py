@@ -29,8 +29,8 @@ from oncelog.record.batch import (
 from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX, compress, decompress
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""A record's headers. Keys may be any bytes:
-`surrogateescape` keeps those that are no UTF-8, and `shown_key` shows them."""
+"""A record's headers.
+Keys may be any bytes: `surrogateescape` keeps those that are no UTF-8, and `shown_key` shows them."""
 _ANY_BYTES: Final = "surrogateescape"
 
 

@@ -138,8 +138,8 @@ def array(length: Codec, element: Codec) -> Codec:
 
 
 def keyed_numbers(key: Codec, length: Codec, *, flexible: bool = False) -> Codec:
-    """Return the codec of a list of keys, each with its int32s, such as topics with partitions. `flexible`:
-    tags end each."""
+    """Return the codec of a list of keys, each with its int32s, such as topics with partitions.
+    `flexible`: tags end each."""
     tags = _NO_TAGS if flexible else b""
 
     def encode(found: Iterable[tuple[Any, Sequence[int]]]) -> bytes:
@@ -355,8 +355,8 @@ class RecordType:
         return self._versions[version] + self._values[version].encode(record)
 
     def decode(self, key: bytes, value: bytes | None, **known: Any) -> Any:
-        """Return the record, or its tombstone; None for a later version. `known`:
-        attributes that are neither in key nor value."""
+        """Return the record, or its tombstone; None for a later version.
+        `known`: attributes that are neither in key nor value."""
         named = read_whole(self._key, key, len(self._type))
         if value is None:
             return self._tombstone(**named)

@@ -14,8 +14,8 @@ _SAFE = 2**60
 """A bound for numbers: sums of two numbers below it are far from the ends of 64 bits."""
 _INT = 28
 _LONG = 49
-"""The largest shift of a varint's last byte:
-`_INT` is Kafka's limit of five bytes, `_LONG` eight bytes, which need no care."""
+"""The largest shift of a varint's last byte: `_INT` is Kafka's limit of five bytes, `_LONG` eight bytes, which need no
+care."""
 
 
 def largest_timestamp(

@@ -56,7 +56,7 @@ def open_blocking_channel(address: str, tls: PeerTls | None) -> grpc.Channel:
 
     Raises OncelogError where a file for TLS cannot be read.
     """
-    # A proxy that the environment names for the web is none for this.
+    # A web proxy that the environment names is not for these connections.
     options: ChannelOptions = [("grpc.enable_http_proxy", 0)]
     if tls is None:
         return grpc.insecure_channel(address, options=options)
@@ -99,7 +99,7 @@ def server_options(limits: SessionLimits) -> ChannelOptions:
 def _proxy(limits: SessionLimits) -> tuple[str, Any]:
     if limits.http_proxy:
         return "grpc.http_proxy", f"http://{limits.http_proxy}"
-    # A proxy that the environment names for the web is none for this.
+    # A web proxy that the environment names is not for these connections.
     return "grpc.enable_http_proxy", 0
 
 

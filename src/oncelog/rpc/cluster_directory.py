@@ -54,7 +54,7 @@ class ClusterDirectory(Directory):
             living = sorted(node.node_id for node in nodes.values() if _can_send_markers(node))
             if not living:
                 raise KeyError("marker sender")
-            # Different processes begin with different ones.
+            # Different processes choose different marker senders.
             self._marker_sender_id = living[self._node_id % len(living)]
         return self.marker_sender_on(self._marker_sender_id)
 

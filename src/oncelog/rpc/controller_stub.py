@@ -58,8 +58,8 @@ class ActiveControllerStub:
         self._told: dict[str, str] = {}
         """The address of an active controller → the address that it gives for itself."""
         self._astray: set[str] = set()
-        """Addresses that controllers gave for themselves and at which nobody answered:
-        they belong to another network."""
+        """Addresses that controllers gave for themselves and at which nobody answered: they belong to another
+        network."""
         self._search = asyncio.Lock()
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -94,7 +94,7 @@ class ActiveControllerStub:
                 encoded = await session.call(method.path, request.SerializeToString, left_s)
                 response = method.response_from_string(encoded)
             except TimeoutError as error:
-                # It may be frozen: the next attempt asks around first.
+                # The controller may be frozen: the next attempt asks around first.
                 if not is_repeatable or loop.time() >= deadline:
                     self.forget(address)
                     raise
@@ -194,7 +194,7 @@ class ActiveControllerStub:
         Raises PeerUnavailable as the connection breaks."""
         found = await self.find(deadline)
         told = self._told.get(found, found)
-        # As above, without a name. By the name after all, where what it says of itself leads nowhere.
+        # The address that the controller gives for itself needs no name server. If nobody answers there, use the name.
         address = found if told in self._astray else told
         try:
             channel = open_channel(address, self._pool.limits)
@@ -284,7 +284,7 @@ class NodeSessionStream:
                 f"{self._address}: {error.code().name}: {error.details()}"
             ) from error
         except asyncio.InvalidStateError as error:
-            # What grpc says of a write to a call that ended before it: while this process was frozen, for example.
+            # gRPC raises this for a write to a call that had ended: while this process was frozen, for example.
             raise PeerUnavailable(f"{self._address}: the session is over: {error}") from error
         if response is grpc.aio.EOF:
             raise PeerUnavailable(f"{self._address}: the controller ended the node's session")

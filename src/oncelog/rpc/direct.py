@@ -27,8 +27,8 @@ class DirectStub:
         self.__dict__.clear()
         self._servicer = servicer
         self.plain_methods: Mapping[str, str] = getattr(type(servicer), "direct_methods", {})
-        """The methods that answer plain objects and take them for a request:
-        name in the stub → name in the servicer."""
+        """The methods that answer plain objects and take them for a request: name in the stub → name in the
+        servicer."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return a method at its first call; from then on it is an attribute."""

@@ -61,8 +61,8 @@ class MetadataImage:
 
     @property
     def known_levels(self) -> dict[str, int]:
-        """The level of each feature that may be set:
-        a feature that no cluster begins with is at 0 until somebody sets it."""
+        """The level of each feature that may be set: a feature that no cluster begins with is at 0 until somebody sets
+        it."""
         return {TWO_PHASE_COMMIT: 0, **self.feature_levels}
 
     @property
@@ -171,7 +171,7 @@ class MetadataImage:
         if delta.configs:
             configs = {**configs, **_configs_by_key(delta.configs)}
         has_features = delta.HasField("features")
-        # A controller of an older version does not say its own: that is unknown then, and not the one before.
+        # A controller of an older version does not name its incarnation: it is unknown then, and not the one before.
         said = delta if delta.controller_epoch else self
         return replace(
             self,

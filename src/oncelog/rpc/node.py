@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 
 REGISTER_TIMEOUT_S = 5.0
 BEAT_OF_SESSION = 0.3
-"""The part of a session timeout between two heartbeats:
-two lost ones, or a busy moment, must not look like a dead process."""
+"""The part of a session timeout between two heartbeats: two lost ones, or a busy moment, must not look like a dead
+process."""
 
 DRAINING_BEAT_S = 0.1
 RETRY_PAUSE_MS = 20
@@ -261,12 +261,12 @@ class Node:
 
     async def _image_or_failure(self) -> None:
         while not await self._image_came():
-            # It stood still between its registration and its first image, and was forgotten.
+            # The process stood still between its registration and its first image, and the controller forgot it.
             await self._register()
 
     async def _image_came(self) -> bool:
-        """Wait for an image with this node. False:
-        the node, whose id was given, is in no image after a session timeout. Raises the node's failure."""
+        """Wait for an image with this node.
+        False: the node, whose id was given, is in no image after a session timeout. Raises the node's failure."""
         image = asyncio.create_task(
             self.metadata.wait_for(lambda image: self.node_id in image.nodes, None)
         )
@@ -332,7 +332,7 @@ class Node:
         if self._is_given and error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             raise self._replaced(reason)
         if error_code is ErrorCode.KAFKA_STORAGE_ERROR and self._is_registered:
-            # One that starts waits. One that runs would go on serving what the controller does not know of.
+            # A node that starts waits. A running node would go on serving what the controller does not know of.
             raise self._in_another_history(reason)
         if error_code.is_retriable or error_code in _WAIT_AND_REGISTER:
             return reason
@@ -430,7 +430,7 @@ class Node:
                     await self._beat_now.wait()
 
     def _heartbeat_answered(self, answer: pb.NodeHeartbeatResponse, now: float) -> None:
-        # Also from a controller that cannot write at the moment: not all are being stopped.
+        # A controller that cannot write at the moment counts, too: not all are being stopped.
         self._heard_at = now
         error_code = error_code_of(answer.status.error_code)
         reason = f"{error_code.name} {answer.status.error_message}"
@@ -456,7 +456,7 @@ class _MustRegister(OncelogError):
 
 
 def _gravest(errors: list[Exception]) -> Exception:
-    """Return the gravest error that ended the two streams:
-    a bug, then a replaced node, a lost registration, a lost stream."""
+    """Return the gravest error that ended the two streams: a bug, then a replaced node, a lost registration, a lost
+    stream."""
     weights = {PeerUnavailable: 0, _MustRegister: 1, OncelogError: 2}
     return max(errors, key=lambda error: weights.get(type(error), 3))

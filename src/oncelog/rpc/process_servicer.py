@@ -1,5 +1,5 @@
-"""The description of a process, whatever its role:
-its version, the resources that it uses, and the numbers of its role."""
+"""The description of a process, whatever its role: its version, the resources that it uses, and the numbers of its
+role."""
 
 import os
 import time

@@ -34,8 +34,8 @@ GOING_AWAY_S = 0.5
 """Seconds in which a caller should end the stream. A caller of an older version does not; its later calls are lost."""
 
 DRAINED_WITHIN_S = 5.0
-"""Seconds for calls in flight when their caller's certificate ends:
-one without an answer must not hold a stream open."""
+"""Seconds for calls in flight when their caller's certificate ends: one without an answer must not hold a stream
+open."""
 
 _SESSION = SERVICES[PEER].methods["Session"].path
 
@@ -78,7 +78,7 @@ class PeerServicer:
         if self._certificates is not None:
             forget = self._certificates.hold(context.auth_context(), session.expire)
         try:
-            # Tells the caller that somebody is here, before it entrusts a call to the stream.
+            # The frame tells the caller that a process serves here, before it entrusts a call to the stream.
             await context.send_initial_metadata(())
             await session.run()
         finally:

@@ -1,5 +1,5 @@
-"""The common terms of both ends of a session between two processes:
-its bounds, and the errors of a caller (ADR 0013)."""
+"""The common terms of both ends of a session between two processes: its bounds, and the errors of a caller (ADR
+0013)."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol

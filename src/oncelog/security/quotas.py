@@ -78,8 +78,8 @@ def quota_fault(entity: Entity, key: QuotaKey, value: float | None) -> str:
 def quota_of(
     quotas: Quotas, user: str, client_id: str, key: QuotaKey
 ) -> tuple[Entity, float] | None:
-    """Return the quota that holds for this client and the entity that shares it, in Kafka's order; None:
-    there is none."""
+    """Return the quota that holds for this client and the entity that shares it, in Kafka's order;
+    None: there is none."""
     named: Mapping[str, str | None]
     for named in (
         {USER: user, CLIENT_ID: client_id},

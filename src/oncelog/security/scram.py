@@ -110,7 +110,7 @@ class ScramServer(SaslServer):
         self._unknown_salt = unknown_salt
         self._server_nonce = _nonce() if nonce is None else nonce
         self._next: Callable[[str], str] | None = self._client_first
-        # Of the first message, for the second one.
+        # Parts of the first message, for the second one.
         self._user = self._gs2 = self._messages = self._nonce = ""
         self._credential = ScramCredential(b"", b"", b"", 0)
         self._is_known = False
@@ -292,8 +292,8 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 def _decoded(text: str) -> bytes | None:
-    """Return the bytes of a base64 text; None unless it is the one way to write them:
-    a changed last letter is a changed message."""
+    """Return the bytes of a base64 text;
+    None unless it is the one way to write them: a changed last letter is a changed message."""
     try:
         decoded = base64.b64decode(text, validate=True)
     except binascii.Error:

@@ -168,8 +168,8 @@ class ReloadingContext:
             self._report(f"TLS files reloaded: {', '.join(map(str, self._files.paths()))}")
 
     def _read_digest(self) -> bytes:
-        """Return a digest of the files' contents:
-        a rename, a changed symbolic link and a write within one tick all count."""
+        """Return a digest of the files' contents: a rename, a changed symbolic link and a write within one tick all
+        count."""
         digest = hashlib.sha256()
         for path in self._files.paths():
             digest.update(hashlib.sha256(_read(path)).digest())

@@ -10,8 +10,8 @@ from oncelog.spark.options import parse_sink_options, parse_source_options
 
 
 class DefaultSource(DataSource):
-    """The class behind `format("oncelog")`. It imports modules when it needs them:
-    Spark loads this class in many processes."""
+    """The class behind `format("oncelog")`.
+    It imports modules when it needs them: Spark loads this class in many processes."""
 
     @classmethod
     def name(cls) -> str:

@@ -19,8 +19,8 @@ from oncelog.spark.options import SourceOptions
 TIMEOUT_MS: Final = 3_000
 """Milliseconds that a micro-batch waits for a group at most, give or take one call of a third of that time."""
 PAUSE_S: Final = 30.0
-"""Seconds after a failure until the group is asked again:
-a coordinator that stands still must not hold up each batch."""
+"""Seconds after a failure until the group is asked again: a coordinator that stands still must not hold up each
+batch."""
 
 _HAS_MEMBERS: Final = (
     "consumers of another program are members of that group: choose a name of its own"

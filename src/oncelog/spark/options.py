@@ -24,8 +24,8 @@ from oncelog.spark.offsets import (
 from oncelog.spark.task_ranges import TASKS_MAX
 
 MAX_OFFSETS_PER_TRIGGER: Final = 500_000
-"""The default of maxOffsetsPerTrigger. A micro-batch costs about 0.35 s before its first row:
-below 250 000 rows that is most of its time."""
+"""The default of maxOffsetsPerTrigger.
+A micro-batch costs about 0.35 s before its first row: below 250 000 rows that is most of its time."""
 
 ATTEMPT_TIMEOUT_MS: Final = 15 * 60_000
 ATTEMPT_TIMEOUT_MIN_MS: Final = 1_000
@@ -290,8 +290,8 @@ def _split(text: str) -> list[str]:
 
 
 def _starting(given: GivenOptions) -> Offsets | Timestamps | None:
-    """Return the start of a read, in the precedence of Spark's Kafka source:
-    a time for all, times of partitions, offsets."""
+    """Return the start of a read, in the precedence of Spark's Kafka source: a time for all, times of partitions,
+    offsets."""
     or_latest = given.choice("startingOffsetsByTimestampStrategy", ["error", "latest"]) == "latest"
     timestamps = _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp", or_latest)
     if timestamps is not None:

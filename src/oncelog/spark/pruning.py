@@ -21,8 +21,8 @@ class Pruning:
     offset_min: int = 0
     offset_end: int = OFFSET_END
     timestamp_ms: int | None = None
-    """A time in ms that no matching record is older than. The first offset at this time bounds the range:
-    all before it are older."""
+    """A time in ms that no matching record is older than.
+    The first offset at this time bounds the range: all before it are older."""
 
     def keeps(self, partition: Partition) -> bool:
         return (self.topics is None or partition.topic in self.topics) and (

@@ -104,8 +104,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Abort the attempts of the messages. Spark also aborts after a commit whose answer was lost:
-        decided attempts stay so."""
+        """Abort the attempts of the messages.
+        Spark also aborts after a commit whose answer was lost: decided attempts stay so."""
         _abort(self._options, self._options.transactional_id, messages)
 
 

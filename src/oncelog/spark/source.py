@@ -203,8 +203,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
-        """Return the tasks between two offsets, by the arguments alone:
-        a micro-batch that is run again reads the same records."""
+        """Return the tasks between two offsets, by the arguments alone: a micro-batch that is run again reads the same
+        records."""
         return _tasks(self._options, ranges_between(from_json(start), from_json(end)))
 
     @rows_message_first

@@ -36,8 +36,8 @@ AnySpan = spans.Span | spans.Nothing
 
 @contextmanager
 def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
-    """Open the driver's span around OpenAttempt. An attempt that was refused has no root:
-    the span is a trace of its own."""
+    """Open the driver's span around OpenAttempt.
+    An attempt that was refused has no root: the span is a trace of its own."""
     process = _process(os.getpid())
     if process is None:
         yield spans.NOTHING
@@ -124,7 +124,7 @@ class _Process:
 
     def _send(self) -> None:
         if self._sending is not None and self._sending.is_alive():
-            # It found no collector. If it finds one, it sends this too.
+            # An earlier thread found no collector yet. If it finds one, it sends this too.
             return
         self._sending = threading.Thread(
             target=self.tracing.flush, name="oncelog traces", daemon=True
@@ -135,8 +135,8 @@ class _Process:
 
 @functools.cache
 def _process(pid: int) -> _Process | None:
-    """Return the recording worker of this process: workers are forked, and each sends by itself. None:
-    it records no spans."""
+    """Return the recording worker of this process: workers are forked, and each sends by itself.
+    None: it records no spans."""
     try:
         from oncelog.telemetry.tracing import build_tracing, is_wanted
 

@@ -183,7 +183,7 @@ class EventFeed:
         pipeline = redis.pipeline(transaction=False)
         for one in batch:
             fields = one.fields() if isinstance(one, _Hole) else one
-            # As one field: Redis and its client in Python take each field of an entry apart.
+            # The event is one field: Redis and its client in Python take each field of an entry apart.
             told = json.dumps({**self._common, **fields}, separators=(",", ":"))
             pipeline.xadd(
                 self._stream, {EVENT_FIELD: told}, maxlen=STREAM_EVENTS_MAX, approximate=True

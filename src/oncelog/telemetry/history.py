@@ -169,15 +169,15 @@ class History:
     def of_transaction(
         self, transactional_id: str, producer_ids: Iterable[int] = ()
     ) -> list[Event]:
-        """Return the events of this id and of the producer ids that it had, oldest first. `producer_ids`:
-        those known from elsewhere."""
+        """Return the events of this id and of the producer ids that it had, oldest first.
+        `producer_ids`: those known from elsewhere."""
         self._settle()
         found = self._opened.of_transaction(transactional_id)
         found += self._by_key.get(("transactional_id", transactional_id), ())
         producers = set(producer_ids)
         for event in found:
             producers |= {event.number("producer_id"), event.number("previous_producer_id")}
-        # What a role other than the coordinator tells has no transactional.id, but a producer id.
+        # An event of a role other than the coordinator has no transactional.id, but a producer id.
         for producer_id in producers - {-1}:
             found += (
                 event

@@ -76,8 +76,8 @@ class TraceRecorder:
         self._sink = sink
         self._root_sink = root_sink or sink
         self._ids_below = round(ratio * (1 << _RATIO_BITS))
-        """The bound of kept trace ids, as in OpenTelemetry's TraceIdRatioBased:
-        a function of the id, so all processes agree."""
+        """The bound of kept trace ids, as in OpenTelemetry's TraceIdRatioBased: a function of the id, so all processes
+        agree."""
         self.late_ms = late_ms
         """Milliseconds: a transaction that was open for longer is kept."""
         self._spans_waiting_max = spans_waiting_max
@@ -114,7 +114,7 @@ class TraceRecorder:
                 self._keep(trace_id, [(root_id, ended)])
                 return
             if trace is None or verdict is False:
-                # Without a transaction nobody will say what became of it.
+                # Without a transaction no verdict will come.
                 self.spans_dropped += len(ended)
                 return
             waiting = self._waiting[trace_id] = self._new_waiting()

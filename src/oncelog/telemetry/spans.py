@@ -99,8 +99,8 @@ class Home:
 
     @property
     def trace_id(self) -> int:
-        """The id of the trace. It is drawn when it is first asked for:
-        most homes move into a transaction's trace before."""
+        """The id of the trace.
+        It is drawn when it is first asked for: most homes move into a transaction's trace before."""
         if self.trace is not None:
             return self.trace.trace_id
         if not self._trace_id:
@@ -113,8 +113,8 @@ class Home:
         return self._trace_id
 
     def move(self, trace: TransactionTrace, *, is_kept: bool = False) -> None:
-        """Move the home into the trace of this transaction. The last one told is right:
-        an earlier one may have been a guess."""
+        """Move the home into the trace of this transaction.
+        The last one told is right: an earlier one may have been a guess."""
         self.trace = trace
         if is_kept:
             self.is_kept = True
@@ -257,8 +257,8 @@ def exemplar() -> int:
 
 
 def detached_context() -> Context:
-    """Return the present context without its request:
-    for tasks and timers that outlive the request that starts them."""
+    """Return the present context without its request: for tasks and timers that outlive the request that starts
+    them."""
     context = copy_context()
     context.run(_current.set, None)
     return context

@@ -75,7 +75,7 @@ class StreamReader:
                     backoff_s = BACKOFF_S
                     self._history.away_reason = ""
                     if not is_more_there:
-                        # What comes meanwhile is one page.
+                        # Events that come meanwhile are then read as one page.
                         await asyncio.sleep(LINGER_S)
                 except (RedisError, OSError, TimeoutError) as error:
                     if was_cancelled():

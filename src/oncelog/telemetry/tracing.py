@@ -84,8 +84,8 @@ class SeldomTold(logging.Filter):
 
 
 class Tracing:
-    """Tracing of this process, until `stop`. It builds the SDK's spans in the SDK's thread:
-    a request pays only for a place in its queue."""
+    """Tracing of this process, until `stop`.
+    It builds the SDK's spans in the SDK's thread: a request pays only for a place in its queue."""
 
     def __init__(
         self, new_exporter: Callable[[], "SpanExporter"], service: str, ratio: float, late_ms: int
@@ -99,7 +99,7 @@ class Tracing:
         self._resources = resources
         spans_exporter: Any = _BuildingExporter(new_exporter(), self._built)
         self._processor: Any = BatchSpanProcessor(spans_exporter)
-        # A queue, a thread and a connection of their own: no batch of other spans delays a root.
+        # Roots have a queue, a thread and a connection of their own: no batch of other spans delays a root.
         roots_exporter: Any = _BuildingExporter(new_exporter(), self._built)
         self._root_processor: Any = BatchSpanProcessor(
             roots_exporter, schedule_delay_millis=ROOT_DELAY_MS, max_queue_size=ROOTS_WAITING_MAX

@@ -1,5 +1,5 @@
-"""The compression ratio of each topic's records so far:
-a batch is filled until `batch.size` compressed bytes (S2-76)."""
+"""The compression ratio of each topic's records so far: a batch is filled until `batch.size` compressed bytes
+(S2-76)."""
 
 from typing import Final
 
@@ -12,8 +12,8 @@ _RATIO_MIN: Final = 0.05
 
 
 class CompressionRatios:
-    """Compression ratios by topic and codec. They fall slowly and rise quickly:
-    too large a batch costs more than a small one."""
+    """Compression ratios by topic and codec.
+    They fall slowly and rise quickly: too large a batch costs more than a small one."""
 
     def __init__(self) -> None:
         self._ratios: dict[tuple[str, Codec], float] = {}

@@ -32,8 +32,8 @@ class ConsumerSettings:
     client_rack: str = ""
     isolation_level: str = "read_committed"
     auto_offset_reset: str = "latest"
-    """The place to start at:
-    earliest, latest, none, or `by_duration:` and a duration of ISO 8601 (`by_duration:PT1H`)."""
+    """The place to start at: earliest, latest, none, or `by_duration:` and a duration of ISO 8601
+    (`by_duration:PT1H`)."""
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     max_poll_interval_ms: int = 300_000

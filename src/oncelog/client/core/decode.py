@@ -236,8 +236,8 @@ def _timestamps(group: Sequence[_Body], counts: Sequence[int], deltas: Int64s) -
 def _headers(
     data: Buffer, counts: Int64s, starts: Int64s, ends: Int64s, group: Sequence[_Body]
 ) -> Any:
-    """Return the headers of each record. They are read record by record:
-    headers are rare, and read only when asked for."""
+    """Return the headers of each record.
+    They are read record by record: headers are rare, and read only when asked for."""
     rows: list[list[dict[str, Any]] | None] = [None] * len(counts)
     for row in np.flatnonzero(counts).tolist():
         try:

@@ -65,7 +65,7 @@ class FetchSession:
             parts = tuple(part for part in fetch.parts if _differ(part, known.get(part.partition)))
             for partition, old in known.items():
                 new = wanted.get(partition)
-                # By its name a topic that was made again is the same one, and is not to be forgotten.
+                # A topic that was made again has the same name: by its name it must not be forgotten.
                 if new is None or (has_ids and new.topic_id != old.topic_id):
                     forgotten.append(old)
         self._known, self._has_ids = wanted, has_ids

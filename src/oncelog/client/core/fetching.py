@@ -341,7 +341,7 @@ class FetchCore:
             if state.preferred_replica != NO_NODE:
                 state.preferred_replica = NO_NODE  # A follower may be behind: ask the leader.
             elif state.chunks:
-                self._wait(state, now_ms, error)  # What was fetched is handed out before.
+                self._wait(state, now_ms, error)  # Fetched records are returned before.
             else:
                 self._out_of_range(state)
             return False
@@ -448,7 +448,7 @@ class FetchCore:
             read = found
             found, error = self._deserializers.applied(read)
             if error is not None:
-                # It is fetched again, and stands first then.
+                # The failed record is fetched again, and stands first then.
                 failed = read[len(found)]
                 self.seek(failed.topic_partition, failed.offset, failed.leader_epoch)
                 if not found:

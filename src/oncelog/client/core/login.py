@@ -207,8 +207,8 @@ def properties_of(login: ClientLogin) -> dict[str, str]:
 
 
 def _checks_host_name(properties: Mapping[str, str], prefix: str) -> bool:
-    """True unless the check of host names is off:
-    an empty value is Kafka's way to switch it off, `none` librdkafka's."""
+    """True unless the check of host names is off: an empty value is Kafka's way to switch it off, `none`
+    librdkafka's."""
     value = properties.get(_HOST_NAME, "https").strip().lower()
     if value not in ("https", "none", ""):
         raise OncelogError(f"{prefix}{_HOST_NAME} is {value!r}: give https or none")

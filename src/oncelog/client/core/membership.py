@@ -278,7 +278,7 @@ class Membership:
             return None
         wanted = self._named(names)
         if wanted == self.owned:
-            # It was told anew of what it has. The coordinator waits for a word all the same.
+            # The coordinator named the same partitions again. It waits for a heartbeat all the same.
             if not self.has_unknown(names):
                 self.state, self._next_ms = MemberState.ACKNOWLEDGING, 0.0
             return None
@@ -296,8 +296,8 @@ class Membership:
         )
 
     def told(self, change: Change, names: Mapping[bytes, str]) -> None:
-        """Note that the program was told of a change. If the member was fenced meanwhile, its partitions are lost:
-        a further change says so."""
+        """Note that the program was told of a change.
+        If the member was fenced meanwhile, its partitions are lost: a further change says so."""
         self.owned = (self.owned - change.lost - change.revoked) | change.assigned
         ids = {name: topic_id for topic_id, name in names.items()}
         self._owned_ids = frozenset(

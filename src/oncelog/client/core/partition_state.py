@@ -173,8 +173,8 @@ class PartitionState:
         return len(self.chunks) < CHUNKS_MAX
 
     def lag(self, position: int, reads_committed: bool) -> int | None:
-        """Return the offsets from `position` to where reading ends, by the last answer; None:
-        there was no answer yet."""
+        """Return the offsets from `position` to where reading ends, by the last answer;
+        None: there was no answer yet."""
         end = self.last_stable_offset if reads_committed else self.high_watermark
         return None if min(end, position) < 0 else max(0, end - position)
 

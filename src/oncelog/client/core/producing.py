@@ -83,8 +83,8 @@ class ProducerCore:
         self._may_reach: MayReach = lambda _: False
         self._wants_metadata = False
         self._muted: set[Partition] = set()
-        """Partitions that wait for the answer to their batch:
-        those of one request in flight without sequences (S2-49)."""
+        """Partitions that wait for the answer to their batch: those of one request in flight without sequences
+        (S2-49)."""
 
     # ---------------------------------------------------------------------------------------------- records
 
@@ -253,7 +253,7 @@ class ProducerCore:
     def _next_deadline(self, now_ms: float) -> float:
         due = self.accumulator.oldest_ms + self.settings.delivery_timeout_ms
         if due <= now_ms:
-            due = NEVER  # It is given up, and its request is still under way.
+            due = NEVER  # The batch is given up, and its request is still under way.
         if self.transactions.retry_at_ms > now_ms:
             due = min(due, self.transactions.retry_at_ms)
         return min(due, self.line.next_expiry_ms)
@@ -271,7 +271,7 @@ class ProducerCore:
             self._wants_metadata = True
         batch.is_id_refused = answer.error in OF_ANOTHER_TOPIC
         if batch.is_done:
-            # It was given up before its answer came (S2-41).
+            # The batch was given up before its answer came (S2-41).
             self.accumulator.release(batch)
             return
         batch.may_be_written |= leaves_open(answer.error)

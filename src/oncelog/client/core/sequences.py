@@ -75,8 +75,8 @@ class Sequences:
         self._lines = {one: line for one, line in self._lines.items() if line.unfinished}
 
     def bump(self, partitions: list[Partition]) -> bool:
-        """Raise the epoch, if these partitions have used the present one. False:
-        the epoch is exhausted, and a new id is needed."""
+        """Raise the epoch, if these partitions have used the present one.
+        False: the epoch is exhausted, and a new id is needed."""
         if all(self._lines[one].identity != self.identity for one in partitions):
             return True
         if self.identity.is_exhausted:
@@ -96,7 +96,7 @@ class Sequences:
         if line.has_hole:
             return False
         if batch.has_sequence:
-            # It is retried: nothing before it may be unfinished, or it would be out of order again.
+            # The batch is retried: no batch before it may be unfinished, or it would be out of order again.
             return min(line.unfinished) == batch.order
         if line.given_up is not None:
             return False

@@ -10,8 +10,8 @@ from oncelog.ids import Partition
 
 
 class GroupMember(NamedTuple):
-    """A consumer as a group member, for `send_offsets_to_transaction` (KIP-447). Generation -1:
-    the group has no members."""
+    """A consumer as a group member, for `send_offsets_to_transaction` (KIP-447).
+    Generation -1: the group has no members."""
 
     group_id: str
     generation: int = -1

@@ -100,8 +100,8 @@ class Transactions:
         self._is_end_open = False
         """True if a try of EndTxn was not answered: it may have decided the transaction."""
         self.prepared: PreparedTransaction | None = None
-        """The transaction that waits for its decision. In READY:
-        None unless this producer has just looked for one, and found none."""
+        """The transaction that waits for its decision.
+        In READY: None unless this producer has just looked for one, and found none."""
 
     # ---------------------------------------------------------------------------------------------- a program's calls
 
@@ -162,7 +162,7 @@ class Transactions:
         operation = Operation()
         commit = CommitOffsets(self._sequences.identity, member, dict(offsets))
         if not self._is_tv2:
-            # Its own outcome is not waited for: what it refuses makes the transaction abortable.
+            # Nobody waits for this call alone: a refusal makes the transaction abortable.
             self._group_calls.append((AddOffsets(self._sequences.identity, member), Operation()))
         self._group_calls.append((commit, operation))
         return operation
@@ -436,7 +436,7 @@ class Transactions:
             self._ended(answer.identity)
             return
         error = refusal(self._settings, "EndTxn", answer)
-        # TV1 tells nobody apart; INVALID_TXN_STATE says that this epoch's transaction was aborted.
+        # TV1 has one code for several causes; INVALID_TXN_STATE says that this epoch's transaction was aborted.
         error.may_be_done = self._is_end_open and answer.error is not ErrorCode.INVALID_TXN_STATE
         end, self._end = self._end, None
         if end is not None:

@@ -83,8 +83,8 @@ class AdminCalls:
     async def every(
         self, api_key: int, build: Build, what: str, codes: Callable[[Any], Iterable[ErrorCode]]
     ) -> list[Any]:
-        """Call each broker, and return all answers. A broker without an answer fails the call:
-        a list with a hole looks whole."""
+        """Call each broker, and return all answers.
+        A broker without an answer fails the call: a list with a hole looks whole."""
         view = await self.retrying(lambda: self.brokers.refresh(()), what)
 
         async def one(node_id: int) -> Any:

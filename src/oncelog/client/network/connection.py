@@ -313,8 +313,8 @@ class _ExchangeOver(Exception):
 
 
 def _next_step(exchange: Any, answer: Any) -> tuple[Schema, Any]:
-    """Return the exchange's next request. Raises _ExchangeOver at its end:
-    StopIteration cannot leave a thread's future."""
+    """Return the exchange's next request.
+    Raises _ExchangeOver at its end: StopIteration cannot leave a thread's future."""
     try:
         schema, request = exchange.send(answer)
     except StopIteration as ended:

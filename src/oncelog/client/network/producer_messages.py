@@ -73,8 +73,8 @@ def produce_request(schema: Schema, settings: ProducerSettings, request: Drained
 def produce_answers(
     response: Any, batches: Sequence[ProducerBatch]
 ) -> list[tuple[ProducerBatch, PartitionAnswer]]:
-    """Return the answer to each batch. One that the response leaves out gets NETWORK_EXCEPTION:
-    its outcome is unknown."""
+    """Return the answer to each batch.
+    One that the response leaves out gets NETWORK_EXCEPTION: its outcome is unknown."""
     found: dict[Partition, PartitionAnswer] = {}
     names = _names(batches)
     for topic in response.responses:
