@@ -91,7 +91,7 @@ def running(
                 stderr=log,
                 env=settings,
                 pass_fds=[theirs.fileno()] if faults else [],
-                # The child has a session of its own: Ctrl-C at the caller's terminal ends the block, which ends the child.
+                # The child has its own session: Ctrl-C at the caller's terminal ends the block, which ends the child.
                 start_new_session=True,
             )
             theirs.close()

@@ -180,7 +180,7 @@ class ConsumerLoop:
         if step.wants_metadata:
             self.brokers.update_soon()
         if step.has_failed:
-            self.loop.call_soon(self.tell)  # Not at once: the caller of this turn may be about to wait.
+            self.loop.call_soon(self.tell)  # Not at once: the caller may be about to wait.
         next_ms = min(step.next_ms, self._keep_membership(now_ms))
         if self._timer is not None:
             self._timer.cancel()
