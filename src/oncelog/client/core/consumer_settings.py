@@ -61,7 +61,7 @@ class ConsumerSettings:
 
     @property
     def reset_duration_ms(self) -> int | None:
-        """How far back `by_duration` goes, in ms; None for another policy."""
+        """The time that `by_duration` goes back, in ms; None for another policy."""
         return _duration_ms(self.auto_offset_reset)
 
 

@@ -81,7 +81,7 @@ class Brokers:
         *,
         makes_topics: bool = False,
     ) -> None:
-        """With `makes_topics`, a broker that makes topics by itself makes those that nobody has found yet. A topic that
+        """`makes_topics` lets a broker that makes topics by itself make those that nobody has found yet. A topic that
         was there and is gone was deleted, and is not brought back."""
         self.settings = settings
         self.view = ClusterView()
