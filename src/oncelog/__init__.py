@@ -21,7 +21,7 @@ __all__ = ["RunningLog", "__version__", "running"]
 
 
 def __getattr__(name: str) -> object:
-    """Loaded when it is asked for: this package is imported by every process, and most need neither."""
+    """Load a name when it is first asked for: every process imports this package, and most need neither name."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""Broker configuration: Kafka's names for what oncelog's processes are set to, and which of it changes while they run.
+"""Broker configuration: Kafka's names for the settings of oncelog's processes, and which of them change while they run.
 
 A process that registers tells the controller its settings under these names (`published`), unless they are Kafka's
 defaults. So any listener can answer DescribeConfigs for settings of other roles. The controller keeps what changes
@@ -33,19 +33,19 @@ CLEANER_MAP_BYTES: Final = "log.cleaner.dedupe.buffer.size"
 class BrokerKey:
     key: ConfigKey
     setting: str = ""
-    """`role.name` of the setting that it is; empty where there is none."""
+    """The process setting behind the config, as `role.name`; empty where there is none."""
     divisor: int = 1
-    """The setting's unit in units of the key."""
+    """The number of the setting's units in one unit of the config."""
     is_dynamic: bool = False
     is_for_all_only: bool = False
-    """Its value for all nodes can be changed, and none for one node."""
+    """True if the config is changed for all nodes only, never for one node."""
     is_for_one_only: bool = False
-    """It is changed for one node at a time, as in Kafka."""
+    """True if the config is changed for one node at a time, as in Kafka."""
     reader: str = ""
 
     @property
     def role(self) -> str:
-        """Who reads it; empty where nobody in particular does."""
+        """The role that reads the config; empty where no role in particular does."""
         return self.reader or self.setting.partition(".")[0]
 
 
@@ -91,7 +91,7 @@ _COMPUTED: Final = (
     _row("offsets.topic.segment.bytes", "int", "104857600", "of __consumer_offsets"),
     _row("offsets.topic.compression.codec", "int", "0", "internal topics are not compressed"),
 )
-"""What follows from the metadata."""
+"""The configs whose values follow from the metadata."""
 
 _CONSTANT: Final = (
     _row("delete.topic.enable", "boolean", "true", "topics can be deleted"),
@@ -111,7 +111,7 @@ _CONSTANT: Final = (
         "Kafka's sweep; oncelog aborts each transaction by a timer of its own, at its timeout",
     ),
 )
-"""Where oncelog does what Kafka's default says, and has no setting."""
+"""The configs for which oncelog does what Kafka's default says, and has no setting."""
 
 _LISTENER: Final = (
     _row(
@@ -393,15 +393,15 @@ _STORAGE: Final = (
 )
 
 _NOT_FOR_ALL: Final = frozenset({"unclean.leader.election.enable"})
-"""Set for each topic only: the controller elects by the topic's own config."""
+"""The config that is set for each topic only: the controller elects by the topic's own config."""
 
 _FOR_ALL_ONLY: Final = frozenset({"min.insync.replicas"})
-"""What leaders on different nodes may not see differently."""
+"""The configs that leaders on different nodes must see alike."""
 
 TOPIC_DEFAULTS: Final[Mapping[str, str]] = {
     broker_synonyms(name)[0]: name for name in TOPIC_CONFIGS if broker_synonyms(name)
 }
-"""The broker's name of a topic config → the topic's."""
+"""The broker's name of a topic config → the topic's name of it."""
 
 
 def _topic_default(broker_name: str, topic_name: str) -> BrokerKey:
@@ -441,7 +441,7 @@ BROKER_CONFIGS: Final[Mapping[str, BrokerKey]] = {
 
 
 def checked_broker_configs(configs: Mapping[str, str], *, for_all: bool) -> dict[str, str]:
-    """What may be set while the cluster runs, in bounds.
+    """Return the configs, checked: each may be set while the cluster runs, and is within its bounds.
 
     Raises KafkaError: INVALID_CONFIG for a key or value that is none, INVALID_REQUEST for one that cannot be changed.
     """
@@ -471,7 +471,7 @@ def checked_broker_configs(configs: Mapping[str, str], *, for_all: bool) -> dict
 
 
 def check_not_static(name: str) -> None:
-    """Raises KafkaError(INVALID_REQUEST) for a config of Kafka that no broker changes while it runs."""
+    """Raise KafkaError(INVALID_REQUEST) for a config of Kafka that no broker changes while it runs."""
     if name in STATIC_NAMES:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -480,5 +480,5 @@ def check_not_static(name: str) -> None:
 
 
 def topic_defaults(configs: Mapping[str, str]) -> dict[str, str]:
-    """The topic configs among a broker's, under the topics' names."""
+    """Return the topic configs among a broker's configs, under the topics' names."""
     return {TOPIC_DEFAULTS[name]: one for name, one in configs.items() if name in TOPIC_DEFAULTS}

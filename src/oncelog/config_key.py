@@ -33,14 +33,15 @@ class ConfigKey:
     maximum: int | None = None
     choices: tuple[str, ...] = ()
     may_be_empty: bool = False
-    """A list without a name in it is a value too."""
+    """True if a list without a name in it is a value, too."""
     unsupported: str = ""
-    """Why no value but the default can be set: the key is taken because the default is what oncelog does."""
+    """The reason why only the default can be set; empty: any value can. oncelog always does what the default says."""
     is_secret: bool = False
-    """No message repeats a value that somebody sent for it."""
+    """True if messages must not repeat a value that somebody sent for the key."""
 
     def check(self, value: str) -> str:
-        """The value as stored. Raises KafkaError(INVALID_CONFIG) that names the key, the value and what is allowed."""
+        """Return the value as it is stored.
+        Raises KafkaError(INVALID_CONFIG) that names the key, the value and what is allowed."""
         checked = self._checked(value.strip())
         if self.unsupported and checked != self.default:
             raise self._refuse(value, f"is refused: {self.unsupported}; leave {self.default!r}")
@@ -83,7 +84,7 @@ class ConfigKey:
         return ",".join(dict.fromkeys(parts))
 
     def _check_share(self, value: str) -> str:
-        """A number from 0 to 1, as most of Kafka's configs of this type are, or to the key's maximum."""
+        """Return a share from 0 to 1, as most of Kafka's configs of this type are, or from 0 to the key's maximum."""
         largest = self.maximum or 1
         if not _DECIMAL.fullmatch(value):
             raise self._refuse(value, "is not a number")
@@ -102,7 +103,7 @@ def table_of(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
 
 
 def known_key(table: Mapping[str, ConfigKey], kind: str, name: str) -> ConfigKey:
-    """The key of this name. Raises KafkaError(INVALID_CONFIG) that tells the nearest names."""
+    """Return the key of this name. Raises KafkaError(INVALID_CONFIG) that tells the nearest names."""
     key = table.get(name)
     if key is not None:
         return key

@@ -1,4 +1,4 @@
-"""A log for as long as a block runs: for tests, notebooks and examples.
+"""A log that runs for as long as a block of code does: for tests, notebooks and examples.
 
     with oncelog.running() as log:
         ...  # any Kafka client, at log.bootstrap_servers
@@ -25,7 +25,7 @@ from oncelog.errors import OncelogError
 from oncelog.faults import Faults
 
 START_TIMEOUT_S: Final = 90.0
-"""A start takes a second, and half a minute on a busy machine. One that fails ends, and is told at once."""
+"""Seconds that a start may take: usually one, half a minute on a busy machine. A start that fails ends sooner."""
 STOP_TIMEOUT_S: Final = 20.0
 _POLL_S: Final = 0.01
 _LOG_CHARS_MAX: Final = 4_000
@@ -33,19 +33,19 @@ _LOG_CHARS_MAX: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class RunningLog:
-    """Where a running log is to be found."""
+    """The addresses, the data folder and the process id of a running log."""
 
     bootstrap_servers: str
-    """For a Kafka client, host:port."""
+    """host:port for a Kafka client."""
     rest_url: str
-    """Of the gateway: REST below /v1, the console, /metrics."""
+    """The address of the gateway: REST below /v1, the console, /metrics."""
     data: Path
     pid: int
     given_faults: Faults | None = field(default=None, repr=False)
 
     @property
     def faults(self) -> Faults:
-        """What can go wrong in a test. Raises OncelogError for a log that was started without."""
+        """The faults that a test can make. Raises OncelogError for a log that was started without `faults=True`."""
         if self.given_faults is None:
             raise OncelogError(
                 "this log takes no faults: start it with oncelog.running(faults=True), or use the fixture"
@@ -63,7 +63,7 @@ def running(
     faults: bool = False,
     timeout_s: float = START_TIMEOUT_S,
 ) -> Iterator[RunningLog]:
-    """A log that runs while the block does. Raises OncelogError, with the end of its log, when it does not start.
+    """Run a log while the block runs. Raises OncelogError, with the end of its log, if it does not start.
 
     `data` is a folder to keep; without it the data is removed at the end. Port 0 takes a free one. `environment` holds
     settings, `{"ONCELOG_LISTENER_NUM_PARTITIONS": "4"}`; settings.md of the documentation lists them. `ONCELOG_*`
@@ -91,7 +91,7 @@ def running(
                 stderr=log,
                 env=settings,
                 pass_fds=[theirs.fileno()] if faults else [],
-                # Its own: Ctrl-C at the caller's terminal ends the block, and the block ends it.
+                # The child has its own session: Ctrl-C at the caller's terminal ends the block, which ends the child.
                 start_new_session=True,
             )
             theirs.close()

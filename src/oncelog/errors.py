@@ -146,7 +146,7 @@ class ErrorCode(IntEnum):
 
     @property
     def is_retriable(self) -> bool:
-        """The same request may succeed later, unchanged."""
+        """True if the same request may succeed later, unchanged."""
         return self in RETRIABLE
 
 
@@ -189,7 +189,7 @@ RETRIABLE = frozenset(
 
 
 class OncelogError(Exception):
-    """A failure a person reads. The text names the value at fault and the way out."""
+    """A failure that a person reads. The text names the value at fault and the way out."""
 
 
 class KafkaError(OncelogError):
@@ -204,7 +204,7 @@ class KafkaError(OncelogError):
 
 
 class RecordsRefused(KafkaError):
-    """Some records of a batch are at fault, so none of it is written (KIP-467)."""
+    """The refusal of a batch because some of its records are at fault: none of it is written (KIP-467)."""
 
     def __init__(
         self, error_code: ErrorCode, message: str, record_errors: "list[tuple[int, str]]"
@@ -215,7 +215,7 @@ class RecordsRefused(KafkaError):
 
 
 def error_code_of(value: int) -> ErrorCode:
-    """The code of this number; one that we do not know becomes UNKNOWN_SERVER_ERROR."""
+    """Return the code of this number; a number that we do not know becomes UNKNOWN_SERVER_ERROR."""
     return _BY_NUMBER.get(value, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

@@ -1,12 +1,12 @@
-"""Faults in a test: what people cannot get from Kafka when they want it.
+"""Faults that a test can make happen in a running log, at the moment it wants: Kafka offers no such way.
 
     def test_a_reader_waits(oncelog_broker, oncelog_faults):
         with oncelog_faults.hold_end_txn("orders") as held:
             ...  # a commit of "orders" is sent by now, in another thread
             held.wait_until_met()
 
-They happen in the log itself: a real request is held, a real coordinator ends and starts from its log. The calls block,
-for milliseconds as a rule. In a coroutine, give `wait_until_met` to `asyncio.to_thread`.
+Faults happen in the log itself: a real request is held, a real coordinator ends and starts from its log. The calls
+block, for milliseconds as a rule. In a coroutine, give `wait_until_met` to `asyncio.to_thread`.
 """
 
 import json
@@ -25,7 +25,7 @@ _POLL_S: Final = 0.005
 
 
 class Fault:
-    """One that goes on until `release()`, or until the end of its `with` block."""
+    """A fault that goes on until `release()`, or until the end of its `with` block."""
 
     def __init__(self, channel: "_Channel", number: int, name: str) -> None:
         self._channel = channel
@@ -34,11 +34,11 @@ class Fault:
 
     @property
     def met(self) -> int:
-        """Requests or writes that have met it so far; 0 for a fault that acts at once."""
+        """The number of requests or writes that have met the fault so far; 0 for a fault that acts at once."""
         return int(self._channel.ask("met", number=self._number))
 
     def wait_until_met(self, timeout_s: float = MET_TIMEOUT_S) -> None:
-        """Returns when something has met it. Raises OncelogError after `timeout_s`."""
+        """Return when a request or write has met the fault. Raises OncelogError after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while not self.met:
             if time.monotonic() > deadline:
@@ -46,7 +46,8 @@ class Fault:
             time.sleep(_POLL_S)
 
     def release(self) -> None:
-        """End it; again, nothing. Raises OncelogError for one that nothing has met: the test shows nothing of it."""
+        """End the fault; a second call does nothing.
+        Raises OncelogError for a fault that nothing has met: the test shows nothing of it."""
         self._channel.ask("release", number=self._number)
 
     def __enter__(self) -> Self:
@@ -61,7 +62,7 @@ class Fault:
         try:
             self.release()
         except OncelogError:
-            # What failed in the block tells more.
+            # The error of the block tells more.
             if error is None:
                 raise
 
@@ -73,28 +74,28 @@ class Faults:
         self._channel = _Channel(channel)
 
     def delay_end_txn(self, transactional_id: str, *, seconds: float) -> Fault:
-        """Each EndTxn of this id reaches the coordinator so much later."""
+        """Delay each EndTxn of this id, by so many seconds, on its way to the coordinator."""
         return self._begin(
             "hold_end_txn", transactional_id=_name(transactional_id), seconds=_positive(seconds)
         )
 
     def hold_end_txn(self, transactional_id: str) -> Fault:
-        """Each EndTxn of this id, a commit or an abort, waits in the listener until the release."""
+        """Hold each EndTxn of this id, a commit or an abort, in the listener until the release."""
         return self._begin("hold_end_txn", transactional_id=_name(transactional_id), seconds=None)
 
     def delay_markers(self, transactional_id: str, *, seconds: float) -> Fault:
-        """The transaction is decided, and its markers reach the partitions so much later."""
+        """Delay the markers of a decided transaction, by so many seconds, on their way to the partitions."""
         return self._begin(
             "hold_markers", transactional_id=_name(transactional_id), seconds=_positive(seconds)
         )
 
     def hold_markers(self, transactional_id: str) -> Fault:
-        """The transaction is decided, and its markers wait until the release."""
+        """Hold the markers of a decided transaction until the release."""
         return self._begin("hold_markers", transactional_id=_name(transactional_id), seconds=None)
 
     def drop_markers(self, transactional_id: str, *, count: int = 1) -> Fault:
-        """The next `count` requests with its markers are lost. The marker sender sends them again, as it does when a
-        connection breaks."""
+        """Lose the next `count` requests with the transaction's markers.
+        The marker sender sends them again, as it does when a connection breaks."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise OncelogError(
                 f"count={count!r}: it must be a whole number of requests, at least 1"
@@ -102,28 +103,30 @@ class Faults:
         return self._begin("drop_markers", transactional_id=_name(transactional_id), count=count)
 
     def kill_coordinator(self) -> Fault:
-        """The coordinator of transactions and groups is gone. The release starts another, which replays its log."""
+        """End the coordinator of transactions and groups. The release starts another one, which replays its log."""
         return self._begin("kill_coordinator")
 
     def disk_full(self) -> Fault:
-        """Each write of the storage node fails with ENOSPC."""
+        """Fail each write of the storage node with ENOSPC."""
         return self._begin("disk_full")
 
     def move_clock(self, *, seconds: float) -> Fault:
-        """Coordinator and storage node see a time so much later: open transactions time out, ids and producer ids
-        expire. The release moves the clock back."""
+        """Move the clock of coordinator and storage node ahead by so many seconds, until the release.
+
+        Open transactions then time out, and transactional ids and producer ids expire.
+        """
         return self._begin("move_clock", seconds=_positive(seconds))
 
     def expire_transaction(self, transactional_id: str) -> None:
-        """Its open transaction times out now: it is aborted and its producer fenced."""
+        """Let the id's open transaction time out now: it is aborted, and its producer fenced."""
         self._channel.ask("expire_transaction", transactional_id=_name(transactional_id))
 
     def fence_producer(self, transactional_id: str) -> None:
-        """As if another process had started a producer with this id."""
+        """Fence the producer of this id, as if another process had started a producer with the id."""
         self._channel.ask("fence_producer", transactional_id=_name(transactional_id))
 
     def clear(self) -> None:
-        """Release every fault. Raises OncelogError, when all have ended, for those that nothing has met."""
+        """Release every fault. Raises OncelogError, when all have ended, for the faults that nothing has met."""
         self._channel.ask("clear")
 
     def _begin(self, call: str, **arguments: object) -> Fault:

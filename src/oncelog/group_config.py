@@ -1,4 +1,4 @@
-"""Group configuration: what can be set for one group by name (KIP-848; Kafka's GROUP config resource)."""
+"""Group configuration: the configs of one group, set by its name (KIP-848; Kafka's GROUP config resource)."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -50,13 +50,16 @@ GROUP_SYNONYMS: Final[Mapping[str, str]] = {
     SESSION_TIMEOUT: "group.consumer.session.timeout.ms",
     HEARTBEAT_INTERVAL: "group.consumer.heartbeat.interval.ms",
 }
-"""The broker's name of a group config: what is set there holds for groups that set nothing."""
+"""Group config → the broker config whose value holds for groups that set nothing."""
 
 
 def checked_group_configs(
     configs: Mapping[str, str], defaults: Mapping[str, str]
 ) -> dict[str, str]:
-    """Every key known, every value in bounds; `defaults` are the broker's. Raises KafkaError(INVALID_CONFIG)."""
+    """Return the configs, checked: each key is known, each value within its bounds. `defaults` are the broker's.
+
+    Raises KafkaError(INVALID_CONFIG).
+    """
     checked = {
         name: known_key(GROUP_CONFIGS, "group", name).check(value)
         for name, value in configs.items()

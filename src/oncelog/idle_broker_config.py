@@ -1,6 +1,6 @@
 """Broker configs that Kafka's brokers change while they run, and that find nothing to do in oncelog.
 
-Three kinds, told apart by what somebody relies on who sets them:
+There are three kinds. They differ in what a person relies on who sets them:
 
 - `idle`: they tune a part that oncelog does not have (a thread pool, Kerberos' logins, remote storage). No record,
   answer or limit depends on them. The value is kept and told, and its documentation says that it has no effect.
@@ -63,7 +63,7 @@ IDLE_FOR_ONE: Final = (
     _idle("sasl.login.refresh.window.factor", "double", "0.8", _TOKENS),
     _idle("sasl.login.refresh.window.jitter", "double", "0.05", _TOKENS),
 )
-"""Set for one broker each, as in Kafka."""
+"""Idle configs that are set for one broker each, as in Kafka."""
 
 IDLE: Final = (
     _idle("background.threads", "int", "10", _POOLS, minimum=1),
@@ -105,7 +105,7 @@ IDLE: Final = (
     _idle("remote.log.manager.follower.thread.pool.size", "int", "2", _REMOTE, minimum=1),
     _idle("remote.log.reader.threads", "int", "10", _REMOTE, minimum=1),
 )
-"""Set for one broker or for all."""
+"""Idle configs that are set for one broker or for all."""
 
 REFUSED: Final = (
     _refused("max.connections.per.ip.overrides", _NO_LIMIT),
@@ -149,7 +149,7 @@ REFUSED: Final = (
     _secret("ssl.truststore.certificates"),
     _secret("ssl.truststore.password"),
 )
-"""No value but the default is taken."""
+"""Configs that take no value but the default."""
 
 _STATIC: Final = """
 alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
@@ -240,4 +240,4 @@ ssl.allow.dn.changes ssl.allow.san.changes telemetry.max.bytes
 """
 
 STATIC_NAMES: Final = frozenset(_STATIC.split())
-"""What Kafka's brokers read when they start, and oncelog has no setting for."""
+"""The configs that Kafka's brokers read when they start, and that oncelog has no setting for."""

@@ -34,13 +34,13 @@ SEQUENCE_MAX: Final = 2**31 - 1
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 NAMES_REMEMBERED_MAX: Final = 10_000
-"""Names whose shard is remembered: each request of a transaction asks for it several times."""
+"""The number of names whose shard is remembered: each request of a transaction asks for it several times."""
 
 INTERNAL_TOPICS: Final = frozenset({TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
 
 
 class Partition(NamedTuple):
-    """A topic-partition; prints as Kafka does, `orders-0`."""
+    """A topic and a partition's number; it prints as in Kafka, `orders-0`."""
 
     topic: str
     partition: int
@@ -57,12 +57,12 @@ class SeenTransaction(NamedTuple):
 
 
 def next_sequence(sequence: int, count: int = 1) -> Sequence:
-    """The sequence `count` records after this one; after 2147483647 comes 0 (facts 4)."""
+    """Return the sequence `count` records after this one; after 2147483647 comes 0 (facts 4)."""
     return Sequence((sequence + count) & SEQUENCE_MAX)
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: over UTF-16 code units, as a signed 32-bit number (facts 7)."""
+    """Return Java's `String.hashCode`: over UTF-16 code units, as a signed 32-bit number (facts 7)."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(units), 2):
@@ -72,13 +72,14 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def shard_of(name: str, shard_count: int) -> int:
-    """The shard of a transactional.id or a group: `abs(hash) % n`, where Kafka's abs(MIN_VALUE) is 0."""
+    """Return the shard of a transactional.id or a group: `abs(hash) % n`, where Kafka's abs(MIN_VALUE) is 0."""
     value = java_string_hash(name)
     return 0 if value == -(2**31) else abs(value) % shard_count
 
 
 RESERVED_PREFIX: Final = "__oncelog/"
-"""Of names that oncelog gives: branches of Spark's batches and the sinks of batch jobs. No client may use one."""
+"""The prefix of names that oncelog gives: branches of Spark's batches and the sinks of batch jobs.
+No client may use it."""
 
 _BRANCH_PREFIX: Final = f"{RESERVED_PREFIX}branch/"
 _JOB_PREFIX: Final = f"{RESERVED_PREFIX}job/"
@@ -89,19 +90,19 @@ def is_reserved_name(name: str) -> bool:
 
 
 def branch_transactional_id(sink: str, batch_id: int, task_partition: int) -> TransactionalId:
-    """The name under which a Spark task's branch of a micro-batch produces and is described."""
+    """Return the name under which a Spark task's branch of a micro-batch produces and is described."""
     return TransactionalId(f"{_BRANCH_PREFIX}{batch_id}/{task_partition}/{sink}")
 
 
 def branch_sink(transactional_id: str) -> str | None:
-    """The sink of a branch; None for a transactional.id of any other producer."""
+    """Return the sink of a branch; None for a transactional.id of any other producer."""
     if not transactional_id.startswith(_BRANCH_PREFIX):
         return None
     return transactional_id[len(_BRANCH_PREFIX) :].split("/", 2)[-1]
 
 
 def job_sink_name(transactional_id: str, job_id: str | None) -> str:
-    """The sink of a batch job, or of all jobs without an id. Slashes are escaped: no two pairs have one name."""
+    """Return the sink of a batch job, or of all jobs without an id. Slashes are escaped: no two pairs have one name."""
     escaped = transactional_id.replace("%", "%25").replace("/", "%2F")
     return f"{_JOB_PREFIX}{escaped}" + ("" if job_id is None else f"/{job_id}")
 
@@ -112,7 +113,7 @@ def is_job_sink(sink: str) -> bool:
 
 @lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def acl_name_of(transactional_id: str) -> str:
-    """What ACLs call it: the transactionalId that people chose, for a branch and for the sink of a batch job, too."""
+    """Return the id's name in ACLs: the transactionalId that people chose, also for a branch and a batch job's sink."""
     sink = branch_sink(transactional_id)
     name = transactional_id if sink is None else sink
     if not is_job_sink(name):
@@ -123,9 +124,10 @@ def acl_name_of(transactional_id: str) -> str:
 
 @lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def shard_name_of(transactional_id: str) -> str:
-    """What is hashed to find a transactional.id's shard: the id itself, as in Kafka; of a branch the name of its sink.
+    """Return the name that is hashed to find a transactional.id's shard: the id, as in Kafka; for a branch its sink's
+    name.
 
-    Storage leaders and listeners route by transactional.id, and of a branch they know no other name.
+    Storage leaders and listeners route by transactional.id, and for a branch they know no other name.
     """
     sink = branch_sink(transactional_id)
     return transactional_id if sink is None else sink

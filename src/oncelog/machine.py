@@ -1,4 +1,4 @@
-"""The sans-IO contract: events and time in, records and effects out (no I/O in a core).
+"""The contract of a core without I/O: events and time go in, records and effects come out.
 
 A machine owns the state of one shard. `decide` only reads; what it wants to be true it returns as records. The driver
 (`oncelog.runtime`) appends those records to the machine's journal and hands them to `apply`. It lets replies and sends
@@ -37,7 +37,8 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """`event` is decided after `after_ms`, plus up to `jitter_ms` drawn by the driver. Replaces its namesake."""
+    """A timer: `event` is decided after `after_ms`, plus up to `jitter_ms` that the driver draws.
+    It replaces a timer of its name."""
 
     name: str
     after_ms: Millis
@@ -51,12 +52,12 @@ class CancelTimer:
 
 
 Effect = Reply | Send | SetTimer | CancelTimer
-"""Closed: a fifth kind needs an ADR."""
+"""The four kinds of effect. A fifth kind needs an ADR."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[RecordOut]):
-    """What a machine answers to an event.
+    """A machine's answer to an event: the records to append, and the effects that follow.
 
     `label` names the branch taken (`"prepared"`, `"fenced"`): it is the log line, the metric and the coverage mark.
     """
@@ -65,32 +66,32 @@ class Decision(Generic[RecordOut]):
     effects: tuple[Effect, ...] = ()
     label: str = ""
     unlogged: tuple[RecordOut, ...] = ()
-    """Changes that no journal keeps, applied behind `records` at offset -1: whose session was extended.
-    A replay forgets them, so nothing that was ever promised may rest on one (ADR 0019)."""
+    """Changes that no journal keeps, such as an extended session. They are applied behind `records` at offset -1. A
+    replay forgets them, so nothing that was ever promised may rest on one (ADR 0019)."""
     needs_confirmation: bool = False
-    """Nothing is written, and yet the effects wait until the journal has confirmed that no one else has written
-    (ADR 0050)."""
+    """True if nothing is written and the effects still wait: the journal must confirm that no one else has written (ADR
+    0050)."""
 
 
 class Request(Protocol):
-    """An event that is answered once."""
+    """An event that gets one answer."""
 
     @property
     def request_id(self) -> int: ...
 
 
 def answered(event: Request, answer: Any, label: str) -> Decision[Never]:
-    """Nothing changes, and the request that the event carried gets this answer."""
+    """Return a decision that changes nothing, and gives this answer to the event's request."""
     return Decision((), (Reply(event.request_id, answer),), label)
 
 
 class Machine(Protocol[EventT, RecordIn]):
     def decide(self, event: EventT, now: Millis) -> Decision[RecordIn]:
-        """Read state, change nothing, do no I/O."""
+        """Return the decision on an event. It only reads state, changes nothing and does no I/O."""
 
     def apply(self, offset: Offset, record: RecordIn) -> None:
-        """Take a record that is history, or (at offset -1) an unlogged change. May not refuse: a record that does not
-        fit is a bug and asserts."""
+        """Apply a record that is history, or (at offset -1) an unlogged change.
+        It may not refuse: a record that does not fit is a bug and asserts."""
 
     def resume(self, now: Millis) -> Sequence[Effect]:
-        """After replay: every effect the state still owes the world."""
+        """Return, after a replay, every effect that the state still requires."""

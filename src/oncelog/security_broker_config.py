@@ -1,6 +1,7 @@
-"""Broker configs of logins, TLS and access: settings of a listener's process, told and not changed while it runs.
+"""Broker configs of logins, TLS and access: settings of a listener's process, which do not change while it runs.
 
-Names, types and defaults are those of Kafka 4.4, but `sasl.enabled.mechanisms`: a listener serves no GSSAPI.
+DescribeConfigs shows them. Names, types and defaults are those of Kafka 4.4, but `sasl.enabled.mechanisms`: a listener
+serves no GSSAPI.
 """
 
 from typing import Final
@@ -72,4 +73,4 @@ SECURITY: Final = (
         "ssl_principal_mapping_rules",
     ),
 )
-"""(key, `role.name` of its setting)"""
+"""The configs, each as (key, `role.name` of its setting)."""

@@ -1,10 +1,10 @@
-"""What a coordinator answers about an attempt of a Spark sink."""
+"""The coordinator's answers about an attempt of a Spark sink."""
 
 from enum import IntEnum
 
 
 class SinkAnswer(IntEnum):
-    """The numbers are those of `SinkAnswer` in coordinator.proto, where each is explained."""
+    """An answer's number, as in `SinkAnswer` of coordinator.proto, which explains each."""
 
     OK = 0
     SKIP = 1

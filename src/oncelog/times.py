@@ -6,7 +6,8 @@ INT64_MAX = 2**63 - 1
 
 
 def milliseconds_of(text: str) -> int:
-    """Since 1970. Raises ValueError with what there is to choose from."""
+    """Return the milliseconds since 1970 of a time that a person typed.
+    Raises ValueError with what there is to choose from."""
     if text.isascii() and text.isdigit() and int(text) <= INT64_MAX:
         return int(text)
     try:

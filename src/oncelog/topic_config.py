@@ -104,7 +104,7 @@ _UNSUPPORTED: Final = (
         unsupported="oncelog bounds what a whole batch decompresses to, by max.message.bytes",
     ),
 )
-"""Taken because their default is what oncelog does, so that a tool can copy a topic with all its configs."""
+"""Configs that take only their default, which is what oncelog does. So a tool can copy a topic with all its configs."""
 
 TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
     (
@@ -289,7 +289,7 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "remote.copy.lag.ms": ("log.remote.copy.lag.ms",),
     "remote.copy.lag.bytes": ("log.remote.copy.lag.bytes",),
 }
-"""The broker's names of a topic config, the strongest first, where the name is not "log." and the topic's."""
+"""A topic config → the broker's names of it, the strongest first, where the name is not "log." and the topic's."""
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
@@ -297,7 +297,8 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def checked_overrides(configs: Mapping[str, str]) -> dict[str, str]:
-    """Every key known, every value in bounds. Raises KafkaError(INVALID_CONFIG)."""
+    """Return the configs, checked: each key is known, each value within its bounds.
+    Raises KafkaError(INVALID_CONFIG)."""
     checked = {
         name: known_key(TOPIC_CONFIGS, "topic", name).check(value)
         for name, value in configs.items()
@@ -307,7 +308,7 @@ def checked_overrides(configs: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_together(overrides: Mapping[str, str]) -> None:
-    """What no value shows alone. Raises KafkaError(INVALID_CONFIG)."""
+    """Check the configs whose values depend on each other. Raises KafkaError(INVALID_CONFIG)."""
     shortest, longest = (
         int(overrides.get(name, TOPIC_CONFIGS[name].default))
         for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
@@ -327,12 +328,12 @@ _CODECS: Final = {
     "zstd": Codec.ZSTD,
 }
 FLUSH_NEVER: Final = NEVER_MS
-"""As many messages as never come: syncing is left to the node's policy."""
+"""The value of flush.messages that no log reaches: syncing is left to the node's policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What a partition's log needs to know; the units are in the names."""
+    """The configs that a partition's log needs; the units are in the names."""
 
     is_compacted: bool = False
     is_deleted: bool = True
@@ -356,9 +357,9 @@ class TopicConfig:
     segment_index_bytes: int = 10 * 1024 * 1024
     segment_jitter_ms: int = 0
     codec: Codec | None = None
-    """What batches are stored in; None: what their producer chose."""
+    """The codec that batches are stored in; None: the one that their producer chose."""
     compression_level: int | None = None
-    """Of that codec; None where it has no levels."""
+    """The level of that codec; None where it has no levels."""
 
     @staticmethod
     def from_overrides(overrides: Mapping[str, str]) -> "TopicConfig":

@@ -1,4 +1,4 @@
-"""The trace of a transaction: which it is, and its one way to be written (ADR 0028). Pure; who records is `telemetry`.
+"""The trace of a transaction: its ids, and the one way to write them (ADR 0028). Pure; `telemetry` records spans.
 
 `00-<trace id, 32 hex digits>-<span id, 16>-<flags, 2>` is W3C's traceparent; flag 1 says that the trace is kept.
 """
@@ -14,12 +14,12 @@ _LOW: Final = (1 << 64) - 1
 _TRACEPARENT: Final = re.compile(
     r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII | re.DOTALL
 )
-"""Lower case only, as the standard asks. A later version may have more behind it."""
+"""The form of a traceparent: lower case only, as the standard asks. A later version may have more behind it."""
 _KEPT: Final = 1
 
 
 class Traceparent(NamedTuple):
-    """A span somewhere else."""
+    """A span of another process."""
 
     trace_id: int
     span_id: int
@@ -27,19 +27,19 @@ class Traceparent(NamedTuple):
 
 
 class TransactionTrace(NamedTuple):
-    """Where the spans of one transaction belong. Given by the coordinator that starts it, kept in its state record."""
+    """The trace of one transaction's spans.
+    The coordinator that starts the transaction gives it, and keeps it in its state record."""
 
     trace_id: int
     root_id: int
     """The span that all the others are below. The coordinator that writes the completion exports it."""
     start_ns: int
-    """Of the root, Unix time."""
+    """The root's start, in ns of Unix time."""
 
 
 def attempt_trace(nonce: bytes, start_ns: int = 0) -> TransactionTrace:
-    """Of an attempt of a Spark sink. A function of the nonce, so that everybody who takes part knows it: driver, tasks
-    and each coordinator. Hashed, so that a trace does not tell the nonce.
-    """
+    """Return the trace of an attempt of a Spark sink. It is a function of the nonce, so that driver, tasks and each
+    coordinator know it. The nonce is hashed, so that a trace does not tell it."""
     digest = hashlib.blake2b(nonce, digest_size=24, person=b"oncelog trace").digest()
     trace_id = int.from_bytes(digest[:16], "big")
     root_id = int.from_bytes(digest[16:], "big")
@@ -51,7 +51,7 @@ def encode_trace(trace: TransactionTrace) -> bytes:
 
 
 def decode_trace(stored: bytes | None) -> TransactionTrace | None:
-    """None for what is no trace: without one a transaction is as any other."""
+    """Return the stored trace; None for bytes that are no trace: a transaction without one is as any other."""
     if stored is None or len(stored) != STORED_BYTES:
         return None
     high, low, root_id, start_ns = _STORED.unpack(stored)
@@ -65,7 +65,7 @@ def write_traceparent(trace_id: int, span_id: int, *, is_kept: bool) -> str:
 
 
 def read_traceparent(text: str) -> Traceparent | None:
-    """None for what W3C's rules call invalid, and for no text."""
+    """Return the span of a traceparent; None for text that W3C's rules call invalid, and for no text."""
     found = _TRACEPARENT.fullmatch(text)
     if found is None:
         return None

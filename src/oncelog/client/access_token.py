@@ -1,7 +1,7 @@
 """The token that a client shows with OAUTHBEARER: from a file, or from a provider by client credentials (KIP-768).
 
-As Kafka's own retrievers do it: a file is read anew for each login. A provider is asked by POST, with id and secret in
-the Authorization header (RFC 6749, 4.4).
+Kafka's own retrievers are the model. The client reads a file anew for each login. It asks a provider by POST, with id
+and secret in the Authorization header (RFC 6749, 4.4).
 """
 
 import base64
@@ -20,11 +20,11 @@ from oncelog.errors import OncelogError
 TIMEOUT_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 1_048_576
 UNKNOWN_LIFETIME_S: Final = 300.0
-"""Of a token that does not say when it ends, and whose provider does not either."""
+"""Seconds that a token counts as good if neither the token nor its provider says when it ends."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The request carries a secret, and goes to the address that was given or nowhere."""
+    """Follows no redirect: the request carries a secret, and goes to the address that was given or nowhere."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -36,11 +36,14 @@ _opener: Final = urllib.request.build_opener(_NoRedirect)
 class AccessToken(NamedTuple):
     text: str
     expires_at_s: float
-    """Seconds since 1970; a guess where nobody says."""
+    """The token's end in seconds since 1970; a guess if neither token nor provider says it."""
 
 
 def fetch_token(login: ClientLogin) -> AccessToken:
-    """Blocks for TIMEOUT_S at most. Raises OncelogError that names the place, and never the secret or the token."""
+    """Return the token from the file or provider that the login names, after TIMEOUT_S at most.
+
+    Raises OncelogError that names the place, and never the secret or the token.
+    """
     if urlsplit(login.token_endpoint).scheme == "file":
         text, lifetime_s = _of_file(unquote(urlsplit(login.token_endpoint).path)), None
     else:
@@ -52,7 +55,11 @@ def fetch_token(login: ClientLogin) -> AccessToken:
 
 
 def expiry_of(token: str) -> float | None:
-    """The claim `exp` of a JSON Web Token, unchecked: the log checks it. None: it is none, or has no such claim."""
+    """Return the claim `exp` of a JSON Web Token, in seconds since 1970; None if the text is no such token or has no
+    `exp`.
+
+    The claim is unchecked here: the log checks the token.
+    """
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -75,7 +82,7 @@ def _of_file(path: str) -> str:
 
 
 def _of_provider(login: ClientLogin) -> tuple[str, float | None]:
-    """The token, and for how many seconds the provider says that it is good."""
+    """Return the token that the provider gives, and for how many seconds the provider says that it is good."""
     place = login.token_endpoint
     who = f"{quote_plus(login.client_id)}:{quote_plus(login.client_secret)}"
     form = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})

@@ -1,4 +1,4 @@
-"""An administrator on asyncio: topics, configs, groups, users, ACLs, transactions, features.
+"""An administrator on asyncio: it creates, describes and changes topics, configs, groups, users, ACLs and transactions.
 
     async with Admin("localhost:9092") as admin:
         await admin.create_topic(NewTopic("payments", partitions=3))
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
     from oncelog.security.acl import Acl, AclFilter
 
 EARLIEST, LATEST = EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-"""For `list_offsets`: where a log begins, and where it ends."""
+"""Times for `list_offsets`: EARLIEST asks for the start of a log, LATEST for its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminSettings:
     default_api_timeout_ms: int = 60_000
-    """Of one call, with everything that is tried again."""
+    """Milliseconds that one call may take, its retries included."""
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
@@ -73,9 +73,10 @@ ADMIN_NAMES: Final = tuple(one.name for one in fields(AdminSettings))
 
 
 class Admin:
-    """Use it with `async with`, or call `start` and `close`. It belongs to one event loop.
+    """An asynchronous administrator of a cluster. Use it with `async with`, or call `start` and `close`.
 
-    `config` takes Kafka's names, and a login; keywords are the same with underscores. Raises ConfigError.
+    It belongs to one event loop. `config` takes Kafka's names, and a login; keywords are the same names with
+    underscores. Raises ConfigError.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Admin:
         self._calls: AdminCalls | None = None
 
     async def start(self) -> Self:
-        """Reach the cluster, within 30 s. Otherwise it raises why it cannot."""
+        """Reach the cluster within 30 s; otherwise raise the reason why it cannot be reached."""
         if self._calls is None:
             brokers = Brokers(self._network)
             try:
@@ -133,7 +134,7 @@ class Admin:
         )
 
     async def create_topic(self, topic: NewTopic) -> TopicCreated:
-        """Returns when brokers know it: it can be written and read."""
+        """Create a topic, and return when brokers know the topic: then it can be written and read."""
         created = (await self.create_topics([topic]))[topic.name]
         calls = self._started()
 
@@ -152,7 +153,7 @@ class Admin:
         (await self.delete_topics([name])).check()
 
     async def list_topics(self, *, with_internal: bool = False) -> list[str]:
-        """By name. Internal ones are those of the coordinators."""
+        """Return the names of all topics, sorted. `with_internal` adds the topics of the coordinators."""
         found = await network.admin_topics.describe_topics(self._started(), None)
         return sorted(
             name
@@ -163,13 +164,13 @@ class Admin:
     async def describe_topics(
         self, names: Iterable[str] | None = None
     ) -> Results[str, TopicDescription]:
-        """Without names, all that the user may see."""
+        """Describe these topics; without names, all topics that the user may see."""
         return await network.admin_topics.describe_topics(self._started(), names)
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool = False
     ) -> Results[str, None]:
-        """Topic → how many partitions it has then."""
+        """Give topics more partitions: `counts` maps each topic to its new total. `validate_only` changes nothing."""
         return await network.admin_topics.create_partitions(
             self._started(), counts, validate_only=validate_only
         )
@@ -177,7 +178,10 @@ class Admin:
     # ---------------------------------------------------------------------------------------------- configs, records
 
     async def describe_configs(self, kind: ConfigResource, name: str) -> dict[str, ConfigEntry]:
-        """Of a topic, a group or a broker (its id as text; empty for what holds for all brokers)."""
+        """Return the configs of a topic, a group or a broker, by name of the config.
+
+        `name` is the topic, the group, or the broker's id as text; empty means what holds for all brokers.
+        """
         return await network.admin_topics.describe_configs(self._started(), kind, name)
 
     async def alter_configs(
@@ -188,19 +192,20 @@ class Admin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Only the given ones change; None sets one back to its default."""
+        """Change the given configs of one resource and no others; the value None sets a config back to its default."""
         await network.admin_topics.alter_configs(
             self._started(), kind, name, values, validate_only=validate_only
         )
 
     async def delete_records(self, before: Mapping[Partition, int]) -> Results[Partition, int]:
-        """Those below the offsets; -1: all. The result is where the log begins then."""
+        """Delete the records below an offset of each partition; -1 deletes all.
+        Return the offset where each log begins then."""
         return await network.admin_topics.delete_records(self._started(), before)
 
     async def list_offsets(
         self, times_ms: Mapping[Partition, int], *, read_committed: bool = False
     ) -> dict[Partition, OffsetAtTime | None]:
-        """Partition → EARLIEST, LATEST or a time. None: nothing is that new."""
+        """Return each partition's offset for EARLIEST, LATEST or a time in ms; None if no record is that new."""
         calls = self._started()
         isolation = READ_COMMITTED if read_committed else READ_UNCOMMITTED
         return await network.log_offsets.offsets_at(
@@ -212,15 +217,15 @@ class Admin:
     async def list_groups(
         self, states: Iterable[str] = (), kinds: Iterable[str] = ()
     ) -> list[GroupListing]:
-        """By name; of these states and kinds alone, where some are given."""
+        """List the groups by name; with `states` or `kinds`, only the groups that have one of these."""
         return await network.admin_groups.list_groups(self._started(), states, kinds)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """Of KIP-848 or of the classic protocol. Raises RefusedError(GROUP_ID_NOT_FOUND)."""
+        """Describe one group, of KIP-848 or of the classic protocol. Raises RefusedError(GROUP_ID_NOT_FOUND)."""
         return await network.admin_groups.describe_group(self._started(), group_id)
 
     async def delete_groups(self, names: Iterable[str]) -> Results[str, None]:
-        """With their offsets. A group with members is refused."""
+        """Delete these groups and their offsets. The broker refuses a group that has members."""
         return await network.admin_groups.delete_groups(self._started(), names)
 
     async def list_group_offsets(
@@ -230,7 +235,7 @@ class Admin:
         *,
         require_stable: bool = False,
     ) -> dict[Partition, OffsetToCommit]:
-        """What the group has committed; without partitions all of it."""
+        """Return the offsets that the group has committed; without `partitions`, all of them."""
         return await network.admin_groups.list_offsets(
             self._started(), group_id, partitions, stable=require_stable
         )
@@ -238,13 +243,13 @@ class Admin:
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[Partition, int | OffsetToCommit]
     ) -> Results[Partition, None]:
-        """Of a group without members."""
+        """Set the committed offsets of a group that has no members."""
         return await network.admin_groups.alter_offsets(self._started(), group_id, offsets)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[Partition]
     ) -> Results[Partition, None]:
-        """Of topics that no member reads."""
+        """Delete the committed offsets of these partitions. No member of the group may read their topics."""
         return await network.admin_groups.delete_offsets(self._started(), group_id, partitions)
 
     # ---------------------------------------------------------------------------------------------- transactions
@@ -257,7 +262,7 @@ class Admin:
         longer_than_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Of all coordinators, by transactional id."""
+        """List the transactions of all coordinators, sorted by transactional id."""
         return await network.admin_transactions.list_transactions(
             self._started(), states, producer_ids, longer_than_ms, pattern
         )
@@ -272,14 +277,14 @@ class Admin:
     async def describe_producers(
         self, partitions: Iterable[Partition]
     ) -> Results[Partition, tuple[ProducerDescription, ...]]:
-        """Who writes there, and whose transaction is open since which offset."""
+        """Describe the producers of each partition, and the offset since which a transaction of theirs is open."""
         return await network.admin_transactions.describe_producers(self._started(), partitions)
 
     async def abort_transaction(self, partition: Partition, producer: ProducerDescription) -> None:
         """End a hanging transaction: one that is open in the partition, and that no coordinator knows.
 
-        `producer`: as `describe_producers` shows it. Of a transaction that its coordinator knows,
-        `force_terminate_transaction` is the way: a marker beside the coordinator's would tear it.
+        Pass `producer` as `describe_producers` shows it. If a coordinator knows the transaction, call
+        `force_terminate_transaction` instead: this call would end it in the one partition alone.
         """
         if producer.open_since_offset < 0:
             raise IllegalStateError(
@@ -294,13 +299,14 @@ class Admin:
         )
 
     async def force_terminate_transaction(self, transactional_id: str) -> FencedProducer:
-        """Abort its open transaction, and fence its producer."""
+        """Abort the open transaction of this transactional id, and fence its producer."""
         return (await self.fence_producers([transactional_id]))[transactional_id]
 
     async def fence_producers(
         self, transactional_ids: Iterable[str]
     ) -> Results[str, FencedProducer]:
-        """The identity that the next producer follows."""
+        """Fence the producers of these transactional ids, and abort their open transactions.
+        Return the identity that the next producer follows."""
         return await network.admin_transactions.fence_producers(self._started(), transactional_ids)
 
     # ---------------------------------------------------------------------------------------------- users and ACLs
@@ -308,17 +314,20 @@ class Admin:
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
-        """User → how the user can log in; without users of all."""
+        """Return, for each user, the mechanisms with which the user can log in; without `users`, those of all users."""
         return await network.admin_users.describe_users(self._started(), users)
 
     async def alter_user_scram_credentials(
         self, alterations: Iterable[Alteration]
     ) -> Results[Alteration, None]:
-        """In their order. Several of one user are several requests: a crash may come between."""
+        """Set and delete SCRAM credentials, in the given order.
+
+        Several alterations of one user become several requests, so a crash may leave only some of them done.
+        """
         return await network.admin_users.alter_users(self._started(), alterations)
 
     async def describe_acls(self, wanted: AclFilter | None = None) -> list[Acl]:
-        """Those that the filter matches; without one all."""
+        """Return the ACLs that the filter matches; without a filter, all ACLs."""
         return await network.admin_cluster.describe_acls(self._started(), wanted)
 
     async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
@@ -327,7 +336,7 @@ class Admin:
     async def delete_acls(
         self, filters: Iterable[AclFilter]
     ) -> Results[AclFilter, tuple[Acl, ...]]:
-        """The entries that are gone, by filter."""
+        """Delete the ACLs that the filters match. Return the deleted ACLs of each filter."""
         return await network.admin_cluster.delete_acls(self._started(), filters)
 
     # ---------------------------------------------------------------------------------------------- the cluster
@@ -345,7 +354,8 @@ class Admin:
         allows_data_loss: bool = False,
         validate_only: bool = False,
     ) -> None:
-        """Feature → its level from now on; 0 turns it off. A lower level may lose data, so it must be allowed."""
+        """Set features to new levels; level 0 turns a feature off.
+        A lower level may lose data, so `allows_data_loss` must allow it."""
         await network.admin_cluster.update_features(
             self._started(), levels, allows_data_loss=allows_data_loss, validate_only=validate_only
         )

@@ -1,10 +1,13 @@
-"""A cluster as a client sees it: who leads what, and calls that are repeated until somebody answers them.
+"""A cluster as the blocking client of Spark sees it: the leaders of partitions, and calls that are repeated until a
+broker answers.
 
-Bootstrap addresses are asked in turn for the metadata; leaders are then spoken to directly, one connection each. A call
-that fails with a retriable code, or loses its answer, is repeated with growing pauses until its deadline. That is safe
-for every call here: all of them read, or are idempotent by a sequence, a nonce or a name (facts 9, SPARK sink calls).
+The client asks the bootstrap addresses in turn for the metadata. Then it speaks to the leaders directly, over one
+connection each. A call that fails with a retriable code, or loses its answer, is repeated with growing pauses until its
+deadline. That is safe for every call here: all of them read, or are idempotent by a sequence, a nonce or a name (facts
+9, SPARK sink calls).
 
-One version of each API is spoken, present in Kafka 2.7 and later; a broker without it is named in the error.
+The client speaks one version of each API, present in Kafka 2.7 and later. The error names a broker that does not serve
+it.
 """
 
 import random
@@ -42,31 +45,32 @@ SPOKEN: Final[Mapping[int, int]] = {
 API_VERSIONS_VERSION: Final = 3
 
 _GROUP: Final = 0
-"""FindCoordinator's key type."""
+"""FindCoordinator's key type for a group."""
 
 _TOPIC_APPEARS_MS: Final = 2_000
-"""How long a topic may be unknown: metadata of a topic just created reaches every broker within this."""
+"""Milliseconds that a topic may be unknown: the metadata of a new topic reaches every broker within this time."""
 
 ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Who a client is, and how long it waits. All times in milliseconds."""
+    """A client's name, its login and its time limits. All times are in milliseconds."""
 
     client_id: str = "oncelog"
     login: ClientLogin | None = None
-    """None: plain, and nobody in particular."""
+    """The login; None: the connections are unencrypted, and the client is an anonymous user."""
     bootstrap_timeout_ms: int = 10_000
-    """Until the first metadata must have come; short, so that a wrong address is told soon."""
+    """The first metadata must come within this time. It is short, so that the user hears of a wrong address soon."""
     request_timeout_ms: int = 30_000
-    """Until one request must be answered."""
+    """The answer to one request must come within this time."""
     call_timeout_ms: int = 120_000
-    """Until a call with its repetitions must have succeeded: longer than a broker's restart."""
+    """A call with its repetitions must succeed within this time, which is longer than a broker's restart."""
     backoff_min_ms: int = 20
     backoff_max_ms: int = 1_000
     isolation_level: int = READ_COMMITTED
-    """At READ_UNCOMMITTED a partition ends at its high watermark, and records of open and aborted transactions show."""
+    """The isolation level of reads.
+    READ_UNCOMMITTED reads to the high watermark, with the records of open and aborted transactions."""
 
 
 class NoSuchTopicError(OncelogError):
@@ -117,7 +121,8 @@ class Cluster:
         return {name: self._topology.partition_counts[name] for name in names}
 
     def partition_counts_of_all(self) -> dict[str, int]:
-        """Topic → number of partitions, of every topic that may be seen and is not the cluster's own."""
+        """Topic → number of partitions, for every topic that the user may see;
+        the cluster's internal topics are left out."""
 
         def attempt() -> dict[str, int]:
             response = self._call_any(self._metadata_request(None))
@@ -131,7 +136,8 @@ class Cluster:
         return self.retrying(attempt)
 
     def refresh(self, topics: Sequence[str]) -> None:
-        """Learn the leaders of these topics. Raises OncelogError naming a topic that does not exist."""
+        """Ask for the metadata of these topics, and keep their leaders.
+        Raises OncelogError naming a topic that does not exist."""
         appears = Deadline(min(_TOPIC_APPEARS_MS, self.settings.call_timeout_ms // 4))
 
         def attempt() -> None:
@@ -150,9 +156,10 @@ class Cluster:
         self.retrying(attempt)
 
     def leader_of(self, partition: Partition) -> Address:
-        """The leader's address as the newest metadata knows it; asks when it knows none.
+        """Return the leader's address from the newest metadata; ask for the metadata if it names no leader.
 
-        Raises KafkaError(LEADER_NOT_AVAILABLE), which `retrying` repeats, and OncelogError for no such partition.
+        Raises KafkaError(LEADER_NOT_AVAILABLE), which `retrying` repeats, and OncelogError for a partition that does
+        not exist.
         """
         if partition not in self._topology.leaders:
             self.refresh([partition.topic])
@@ -171,11 +178,11 @@ class Cluster:
     # ---------------------------------------------------------------------------------------------- calls
 
     def list_offsets(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Partition → offset: -1 asks where the partition ends, -2 for the first offset, others are milliseconds.
+        """Return, for each partition, the offset of a time in milliseconds; -1 asks for the partition's end, -2 for its
+        first offset.
 
-        It ends at its LSO, or at its high watermark where the settings read uncommitted.
-
-        A time after the last record answers -1. Each leader is asked once for all its partitions.
+        The end is the LSO, or the high watermark where the settings read uncommitted. A time after the last record
+        answers -1. Each leader is asked once for all its partitions.
         """
         found: dict[Partition, int] = {}
 
@@ -199,9 +206,9 @@ class Cluster:
     def commit_offsets(
         self, group_id: str, offsets: Mapping[Partition, int], timeout_ms: int
     ) -> None:
-        """Commit to a group that has no members, as tools do.
+        """Commit offsets to a group that has no members, as tools do.
 
-        Raises KafkaError, UNKNOWN_MEMBER_ID where the group has members, and what no repetition cured in `timeout_ms`.
+        Raises KafkaError: UNKNOWN_MEMBER_ID if the group has members, and any error that lasts for `timeout_ms`.
         """
         places = {partition: OffsetToCommit(offset) for partition, offset in offsets.items()}
 
@@ -222,7 +229,7 @@ class Cluster:
         self.retrying(attempt, timeout_ms)
 
     def private_call(self, method: str, request: Any) -> Any:
-        """A sink call (`oncelog.protocol.private_api`), repeated while its code is retriable.
+        """Make a sink call (`oncelog.protocol.private_api`), and repeat it while its error code is retriable.
 
         Raises OncelogError when the broker is not oncelog, and KafkaError for codes that are final.
         """
@@ -250,7 +257,7 @@ class Cluster:
     def create_topic(
         self, name: str, partitions: int, configs: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic with the default replication; one that exists already is left as it is."""
+        """Create a topic with the default replication; a topic that exists already is left as it is."""
         types = schema_of(versions.CREATE_TOPICS, SPOKEN[versions.CREATE_TOPICS]).request_types
         topic = types.CreatableTopic(
             name=name,
@@ -273,7 +280,7 @@ class Cluster:
         self.retrying(attempt)
 
     def open_connection(self, address: Address) -> Connection:
-        """A connection of the caller's own, for pipelining; its versions are checked. The caller closes it."""
+        """Open a connection of the caller's own, for pipelining, and check its API versions. The caller closes it."""
         timeout_ms = (
             self.settings.request_timeout_ms
             if self._has_answered
@@ -288,7 +295,8 @@ class Cluster:
         return connection
 
     def schema(self, address: Address, api_key: int) -> Schema:
-        """The version this client speaks. Raises OncelogError when the broker at `address` does not serve it."""
+        """Return the schema of the API version that this client speaks.
+        Raises OncelogError if the broker at `address` does not serve it."""
         version = SPOKEN[api_key]
         low, high = self._served[address].get(api_key, (0, -1))
         if not low <= version <= high:
@@ -300,7 +308,8 @@ class Cluster:
         return schema_of(api_key, version)
 
     def check_partition(self, partition: Partition, error_code: int) -> None:
-        """Raise KafkaError for a code that is not NONE; one that tells of another leader drops what we know."""
+        """Raise KafkaError for a code that is not NONE.
+        A code that tells of another leader makes the client forget the topic's leaders."""
         code = error_code_of(error_code)
         if code is ErrorCode.NONE:
             return
@@ -309,7 +318,7 @@ class Cluster:
         raise KafkaError(code, str(partition))
 
     def retrying(self, attempt: Callable[[], ResultT], timeout_ms: int | None = None) -> ResultT:
-        """Call until it does not raise a retriable KafkaError, or the time is over; then the last error is raised."""
+        """Call `attempt` until it raises no retriable KafkaError, or the time is over; then raise the last error."""
         deadline = Deadline(self.settings.call_timeout_ms if timeout_ms is None else timeout_ms)
         backoff_ms = float(self.settings.backoff_min_ms)
         while True:
@@ -344,7 +353,7 @@ class Cluster:
         return self._connections[address]
 
     def _any_connection(self) -> Connection:
-        """A connection that is open, else one to the first address that accepts."""
+        """Return an open connection; without one, connect to the first bootstrap address that accepts."""
         for connection in self._connections.values():
             return connection
         if self._has_answered:
@@ -376,7 +385,7 @@ class Cluster:
         self._served.pop(connection.address, None)
 
     def _metadata_request(self, topics: Sequence[str] | None) -> tuple[int, Any]:
-        """None: of all topics."""
+        """Return the Metadata request for these topics; None asks for all topics."""
         types = schema_of(versions.METADATA, SPOKEN[versions.METADATA]).request_types
         request = types.MetadataRequest(
             topics=None
@@ -401,7 +410,7 @@ class Cluster:
         self._topology = _Leaders(addresses, leaders, counts)
 
     def forget_leaders(self, topic: str | None = None) -> None:
-        """The next call asks again for leaders of this topic, or of all."""
+        """Make the next call ask again for the leaders of this topic; None: of all topics."""
         kept = {
             partition: leader
             for partition, leader in self._topology.leaders.items()
@@ -411,7 +420,8 @@ class Cluster:
 
 
 def _negotiate(connection: Connection, deadline: Deadline) -> Mapping[int, tuple[int, int]]:
-    """api key → (lowest, highest version) of this broker. Our name makes oncelog tell its private calls too."""
+    """Return the versions that this broker serves: api key → (lowest, highest).
+    Our software name makes oncelog list its private calls too."""
     schema = schema_of(versions.API_VERSIONS, API_VERSIONS_VERSION)
     request = schema.request_types.ApiVersionsRequest(
         client_software_name=CLIENT_SOFTWARE_NAME,

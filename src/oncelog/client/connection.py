@@ -1,8 +1,8 @@
-"""One TCP connection to a broker: requests out, answers back in the same order.
+"""One blocking TCP connection to a broker, which sends requests and receives their answers in the same order.
 
 Kafka answers the requests of a connection in order. So several may be under way (`send`, `send`, `receive`, `receive`)
-and no table of waiting calls is needed. Everything blocks, with a deadline; a connection that failed once is closed for
-good, because what stands in its stream is no longer known. Not for use by two threads at a time.
+and no table of waiting calls is needed. Everything blocks, with a deadline. A connection that failed once is closed for
+good, because what stands in its stream is no longer known. Two threads must not use one connection at a time.
 """
 
 import socket
@@ -28,16 +28,17 @@ from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_VERSION, read_pr
 from oncelog.protocol.versions import API_VERSIONS
 
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""A longer answer is taken for garbage: no broker sends more than it was asked for and one batch."""
+"""The longest answer that is read, in bytes.
+A longer one is garbage: no broker sends more than it was asked for and one batch."""
 
 CORRELATION_ID_MAX: Final = 2**31 - 1
 _NEVER: Final = float("inf")
 _LOGIN_AGAIN_AFTER: Final = 0.85
-"""Of a session's lifetime, as in Kafka's clients."""
+"""The part of a session's lifetime after which the client logs in again, as Kafka's clients do."""
 
 
 class Deadline:
-    """A point in time until which waiting makes sense."""
+    """A point in time at which waiting ends."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
@@ -55,7 +56,7 @@ class Deadline:
 class _Waiting(NamedTuple):
     correlation_id: int
     call: Schema | str
-    """What will read the answer: a schema, or the method name of a private call."""
+    """The reader of the answer: a schema, or the method name of a private call."""
 
 
 class Connection:
@@ -78,8 +79,11 @@ class Connection:
         deadline: Deadline,
         login: ClientLogin | None = None,
     ) -> Self:
-        """Raises KafkaError(NETWORK_EXCEPTION) when nobody accepts within the deadline, and OncelogError when the
-        login is refused, or the other side cannot be trusted."""
+        """Open a connection and log in.
+
+        Raises KafkaError(NETWORK_EXCEPTION) if nobody accepts within the deadline. Raises OncelogError if the login is
+        refused, or the other side cannot be trusted.
+        """
         try:
             stream = socket.create_connection(address, timeout=max(deadline.left_s, 0.001))
         except OSError as error:
@@ -102,7 +106,7 @@ class Connection:
         return connection
 
     def _log_in(self, deadline: Deadline) -> None:
-        """Also again, on the same connection, before the session ends (KIP-368)."""
+        """Log in on this connection: after it opens, and again before the session ends (KIP-368)."""
         assert self._login is not None
         self._logs_in_again_at = _NEVER
         exchange, answer = login_exchange(str(self.address), self._login), None
@@ -120,17 +124,20 @@ class Connection:
 
     @property
     def waiting_count(self) -> int:
-        """Requests sent and not yet answered."""
+        """The number of requests that are sent and not yet answered."""
         return len(self._waiting)
 
     def call(self, schema: Schema, request: Any, deadline: Deadline) -> Any:
-        """Send and wait. Raises KafkaError with NETWORK_EXCEPTION or REQUEST_TIMED_OUT; the effect is then unknown."""
+        """Send a request and wait for its answer.
+
+        Raises KafkaError with NETWORK_EXCEPTION or REQUEST_TIMED_OUT; the request's effect is then unknown.
+        """
         assert not self._waiting, "answers are in order: receive what was sent before"
         self.send(schema, request, deadline)
         return self.receive(deadline)
 
     def call_private(self, method: str, request: Any, deadline: Deadline) -> Any:
-        """A call of `oncelog.protocol.private_api`; raises as `call` does."""
+        """Make a call of `oncelog.protocol.private_api` and return its answer. Raises as `call` does."""
         assert not self._waiting, "answers are in order: receive what was sent before"
         self._log_in_again(deadline)
         head = self._head(KEY_OF_METHOD[method], PRIVATE_VERSION, is_flexible=True)
@@ -144,7 +151,7 @@ class Connection:
         self._transmit(framed([head, *schema.write_request(request)]), schema, deadline)
 
     def receive(self, deadline: Deadline) -> Any:
-        """The answer to the oldest request that has none yet. Raises as `call` does."""
+        """Return the answer to the oldest request that has none yet. Raises as `call` does."""
         waiting = self._waiting[0]
         frame = self._read_frame(deadline)
         self._waiting.popleft()
@@ -174,7 +181,7 @@ class Connection:
         self.close()
 
     def _log_in_again(self, deadline: Deadline) -> None:
-        """Where it is due, and no answer is on its way: answers come in order."""
+        """Log in again if it is time and no answer is pending: answers come in order."""
         if not self._waiting and time.monotonic() >= self._logs_in_again_at:
             self._log_in(deadline)
 
@@ -225,7 +232,7 @@ class Connection:
         return view.toreadonly()
 
     def _broken(self, error_code: ErrorCode, reason: str) -> KafkaError:
-        """The stream's state is unknown now: close it and say so."""
+        """Close the connection, because the state of its stream is unknown, and return the error to raise."""
         self.close()
         return KafkaError(error_code, f"{self.address}: {reason}")
 

@@ -1,13 +1,14 @@
-"""A consumer on asyncio: of given partitions, or as the member of a group (KIP-848). It reads what was committed.
+"""A consumer on asyncio, of given partitions or as the member of a group (KIP-848). By default it reads committed
+records.
 
     async with Consumer("localhost:9092", group_id="books", auto_offset_reset="earliest") as consumer:
         consumer.subscribe(["payments"])
         async for record in consumer:
             print(record.partition, record.offset, record.value)
 
-What the program must be told (assignments, errors) is told inside its own calls for records. A partition is given up
-between two of them, so no record of it is being processed then. In the same way offsets are committed: those of the
-records before the call. A program that crashes while it processes a record reads that record again.
+The program hears of assignments and errors inside its own calls for records. A partition is given up between two such
+calls, so no record of it is being processed then. Offsets are committed there, too: those of the records before the
+call. A program that crashes while it processes a record reads that record again.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ CONSUMER_NAMES: Final = tuple(one.name for one in fields(ConsumerSettings))
 
 
 class Consumer:
-    """Use it with `async with`, or call `start` and `close`. It belongs to one event loop, and one task reads from it.
+    """An asynchronous consumer. Use it with `async with`, or call `start` and `close`, in one event loop and one task.
 
     `config` takes Kafka's names (`{"fetch.min.bytes": 1}`), and a login; keywords are the same with underscores. Raises
     ConfigError.
@@ -77,7 +78,7 @@ class Consumer:
     # ---------------------------------------------------------------------------------------------- begin and end
 
     async def start(self) -> Self:
-        """Reach the cluster, within 30 s. Otherwise it raises why it cannot, and is closed."""
+        """Reach the cluster within 30 s. Otherwise close the consumer, and raise the reason why it cannot."""
         if self._run is not None:
             return self
         run = self._run = ConsumerLoop(self.settings, self._network, self._deserializers)
@@ -102,11 +103,11 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """After an exception nothing is committed: the record in hand may not have been processed."""
+        """Close the consumer. After an exception nothing is committed: the last record may not have been processed."""
         await self.close(commits=error is None)
 
     async def close(self, *, commits: bool = True) -> None:
-        """Commit where `enable.auto.commit` says so, tell `on_revoked`, and leave the group.
+        """Commit offsets if `enable.auto.commit` says so, call `on_revoked`, and leave the group.
 
         A static member leaves for a while only: its partitions wait for it for the group's session time-out.
         """
@@ -132,7 +133,7 @@ class Consumer:
         on_revoked: Told | None = None,
         on_lost: Told | None = None,
     ) -> None:
-        """Become a member of the group, and read what it assigns: of these topics, or of all that the pattern matches.
+        """Join the group, and read what it assigns: partitions of these topics, or of topics that `pattern` matches.
 
         The pattern is RE2's, and the broker matches whole names. A callback is awaited inside the program's next call
         for records. `on_revoked` comes before others get the partitions. `on_lost` comes when they have them already;
@@ -159,7 +160,7 @@ class Consumer:
         run.wake()
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Read these partitions and no others; there is no rebalance. What was read before keeps its position."""
+        """Read these partitions and no others; no group assigns them. One that was read before keeps its position."""
         run = self._started()
         if self._is_subscribed:
             raise IllegalStateError("this consumer is subscribed: call unsubscribe() before")
@@ -171,7 +172,7 @@ class Consumer:
         run.wake()
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or give up what was assigned by hand."""
+        """Leave the group, or give up the partitions that `assign` set."""
         run = self._started()
         if self._is_subscribed and self._rebalances is not None:
             await self._rebalances.leave(commits=True)
@@ -181,11 +182,11 @@ class Consumer:
 
     @property
     def assignment(self) -> frozenset[Partition]:
-        """What is read now."""
+        """The partitions that this consumer reads now."""
         return frozenset(self._started().core.partitions)
 
     def group_metadata(self) -> GroupMember:
-        """Who consumes, for `Producer.send_offsets_to_transaction`. Ask for it at each transaction: it changes."""
+        """Return this consumer's identity in its group, for `send_offsets_to_transaction`. Call it each time."""
         if self.settings.group_id is None:
             raise IllegalStateError("this consumer has no group: give group_id")
         return self._started().member
@@ -199,7 +200,7 @@ class Consumer:
         return self.next_in_hand() or await self._next()
 
     def next_in_hand(self) -> ConsumerRecord | None:
-        """The next record where nothing is to wait for. It may be called outside of the event loop, too."""
+        """Return the next record that is fetched already; None: a call would have to wait. Any thread may call it."""
         run = self._run
         if run is not None and not run.needs_attention and not self._is_closed:
             hand = self._hand
@@ -221,7 +222,7 @@ class Consumer:
     async def poll(
         self, timeout_s: float | None = None, max_records: int | None = None
     ) -> list[ConsumerRecord]:
-        """Records, `max_records` at most; empty when the time is over. None: it waits for as long as it takes.
+        """Return up to `max_records` records; an empty list when `timeout_s` is over. None waits as long as it takes.
 
         Records of one partition are in order. After a cancellation nothing is lost.
         """
@@ -234,7 +235,7 @@ class Consumer:
             try:
                 more = run.core.take(count - len(found))
             except ClientError:
-                break  # It is raised by the next call.
+                break  # The next call raises the error.
             if not more:
                 break
             found = found + more
@@ -242,7 +243,7 @@ class Consumer:
         return found
 
     async def batches(self, max_records: int | None = None) -> AsyncIterator[list[ConsumerRecord]]:
-        """Lists of records, each of one partition and in order, without an end."""
+        """Yield lists of records without an end. Each list is of one partition, and in order."""
         count = max_records or self.settings.max_poll_records
         while True:
             run = self._started()
@@ -251,10 +252,10 @@ class Consumer:
     async def read_until_decided(
         self, partitions: Iterable[Partition] | None = None, timeout_s: float | None = None
     ) -> AsyncIterator[list[ConsumerRecord]]:
-        """The committed records below the high watermarks of now, as lists; it ends when all of them are decided.
+        """Yield the committed records below the present high watermarks, in lists; end when all are decided.
 
-        It is for who restores state. To stop at the last stable offset is a trap: an open transaction may hold records
-        that were there at the start, and are committed a moment later. This waits until it is decided.
+        It serves programs that restore state. To stop at the last stable offset is a trap: an open transaction may hold
+        records that were there at the start, and are committed a moment later. This call waits until it is decided.
         Without partitions: all that are assigned. Raises TimedOutError that names a partition which stays undecided.
         """
         run = self._started()
@@ -285,7 +286,7 @@ class Consumer:
     def _cut(
         self, batch: list[ConsumerRecord], ends: Mapping[Partition, int]
     ) -> list[ConsumerRecord]:
-        """What lies at the end or behind it is read again, by the next call."""
+        """Return the records below the partition's end. The next call reads the others again."""
         partition = batch[0].topic_partition
         end = ends[partition]
         if batch[-1].offset < end:
@@ -300,7 +301,7 @@ class Consumer:
         count: int,
         ends: Mapping[Partition, int] | None = None,
     ) -> list[ConsumerRecord]:
-        """Records of one partition; empty: the time is over, or with `ends` a partition has come to its end."""
+        """Read records of one partition. Empty: the time is over, or with `ends` a partition has come to its end."""
         if self._is_reading:
             raise IllegalStateError("another task reads from this consumer: use one for each task")
         self._is_reading = True
@@ -331,7 +332,7 @@ class Consumer:
     # ---------------------------------------------------------------------------------------------- positions
 
     def pause(self, *partitions: Partition) -> None:
-        """Hand out nothing of them until `resume`."""
+        """Return no records of these partitions until `resume`."""
         self._pause(partitions, True)
 
     def resume(self, *partitions: Partition) -> None:
@@ -350,7 +351,7 @@ class Consumer:
         return frozenset(one for one in core.partitions if self._state(one).is_paused)
 
     def seek(self, partition: Partition, offset: int | OffsetToCommit) -> None:
-        """Read on from this offset."""
+        """Continue reading the partition at this offset."""
         at = offset if isinstance(offset, OffsetToCommit) else OffsetToCommit(offset)
         if at.offset < 0:
             raise IllegalStateError(f"the offset is {at.offset}: give 0 or more")
@@ -359,11 +360,11 @@ class Consumer:
         self._started().wake()
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Read on from where the log begins. Without partitions: all that are assigned."""
+        """Continue reading at the start of the log; without partitions, of all that are assigned."""
         self._seek_to(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: Partition) -> None:
-        """Read on from the end: at read_committed the last stable offset."""
+        """Continue reading at the end: at read_committed that is the last stable offset."""
         self._seek_to(partitions, LATEST_TIMESTAMP)
 
     def _seek_to(self, partitions: Iterable[Partition], timestamp_ms: int) -> None:
@@ -380,7 +381,7 @@ class Consumer:
             self._hand.drop()
 
     async def position(self, partition: Partition, timeout_s: float | None = None) -> int:
-        """The offset that is handed out next; it passes markers and what was aborted. Raises TimedOutError."""
+        """Return the offset of the next record to read, behind markers and aborted records. Raises TimedOutError."""
         run, limit_s = self._started(), self._limit_s(timeout_s)
         deadline = run.loop.time() + limit_s
         while (offset := self._hand.position(self._state(partition))) < 0:
@@ -394,7 +395,7 @@ class Consumer:
         return offset
 
     def current_lag(self, partition: Partition) -> int | None:
-        """How far the position lies before the end, as the last answer told it; None: there was no answer yet.
+        """Return how many offsets the position lies before the partition's end; None before the first answer.
 
         The end is where reading ends now: at read_committed the last stable offset.
         """
@@ -403,16 +404,16 @@ class Consumer:
 
     @property
     def failing(self) -> dict[Partition, ErrorCode]:
-        """Partitions of which nothing can be read now, and why. They are asked again and again."""
+        """The partitions that cannot be read now, each with its error. The consumer asks for them again and again."""
         states = map(self._state, self._started().core.partitions)
         return {one.partition: one.failing for one in states if one.failing}
 
     # ---------------------------------------------------------------------------------------------- offsets
 
     async def commit(self, offsets: Mapping[Partition, int | OffsetToCommit] | None = None) -> None:
-        """The offsets to go on from: of what was handed out, or the given ones (the next ones to read).
+        """Commit the given offsets (the next to read), or the positions behind the records returned so far.
 
-        In `async for` the record in hand counts as processed. Raises RefusedError where the consumer is no member any
+        In `async for` the current record counts as processed. Raises RefusedError if the consumer is no member any
         more: others may have its partitions.
         """
         group = self._offsets_of_group()
@@ -428,20 +429,20 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, OffsetToCommit | None]:
-        """What the group has committed; None: nothing."""
+        """Return the offset that the group has committed for each partition; None where it has committed none."""
         return await self._offsets_of_group().committed(map(_partition, partitions))
 
     async def offsets_for_times(
         self, times_ms: Mapping[Partition, int]
     ) -> dict[Partition, OffsetAtTime | None]:
-        """The first record since each time; None: nothing is that new."""
+        """Return the offset of the first record since a time in ms, for each partition; None: nothing is that new."""
         return await self._offsets(times_ms, self.settings.isolation)
 
     async def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return await self._ends(partitions, EARLIEST_TIMESTAMP)
 
     async def end_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Where reading comes to an end now: at read_committed the last stable offset."""
+        """Return the offset where reading ends now, for each partition: at read_committed the last stable offset."""
         return await self._ends(partitions, LATEST_TIMESTAMP)
 
     async def _ends(
@@ -470,7 +471,7 @@ class Consumer:
         return self._run
 
     async def _attend(self) -> None:
-        """Between two records: rebalances, offsets that are due, and errors."""
+        """Handle rebalances, due offset commits and errors, between two records."""
         assert self._rebalances is not None
         await self._rebalances.attend()
 

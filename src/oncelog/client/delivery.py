@@ -1,4 +1,4 @@
-"""What `Producer.send` returns: a promise of the record's place in its partition."""
+"""The results of `Producer.send`: a promise of the place that the record gets in its partition."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -9,15 +9,15 @@ from oncelog.client.errors import ClientError, IllegalStateError
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written. `offset` is -1 with acks=0, and for a batch that the leader had already."""
+    """The place where a record was written. `offset` is -1 with acks=0, and for a batch that the leader had already."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    """The producer's, or the leader's where the topic says LogAppendTime."""
+    """The producer's time in milliseconds, or the leader's where the topic says LogAppendTime."""
     serialized_key_size: int
-    """-1: there is no key."""
+    """The size of the serialized key in bytes; -1: there is no key."""
     serialized_value_size: int
 
 
@@ -26,7 +26,8 @@ OnDelivery = Callable[[RecordMetadata | None, ClientError | None], None]
 
 
 class Delivery:
-    """Await it for the `RecordMetadata`; it raises a `ClientError` where the record was not delivered.
+    """A promise that a record is delivered. Awaiting it returns the `RecordMetadata`, or raises the record's
+    `ClientError`.
 
     It may be awaited often, by many, or by nobody.
     """
@@ -48,7 +49,7 @@ class Delivery:
         key_size: int,
         value_size: int,
     ) -> None:
-        """It is the newest record of the batch; None: it is in none yet."""
+        """A delivery of the newest record in `batch`; None: the record is in no batch yet."""
         self._batch = batch
         self._index = -1 if batch is None else batch.record_count - 1
         self._error: ClientError | None = None
@@ -59,19 +60,19 @@ class Delivery:
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """In no batch yet."""
+        """Return the delivery of a record that is in no batch yet."""
         key, value = record.key, record.value
         key_size, value_size = -1 if key is None else len(key), -1 if value is None else len(value)
         return cls(None, record.timestamp_ms, key_size, value_size)
 
     def done(self) -> bool:
-        """It is known whether the record was delivered."""
+        """Return True once it is known whether the record was delivered."""
         if self._batch is None:
             return self._error is not None
         return self._batch.leaf(self._index)[0].is_done
 
     def result(self) -> RecordMetadata:
-        """Raises the record's error, and IllegalStateError before `done()`."""
+        """Return the record's metadata. Raises the record's error, and IllegalStateError before `done()`."""
         error = self.exception()
         if error is not None:
             raise error
@@ -88,7 +89,7 @@ class Delivery:
         )
 
     def exception(self) -> ClientError | None:
-        """The record's error; None where it was delivered. Raises IllegalStateError before `done()`."""
+        """Return the record's error, or None if the record was delivered. Raises IllegalStateError before `done()`."""
         if self._error is not None:
             return self._error
         if self._batch is not None:
@@ -98,7 +99,7 @@ class Delivery:
         return batch.error and (batch.record_errors or {}).get(index, batch.error)
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Called once, when it is done; at once where it is."""
+        """Call `watcher` once, when the delivery is done; at once if it is done already."""
         if self.done():
             watcher()
         elif self._batch is None:
@@ -110,7 +111,7 @@ class Delivery:
             self._batch.watch(watcher)
 
     def call_in_order(self, call: Callable[[], None]) -> None:
-        """As `watch`, and in the order of the records of the batch."""
+        """Call back once the delivery is done, in the order of the records of the batch."""
         if self._batch is None or self.done():
             self._calls_in_order(call)
             return
@@ -130,7 +131,7 @@ class Delivery:
             ]
 
     def placed(self, batch: ProducerBatch) -> None:
-        """It is the newest record of the batch now."""
+        """Note that the record is now the newest in `batch`."""
         # The index first: another thread may look at any time.
         self._index = batch.record_count - 1
         self._batch = batch
@@ -139,14 +140,14 @@ class Delivery:
             watcher()
 
     def settled(self, batch: ProducerBatch | None, error: ClientError | None) -> None:
-        """It has left the line: into the batch, or for good."""
+        """Note that the record has left the waiting line: it went into a batch, or failed."""
         if batch is not None:
             self.placed(batch)
         elif error is not None:
             self.failed(error)
 
     def failed(self, error: ClientError) -> None:
-        """It never came into a batch."""
+        """Note that the record failed before it came into a batch."""
         self._error = error
         watchers, self._watchers = self._watchers, None
         for watcher in watchers or ():

@@ -1,4 +1,4 @@
-"""What the client raises. Three families say what a program can do about it.
+"""The errors that the client raises. Three families say what a program can do about an error.
 
 ```
 RetriableError    retry it: nothing is known to be wrong with what was asked
@@ -17,7 +17,7 @@ from oncelog.ids import Partition
 class ClientError(OncelogError):
     """An error of the client. `error_code` is None where no broker answered.
 
-    `may_be_done`: it may have happened all the same. False: it did not, and never will.
+    `may_be_done` is True if the operation may have happened all the same; False: it did not happen, and never will.
     """
 
     def __init__(
@@ -29,31 +29,31 @@ class ClientError(OncelogError):
 
 
 class RetriableError(ClientError):
-    """The same call may succeed later."""
+    """An error after which the same call may succeed later."""
 
 
 class AbortableError(ClientError):
-    """The open transaction can only be aborted; then the producer goes on."""
+    """An error of the open transaction, which can only be aborted. Then the producer goes on."""
 
 
 class FatalError(ClientError):
-    """This client can do nothing more. Close it and make a new one."""
+    """The end of this client, which can do nothing more. Close it and make a new one."""
 
 
 class TimedOutError(RetriableError, TimeoutError):
-    """Time ran out."""
+    """The time limit of a call passed."""
 
 
 class BufferExhaustedError(TimedOutError):
-    """There was no room in `buffer.memory` within `max.block.ms`. The record was not sent."""
+    """`buffer.memory` had no room within `max.block.ms`. The record was not sent."""
 
 
 class DisconnectedError(RetriableError):
-    """The connection broke. What was under way may have happened."""
+    """The connection broke. Requests without an answer may have been done."""
 
 
 class RefusedError(ClientError):
-    """A broker refused this one request or record. Others are not concerned."""
+    """A broker refused this one request or record. Other requests and records are not concerned."""
 
 
 class RecordTooLargeError(RefusedError):
@@ -61,7 +61,7 @@ class RecordTooLargeError(RefusedError):
 
 
 class AuthorizationError(RefusedError):
-    """The user of this client may not do that."""
+    """The user of this client lacks the permission for the request."""
 
 
 class AuthenticationError(FatalError):
@@ -77,7 +77,7 @@ class UnsupportedError(FatalError):
 
 
 class NoOffsetError(ClientError):
-    """There is no such offset to read from: it is out of the log, was truncated, or nothing was ever committed.
+    """The offset to read from does not exist: it is out of the log, was truncated, or nothing was ever committed.
 
     `partition` says where; `offset` is the position, -1 where there was none. Seek to another one, and go on.
     """
@@ -99,8 +99,8 @@ class SerializationError(ClientError, ValueError):
 
 
 class IllegalStateError(ClientError, RuntimeError):
-    """A call that this state does not allow. It is a mistake in the program."""
+    """The state of this client does not allow the call. It is a mistake in the program."""
 
 
 class ConfigError(ClientError, ValueError):
-    """A setting that cannot be. The text names it and the way out."""
+    """A setting has a value that it cannot have. The text names the setting and the way out."""

@@ -1,4 +1,4 @@
-"""What a consumer commits to its group, and reads back."""
+"""The offsets that a consumer commits to its group, and reads back."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -17,14 +17,14 @@ class GroupOffsets:
     def __init__(self, run: ConsumerLoop) -> None:
         self._run = run
         self._own: dict[Partition, int] = {}
-        """What this consumer committed itself, so that it is not committed again."""
+        """The offsets that this consumer has committed itself, so that it does not commit them again."""
 
     def forget(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             self._own.pop(partition, None)
 
     async def commit(self, offsets: Mapping[Partition, OffsetToCommit]) -> None:
-        """Raises RefusedError where the consumer is no member any more, TimedOutError."""
+        """Commit these offsets. Raises TimedOutError, and RefusedError if the consumer is no member any more."""
         run, settings = self._run, self._run.settings
         self._check("commit()")
         if not offsets:
@@ -44,7 +44,8 @@ class GroupOffsets:
         self._own.update({one: at.offset for one, at in offsets.items()})
 
     async def commit_new(self, positions: Mapping[Partition, OffsetToCommit], when: str) -> None:
-        """What was not committed before. A failure is logged: the records are then read again."""
+        """Commit the offsets that were not committed before.
+        A failure is only logged: the records are then read again."""
         new = {one: at for one, at in positions.items() if self._own.get(one) != at.offset}
         try:
             await self.commit(new)

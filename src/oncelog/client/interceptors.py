@@ -1,4 +1,4 @@
-"""What stands between a program and its producer (S2-06)."""
+"""Interceptors, which see each record between a program and its producer (S2-06)."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -32,21 +32,21 @@ class OutgoingRecord:
 
 
 class Interceptor(Protocol):
-    """An exception of it is logged, and changes nothing."""
+    """A program's hook into its producer. An exception that it raises is logged, and changes nothing."""
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
-        """The record that goes on."""
+        """Return the record that is sent: this one, or another."""
         ...
 
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, error: ClientError | None
     ) -> None:
-        """The record was delivered, or was not."""
+        """Hear that the record was delivered, or that it failed with `error`."""
         ...
 
 
 def intercepted(interceptors: Sequence[Interceptor], record: OutgoingRecord) -> OutgoingRecord:
-    """What comes out behind the last one."""
+    """Return the record after all interceptors have seen it, in order."""
     for interceptor in interceptors:
         try:
             record = interceptor.on_send(record)
@@ -58,7 +58,7 @@ def intercepted(interceptors: Sequence[Interceptor], record: OutgoingRecord) -> 
 def guarded(
     call: Callable[ParamsT, None], *arguments: ParamsT.args, **named: ParamsT.kwargs
 ) -> None:
-    """A program's own code: what it raises is logged, and ends nothing."""
+    """Call the program's own code. An exception that it raises is logged, and ends nothing."""
     try:
         call(*arguments, **named)
     except Exception:

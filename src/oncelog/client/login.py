@@ -1,11 +1,11 @@
-"""A connection that is open, made one of a user: the TLS handshake, and SASL in Kafka's own requests.
+"""The login of a blocking connection: the TLS handshake, and SASL in Kafka's own requests.
 
 ```
  SaslHandshake(mechanism) ─▶ SaslAuthenticate … ─▶ the user's, until the session ends ─▶ the same again
 ```
 
-A refusal that no repetition changes is an OncelogError. What breaks on the way is an OSError or a KafkaError, and
-worth another try.
+A refusal that no repetition changes is an OncelogError. A break on the way is an OSError or a KafkaError, and worth
+another try.
 """
 
 import socket
@@ -28,13 +28,13 @@ from oncelog.security.tls import TlsFileError, TlsFiles, client_context
 
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 1
-"""The first that tells how long the session lasts (KIP-368)."""
+"""SaslAuthenticate's first version that tells how long the session lasts (KIP-368)."""
 
 Exchange = Generator[tuple[Schema, Any], Any, timedelta | None]
 
 
 def tls_context(login: ClientLogin) -> ssl.SSLContext:
-    """Raises OncelogError for files that cannot be used."""
+    """Return the TLS context of this login. Raises OncelogError for files that cannot be used."""
     files = TlsFiles(
         certificate_chain=_path(login.certificate),
         key=_path(login.key),
@@ -49,12 +49,13 @@ def tls_context(login: ClientLogin) -> ssl.SSLContext:
 
 
 def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> socket.socket:
-    """Within the timeout of the socket. Raises OSError, or OncelogError for files and certificates."""
+    """Wrap the socket in TLS, within the timeout of the socket.
+    Raises OSError, or OncelogError for files and certificates."""
     context = tls_context(login)
     try:
         return context.wrap_socket(stream, server_hostname=host)
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
-        raise  # It went away in the middle, as when it stops.
+        raise  # The broker went away in the middle, as when it stops.
     except ssl.SSLCertVerificationError as error:
         raise OncelogError(
             f"{host} shows a certificate that is not trusted: {error.verify_message}; its CA belongs into the file of "
@@ -66,8 +67,10 @@ def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> socket.soc
 
 
 def login_exchange(where: str, login: ClientLogin) -> Exchange:
-    """Yields each request with its schema, and is sent the answer. Returns how long the session lasts; None: it does
-    not end. Raises OncelogError for a login that is refused."""
+    """Yield each request of a login with its schema, and receive the answer by `send`.
+
+    Returns how long the session lasts; None: it does not end. Raises OncelogError for a login that is refused.
+    """
     handshake = schema_of(versions.SASL_HANDSHAKE, _HANDSHAKE_VERSION)
     answer = yield (
         handshake,

@@ -1,7 +1,7 @@
 """Metrics of producers and consumers for Prometheus, on request: `Producer(…, metrics=registry)` (S2-98).
 
-A client counts as it goes; what a scrape shows is read at the scrape. `prometheus_client` is loaded by the program that
-passes its registry, and by nobody else.
+A client counts as it goes, and a scrape reads the numbers of that moment. Only the program that passes its registry
+loads `prometheus_client`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,11 +28,11 @@ class Value(NamedTuple):
 
 
 Read = Callable[[], Iterable[Value]]
-"""What a client has now. Any thread may call it: it only reads."""
+"""A function that reads a client's present numbers. Any thread may call it: it only reads."""
 
 
 class _Clients:
-    """The collector of one registry, for all clients that were given it: a family of series has one head."""
+    """The collector of one registry, for all its clients: Prometheus allows each family of series one head."""
 
     def __init__(self) -> None:
         self.clients: dict[object, Read] = {}
@@ -73,7 +73,7 @@ _COLLECTORS: "Final[WeakKeyDictionary[CollectorRegistry, _Clients]]" = WeakKeyDi
 
 
 def show(registry: "CollectorRegistry | None", client: object, read: Read) -> None:
-    """Until `hide`. Without a registry it does nothing."""
+    """Show the client's metrics in the registry until `hide`. Without a registry it does nothing."""
     if registry is None:
         return
     found = _COLLECTORS.get(registry)

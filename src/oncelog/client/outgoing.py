@@ -1,4 +1,4 @@
-"""From what a program gives to `send` to the bytes that are sent: interceptors, then serializers (S2-06, S2-07)."""
+"""The way of a record from `send` to the bytes that are sent: interceptors, then serializers (S2-06, S2-07)."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from oncelog.client.tracing import Tracing
 
 Serializer = Callable[[Any], bytes | None]
-"""Of a key or a value, of whatever type the program has. None is a tombstone."""
+"""A function that turns a key or a value of the program's own type into bytes. The value None is a tombstone."""
 HeaderPairs = Sequence[tuple[str, bytes | None]]
 
 
 class Outgoing:
-    """It keeps nothing of a record, so threads may share it where what they give it can be shared."""
+    """Turns what the program sends into records.
+    It keeps no record, so threads may share it if its parts can be shared."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Outgoing:
         headers: HeaderPairs,
         on_delivery: OnDelivery | None,
     ) -> tuple[Record, OnDelivery | None]:
-        """With what is called once it is delivered. The headers are copied: what is sent is what they were.
+        """Return the record to send, and the callback for its delivery. The record has its own copy of the headers.
 
         Raises SerializationError.
         """
@@ -71,7 +72,7 @@ class Outgoing:
 
 
 def _bytes_of(given: object, serializer: Serializer | None, what: str) -> bytes | None:
-    """None stays None, a tombstone: no serializer is asked."""
+    """Return a key or value as bytes. None stays None, a tombstone: no serializer is asked."""
     if given is None:
         return None
     if serializer is not None:

@@ -2,12 +2,12 @@
 
 The reader asks for a position, not for records: control batches, aborted data and what compaction removed take offsets
 too. So the record at `end - 1`, or any record at all, may not exist. After each response the position is the offset
-behind the last batch in it, whatever that batch showed. Reading is over when the position has reached `end`. When a
-response is empty although everything below `end` is decided, nothing is left to come: over as well.
+behind the last batch in it, whatever that batch showed. Reading is over when the position has reached `end`. It is also
+over when a response is empty although everything below `end` is decided.
 
-A plan that asks for outcomes shows every record with what became of its transaction. Up to the last stable offset a
-leader tells the aborted ones to who reads committed; so the reader fetches like that until it is there, and what lies
-behind is read uncommitted and called undecided.
+A plan that asks for outcomes shows every record with what became of its transaction. A leader names the aborted
+transactions only to readers of committed records, and only up to the last stable offset. So the reader fetches like
+that until it is there. Records behind it are read uncommitted and called undecided.
 
 The next request leaves before the last answer is decoded, so broker and reader work at the same time.
 """
@@ -34,33 +34,34 @@ from oncelog.protocol.messages import schema_of
 from oncelog.record.batch import BatchHeader
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
-"""One answer: about 35 000 records of 120 bytes, enough to make the cost of a request and of an Arrow batch vanish."""
+"""Bytes of one answer: about 35 000 records of 120 bytes, enough to make the cost of a request and of an Arrow batch
+vanish."""
 
 FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
 MAX_WAIT_MS: Final = 500
 STALLED_MAX_MS: Final = 30_000
-"""How long answers may move nothing before the broker is called inconsistent."""
+"""Milliseconds for which answers may not move the position; after them the broker is called inconsistent."""
 
 COMMITTED: Final = "committed"
 ABORTED: Final = "aborted"
 UNDECIDED: Final = "undecided"
-"""Of a transactional record at or above the last stable offset at the time it was read."""
+"""The outcome of a transactional record that was at or above the last stable offset when it was read."""
 
 
 class DataLossError(OncelogError):
-    """Offsets that were planned are not in the log: retention, truncation or a topic created anew."""
+    """Planned offsets are not in the log: retention, truncation or a topic created anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What to read, and what to do about offsets that are gone."""
+    """The offsets of a partition to read, and what to do about offsets that are gone."""
 
     partition: Partition
     start: int
     end: int
     with_headers: bool = False
     with_outcome: bool = False
-    """The cluster's settings must read uncommitted."""
+    """True to show each record with its transaction's outcome. The cluster's settings must read uncommitted."""
     fail_on_data_loss: bool = True
     fetch_bytes: int = FETCH_BYTES
     fetch_bytes_min: int = 1
@@ -70,10 +71,10 @@ class ReadPlan:
 def read_partition(
     cluster: Cluster, plan: ReadPlan, warn: Callable[[str], None]
 ) -> Iterator[Columns]:
-    """The committed records of the plan, some ten thousand at a time; empty groups are left out.
+    """Yield the committed records of the plan, some ten thousand at a time; empty groups are left out.
 
-    Raises DataLossError (or, when the plan allows loss, tells `warn` and goes on with what there is), and KafkaError
-    for what no repetition cured.
+    Raises DataLossError, and KafkaError for what no repetition cured. A plan that allows loss calls `warn` instead of
+    DataLossError, and goes on.
     """
     reader = _PartitionReader(cluster, plan, warn)
     try:
@@ -83,7 +84,8 @@ def read_partition(
 
 
 class _Runs:
-    """Batches of an answer in order, cut where the outcome changes: Arrow columns of a run share one."""
+    """The batches of an answer in order, cut where the transaction's outcome changes.
+    The Arrow columns of a run share one outcome."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, list[tuple[int, BatchHeader]]]] = []
@@ -106,7 +108,7 @@ class _PartitionReader:
         self._end = plan.end
         self._fetch_bytes = plan.fetch_bytes
         self._is_behind_stable = False
-        """Of a plan with outcomes: whether the last stable offset is reached, and uncommitted records are fetched."""
+        """In a plan with outcomes: True once the last stable offset is reached and uncommitted records are fetched."""
         self._stalled = Deadline(STALLED_MAX_MS)
 
     @property
@@ -115,7 +117,7 @@ class _PartitionReader:
 
     @property
     def _tells_outcomes(self) -> bool:
-        """Whether the next request asks for decided records and the list of aborted transactions."""
+        """True if the next request asks for decided records and the list of aborted transactions."""
         return self._plan.with_outcome and not self._is_behind_stable
 
     def close(self) -> None:
@@ -143,7 +145,7 @@ class _PartitionReader:
             )
 
     def _next_answer(self) -> Any | None:
-        """The partition's part of a fetch response; None when the position was moved instead."""
+        """Return the partition's part of a fetch response; None when the position was moved instead."""
         try:
             return self._cluster.retrying(self._fetch)
         except KafkaError as error:
@@ -153,7 +155,7 @@ class _PartitionReader:
         return None
 
     def _fetch(self) -> Any:
-        """One attempt: send unless a request is under way already, and receive."""
+        """Make one attempt: send a request unless one is under way, and receive."""
         deadline = Deadline(self._cluster.settings.request_timeout_ms)
         try:
             if self._connection is None:
@@ -221,7 +223,7 @@ class _PartitionReader:
                 yield replace(columns, outcome=outcome) if self._plan.with_outcome else columns
 
     def _outcome(self, header: BatchHeader, is_visible: bool) -> str | None:
-        """What became of a batch's records; None: they are not shown."""
+        """Return what became of a batch's transaction; None: its records are not shown."""
         if is_visible:
             is_undecided = header.is_transactional and self._is_behind_stable
             return UNDECIDED if is_undecided and self._plan.with_outcome else COMMITTED
@@ -234,7 +236,10 @@ class _PartitionReader:
             self.close()  # the next fetch connects again
 
     def _no_progress(self, answer: Any, record_bytes: int) -> None:
-        """An answer without a whole batch: a batch above the limit, the end of what there is, or not there yet."""
+        """Handle an answer without a whole batch.
+
+        The batch may be above the size limit, the log may end here, or the leader may not have the batch yet.
+        """
         if record_bytes:
             if self._fetch_bytes >= FETCH_BYTES_MAX:
                 raise KafkaError(
@@ -250,14 +255,14 @@ class _PartitionReader:
             self._wait_for_end(self._readable_end(answer))
 
     def _readable_end(self, answer: Any) -> int:
-        """Where the partition ends for who reads as this reader does, by the answer to its fetch."""
+        """Return the offset where the partition ends at this reader's isolation level, by the answer to its fetch."""
         if self._isolation_level == READ_UNCOMMITTED and not self._tells_outcomes:
             return int(answer.high_watermark)
         return int(min(answer.last_stable_offset, answer.high_watermark))
 
     def _wait_for_end(self, readable_end: int) -> None:
-        """The plan was made from the partition's end; a leader that is behind it has just been elected, or lost its
-        tail."""
+        """Wait until the leader's log reaches the plan's end.
+        A leader that is behind was just elected, or lost its tail."""
         partition = self._plan.partition
 
         def attempt() -> None:

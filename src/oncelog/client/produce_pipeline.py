@@ -46,7 +46,8 @@ class ProducerFencedError(OncelogError):
 
 
 class ProducePipeline:
-    """Produce requests of one producer id and epoch. `send` returns early; `flush` returns when all is on disk."""
+    """The Produce requests of one producer id and epoch. `send` returns early;
+    `flush` returns when all batches are on disk."""
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
         self._cluster = cluster
@@ -58,12 +59,12 @@ class ProducePipeline:
         self._failing_since: Deadline | None = None
         self._backoff_ms = cluster.settings.backoff_min_ms
         self.last_sequences: dict[Partition, int] = {}
-        """Of the batches sent so far."""
+        """The last sequence of each partition, of the batches sent so far."""
         self.crc32c = 0
-        """Over the CRCs of the batches in the order of sending."""
+        """The CRC-32C over the CRCs of the batches, in the order of sending."""
 
     def send(self, batch: ClosedBatch) -> None:
-        """Put a batch under way; waits while five of its partition, or too many bytes, are.
+        """Send a batch. Wait first while five batches of its partition, or too many bytes, are unanswered.
 
         Raises ProducerFencedError, and KafkaError or OncelogError for what no repetition cures.
         """
@@ -88,7 +89,7 @@ class ProducePipeline:
             self._receive_one()
 
     def close(self) -> None:
-        """Drop the connections; what is unanswered stays unknown."""
+        """Drop the connections. The outcome of unanswered batches stays unknown."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -107,7 +108,7 @@ class ProducePipeline:
         self._under_way.setdefault(leader, deque()).append(batch)
 
     def _receive_one(self) -> None:
-        """Take the answer to the oldest batch of some leader."""
+        """Receive the answer to the oldest batch of some leader."""
         leader, batches = next((key, value) for key, value in self._under_way.items() if value)
         deadline = Deadline(self._cluster.settings.request_timeout_ms)
         try:
@@ -140,7 +141,7 @@ class ProducePipeline:
         self._cluster.check_partition(batch.partition, code.value)
 
     def _repair(self, error: KafkaError) -> None:
-        """Send everything unanswered again, until it is under way; the next answers show whether that helped.
+        """Send every unanswered batch again, until all are under way. The next answers show whether that helped.
 
         OUT_OF_ORDER_SEQUENCE_NUMBER counts as retriable: it follows from a predecessor that failed or is still being
         verified, and the whole queue goes out again from its head.

@@ -1,10 +1,10 @@
-"""A producer on asyncio: idempotent without asking, transactional with a `transactional_id`.
+"""A producer on asyncio: idempotent by default, and transactional with a `transactional_id`.
 
     async with Producer("localhost:9092", transactional_id="pay") as producer:
         async with producer.transaction() as tx:
             tx.send("payments", b"12.50", key=b"alice")
 
-What is sent to a partition stands there in the order of the calls of `send`, whatever is retried.
+The records of a partition stand in the order of the calls of `send`, whatever is retried.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 PRODUCER_NAMES: Final = tuple(one.name for one in fields(ProducerSettings))
 SENDS_OF_A_TURN: Final = 500
-"""Of `send_all`, before the network has its turn."""
+"""Records that `send_all` takes before the network has its turn."""
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -70,7 +70,7 @@ class Transaction:
         headers: HeaderPairs = (),
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """As `Producer.send`."""
+        """Send a record in this transaction, as `Producer.send` does."""
         return self._producer.send(
             topic,
             value,
@@ -84,17 +84,20 @@ class Transaction:
     async def send_offsets(
         self, offsets: Mapping[Partition, int | OffsetToCommit], group: str | GroupMember
     ) -> None:
-        """As `Producer.send_offsets_to_transaction`."""
+        """Commit a consumer's offsets with this transaction, as `Producer.send_offsets_to_transaction` does."""
         await self._producer.send_offsets_to_transaction(offsets, group)
 
     async def prepare(self) -> PreparedTransaction:
-        """As `Producer.prepare_transaction`. From then on an exception leaves the transaction as it is: what happened
-        in the other system decides, and a next producer reads it there."""
+        """Prepare this transaction, as `Producer.prepare_transaction` does.
+
+        After this an exception leaves the transaction prepared: the other system decides, and a next producer reads the
+        decision there.
+        """
         return await self._producer.prepare_transaction()
 
 
 class Producer:
-    """Use it with `async with`, or call `start` and `close`. It belongs to one event loop.
+    """An asynchronous producer. Use it with `async with`, or call `start` and `close`. It belongs to one event loop.
 
     `config` takes Kafka's names (`{"linger.ms": 5}`), and a login; keywords are the same with underscores. Raises
     ConfigError.
@@ -127,10 +130,11 @@ class Producer:
     # ---------------------------------------------------------------------------------------------- begin and end
 
     async def start(self) -> Self:
-        """Reach the cluster; with a transactional id also fence its former producers. With two-phase commit their open
-        transaction stays: `prepared` tells of it, and `complete_transaction` comes next.
+        """Reach the cluster; with a transactional id, also fence the producers that had it before.
 
-        Within 30 s, or within `max.block.ms` if that is less. Otherwise it raises why it cannot, and is closed.
+        With two-phase commit their open transaction stays: `prepared` tells of it, and `complete_transaction` comes
+        next. It may take 30 s, or `max.block.ms` if that is less. If it fails, it raises the reason, and the producer
+        is closed.
         """
         if self._run is not None:
             return self
@@ -154,7 +158,7 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Abort what is open and not prepared, deliver the rest."""
+        """Abort an open transaction that is not prepared, and close the producer."""
         run = self._run
         if run is not None and self.settings.is_transactional and run.core.transactions.is_open:
             try:
@@ -164,9 +168,9 @@ class Producer:
         await self.close()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Deliver what is in the buffer, for so long at most; then everything left fails. None: `delivery.timeout.ms`.
+        """Deliver the buffered records within `timeout_s`, then fail the rest. None: within `delivery.timeout.ms`.
 
-        From a callback it does not wait: it is `close(0)`.
+        In a callback it does not wait: it acts as `close(0)`.
         """
         run = self._run
         if run is None or self._is_closing:
@@ -199,10 +203,11 @@ class Producer:
         headers: HeaderPairs = (),
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Take a record, and return at once. Await the `Delivery` for its offset, or for what is wrong with the record.
+        """Take a record, and return at once. Await the `Delivery` for the record's offset or its error.
 
         Keys and values are bytes, or text, or what the serializers take. Raises SerializationError, IllegalStateError
-        for a call out of turn, and BufferExhaustedError where nobody awaits anything and no room is left.
+        for a call that the producer's state does not allow, and BufferExhaustedError if no room is left and the program
+        awaits nothing.
         """
         run = self._started()
         if timestamp_ms is None:
@@ -213,7 +218,7 @@ class Producer:
             and value.__class__ is bytes
             and (key is None or key.__class__ is bytes)
         ):
-            # The short way of most records: an object less for each.
+            # Most records go this short way, which makes an object less for each.
             pairs = list(headers) if headers else []
             batch = run.core.append_to_open(topic, partition, timestamp_ms, key, value, pairs)
             if batch is not None:
@@ -236,8 +241,8 @@ class Producer:
     ) -> list[Delivery]:
         """Take many records, each a key and a value. It waits for room, and lets the network have its turn.
 
-        `into` takes the deliveries as they come. So it has them after a cancellation, too, or after an error, which is
-        raised as by `send`.
+        The list `into` receives each delivery as its record is taken. So the program has them after a cancellation or
+        an error, too. Raises as `send` does.
         """
         found = [] if into is None else into
         await self.send_each(topic, records, partition, headers, found.append)
@@ -262,7 +267,7 @@ class Producer:
     def accept(
         self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None = None
     ) -> None:
-        """The rest of `send`, which belongs to the event loop. Raises as `send` does."""
+        """Take a serialized record: the part of `send` that belongs to the event loop. Raises as `send` does."""
         run = self._started()
         batch = run.core.append_to_open(*record)
         if batch is not None:
@@ -273,7 +278,7 @@ class Producer:
             self._call_when_done(delivery, on_delivery)
 
     def take(self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None) -> None:
-        """As `accept`; but the delivery tells what that raises, for the program is elsewhere already."""
+        """Take a serialized record from another thread. The delivery tells the errors that `accept` would raise."""
         try:
             self.accept(record, delivery, on_delivery)
         except ClientError as error:
@@ -281,7 +286,7 @@ class Producer:
             self._call_when_done(delivery, on_delivery)
 
     def check_may_send(self) -> None:
-        """Raises IllegalStateError for a call out of turn. It only reads, so any thread may ask."""
+        """Raise IllegalStateError if the producer's state allows no `send`. It only reads, so any thread may ask."""
         run = self._started()
         if self.settings.is_transactional:
             try:
@@ -293,7 +298,7 @@ class Producer:
 
     @property
     def line(self) -> Line:
-        """Records that wait for metadata or for memory."""
+        """The records that wait for metadata or for memory."""
         return self._started().core.line
 
     def _place(self, run: ProducerLoop, record: Record, delivery: Delivery) -> None:
@@ -316,11 +321,11 @@ class Producer:
             delivery.failed(error)
 
     async def ready(self) -> None:
-        """Returns when nothing stands in line for memory: a loop that awaits it sends as fast as brokers take it."""
+        """Return when no record waits for memory. A loop that awaits this sends as fast as brokers take records."""
         await self._started().no_line()
 
     async def flush(self) -> None:
-        """Returns when everything that was sent before is delivered, or failed; it raises nothing of that."""
+        """Return when each record sent before is delivered or has failed. It raises no record's error."""
         if self._is_in_callback:
             raise IllegalStateError("flush() in a callback would wait for itself")
         run = self._started()
@@ -332,7 +337,7 @@ class Producer:
             run.core.accumulator.is_flushing -= 1
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions the topic has. Raises TimedOutError after `max.block.ms` where it is not there."""
+        """Return the topic's number of partitions. Raises TimedOutError if there is no topic after `max.block.ms`."""
         brokers = self._started().brokers
 
         async def attempt() -> int:
@@ -350,7 +355,8 @@ class Producer:
     async def init_transactions(self, timeout_ms: int | None = None) -> None:
         """Fence the producers that had the transactional id before.
 
-        `start` has done it. It is there for a producer whose user was refused at first, and allowed by an ACL since.
+        `start` has done this already. Call it for a producer whose user was refused at first, and has been allowed by
+        an ACL since.
         """
         run = self._transactional()
         if run.core.transactions.state is not State.READY:
@@ -360,7 +366,7 @@ class Producer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        """Commit at the end of the block, with everything that was sent in it; an exception aborts, and goes on."""
+        """Open a transaction, and commit it at the end of the block. An exception aborts it, and is raised again."""
         self.begin_transaction()
         try:
             yield Transaction(self)
@@ -379,7 +385,7 @@ class Producer:
             raise
 
     def begin_transaction(self) -> None:
-        """Raises IllegalStateError where one is open."""
+        """Open a transaction. Raises IllegalStateError if one is open."""
         run = self._transactional()
         run.core.transactions.has_tv2 = run.brokers.has_tv2
         run.core.transactions.begin()
@@ -387,8 +393,10 @@ class Producer:
     async def send_offsets_to_transaction(
         self, offsets: Mapping[Partition, int | OffsetToCommit], group: str | GroupMember
     ) -> None:
-        """Commit a consumer's offsets with the transaction: the next ones to read. `group`: a consumer's
-        `group_metadata()`, or a name where nobody else is in the group."""
+        """Commit a consumer's offsets (the next to read) with the transaction.
+
+        `group` is what the consumer's `group_metadata()` returns, or the group's name if the group has no members.
+        """
         run = self._transactional()
         member = GroupMember(group) if isinstance(group, str) else group
         if not member.group_id:
@@ -405,22 +413,22 @@ class Producer:
             )
 
     async def commit_transaction(self) -> None:
-        """Deliver everything, then commit. After TimedOutError nobody knows: call it again, it asks for the same."""
+        """Deliver all records, then commit. After TimedOutError the outcome is unknown: call it again."""
         run = self._transactional()
         operation = run.core.transactions.commit()
         await run.operation(operation, "commit_transaction()", self.settings.max_block_ms)
 
     async def abort_transaction(self) -> None:
-        """Drop what was not sent, and abort. After TimedOutError call it again."""
+        """Drop the records that were not sent, and abort the transaction. After TimedOutError call it again."""
         run = self._transactional()
         operation = run.core.transactions.abort()
         await run.operation(operation, "abort_transaction()", self.settings.max_block_ms)
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Deliver everything. Then the transaction waits, without a time-out, to be completed (KIP-939).
+        """Deliver all records, and prepare: the transaction then waits, without a time-out, to be completed (KIP-939).
 
-        Store the text of what it returns in the other system's transaction, and commit that. Then complete this one.
-        Raises IllegalStateError without `transaction.two.phase.commit.enable`, UnsupportedError without TV2.
+        Store the text of the result in the other system's transaction, and commit that. Then complete this one. Raises
+        IllegalStateError without `transaction.two.phase.commit.enable`, UnsupportedError without TV2.
         """
         run = self._transactional()
         operation = run.core.transactions.prepare()
@@ -431,14 +439,14 @@ class Producer:
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """The transaction that waits for its decision, also one of a former producer; None if there is none."""
+        """The prepared transaction that waits for its decision, perhaps a former producer's; None if there is none."""
         found = self._transactional().core.transactions.prepared
         return found if found is not None and found.has_transaction else None
 
     async def complete_transaction(self, stored: PreparedTransaction | str | None) -> Completion:
-        """Commit what is prepared if it is `stored`, what the other system holds; abort it if that holds another.
+        """Commit the prepared transaction if it is `stored`, the one that the other system holds; otherwise abort it.
 
-        A producer that starts calls this first. It says what it did, NOTHING if no transaction was open. After
+        A producer that starts calls this first. It returns what it did: NOTHING if no transaction was open. After
         TimedOutError call it again.
         """
         if not isinstance(stored, PreparedTransaction):
@@ -464,7 +472,7 @@ class Producer:
         return run
 
     def _call_when_done(self, delivery: Delivery, on_delivery: OnDelivery | None) -> None:
-        """Once, in the order of the records of a partition."""
+        """Call `on_delivery` and the interceptors once, in the order of the records of a partition."""
 
         def call() -> None:
             error = delivery.exception()

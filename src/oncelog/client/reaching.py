@@ -1,4 +1,4 @@
-"""What a program says of its cluster, made into the settings of the network."""
+"""The settings of the network, made from the bootstrap servers, config and keywords that a program gives."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -15,7 +15,7 @@ NETWORK_NAMES: Final = tuple(one.name for one in fields(NetworkOptions))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Both:
-    """Settings of the client that its network needs, too."""
+    """The settings of a client that its network needs, too."""
 
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
@@ -28,7 +28,8 @@ def split_settings(
     options: Mapping[str, object],
     names: Iterable[str],
 ) -> tuple[dict[str, object], NetworkSettings]:
-    """What is given of the client's own settings (`names`), and how it reaches its brokers. Raises ConfigError."""
+    """Split what a program gives into the client's own settings (`names`) and those of its network.
+    Raises ConfigError."""
     rest, login = split_login(config or {})
     servers = rest.pop("bootstrap.servers", None) or bootstrap_servers
     given = merged(options, rest, (*names, *NETWORK_NAMES))

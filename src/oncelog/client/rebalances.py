@@ -1,4 +1,4 @@
-"""What a consumer does between two records: it tells the program what it was given and what it lost, and commits."""
+"""A consumer's work between two records: it tells the program of gained and lost partitions, and commits offsets."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,7 +10,7 @@ from oncelog.client.network.consumer_loop import ConsumerLoop
 from oncelog.ids import Partition
 
 Told = Callable[[frozenset[Partition]], Awaitable[None]]
-"""A callback of a rebalance. It may seek and commit."""
+"""A program's callback for a rebalance, with the partitions that changed. It may seek and commit."""
 
 
 class Rebalances:
@@ -21,7 +21,7 @@ class Rebalances:
         self.on_lost: Told | None = None
 
     def positions(self) -> dict[Partition, OffsetToCommit]:
-        """Where the program stands in each partition whose position is known."""
+        """Return the program's position in each partition whose position is known."""
         found: dict[Partition, OffsetToCommit] = {}
         core = self._run.core
         for partition in core.partitions:
@@ -31,7 +31,10 @@ class Rebalances:
         return found
 
     async def attend(self) -> None:
-        """Raises what ends the consumer, and what a callback raises."""
+        """Handle the changes of the assignment, and commit the offsets that are due.
+
+        Raises errors that end the consumer, and those of the program's callbacks.
+        """
         run = self._run
         run.needs_attention = False
         if run.brokers.fatal is not None:
@@ -47,7 +50,8 @@ class Rebalances:
         run.wake()
 
     async def _tell(self, change: Change) -> None:
-        """The program is told even where a callback fails: the partitions are gone all the same."""
+        """Call the program's callbacks for a change.
+        The change holds even if a callback fails: the partitions are gone all the same."""
         run, hand, core = self._run, self._hand, self._run.core
         names = dict(run.names)
         gone = change.lost | change.revoked
@@ -74,7 +78,7 @@ class Rebalances:
             run.take_turn()
 
     async def leave(self, *, commits: bool) -> None:
-        """Commit, tell what is revoked, leave the group."""
+        """Commit offsets, call `on_revoked`, and leave the group."""
         run = self._run
         try:
             if commits and run.auto_commits and run.brokers.fatal is None:

@@ -1,8 +1,9 @@
-"""OpenTelemetry's spans of what a program sends and processes, on request: `Producer(…, tracing=Tracing())`.
+"""OpenTelemetry's spans of the records that a program sends and processes, on request: `Producer(…,
+tracing=Tracing())`.
 
 A span of a sent record lasts until the record is delivered. Its `traceparent` stands in the record's headers. The
-cluster links the transaction's trace to it, and a consumer's program goes on with it by `processing`. It needs
-`opentelemetry-api`; without an SDK its spans are empty and nothing is written into headers.
+cluster links the transaction's trace to this span, and a consumer's program continues the trace by `processing`. It
+needs `opentelemetry-api`; without an SDK its spans are empty and nothing is written into headers.
 """
 
 from collections.abc import Iterator, MutableSequence
@@ -24,13 +25,13 @@ Pairs = MutableSequence[tuple[str, bytes | None]]
 
 
 class Tracing:
-    """`tracer_provider` None: the one of the process."""
+    """The spans of one producer or consumer. `tracer_provider` None: the provider of the process."""
 
     def __init__(self, tracer_provider: "TracerProvider | None" = None) -> None:
         self._tracer = trace.get_tracer("oncelog.client", tracer_provider=tracer_provider)
 
     def sending(self, topic: str, headers: Pairs, on_delivery: OnDelivery | None) -> OnDelivery:
-        """Begin the record's span, and write it into the headers, unless the program has written one."""
+        """Begin the record's span, and write the span into the headers, unless the program has written one."""
         span = self._tracer.start_span(
             f"send {topic}",
             kind=SpanKind.PRODUCER,
@@ -48,7 +49,7 @@ class Tracing:
 
     @contextmanager
     def processing(self, record: ConsumerRecord) -> Iterator[Span]:
-        """The span of what a program does with a record: a child of the record's own."""
+        """Open the span of what a program does with a record: a child of the record's own span."""
         carrier = {name: value.decode("latin-1") for name, value in record.headers if value}
         with self._tracer.start_as_current_span(
             f"process {record.topic}",

@@ -28,11 +28,12 @@ class AppendFailed(OncelogError):
 
 class Journal(Protocol[RecordT]):
     def replay(self) -> AsyncIterator[tuple[Offset, RecordT]]:
-        """Every record in order. Must be read to its end before the first append."""
+        """Return every record in order, with its offset. It must be read to its end before the first append."""
 
     async def append(self, records: Sequence[RecordT]) -> Offset:
-        """Returns the first record's offset once all are committed. One call at a time. Raises AppendFailed."""
+        """Append the records, and return the first one's offset once all are committed. One call at a time.
+        Raises AppendFailed."""
 
     @property
     def next_offset(self) -> Offset:
-        """Where the next append will land, given that replay was read to its end."""
+        """The offset of the next append, given that replay was read to its end."""

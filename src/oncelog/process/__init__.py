@@ -1,4 +1,4 @@
-"""What every process of a cluster has in common: settings, logs, signals, readiness, and the order of its end."""
+"""The common parts of every process of a cluster: settings, logs, signals, readiness, and the order of its end."""
 
 import os
 

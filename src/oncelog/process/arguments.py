@@ -69,7 +69,7 @@ class SettingsParser:
                 )
 
     def read(self, arguments: Sequence[str]) -> dict[type[BaseSettings], BaseSettings]:
-        """One object a class. Raises WrongUse; `--help` ends the process."""
+        """Return one settings object for each class. Raises WrongUse; `--help` ends the process."""
         given = vars(self._parser.parse_args(arguments))
         config = given.pop("config")
         flags = {

@@ -21,16 +21,16 @@ from oncelog.process.variables import meant
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What was written in it, as text: a value means the same here and in a variable."""
+    """The contents of a settings file, as text: a value means the same here and in a variable."""
 
     path: Path
     tables: Mapping[str, Mapping[str, str]]
     lines: Mapping[tuple[str, str], int]
-    """Where a key of a table stands; ("storage", "") is the table's own line."""
+    """(table, key) → line number; ("storage", "") is the table's own line."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Raises OncelogError when it cannot be read, is no TOML, or has a table that no program reads."""
+        """Read the file. Raises OncelogError if it cannot be read, is no TOML, or has a table that no program reads."""
         text = ""
         try:
             text = path.read_text(encoding="utf-8")
@@ -65,14 +65,15 @@ class ConfigFile:
         return self.tables.get(table_of(kind), {})
 
     def place_of(self, kind: type[BaseSettings], key: str) -> str:
-        """`oncelog.toml:7: [storage] flush_policy`, for an error."""
+        """Return where a setting stands, for an error: `oncelog.toml:7: [storage] flush_policy`."""
         table = table_of(kind)
         return f"{_place(self.path, self.lines, table, key)}: [{table}] {key}"
 
     def refuse_unknown(
         self, kinds: Sequence[type[BaseSettings]], fixed: Mapping[str, Mapping[str, str]]
     ) -> None:
-        """Raises OncelogError for a key that none of these has, and for one of `fixed`: by table and key, why not."""
+        """Raise OncelogError for a key that none of these classes has, and for a key of `fixed`, with the reason that
+        stands there."""
         for kind in kinds:
             for key in self.values_of(kind):
                 why = fixed.get(table_of(kind), {}).get(key)
@@ -88,7 +89,8 @@ class ConfigFile:
 
 
 def not_toml(path: Path, text: str, error: ValueError) -> str:
-    """`oncelog.toml:3: not TOML: …`, the form of every other error in a file."""
+    """Return the error text of a file that is no TOML: `oncelog.toml:3: not TOML: …`, as every error in a file
+    begins."""
     if isinstance(error, UnicodeDecodeError):
         line = error.object[: error.start].count(b"\n") + 1
         return f"{path}:{line}: not TOML: no UTF-8"
@@ -102,7 +104,8 @@ def not_toml(path: Path, text: str, error: ValueError) -> str:
 
 
 def _by_their_names(table: str, values: Mapping[str, str]) -> dict[str, str]:
-    """What has a former name, below the one that it has now; where both are given, the one of now counts."""
+    """Return the values under the present names of their keys.
+    Where a key has a former and a present name, the present counts."""
     former = FORMER.get(table, {})
     return {former[key]: value for key, value in values.items() if key in former} | {
         key: value for key, value in values.items() if key not in former
@@ -124,7 +127,8 @@ def _shown(tables: Sequence[str]) -> str:
 
 
 def _place(path: Path, lines: Mapping[tuple[str, str], int], table: str, key: str) -> str:
-    """The file with the line, where it can be found: TOML has spellings in which a key has no line of its own."""
+    """Return the file with the line of a key, if it is known: TOML has spellings in which a key has no line of its
+    own."""
     line = lines.get((table, key))
     return str(path) if line is None else f"{path}:{line}"
 

@@ -1,4 +1,4 @@
-"""Which connection a small HTTP server closes when it has too many: fair, and never one that is being served.
+"""The choice of the connection that a small HTTP server closes when it has too many: fair, and never one being served.
 
 A connection *waits* while the next step is its client's: the rest of a request, the next request, reading an answer.
 When `count_max` are open and one more comes, one is closed: of the address with the most connections, the one that has
@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Connections(Generic[K]):
-    """Open connections by any key. `now` may be of any clock that does not go back."""
+    """Open connections by any key. `now` may come from any clock that does not go back."""
 
     def __init__(self, count_max: int) -> None:
         assert count_max > 0, count_max
@@ -27,7 +27,8 @@ class Connections(Generic[K]):
         return len(self._addresses)
 
     def opened(self, key: K, address: str, now: float) -> K | None:
-        """The connection to close for it; itself, when all others are being served."""
+        """Note a new connection, and return the one to close for it;
+        the new one itself, if all others are being served."""
         self._addresses[key] = address
         self._counts[address] += 1
         self._waiting_since[key] = now
@@ -37,7 +38,7 @@ class Connections(Generic[K]):
         return max(others, key=self._rank, default=key)
 
     def waits(self, key: K, now: float) -> None:
-        """For its client. Keeps the time of one that waits already."""
+        """Note that a connection waits for its client. One that waits already keeps its time."""
         if key in self._addresses:
             self._waiting_since.setdefault(key, now)
 
@@ -45,7 +46,7 @@ class Connections(Generic[K]):
         self._waiting_since.pop(key, None)
 
     def closed(self, key: K) -> None:
-        """Harmless for one that is closed already."""
+        """Forget a closed connection; a second call is harmless."""
         address = self._addresses.pop(key, None)
         if address is None:
             return

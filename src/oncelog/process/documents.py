@@ -1,4 +1,4 @@
-"""Where a message sends its reader: the page in a clone, its address where oncelog was installed without documents."""
+"""The page that a message refers to: a file in a clone, an address where oncelog was installed without documents."""
 
 import importlib.metadata
 from pathlib import Path
@@ -8,7 +8,7 @@ _CLONE: Final = Path(__file__).resolve().parents[3]
 
 
 def page(name: str) -> str:
-    """`docs/settings.md` or its address, for `settings.md`."""
+    """Return `docs/settings.md`, or its address, for `settings.md`."""
     if (_CLONE / "docs" / name).is_file():
         return f"docs/{name}"
     for line in importlib.metadata.metadata("oncelog").get_all("Project-URL") or ():

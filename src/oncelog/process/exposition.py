@@ -1,4 +1,5 @@
-"""Metrics as Prometheus takes them, in OpenMetrics for whom asks for that: only there can a bucket have an exemplar."""
+"""Metrics as Prometheus reads them, and as OpenMetrics for a scrape that asks for it: only there have buckets
+exemplars."""
 
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ OPENMETRICS_CONTENT_TYPE: Final = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
 
 
 def exposed(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """The page and its content type, for the Accept header of a scrape."""
+    """Return the page and its content type, for the Accept header of a scrape."""
     if OPENMETRICS in accept.lower():
         as_openmetrics: Any = openmetrics.exposition.generate_latest
         return as_openmetrics(registry), OPENMETRICS_CONTENT_TYPE

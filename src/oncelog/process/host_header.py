@@ -1,4 +1,4 @@
-"""Which Host headers an HTTP server of this process accepts: the defence against DNS rebinding.
+"""The check of the Host header by an HTTP server of this process: the defence against DNS rebinding.
 
 A web page of `evil.example` may let that name resolve to 127.0.0.1 once it is loaded. The browser then sends the page's
 requests to a server of this machine, as requests of the page's own site: it shows the page every answer, and `Origin`
@@ -17,7 +17,8 @@ _LOOPBACK_NAMES: Final = frozenset({"localhost", "localhost.localdomain", "ip6-l
 
 
 class AllowedHosts:
-    """The loopback names and addresses, the bound address, and the configured names. Ports are not compared."""
+    """The hosts that a server accepts: loopback, the bound address, and the configured names.
+    Ports are not compared."""
 
     def __init__(self, bound: str, configured: str = "") -> None:
         self._names = _LOOPBACK_NAMES | {bound.lower()} | set(configured_names(configured))
@@ -37,7 +38,7 @@ class AllowedHosts:
 
 
 def host_of(header: str) -> str:
-    """In lower case, without the port and without brackets; empty when it is no host."""
+    """Return the host of a Host header, in lower case, without port and brackets; empty if it is no host."""
     if header.startswith("["):
         name, bracket, rest = header[1:].partition("]")
         if not bracket:
@@ -52,7 +53,7 @@ def host_of(header: str) -> str:
 
 
 def configured_names(text: str) -> list[str]:
-    """Names or addresses, separated by commas. Raises ValueError that names the one that cannot be."""
+    """Return the names or addresses of a list with commas. Raises ValueError that names one that cannot be."""
     names = [one.strip().lower() for one in text.split(",") if one.strip()]
     for name in names:
         if _address(name) is None and not all(one.isalnum() or one in "-_." for one in name):

@@ -23,7 +23,7 @@ class LogLevel(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "LogLevel | None":
-        """In any case: Python spells them in capitals."""
+        """Return the level of a name in any case: Python spells levels in capitals."""
         return next((one for one in cls if one.value == str(value).lower()), None)
 
 
@@ -33,7 +33,7 @@ class LogFormat(StrEnum):
 
 
 class Lines(logging.Formatter):
-    """A record as one line."""
+    """Formats a log record as one line."""
 
     def __init__(self, node_id: int, log_format: LogFormat) -> None:
         super().__init__()
@@ -55,7 +55,8 @@ class Lines(logging.Formatter):
 
 
 def log_to_stderr(level: LogLevel, node_id: int, log_format: LogFormat = LogFormat.LOGFMT) -> None:
-    """All loggers of this process, from `level` on. Other people's libraries speak only when something is wrong."""
+    """Write the records of all loggers to stderr, from `level` on.
+    Libraries of other people write warnings and errors only."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines(node_id, log_format))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
@@ -65,7 +66,7 @@ def log_to_stderr(level: LogLevel, node_id: int, log_format: LogFormat = LogForm
 
 
 def log_as_node(node_id: int) -> None:
-    """From now on lines carry this node id: a process to which the controller gives one begins with 0."""
+    """Write this node id into further lines. A process starts with 0 if the controller gives it a node id."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, Lines):
             handler.formatter.node_id = node_id

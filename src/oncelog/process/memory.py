@@ -1,9 +1,9 @@
 """Memory that is free is used again, and goes back to the system after some seconds.
 
 By itself glibc takes buffers of a megabyte from the system and gives them back with each request. The system fills each
-page anew: reading a megabyte took ten times as long as its copies. So it is told to keep what is free. After a burst of
-large answers that is as much as they were, for as long as the process lives: 60 MB in a storage node whose readers had
-asked for 8 MB each. So where much has become free, it is told to let go. Other C libraries cannot be told.
+page anew: reading a megabyte took ten times as long as its copies. So glibc is told to keep free memory. After a burst
+of large answers that is as much as they were, for as long as the process lives: 60 MB in a storage node whose readers
+had asked for 8 MB each. So once much has become free, glibc is told to give it back. Other C libraries cannot be told.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from typing import Final
 
 LOOK_EVERY_S: Final = 5.0
 WORTH_BYTES: Final = 16 * 2**20
-"""Less is not worth the page faults of those who need it again."""
+"""The least free memory that is given back, in bytes. Less is not worth the page faults when it is needed again."""
 
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 KEPT_BYTES: Final = 64 * 2**20
-"""Free memory at the end of the heap, until `look` gives it back."""
+"""Free bytes that glibc keeps at the end of the heap, until `look` gives them back."""
 _LARGE_BYTES: Final = 32 * 2**20
-"""A larger buffer is the system's own, as glibc's limit has it."""
+"""The size in bytes above which glibc takes a buffer from the system directly."""
 
 
 class _Mallinfo(ctypes.Structure):
-    """`struct mallinfo2` of glibc 2.33 and later."""
+    """glibc's `struct mallinfo2`, of version 2.33 and later."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -39,16 +39,16 @@ class _Mallinfo(ctypes.Structure):
 
 
 class FreeMemory:
-    """`look` now and then."""
+    """Gives free memory back to the system. Call `look` now and then."""
 
     def __init__(self, free_bytes: Callable[[], int], give_back: Callable[[], object]) -> None:
         self._free_bytes = free_bytes
         self._give_back = give_back
         self._given_back = 0
-        """So much of what is free is with the system already: glibc counts it all the same."""
+        """The free bytes that the system has already: glibc counts them as free all the same."""
 
     def look(self) -> bool:
-        """Gives back what has become free, if it is much."""
+        """Give free memory back to the system, if there is much of it; return True if it did."""
         free = self._free_bytes()
         self._given_back = min(self._given_back, free)
         if free < self._given_back + WORTH_BYTES:
@@ -74,7 +74,7 @@ def _of_glibc() -> FreeMemory | None:
 
 @contextlib.asynccontextmanager
 async def giving_back() -> AsyncIterator[None]:
-    """While the block runs, what becomes free is given back within seconds."""
+    """Give free memory back within seconds, while the block runs."""
     memory = _of_glibc()
     if memory is None:
         yield

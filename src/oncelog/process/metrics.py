@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LAG_INTERVAL_S: Final = 1.0
 ROLE_METRICS_TIMEOUT_S: Final = 2.0
-"""For a loop that does not come to it: then the rest is served, and tells why."""
+"""Seconds to wait for a busy event loop. After them the page is served without the role's metrics."""
 
 _STUCK: Final = as_json(503, "status", "the event loop of the process does not answer")
 
@@ -32,18 +32,19 @@ ReadMetrics = Callable[[], Iterable[RoleMetric]]
 
 
 class ProcessMetrics:
-    """What is served besides the process's own: the metrics of a role, once it has started."""
+    """The metrics of the role in this process, once the role has started."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._read: ReadMetrics | None = None
         self._is_ready: Callable[[], bool] = _is_not
         self.say_node: Callable[[int], None] = lambda node_id: None
-        """Replaces the node id that is served: of a process whose id the controller gives, 0 at first."""
+        """Replaces the node id in the metrics. If the controller gives the id, the process starts with 0."""
 
     @contextmanager
     def showing(self, read: ReadMetrics, is_ready: Callable[[], bool]) -> Iterator[None]:
-        """Both are called on the loop, for each scrape and each look at `/ready`, while the block runs."""
+        """Show a role while the block runs.
+        Its loop calls `read` for each scrape, and `is_ready` for each look at `/ready`."""
         self._read, self._is_ready = read, is_ready
         try:
             yield
@@ -51,11 +52,11 @@ class ProcessMetrics:
             self._read, self._is_ready = None, _is_not
 
     def describe(self) -> Iterable["Metric"]:
-        """Nothing: or the registry would collect to find out what there is."""
+        """Return no metrics: otherwise the registry would collect once just to learn their names."""
         return ()
 
     def collect(self) -> Iterable["Metric"]:
-        """Called by the thread that serves."""
+        """Return the role's metrics. The thread that serves `/metrics` calls this."""
         future = asyncio.run_coroutine_threadsafe(self._metrics(), self._loop)
         try:
             metrics = future.result(ROLE_METRICS_TIMEOUT_S)
@@ -67,18 +68,18 @@ class ProcessMetrics:
         return [metric_of(metric) for metric in metrics]
 
     async def health_page(self, _accept: str) -> Answer:
-        """Whether the loop of the process turns. Awaited on the loop that serves."""
+        """Return the page that says if the process's event loop turns. It is awaited on the loop that serves."""
         return _STUCK if await self._ready_on_loop() is None else as_json(200, "status", "alive")
 
     async def ready_page(self, _accept: str) -> Answer:
-        """Whether the process may be given work, as its health service says over gRPC."""
+        """Return the page that says if the process may be given work, as its health service says over gRPC."""
         is_ready = await self._ready_on_loop()
         if is_ready is None:
             return _STUCK
         return as_json(200, "status", "ready") if is_ready else as_json(503, "status", "not ready")
 
     async def _ready_on_loop(self) -> bool | None:
-        """Whether it is ready, by its own loop; None: the loop does not come to it."""
+        """Return True if the process is ready, as its own loop says; None: the loop does not answer."""
         future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._turn(), self._loop))
         try:
             return await asyncio.wait_for(future, ROLE_METRICS_TIMEOUT_S)
@@ -101,7 +102,7 @@ def served_metrics(
     node_id: int,
     token_file: Path | None = None,
 ) -> Iterator[ProcessMetrics]:
-    """Serve them from a thread of their own while the block runs; without a port nothing is served.
+    """Serve the three pages from a thread of their own while the block runs; without a port nothing is served.
 
     Raises OncelogError when the port cannot be had, or the file holds no token.
     """
@@ -152,7 +153,7 @@ def served_metrics(
 
 
 def _is_not() -> bool:
-    """Before the start has ended, and after."""
+    """Return False: the answer before the start has ended, and after the end."""
     return False
 
 
@@ -161,7 +162,7 @@ async def _metrics_page(accept: str) -> Answer:
 
     from oncelog.process.exposition import exposed
 
-    # In a thread again: the metrics wait for the loop of the process, and `/health` must not wait for them.
+    # The page is made in a thread: the metrics wait for the loop of the process, and `/health` must not wait for them.
     content, content_type = await asyncio.to_thread(exposed, REGISTRY, accept)
     return Answer(200, content_type, content)
 

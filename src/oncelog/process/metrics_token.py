@@ -15,12 +15,11 @@ _VARIABLE: Final = "ONCELOG_PROCESS_METRICS_TOKEN_FILE"
 
 
 class MetricsToken:
-    """Read again for each scrape, so that a renewed token holds at once. A file that cannot be read any more leaves the
-    token that was known.
-    """
+    """The token in a file. It is read for each scrape, so that a new token holds at once.
+    If the file cannot be read any more, the last token holds."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OncelogError that names the file, never what is in it."""
+        """Read the token. Raises OncelogError that names the file, never its content."""
         self._path = path
         self._problem = ""
         try:
@@ -29,7 +28,7 @@ class MetricsToken:
             raise OncelogError(str(error)) from None
 
     def admits(self, authorization: str) -> bool:
-        """Of the header `Authorization`, empty without one."""
+        """Return True if the `Authorization` header shows the token; the header is empty where there is none."""
         self._read_again()
         scheme, _, shown = authorization.strip().partition(" ")
         is_equal = hmac.compare_digest(shown.strip().encode("latin-1", "replace"), self._token)
@@ -41,12 +40,12 @@ class MetricsToken:
             self._token = self._read()
         except ValueError as error:
             problem = str(error)
-        if problem and problem != self._problem:  # Once, not for each scrape.
+        if problem and problem != self._problem:  # Logged once, not for each scrape.
             log.warning("the token of /metrics stays as it was: %s", problem)
         self._problem = problem
 
     def _read(self) -> bytes:
-        """Raises ValueError."""
+        """Return the token in the file. Raises ValueError that names the file."""
         way_out = f"write one with: (umask 077; openssl rand -hex 32 > {self._path}) ({_VARIABLE})"
         try:
             token = self._path.read_bytes().strip()

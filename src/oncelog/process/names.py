@@ -1,4 +1,4 @@
-"""What a setting is called: one rule from its class to its variable, its flag and its key in a file.
+"""The names of a setting: one rule from its class to its variable, its flag and its key in a file.
 
 The field `checkpoint_bytes` of a class with the prefix `ONCELOG_STORAGE_` is the variable
 `ONCELOG_STORAGE_CHECKPOINT_BYTES`, the flag `--storage-checkpoint-bytes` and the key `checkpoint_bytes` of the table
@@ -25,14 +25,14 @@ TABLES: Final = (
     "marker_sender",
     "storage",
 )
-"""Of every program. A process checks the names in its own tables, and leaves those of others to their processes."""
+"""The tables of all programs. A process checks the names in its own tables only."""
 
 
 FORMER: Final[Mapping[str, Mapping[str, str]]] = {
     "coordinator": {"stamp_check_enabled": "origin_check_enabled"}
 }
-"""By table, what a setting was called and what it is called now. The former name is read too, wherever the other one is
-(docs/upgrades.md)."""
+"""Table → former name of a setting → its present name.
+The former name is read wherever the present one is (docs/upgrades.md)."""
 
 
 def former_names(kind: type[BaseSettings], name: str) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class Answer:
 
 
 Page = Callable[[str], Awaitable[Answer]]
-"""Of the Accept header, empty without one."""
+"""A function that returns the answer for the Accept header of a request, empty without one."""
 
 
 def as_json(status: int, member: str, text: str) -> Answer:
@@ -51,7 +51,7 @@ class ProbeServer:
         pages: Mapping[str, Page],
         logins: Mapping[str, Callable[[str], bool]] | None = None,
     ) -> None:
-        """`logins`: of pages that want one, whether they admit a header `Authorization`."""
+        """`logins`: for a page that needs a login, the check of an `Authorization` header."""
         self.hosts = hosts
         self.pages = pages
         self.logins = logins or {}
@@ -87,7 +87,7 @@ class ProbeServer:
 
 
 class _Connection(asyncio.Protocol):
-    """One request, one answer."""
+    """A connection to the server: one request, one answer."""
 
     def __init__(self, server: ProbeServer) -> None:
         self._server = server

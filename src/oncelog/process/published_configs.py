@@ -1,4 +1,4 @@
-"""What a node tells the controller of its settings, for DescribeConfigs of any listener."""
+"""The settings that a node publishes to the controller, so that any listener can answer DescribeConfigs."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from oncelog.broker_config import BROKER_CONFIGS
 
 
 def published(role: str, settings: object) -> dict[str, str]:
-    """The settings of a role that are not Kafka's default, under Kafka's names and in Kafka's units."""
+    """Return the settings of a role that are not Kafka's default, under Kafka's names and in Kafka's units."""
     found = {}
     for name, row in BROKER_CONFIGS.items():
         owner, _, attribute = row.setting.partition(".")

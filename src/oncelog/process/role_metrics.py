@@ -1,4 +1,5 @@
-"""What a role counts, for `/metrics` of its process: plain numbers, so that no role knows Prometheus."""
+"""The numbers that a role counts, for `/metrics` of its process.
+They are plain numbers, so that no role knows Prometheus."""
 
 import time
 from bisect import bisect_left
@@ -12,11 +13,11 @@ T = TypeVar("T")
 
 PROCESS: Final = "oncelog_process"
 PROCESS_LABELS: Final = ("module", "role", "node_id", "version")
-"""Of the gauge that is 1 for each role of a process that is scraped."""
+"""The labels of the gauge that is 1 for each role of a process that is scraped."""
 
 
 class Exemplar(NamedTuple):
-    """One observation, and the trace in which it can be seen."""
+    """One observation of a histogram, and the trace that shows it."""
 
     trace_id: int
     seconds: float
@@ -24,7 +25,7 @@ class Exemplar(NamedTuple):
 
 
 class Histogram:
-    """How many observations were at most each bound, and their sum; of each bucket the newest one that was traced."""
+    """The number of observations up to each bound, their sum, and each bucket's newest traced observation."""
 
     __slots__ = ("_counts", "_exemplars", "sum_s")
 
@@ -34,7 +35,7 @@ class Histogram:
         self.sum_s = 0.0
 
     def observe(self, seconds: float, trace_id: int = 0) -> None:
-        """`trace_id` of a trace that is kept; 0 for none."""
+        """Count an observation. `trace_id` is that of a trace that is kept; 0: there is none."""
         bucket = bisect_left(LATENCY_BOUNDS_S, seconds)
         self._counts[bucket] += 1
         self.sum_s += seconds
@@ -43,7 +44,7 @@ class Histogram:
 
     @property
     def counts(self) -> Sequence[int]:
-        """Of each bound, those above the one before; what is longer than all stands last."""
+        """The observations of each bucket: above the bound before it, up to its own. The last bucket has no bound."""
         return self._counts
 
     @property
@@ -51,7 +52,7 @@ class Histogram:
         return sum(self._counts)
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """As Prometheus takes them: each bound with the count of all at most it, `+Inf` last."""
+        """Return each bound with the number of observations up to it, `+Inf` last, as Prometheus reads them."""
         total = 0
         buckets = []
         for bound, count in zip((*LATENCY_BOUNDS_S, None), self._counts, strict=True):
@@ -60,13 +61,13 @@ class Histogram:
         return buckets
 
     def exemplars(self) -> list[Exemplar | None]:
-        """One place for each bucket of `cumulative`."""
+        """Return the exemplar of each bucket of `cumulative`; None: it has none."""
         return [self._exemplars.get(bucket) for bucket in range(len(self._counts))]
 
 
 @dataclass(frozen=True, slots=True)
 class RoleMetric:
-    """One name with its samples; without labels there is one sample, under the empty tuple."""
+    """One metric with its samples; without labels there is one sample, under the empty tuple."""
 
     name: str
     text: str
@@ -74,7 +75,7 @@ class RoleMetric:
     labels: tuple[str, ...] = ()
     is_counter: bool = False
     histograms: Mapping[tuple[str, ...], Histogram] | None = None
-    """In place of `samples`, where what is counted is how long something took."""
+    """Histograms in place of `samples`, for a metric of durations."""
 
 
 def gauge(name: str, text: str, value: float) -> RoleMetric:
@@ -82,7 +83,7 @@ def gauge(name: str, text: str, value: float) -> RoleMetric:
 
 
 def gauges_by(name: str, text: str, label: str, values: Mapping[str, float]) -> RoleMetric:
-    """One gauge for each value of a label."""
+    """Return one gauge for each value of a label."""
     return RoleMetric(name, text, _by_key(values), (label,))
 
 
@@ -91,12 +92,12 @@ def counter(name: str, text: str, value: float) -> RoleMetric:
 
 
 def counters_by(name: str, text: str, label: str, values: Mapping[str, float]) -> RoleMetric:
-    """One counter for each value of a label."""
+    """Return one counter for each value of a label."""
     return RoleMetric(name, text, _by_key(values), (label,), is_counter=True)
 
 
 def histograms_by(name: str, text: str, label: str, values: Mapping[str, Histogram]) -> RoleMetric:
-    """One histogram for each value of a label."""
+    """Return one histogram for each value of a label."""
     return RoleMetric(name, text, labels=(label,), histograms=_by_key(values))
 
 

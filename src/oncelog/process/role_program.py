@@ -30,17 +30,17 @@ RoleSettingsT = TypeVar("RoleSettingsT", bound=BaseSettings)
 
 @dataclass(frozen=True, slots=True)
 class KafkaAddress:
-    """Where clients reach a listener; its node tells the other listeners."""
+    """The address at which clients reach a listener; the listener's node tells it to the other listeners."""
 
     host: str
     port: int
     configs: Mapping[str, str] = field(default_factory=dict)
-    """What the registration says besides, under Kafka's names."""
+    """Further configs of the node's registration, under Kafka's names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleProgram(Generic[RoleSettingsT]):
-    """What differs between the processes of two roles."""
+    """The parts in which the processes of two roles differ."""
 
     module: str
     summary: str
@@ -48,26 +48,27 @@ class RoleProgram(Generic[RoleSettingsT]):
     settings: type[RoleSettingsT]
     build: Callable[[RoleSettingsT, Node], Role]
     services: Callable[[Any], dict[str, object]] = lambda role: {}
-    """Servicers of the built role by the name of their service."""
+    """A function that returns the servicers of the built role, by the name of their service."""
     kafka_address: Callable[[RoleSettingsT, NodeSettings], KafkaAddress] | None = None
     metrics: Callable[[Any], Iterable[RoleMetric]] = lambda role: ()
-    """What the built role counts, for `/metrics` of the process."""
+    """A function that returns the metrics of the built role, for `/metrics` of the process."""
     tell: Callable[[Any, DescribeProcessResponse], None] = lambda role, answer: None
-    """What the built role counts, for gateways that ask its process."""
+    """A function that writes the built role's numbers into the answer for gateways that ask its process."""
     is_whole: Callable[[Any], Awaitable[None]] | None = None
-    """Returns when the role that has started, and whose node lives, has what it missed: only then is it ready."""
+    """Returns when the started role, whose node is alive, has caught up: only then is the process ready."""
     history: Callable[[RoleSettingsT], NodeHistory] | None = None
-    """What the folder of a role that has one remembers of its node."""
+    """A function that reads a node's history from the role's data folder, for roles that have one."""
     node: type[NodeSettings] = NamedNodeSettings
-    """`NodeSettings` where the controller may give the node id: the process has no state of its own."""
+    """The settings of the node.
+    `NodeSettings`: the controller may give the node id, as the process has no state of its own."""
 
     def run(self) -> int:
-        """The whole life of the process; returns its exit code."""
+        """Run the process from start to end, and return its exit code."""
         return run(self.program)
 
     @property
     def program(self) -> Program:
-        """What `run` runs."""
+        """The program that `run` runs."""
         return Program(
             module=self.module,
             summary=self.summary,
@@ -94,7 +95,7 @@ class RoleProgram(Generic[RoleSettingsT]):
             log_as_node(node.node_id)
             role = self.build(own, node)
             await node.start()
-            # Before it starts: a role may call its own services while it does.
+            # The services are added before the role starts: it may call its own services while it does.
             for name, servicer in self.services(role).items():
                 node.serve(name, servicer)
             node.serve(PROCESS, ProcessServicer(node.node_id, partial(self.tell, role)))

@@ -92,7 +92,7 @@ class ProcessSettings(BaseSettings):
 
 
 class Settings:
-    """What was read, by class."""
+    """The settings that were read, by class."""
 
     def __init__(self, found: Mapping[type[BaseSettings], BaseSettings]) -> None:
         self._found = found
@@ -112,19 +112,20 @@ class Running:
     """A started process."""
 
     role: Any
-    """What its wiring built, for the simulator to look into."""
+    """The role that the wiring built, for the simulator to look into."""
     node_id: int
-    """Its own, also when the controller gave it."""
+    """The process's node id, also where the controller gave it."""
     description: str
-    """Where it listens, for the line that says it has started."""
+    """The addresses on which the process listens, for the log line that says it has started."""
     is_ready: Callable[[], bool]
-    """Whether it may be given work, as its health service says."""
+    """Returns True if the process may be given work, as its health service says."""
     metrics: Callable[[], Iterable[RoleMetric]]
-    """What it counts, for `/metrics` of the process."""
+    """Returns the process's metrics, for its `/metrics`."""
     failure: Callable[[], Coroutine[Any, Any, BaseException]]
-    """Returns, once it happens, why the process cannot go on."""
+    """Returns, once it happens, the error for which the process cannot go on."""
     drain: Callable[[float], Awaitable[object]] = _nothing
-    """Give away what others can do, and let what is in flight end. Raises nothing: a stop follows anyway."""
+    """Gives away the work that others can do, and lets requests in flight end.
+    It raises nothing: a stop follows anyway."""
 
 
 Opened = AbstractAsyncContextManager[Running]
@@ -132,7 +133,7 @@ Opened = AbstractAsyncContextManager[Running]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One `python -m` of oncelog. `open` starts everything on entry and stops it on exit."""
+    """A program of oncelog that `python -m` starts. `open` starts everything on entry and stops it on exit."""
 
     module: str
     summary: str
@@ -140,11 +141,11 @@ class Program:
     node_id: Callable[[Settings], int]
     open: Callable[[Settings], Opened]
     derived: frozenset[str] = frozenset()
-    """Variables that follow from others in this program; they are neither flags nor in the help."""
+    """The variables that follow from others in this program; they are neither flags nor in the help."""
 
 
 def run(program: Program, arguments: Sequence[str] | None = None) -> int:
-    """Until told to stop. Returns the exit code; what went wrong is one line on stderr."""
+    """Run a program until it is told to stop. Return its exit code; an error is one line on stderr."""
     kinds: list[type[BaseSettings]] = [*program.settings, ProcessSettings]
     try:
         if sys.flags.optimize:
@@ -224,7 +225,7 @@ async def _until_stopped(
 
 
 async def _stopped_or_failed(signals: "_Signals", running: Running) -> None:
-    """Raises what ended the process when nobody told it to."""
+    """Wait for a signal to stop. Raises the error if the process fails before."""
     stopped = asyncio.create_task(signals.stop_requested.wait())
     failed = asyncio.create_task(running.failure())
     try:
@@ -237,7 +238,7 @@ async def _stopped_or_failed(signals: "_Signals", running: Running) -> None:
 
 
 class _Signals:
-    """The first one is a request, the second an order."""
+    """The signals of a process: the first one asks for a stop in order, the second ends the process at once."""
 
     def __init__(self) -> None:
         self.stop_requested = asyncio.Event()
@@ -248,7 +249,7 @@ class _Signals:
             loop.add_signal_handler(number, self._take, number)
 
     def started(self) -> None:
-        """From now on a signal no longer cancels the start."""
+        """Note that the start is over: a signal no longer cancels it."""
         self._starting = None
 
     def _take(self, number: int) -> None:

@@ -1,4 +1,5 @@
-"""Where a setting comes from: a flag wins over the environment, that over the file, that over the default."""
+"""The sources of a setting: a flag wins over the environment, the environment over the file, the file over the
+default."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -26,12 +27,12 @@ _NOTHING: Final[Mapping[str, Mapping[str, str]]] = {}
 
 
 class WrongUse(OncelogError):
-    """A flag, a variable or a key that cannot be: the text names it, its value, and the way out."""
+    """A flag, a variable or a key that cannot be. The text names it, its value, and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One of a program's, as it is spelled there, and what it was given; None: it was not."""
+    """A flag of a program as it is spelled there, and its value; None: the flag was not given."""
 
     name: str
     value: object = None
@@ -46,7 +47,7 @@ class Sources:
         file: ConfigFile | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`flags` by the variable that means the same."""
+        """Take flags by the variable that means the same."""
         self._flags = dict(flags or {})
         self._file = file
         given = os.environ if environment is None else environment
@@ -60,8 +61,11 @@ class Sources:
         config: Path | str | None,
         fixed: Mapping[str, Mapping[str, str]] = _NOTHING,
     ) -> "Sources":
-        """Of a program that reads these kinds. Raises OncelogError for names in its environment or file that nobody
-        reads, and for those that are `fixed`: by table and key, why."""
+        """Return the sources of a program that reads these kinds.
+
+        Raises OncelogError for names in its environment or file that nobody reads, and for those that are `fixed` (by
+        table and key: the reason).
+        """
         refuse_unknown_variables(kinds, os.environ)
         path = config or os.environ.get(CONFIG_VARIABLE)
         file = None
@@ -72,11 +76,11 @@ class Sources:
 
     @property
     def path(self) -> Path | None:
-        """Of the file, for another process to read."""
+        """The path of the settings file, for another process to read."""
         return None if self._file is None else self._file.path.absolute()
 
     def rank(self, kind: type[BaseSettings], name: str) -> int:
-        """How strong its source is: FLAG is the strongest."""
+        """Return the rank of a setting's source: FLAG is the highest."""
         variable = variable_of(kind, name)
         if variable in self._flags and self._flags[variable].value is not None:
             return FLAG
@@ -86,7 +90,7 @@ class Sources:
         return FILE if in_file else DEFAULT
 
     def read(self, kind: type[SettingsT], **fixed: object) -> SettingsT:
-        """The settings of one kind; `fixed` ones follow from others and win. Raises WrongUse."""
+        """Return the settings of one kind. `fixed` values follow from other settings, and win. Raises WrongUse."""
         values = dict(fixed)
         for name in kind.model_fields:
             if name in fixed:
@@ -107,7 +111,7 @@ class Sources:
             raise WrongUse(f"the environment of {kind.__name__}: {error}") from None
 
     def _given_variable(self, kind: type[BaseSettings], name: str) -> str:
-        """The one that sets it, by the name that the setting has or had before; "" for none."""
+        """Return the variable that sets this setting, by its present or a former name; "" if none does."""
         variables = (variable_of(kind, one) for one in (name, *former_names(kind, name)))
         return next((one for one in variables if one in self._environment), "")
 

@@ -1,4 +1,4 @@
-"""Variables that nobody reads: refused at the start, because a slip of the finger must not cost a promise.
+"""The check for environment variables that no program reads: a typing error must not lose a promise unseen.
 
 `ONCELOG_STORAGE_FLUSH_POLICYY=always` would otherwise start a log that does not survive a power cut. Several programs
 share one environment: a process knows every name of its own tables, and leaves those of other roles to their processes.
@@ -28,7 +28,7 @@ SINGLE: Final = (
     "ONCELOG_CLUSTER_FOLDER",
     "ONCELOG_COMPLETE",
 )
-"""Read by the `oncelog` command itself."""
+"""Variables that the `oncelog` command itself reads."""
 UP_NAMES: Final = (
     "ONCELOG_DATA",
     "ONCELOG_EPHEMERAL",
@@ -43,29 +43,29 @@ UP_NAMES: Final = (
     "ONCELOG_LOG_FORMAT",
     "ONCELOG_TRACE_LATE_MS",
 )
-"""Of `oncelog up`. They have no second word by which another process would know them; a test holds the list to the
-settings class."""
+"""Variables of `oncelog up`. They have no second word by which another process would know them;
+a test holds the list to the settings class."""
 OF_THE_PROJECT: Final = re.compile(
     r"ONCELOG_((TEST|SIMULATION|FAILOVER|STORM|CHAOS|BENCH|SPARK|DEMO|E2E|CONTAINERS)_\w+|\w+_FULL|PLANTED|REWRITE)"
 )
-"""What the project's own tests and tools read."""
+"""Variables that the project's own tests and tools read."""
 OF_KUBERNETES: Final = re.compile(
     r"ONCELOG_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 )
-"""Kubernetes sets these in every container beside a service whose name begins with `oncelog`."""
+"""Variables that Kubernetes sets in every container beside a service whose name begins with `oncelog`."""
 
 
 def refuse_unknown_variables(
     kinds: Sequence[type[BaseSettings]], environment: Mapping[str, str]
 ) -> None:
-    """Raises OncelogError for the first variable that is no setting, with the nearest that is."""
+    """Raise OncelogError for the first variable that is no setting, with the nearest setting."""
     known = {variable_of(kind, name) for kind in kinds for name in kind.model_fields}
     known.update(SINGLE, UP_NAMES)
     former = {variable_of(kind, old) for kind in kinds for old in FORMER.get(table_of(kind), ())}
     own = [f"{PREFIX}{table.upper()}_" for kind in kinds if (table := table_of(kind)) != UP]
     others = [f"{PREFIX}{table.upper()}_" for table in TABLES if table != UP]
     for written, value in sorted(environment.items()):
-        # As the settings classes read them: in any case.
+        # The settings classes read names in any case, upper or lower.
         name = written.upper()
         if not name.startswith(PREFIX) or name in known | former or _is_of_another(name, value):
             continue
@@ -78,8 +78,8 @@ def refuse_unknown_variables(
 
 
 def meant(name: str, known: Iterable[str], beginnings: Iterable[str] = ()) -> str:
-    """` (did you mean …?)`, or nothing when nothing is near."""
-    # What all names begin with is no likeness.
+    """Return ` (did you mean …?)` with the nearest name, or an empty text when none is near."""
+    # The prefix that all names share is no likeness.
     whole = {one.removeprefix(PREFIX): one for one in sorted(known)}
     near = difflib.get_close_matches(name.removeprefix(PREFIX), whole, n=1, cutoff=0.75)
     if near:

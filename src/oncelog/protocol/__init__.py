@@ -1,4 +1,4 @@
-"""Kafka's messages. Nothing outside of this package imports kio before it."""
+"""Kafka's messages. Code outside of this package must not import kio before it."""
 
 import importlib
 import sys

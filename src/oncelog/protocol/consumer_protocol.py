@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol say in the bytes of JoinGroup and SyncGroup (Kafka's ConsumerProtocol).
+"""The bytes that consumers of the classic protocol put into JoinGroup and SyncGroup (Kafka's ConsumerProtocol).
 
 The classic protocol leaves these bytes to the clients. Nothing obliges a client to write them so: Connect and others
 write their own. The coordinator reads them only where a group has members of both protocols (KIP-848), or is about to;
@@ -28,7 +28,7 @@ NamedPartitions = tuple[tuple[str, int], ...]
 
 
 class Unreadable(ValueError):
-    """These are not the bytes of a consumer."""
+    """Bytes that are no subscription or assignment of a consumer."""
 
 
 class EmbeddedSubscription(NamedTuple):
@@ -64,11 +64,11 @@ def _subscription(version: int) -> Codec:
 
 _SUBSCRIPTIONS: Final = tuple(map(_subscription, range(4)))
 _ASSIGNMENT: Final = structure(EmbeddedAssignment, partitions=_PARTITIONS, user_data=_USER_DATA)
-"""Of every version."""
+"""The layout of an assignment, in every version."""
 
 
 def read_subscription(data: bytes) -> EmbeddedSubscription:
-    """Raises Unreadable. A version from the future is read as the newest that is known, as Kafka does."""
+    """Read a subscription. Raises Unreadable. A later version is read as the newest known one, as Kafka does."""
     try:
         version, at = _read_version(data)
         schema = _SUBSCRIPTIONS[min(version, len(_SUBSCRIPTIONS) - 1)]
@@ -79,7 +79,7 @@ def read_subscription(data: bytes) -> EmbeddedSubscription:
 
 
 def read_topics(subscription: bytes) -> frozenset[str]:
-    """The subscribed topics alone, whatever comes behind them. Raises Unreadable."""
+    """Read only the subscribed topics, and ignore the bytes behind them. Raises Unreadable."""
     try:
         return frozenset(_TOPICS.read(subscription, 2)[0])
     except DAMAGE as error:
@@ -87,7 +87,7 @@ def read_topics(subscription: bytes) -> frozenset[str]:
 
 
 def read_assignment(data: bytes) -> EmbeddedAssignment:
-    """Raises Unreadable. No bytes at all: nothing is assigned."""
+    """Read an assignment; empty bytes mean that nothing is assigned. Raises Unreadable."""
     if not data:
         return EmbeddedAssignment(())
     try:
@@ -99,7 +99,8 @@ def read_assignment(data: bytes) -> EmbeddedAssignment:
 
 
 def read_assigned_topics(data: bytes) -> dict[str, list[int]]:
-    """Partitions by topic, whatever comes behind them. Raises Unreadable. No bytes are no partitions."""
+    """Read only the assigned partitions by topic, and ignore the bytes behind them. Empty bytes: none.
+    Raises Unreadable."""
     found: dict[str, list[int]] = {}
     try:
         for topic, numbers in _NUMBERS.read(data, 2)[0] if data else ():
@@ -114,7 +115,7 @@ def encode_assignment(partitions: Iterable[tuple[str, int]], version: int) -> by
 
 
 def version_of(subscription: bytes) -> int:
-    """Assignments are written in the version that the member speaks."""
+    """Return the version of a subscription. The member's assignment is written in the same version."""
     return max(int.from_bytes(subscription[:2], signed=True), 0)
 
 

@@ -1,4 +1,4 @@
-"""Which error an old client understands in place of a newer one (facts 1.3).
+"""The error code that an old client gets in place of a newer one (facts 1.3).
 
 A code that a client's version does not know reaches the application as "unknown error", and is then retried or thrown
 without sense. Kafka therefore answers old versions with the code that meant the same when they were written.
@@ -31,11 +31,11 @@ _KNOWS_FROM: dict[tuple[int, ErrorCode], tuple[int, ErrorCode]] = {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ),
     (LIST_OFFSETS, ErrorCode.OFFSET_NOT_AVAILABLE): (5, ErrorCode.LEADER_NOT_AVAILABLE),
-    # Who names topics does not know that they have ids.
+    # A client that names topics does not know that they have ids.
     (PRODUCE, ErrorCode.UNKNOWN_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     (FETCH, ErrorCode.UNKNOWN_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     (FETCH, ErrorCode.INCONSISTENT_TOPIC_ID): (13, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    # What is wrong with a group's member was one code, until a group could have members of two protocols.
+    # Every error of a group's member was one code, until a group could have members of two protocols.
     (OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): (9, ErrorCode.ILLEGAL_GENERATION),
     (TXN_OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): (6, ErrorCode.ILLEGAL_GENERATION),
     (TXN_OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH): (6, ErrorCode.ILLEGAL_GENERATION),
@@ -45,7 +45,7 @@ _KNOWS_FROM: dict[tuple[int, ErrorCode], tuple[int, ErrorCode]] = {
 
 
 def error_for_version(api_key: int, version: int, error_code: int) -> ErrorCode:
-    """The code to send. A number that Kafka does not have becomes UNKNOWN_SERVER_ERROR."""
+    """Return the code to send. A number that Kafka does not have becomes UNKNOWN_SERVER_ERROR."""
     if error_code == 0:
         return ErrorCode.NONE
     code = error_code_of(error_code)

@@ -25,13 +25,13 @@ Frame = bytes | memoryview
 
 
 class FrameError(OncelogError):
-    """Bytes that are no Kafka frame. The connection they came from is of no more use."""
+    """Bytes that are no Kafka frame. The connection that they came from is of no more use."""
 
 
 class FrameSplitter:
     """Cuts a byte stream into frames, copying only frames that arrive in several pieces.
 
-    What is buffered never exceeds `size_max_bytes` plus one piece, whatever length a frame claims.
+    The buffered bytes never exceed `size_max_bytes` plus one piece, whatever length a frame claims.
     """
 
     __slots__ = ("_parts", "_wanted", "buffered_bytes", "size_max_bytes")
@@ -44,7 +44,7 @@ class FrameSplitter:
         self._wanted = LENGTH_BYTES
 
     def feed(self, data: bytes) -> list[memoryview]:
-        """The frames that `data` completes, without their length, in order; they share its memory.
+        """Return the frames that `data` completes, without their length, in order; they share its memory.
 
         Raises FrameError for a negative length or one above the maximum.
         """
@@ -89,14 +89,14 @@ class RequestPrefix(NamedTuple):
 
 
 def read_request_prefix(frame: Frame) -> RequestPrefix:
-    """Raises FrameError when the frame is too short to say what it asks."""
+    """Read the fixed part of a request header. Raises FrameError when the frame is too short for it."""
     if len(frame) < _PREFIX.size:
         raise FrameError(f"request of {len(frame)} bytes is shorter than a request header")
     return RequestPrefix._make(_PREFIX.unpack_from(frame))
 
 
 def read_client_id(frame: Frame, is_flexible: bool) -> tuple[str | None, int]:
-    """The client id, and where the message starts. The id is a plain nullable string in every header version.
+    """Return the client id, and where the message starts. The id is a plain nullable string in every header version.
 
     Raises FrameError when the header runs past the frame.
     """
@@ -130,7 +130,7 @@ def _skip_tags(frame: Frame, position: int) -> int:
 
 
 def read_uvarint(frame: Frame, position: int) -> tuple[int, int]:
-    """An unsigned number of at most 35 bits, and the position behind it. Raises FrameError."""
+    """Return an unsigned number of at most 35 bits, and the position behind it. Raises FrameError."""
     value = shift = 0
     while shift < 35:
         if position >= len(frame):
@@ -147,7 +147,7 @@ def read_uvarint(frame: Frame, position: int) -> tuple[int, int]:
 def write_request_head(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, is_flexible: bool
 ) -> bytes:
-    """A request header without the frame's length (`framed` puts it before everything)."""
+    """Return a request header without the frame's length (`framed` puts it before everything)."""
     raw = None if client_id is None else client_id.encode()
     name = _INT16.pack(-1) if raw is None else _INT16.pack(len(raw)) + raw
     return (
@@ -156,25 +156,25 @@ def write_request_head(
 
 
 def framed(parts: list[bytes]) -> bytes:
-    """One frame of these parts."""
+    """Return one frame of these parts."""
     parts.insert(0, _LENGTH.pack(sum(map(len, parts))))
     return b"".join(parts)
 
 
 def framed_response(correlation_id: int, has_tags: bool, parts: list[bytes]) -> bytes:
-    """One response frame; `parts` is the message as its writer left it."""
+    """Return one response frame; `parts` is the message as its writer left it."""
     size = LENGTH_BYTES + has_tags + sum(map(len, parts))
     head = _LENGTH_AND_CORRELATION.pack(size, correlation_id)
     return b"".join((head + b"\0" if has_tags else head, *parts))
 
 
 def framed_bytes(message: bytes) -> bytes:
-    """One frame without any header, as bare SASL messages are sent."""
+    """Return one frame without any header, as bare SASL messages are sent."""
     return _LENGTH.pack(len(message)) + message
 
 
 def read_correlation_id(frame: Frame) -> int:
-    """The correlation id of a response frame. Raises FrameError."""
+    """Return the correlation id of a response frame. Raises FrameError."""
     if len(frame) < LENGTH_BYTES:
         raise FrameError(f"response of {len(frame)} bytes is shorter than a response header")
     correlation_id: int = _LENGTH.unpack_from(frame)[0]

@@ -28,22 +28,24 @@ from oncelog.protocol.versions import APIS
 from oncelog.protocol.writing import message_steps, message_writer
 
 _SCHEMAS_MAX: Final = 512
-"""More than all versions of all APIs that are served; a bound, not a setting."""
+"""The number of schemas that are kept: more than all versions of all APIs that are served.
+It is a bound, not a setting."""
 
 _DROPPED_MAX: Final = 4096
-"""Sets of fields that some version lacks; a bound, not a setting."""
+"""The number of sets of missing fields that are kept. It is a bound, not a setting."""
 
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
-"""What kio raises for bytes that are no such message: ours first, then what its conversions to Python values raise."""
+"""The errors that kio raises for bytes that are no such message: its own first, then those of conversions to Python
+values."""
 
 _WIRE_ERRORS: Final[Mapping[int, ErrorCode]] = {int(error): error for error in ErrorCode}
-"""kio's enum of Kafka's error codes: what its messages take."""
+"""Number → kio's enum of Kafka's error codes, which its messages take."""
 
 _THROTTLE: Final = "throttle_time"
 _NOT_THROTTLED: Final = timedelta(0)
 
 _UNKNOWN_TAG: Final = KeyError
-"""What kio raises for a tagged field that it does not know."""
+"""The error that kio raises for a tagged field that it does not know."""
 
 
 class Schema:
@@ -66,7 +68,7 @@ class Schema:
     )
 
     def __init__(self, api_key: int, version: int) -> None:
-        """Raises kio's UnknownAPIKey or UnknownEntity: callers look into the version table first."""
+        """Load the classes. Raises kio's UnknownAPIKey or UnknownEntity: callers look into the version table first."""
         self.api_key = api_key
         self.version = version
         self.request: Any = request_class(api_key, version)
@@ -74,7 +76,7 @@ class Schema:
         self.request_types = _constructors(self.request, api_key, version)
         self.response_types = _constructors(self.response, api_key, version)
         self.check_request = RequestCheck(self.request)
-        """The elements in the arrays of the request that starts at a position. Raises FrameError."""
+        """Checks the request that starts at a position, and returns its number of array elements. Raises FrameError."""
         self._read_request: Callable[[Any, int], Any] = entity_reader(self.request)
         self._write_response = message_writer(self.response)
         self._read_in_steps: Any = None
@@ -83,7 +85,7 @@ class Schema:
         self._write_request: Any = None
 
     def read_request(self, frame: Frame, position: int) -> Any:
-        """The request that starts at `position`. Raises FrameError when the bytes are no such message.
+        """Return the request that starts at `position`. Raises FrameError when the bytes are no such message.
 
         Bytes behind the message are ignored, as Kafka ignores them.
         """
@@ -91,11 +93,11 @@ class Schema:
         return self.read_checked(frame, position)
 
     def read_checked(self, frame: Frame, position: int) -> Any:
-        """The request that `check_request` found to be whole. Raises FrameError."""
+        """Return the request that `check_request` found to be whole. Raises FrameError."""
         return self._read(self._read_request, self.request, frame, position)
 
     def reading_checked(self, frame: Frame, position: int) -> Generator[None, None, Any]:
-        """As `read_checked`; stops behind each element of an array."""
+        """Read a request as `read_checked` does, in steps: it stops behind each element of an array."""
         if self._read_in_steps is None:
             self._read_in_steps = message_reading(self.request)
         try:
@@ -107,7 +109,7 @@ class Schema:
         return request
 
     def read_response(self, frame: Frame, position: int) -> Any:
-        """The response that starts at `position`, from a server that is trusted. Raises FrameError."""
+        """Return the response that starts at `position`, from a server that is trusted. Raises FrameError."""
         if self._read_response is None:
             self._read_response = entity_reader(self.response)
         return self._read(self._read_response, self.response, frame, position)
@@ -125,7 +127,7 @@ class Schema:
     def _passing_over_tags(
         self, entity: Any, frame: Frame, position: int
     ) -> Generator[None, None, Any]:
-        """The message of a newer peer, without the tagged fields that are not known here (KIP-482)."""
+        """Return the message of a newer peer, without the tagged fields that are not known here (KIP-482)."""
         try:
             message, _ = yield from message_reading(entity, passes_over_tags=True)(frame, position)
         except (_UNKNOWN_TAG, *_UNREADABLE) as error:
@@ -139,20 +141,20 @@ class Schema:
         )
 
     def write_response(self, response: Any) -> list[bytes]:
-        """The pieces of the encoded response: a megabyte of records is copied once, when they are joined."""
+        """Return the pieces of the encoded response: a megabyte of records is copied once, when they are joined."""
         parts: list[bytes] = []
         self._write_response(parts, response)
         return parts
 
     def writing_response(self, parts: list[bytes], response: Any) -> Iterator[None]:
-        """Append the pieces of the encoded response to `parts`; stop behind each element of an array."""
+        """Append the pieces of the encoded response to `parts`, in steps: it stops behind each element of an array."""
         if self._write_in_steps is None:
             self._write_in_steps = message_steps(self.response)
         steps: Iterator[None] = self._write_in_steps(parts, response)
         return steps
 
     def write_request(self, request: Any) -> list[bytes]:
-        """The pieces of the encoded request."""
+        """Return the pieces of the encoded request."""
         if self._write_request is None:
             self._write_request = message_writer(self.request)
         parts: list[bytes] = []
@@ -161,7 +163,7 @@ class Schema:
 
 
 def drained(steps: Generator[None, None, Any]) -> Any:
-    """What the steps come to, taken at once."""
+    """Take all steps at once, and return their result."""
     try:
         while True:
             next(steps)
@@ -171,12 +173,12 @@ def drained(steps: Generator[None, None, Any]) -> Any:
 
 @lru_cache(maxsize=_SCHEMAS_MAX)
 def schema_of(api_key: int, version: int) -> Schema:
-    """The schema, loaded at its first use (2 to 8 ms)."""
+    """Return the schema, loaded at its first use (2 to 8 ms)."""
     return Schema(api_key, version)
 
 
 def _constructors(entity: Any, api_key: int, version: int) -> Any:
-    """Of the message and of the structures in it; `version` is theirs."""
+    """Return the constructors of a message and of the structures in it; `version` is theirs."""
     return SimpleNamespace(
         version=version,
         **{
@@ -221,7 +223,7 @@ def _constructor(entity: Any, api_key: int, version: int, kind: EntityType) -> C
 def _of_no_version(
     api_key: int, kind: EntityType, structure: str, names: frozenset[str]
 ) -> tuple[str, ...]:
-    """Those of the names that the structure has in no served version; most stand in the newest one."""
+    """Return those of the names that the structure has in no served version. Most names stand in the newest version."""
     load = response_class if kind is EntityType.response else request_class
     api = APIS[api_key]
     for version in range(api.max_version, api.served_min - 1, -1):

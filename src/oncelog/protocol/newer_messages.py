@@ -1,4 +1,4 @@
-"""Messages that kio does not have yet, or has wrong: its classes, and what differs.
+"""Messages that kio lacks or has wrong: the classes are kio's, with the fields that differ.
 
 A field is replaced by any number of others, in its place. `AT_THE_END` adds fields behind all. When kio has a version,
 its entry goes (`tests/unit/protocol/test_version_table.py` says when).
@@ -27,11 +27,11 @@ AT_THE_END: Final = ""
 Spec = tuple[str, Any, Any]
 """(name, type, dataclasses' field), as `make_dataclass` takes it."""
 Changes = Mapping[str, Sequence[Spec]]
-"""By field of the older version."""
+"""A field of the older version → the fields that replace it."""
 
 
 class Newer(NamedTuple):
-    """What differs in a version, by the structure's name."""
+    """The differences of a version, by the structure's name."""
 
     request: Mapping[str, Changes]
     response: Mapping[str, Changes]
@@ -91,12 +91,12 @@ CORRECTED: Final[Mapping[int, Mapping[str, Changes]]] = {
         }
     }
 }
-"""Responses in every version, where kio's class does not take what brokers send."""
+"""Corrections of responses, in every version, where kio's class does not read what brokers send."""
 
 
 @cache
 def request_class(api_key: int, version: int) -> Any:
-    """kio's class, or ours where kio has none. Raises kio's UnknownAPIKey or UnknownEntity."""
+    """Return kio's request class, or ours where kio has none. Raises kio's UnknownAPIKey or UnknownEntity."""
     newer = NEWER.get((api_key, version))
     if newer is None:
         return load_request_schema(api_key, version)
@@ -105,7 +105,7 @@ def request_class(api_key: int, version: int) -> Any:
 
 @cache
 def response_class(api_key: int, version: int) -> Any:
-    """As `request_class`."""
+    """Return kio's response class, or ours where kio has none. Raises as `request_class` does."""
     newer = NEWER.get((api_key, version))
     if newer is None:
         corrected = CORRECTED.get(api_key, {})

@@ -18,7 +18,7 @@ PRIVATE_VERSION: Final = 0
 
 class PrivateCall(NamedTuple):
     method: str
-    """Of the TransactionCoordinator service; `request.sink` names the shard."""
+    """The method's name in the TransactionCoordinator service; `request.sink` names the shard."""
     request: Any
     response: Any
 
@@ -36,7 +36,7 @@ KEY_OF_METHOD: Final = {call.method: key for key, call in PRIVATE_CALLS.items()}
 
 
 def read_private_response(method: str, frame: Frame) -> Any:
-    """The protobuf response in a response frame: behind correlation id and the tags, which are always empty.
+    """Return the protobuf response in a response frame: behind correlation id and the tags, which are always empty.
 
     Raises FrameError when the header is cut or the bytes are no such message.
     """

@@ -1,10 +1,10 @@
-"""Reads what kio's own reader reads, in steps: a request of 40,000 elements is no single step of ten milliseconds.
+"""A reader of kio's messages in steps, so that a request of 40,000 elements is no single step of ten milliseconds.
 
-kio (0.6) reads a message at once, in native code. Here only what holds an array is put together in Python; each element
-is still read by kio. The frame has passed `shape.RequestCheck`, so every length fits.
+kio (0.6) reads a message at once, in native code. This module reads in Python only the structures that hold an array;
+kio still reads each element. The frame has passed `shape.RequestCheck`, so every length fits.
 
-kio raises KeyError for a tag that it does not know, where Kafka passes over it (KIP-482). With `passes_over_tags` every
-structure is read here, and such a tag is left out.
+kio raises KeyError for a tag that it does not know, where Kafka passes over it (KIP-482). With `passes_over_tags` this
+module reads every structure, and leaves such a tag out.
 """
 
 import struct
@@ -19,14 +19,15 @@ from oncelog.protocol.frames import Frame, read_uvarint
 from oncelog.protocol.shape import without_none
 
 Steps = Callable[[Frame, int], Generator[None, None, tuple[Any, int]]]
-"""(frame, position) → (value, position behind it). It stops behind each element of an array."""
+"""A reader in steps: (frame, position) → (value, position behind it). It stops behind each element of an array."""
 
 _INT32: Final = struct.Struct(">i")
 
 
 @cache
 def message_reading(entity: Any, *, passes_over_tags: bool = False) -> Steps:
-    """Reads instances of this kio class. Raises KeyError for an unknown tag, unless that is passed over."""
+    """Return the reader in steps of this kio class.
+    It raises KeyError for an unknown tag, unless that is passed over."""
     flexible = entity.__flexible__
     tagged: dict[int, tuple[str, Any]] = {}
     plain: list[tuple[str, Steps]] = []
@@ -35,7 +36,7 @@ def message_reading(entity: Any, *, passes_over_tags: bool = False) -> Steps:
             plain.append((field.name, _field(entity, field, flexible, passes_over_tags)))
             continue
         if field.default is MISSING:
-            # What stands for such a field is kio's own knowledge. No API that is served has one.
+            # Only kio knows the default of such a field. No API that is served has one.
             return _in_one_step(entity_reader(entity))
         read = get_field_reader(entity, field, False, True)
         tagged[field.metadata["tag"]] = (field.name, read)
@@ -54,7 +55,7 @@ def message_reading(entity: Any, *, passes_over_tags: bool = False) -> Steps:
 def _read_tags(
     frame: Frame, position: int, tagged: dict[int, tuple[str, Any]], values: dict[str, Any]
 ) -> int:
-    """Unknown tags are passed over. Returns the position behind all."""
+    """Read tagged fields into `values`, pass over unknown tags, and return the position behind all."""
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
@@ -87,7 +88,7 @@ def _field(entity: Any, field: Any, flexible: bool, passes_over_tags: bool) -> S
 
 
 def _nullable(inner: Steps) -> Steps:
-    """A structure behind a byte that is -1 where there is none."""
+    """Return the reader of a structure behind a byte that is -1 for null."""
 
     def steps(frame: Frame, position: int) -> Generator[None, None, tuple[Any, int]]:
         if frame[position] == 0xFF:
@@ -107,7 +108,7 @@ def _in_one_step(read: Any) -> Steps:
 
 
 def _array(inner: Steps | None, read: Any, flexible: bool) -> Steps:
-    """Its elements are read by `inner` in steps, or each by `read` at once."""
+    """Return the reader of an array. Its elements are read by `inner` in steps, or each by `read` at once."""
 
     def steps(frame: Frame, position: int) -> Generator[None, None, tuple[Any, int]]:
         if flexible:

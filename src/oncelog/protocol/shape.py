@@ -1,4 +1,4 @@
-"""Do the lengths inside a message fit the message? Asked of every request before kio reads it.
+"""The check that the lengths inside a request fit the request, before kio reads it.
 
 kio's native reader (0.6) reserves memory for as many elements as an array claims to have, and a failed reservation
 ends the process: thirty bytes from anyone could do that. So each request's lengths are walked first. The walk is
@@ -15,17 +15,19 @@ from typing import Any, Final, NamedTuple, Union, get_args, get_origin
 from oncelog.protocol.frames import Frame, FrameError, read_uvarint
 
 ELEMENTS_MAX: Final = 40_000
-"""Elements of all arrays of one request together. A Fetch of 10,000 partitions in as many topics has 20,000.
+"""The most elements in all arrays of one request. A Fetch of 10,000 partitions in as many topics has 20,000.
 
-Each costs about a microsecond and some two hundred bytes; `reading.py` reads so many in steps."""
+An element costs about a microsecond and some two hundred bytes; `reading.py` reads so many in steps.
+"""
 
 Walk = Callable[[Frame, int, list[int]], int]
-"""(frame, position, [elements that may still come]) → the position behind what was walked over.
+"""A function of (frame, position, [elements that may still come]) that returns the position behind its piece.
 
-Raises FrameError, IndexError or struct.error."""
+Raises FrameError, IndexError or struct.error.
+"""
 
 Steps = Callable[[Frame, int, list[int]], Generator[None, None, int]]
-"""As a Walk, but it stops behind each element of an array, so that other work can go on in between."""
+"""A Walk that stops behind each element of an array, so that other work can go on in between."""
 
 _FIXED_SIZES: Final = {
     "bool": 1,
@@ -51,13 +53,13 @@ _TAGS_MAX: Final = 64
 
 class _Piece(NamedTuple):
     fixed_bytes: int
-    """The size of what is always this long, else 0."""
+    """The piece's size in bytes if it is always the same, else 0."""
     least_bytes: int
-    """No instance is shorter."""
+    """The least size of the piece in bytes."""
     walk: Walk | None
-    """None when the size is fixed."""
+    """The walk over the piece; None when its size is fixed."""
     steps: Steps | None = None
-    """None when it holds no array whose elements are walked over one by one."""
+    """The walk in steps; None when the piece holds no array whose elements are walked over one by one."""
 
 
 class RequestCheck:
@@ -79,7 +81,7 @@ class RequestCheck:
         return _counted(frame, end, left)
 
     def in_steps(self, frame: Frame, position: int) -> Generator[None, None, int]:
-        """For large frames: the walk costs about a microsecond for each element."""
+        """Check a message in steps, for large frames: the walk costs about a microsecond for each element."""
         if self._steps is None:
             return self(frame, position)
         left = [ELEMENTS_MAX]
@@ -166,7 +168,7 @@ def without_none(kind: Any) -> tuple[Any, bool]:
 
 
 def structure_of(kind: Any) -> Any:
-    """The class of what a field of this type holds: a structure, or an array of them. None for any other field."""
+    """Return the structure in a field of this type, or in its array; None for any other field."""
     inner, _ = without_none(kind)
     if get_origin(inner) is tuple:
         inner, _ = without_none(get_args(inner)[0])
@@ -190,7 +192,7 @@ def _primitive(kafka_type: str, flexible: bool) -> _Piece:
 
 
 def _nullable(piece: _Piece) -> _Piece:
-    """kio takes -1 alone for no structure, Kafka any negative byte; what kio will read is what must fit."""
+    """Return a piece that may be null. kio takes -1 alone for null, Kafka any negative byte; the check follows kio."""
 
     def walk(frame: Frame, position: int, left: list[int]) -> int:
         is_null = frame[position] == 0xFF
@@ -210,7 +212,7 @@ def _array(piece: _Piece, flexible: bool, is_nullable: bool) -> _Piece:
     least, element, inner = max(1, piece.least_bytes), piece.walk, piece.steps
 
     def length(frame: Frame, position: int, left: list[int]) -> tuple[int, int]:
-        """How many elements are there, and where the first begins."""
+        """Return the number of an array's elements, and where the first begins."""
         if flexible:
             count, position = read_uvarint(frame, position)
             count -= 1

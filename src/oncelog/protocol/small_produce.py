@@ -1,7 +1,7 @@
 """The Produce request that is sent most, one batch for one partition, read and answered without kio.
 
-A transaction is many of these: librdkafka sends one for each partition. kio's objects, and the walks over them, cost
-more than the append. Any other form, and all that is wrong, is left to the schema.
+A transaction has many of these: librdkafka sends one for each partition. kio's objects, and the walks over them, cost
+more than the append. The schema reads any other form, and all that is wrong.
 """
 
 import struct
@@ -10,21 +10,21 @@ from typing import Final, NamedTuple
 from oncelog.protocol.frames import LENGTH_BYTES, Frame, FrameError, read_uvarint
 
 VERSIONS: Final = range(9, 13)
-"""Flexible, and topics have names."""
+"""The versions that are flexible and name topics."""
 
 _HEAD: Final = struct.Struct(">hhih")
 _ACKS: Final = struct.Struct(">hiBB")
 _PARTITION: Final = struct.Struct(">Bi")
 _LONG: Final = 0x80
-"""A length of more than one byte."""
+"""The bit that a length of more than one byte has in its first byte."""
 _ONE: Final = 2
-"""The length of an array of one element, as it is written."""
+"""The written length of an array of one element."""
 _NO_TAGS: Final = bytes(3)
-"""Of the partition, the topic and the request."""
+"""The empty tags of the partition, the topic and the request."""
 _ANSWER_HEAD: Final = struct.Struct(">iiBBB")
 _ANSWER: Final = struct.Struct(">BihqqqBBBBiB")
 _NOTHING: Final = 1
-"""The length of an empty array, as it is written."""
+"""The written length of an empty array."""
 
 
 class SmallProduce(NamedTuple):
@@ -40,7 +40,7 @@ class SmallProduce(NamedTuple):
 
 
 def read_small_produce(frame: Frame) -> SmallProduce | None:
-    """A request of one of VERSIONS for Produce. None: it has another form, or is none."""
+    """Read a Produce request of one of VERSIONS. None: it has another form, or is none."""
     try:
         _, version, correlation_id, client_size = _HEAD.unpack_from(frame, 0)
         tags_at = _HEAD.size + client_size if client_size > 0 else _HEAD.size
@@ -81,7 +81,7 @@ def read_small_produce(frame: Frame) -> SmallProduce | None:
 def small_produce_answer(
     asked: SmallProduce, base_offset: int, log_append_time_ms: int, log_start_offset: int
 ) -> bytes:
-    """The response's frame for a batch that was appended."""
+    """Return the response's frame for a batch that was appended."""
     name = asked.topic.encode()
     size = _ANSWER_HEAD.size - LENGTH_BYTES + len(name) + _ANSWER.size
     return b"".join(

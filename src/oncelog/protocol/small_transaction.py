@@ -1,7 +1,7 @@
 """AddPartitionsToTxn, AddOffsetsToTxn and EndTxn as librdkafka sends them, read and answered without kio.
 
-`small_produce` says why. A transaction of TV1 has an end, and an addition for each topic or group. Any other form, and
-all that is wrong, is left to the schema.
+`small_produce` gives the reasons. A transaction of TV1 has an end, and an addition for each topic or group. The schema
+reads any other form, and all that is wrong.
 """
 
 import struct
@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from oncelog.protocol.frames import LENGTH_BYTES, Frame
 
 VERSIONS: Final = range(3)
-"""Not flexible yet, of all three."""
+"""The versions of all three APIs that are not flexible."""
 PARTITIONS_MAX: Final = 100
-"""What is named in a request that is answered in one step of the event loop."""
+"""The most partitions in a request that is answered in one step of the event loop."""
 
 _HEAD: Final = struct.Struct(">hhih")
 _NAME: Final = struct.Struct(">h")
@@ -25,7 +25,7 @@ _ADDED_ONE: Final = struct.Struct(">ih")
 
 
 class SmallRequest(NamedTuple):
-    """What all have; `rest` is where the fields of its API begin."""
+    """The fields that all three requests have; `rest` is where the fields of the API begin."""
 
     correlation_id: int
     client_id: str | None
@@ -56,7 +56,7 @@ class SmallOffsets(NamedTuple):
 
 
 def read_small_end_txn(frame: Frame) -> SmallEndTxn | None:
-    """A request of one of VERSIONS for EndTxn. None: it has another form, or is none."""
+    """Read an EndTxn request of one of VERSIONS. None: it has another form, or is none."""
     try:
         request = _read_head(frame)
         if request is None or len(frame) != request.rest + _PRODUCER_AND_END.size:
@@ -71,7 +71,8 @@ def read_small_end_txn(frame: Frame) -> SmallEndTxn | None:
 
 
 def read_small_addition(frame: Frame) -> SmallAddition | None:
-    """A request of one of VERSIONS for AddPartitionsToTxn that names one topic, and no partition twice."""
+    """Read an AddPartitionsToTxn request of one of VERSIONS that names one topic, and no partition twice.
+    None: another form."""
     try:
         request = _read_head(frame)
         if request is None:
@@ -95,7 +96,7 @@ def read_small_addition(frame: Frame) -> SmallAddition | None:
 
 
 def read_small_offsets(frame: Frame) -> SmallOffsets | None:
-    """A request of one of VERSIONS for AddOffsetsToTxn. None: it has another form, or is none."""
+    """Read an AddOffsetsToTxn request of one of VERSIONS. None: it has another form, or is none."""
     try:
         request = _read_head(frame)
         if request is None:
@@ -110,13 +111,13 @@ def read_small_offsets(frame: Frame) -> SmallOffsets | None:
 
 
 def small_answer(asked: SmallEndTxn | SmallOffsets) -> bytes:
-    """The response's frame for what was done."""
+    """Return the response's frame for a request that succeeded."""
     size = _DONE.size - LENGTH_BYTES
     return _DONE.pack(size, asked.request.correlation_id, 0, 0)
 
 
 def small_addition_answer(asked: SmallAddition) -> bytes:
-    """The response's frame where all partitions are in the transaction."""
+    """Return the response's frame after all partitions were added to the transaction."""
     name = asked.topic.encode()
     topic = _NAME.pack(len(name)) + name + _COUNT.pack(len(asked.partitions))
     results = b"".join([_ADDED_ONE.pack(partition, 0) for partition in asked.partitions])
@@ -135,7 +136,7 @@ def _read_head(frame: Frame) -> SmallRequest | None:
 
 
 def _read_name(frame: Frame, at: int) -> tuple[str | None, int]:
-    """None: there is no string. And where it ends."""
+    """Return the string at a position, None for null, and the position behind it."""
     (size,) = _NAME.unpack_from(frame, at)
     end = at + _NAME.size + max(size, 0)
     return (None if size < 0 else str(frame[at + _NAME.size : end], "utf-8")), end

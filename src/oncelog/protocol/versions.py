@@ -1,7 +1,8 @@
-"""Which Kafka APIs oncelog serves, and in which versions: one table, read by the listener and told in ApiVersions.
+"""The Kafka APIs that oncelog serves, and their versions: one table, read by the listener and told in ApiVersions.
 
-Ranges follow facts 2. Where we stop short of Kafka 4.x the reason stands beside the row; a client picks the highest
-version both sides have, so a lower maximum costs a feature and never compatibility. What is not served is not told.
+Ranges follow facts 2. Where we stop short of Kafka 4.x the reason stands beside the row. A client picks the highest
+version both sides have, so a lower maximum costs a feature and never compatibility. ApiVersions tells only what is
+served.
 """
 
 from collections.abc import Mapping
@@ -66,7 +67,7 @@ DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One row. `served_min` is above `min_version` where a range is told that is not served to its end."""
+    """One API. `served_min` is above `min_version` if ApiVersions tells older versions that are not served."""
 
     key: int
     name: str
@@ -82,7 +83,8 @@ class Api:
         return version >= self.flexible_from
 
     def response_has_tags(self, version: int) -> bool:
-        """Whether the response's header carries tagged fields: as the request's, but never for ApiVersions."""
+        """Return True if the response's header has tagged fields: as the request's header, but never for
+        ApiVersions."""
         return version >= self.flexible_from and self.key != API_VERSIONS
 
 

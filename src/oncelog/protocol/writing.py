@@ -1,8 +1,8 @@
-"""Writes kio's messages to the same bytes as kio's own writer, in a fraction of its time.
+"""A writer of kio's messages, to the same bytes as kio's own writer, in a fraction of its time.
 
 kio (0.6) calls a function or three for every field and tests each number's range again. Here a message's writer is
-compiled once from kio's classes: neighbouring fields of fixed size become one `struct.pack`, which tests the ranges.
-A producer waits for three small responses in each transaction, so this is time that it waits.
+compiled once from kio's classes: neighbouring fields of fixed size become one `struct.pack`, which tests the ranges. A
+producer waits for three small responses in each transaction, so this is time that it waits.
 """
 
 import struct
@@ -19,8 +19,8 @@ from kio.serial import entity_writer
 from oncelog.protocol.shape import without_none
 
 Writer = Callable[[list[bytes], Any], None]
-"""(pieces so far, value): appends the value's pieces. Raises struct.error, TypeError or AttributeError for a value that
-the field cannot hold: our bug, never a client's."""
+"""A function of (pieces so far, value) that appends the value's pieces. Raises struct.error, TypeError or
+AttributeError for a value that the field cannot hold: our bug, never a client's."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _INT16: Final = struct.Struct(">h")
@@ -56,15 +56,15 @@ _FIXED: Final[dict[str, tuple[str, Callable[[Any], Any] | None]]] = {
     "datetime_i64": ("q", _time_ms),
     "uuid": ("16s", _uuid_bytes),
 }
-"""Types of fixed size: struct's letter, and what makes a number of kio's value."""
+"""Types of fixed size: struct's letter, and the function that makes a number of kio's value."""
 
 
 @cache
 def message_writer(entity: Any) -> Writer:
-    """The writer of instances of this kio class."""
+    """Return the writer of instances of this kio class."""
     tagged = [field for field in fields(entity) if "tag" in field.metadata]
     if any(field.default is MISSING for field in tagged):
-        # When such a field is left out is kio's own knowledge. No API that is served has one.
+        # Only kio knows when such a field is left out. No API that is served has one.
         return entity_writer_of_kio(entity)
     flexible = entity.__flexible__
     steps = _steps((field for field in fields(entity) if "tag" not in field.metadata), flexible)
@@ -79,12 +79,12 @@ def message_writer(entity: Any) -> Writer:
 
 
 Steps = Callable[[list[bytes], Any], Iterator[None]]
-"""As a Writer, but it stops behind each element of an array of structures, so that other work can go on in between."""
+"""A Writer that stops behind each element of an array of structures, so that other work can go on in between."""
 
 
 @cache
 def message_steps(entity: Any) -> Steps:
-    """Writes what `message_writer` writes, in steps."""
+    """Return a writer in steps, which writes the same bytes as `message_writer`."""
     tagged = [field for field in fields(entity) if "tag" in field.metadata]
     flexible = entity.__flexible__
     stages: list[tuple[list[Writer], Callable[[Any], Any], Writer | None, Steps | None]] = []
@@ -132,7 +132,7 @@ def _in_one_step(write: Writer) -> Steps:
 
 
 def _structure_in(field: Field[Any]) -> Any:
-    """The class of the structures in the field's array, or None for any other field."""
+    """Return the class of the structures in the field's array; None for any other field."""
     kind, _ = without_none(field.type)
     if get_origin(kind) is not tuple or "tag" in field.metadata or "kafka_type" in field.metadata:
         return None
@@ -140,7 +140,7 @@ def _structure_in(field: Field[Any]) -> Any:
 
 
 def entity_writer_of_kio(entity: Any) -> Writer:
-    """kio's writer behind the same signature."""
+    """Return kio's own writer, behind the signature of a Writer."""
     write_entity: Any = entity_writer(entity)
 
     def write(parts: list[bytes], value: Any) -> None:
@@ -173,7 +173,7 @@ def _steps(untagged: Iterable[Field[Any]], flexible: bool) -> list[Writer]:
 
 
 def _fixed_run(run: list[Field[Any]]) -> Writer:
-    """Fields of fixed size, written at once."""
+    """Return the writer of neighbouring fields of fixed size, which are written at once."""
     forms = [_FIXED[field.metadata["kafka_type"]] for field in run]
     pack = struct.Struct(">" + "".join(letter for letter, _ in forms)).pack
     names = [field.name for field in run]
@@ -247,7 +247,7 @@ def _fixed(kafka_type: str) -> Writer:
 
 
 def _nullable(write_value: Writer) -> Writer:
-    """KIP-893: a byte tells whether the structure is there."""
+    """Return the writer of a structure that may be null: a byte tells if it is there (KIP-893)."""
 
     def write(parts: list[bytes], value: Any) -> None:
         if value is None:
@@ -276,7 +276,10 @@ def _array(write_element: Writer, flexible: bool, is_nullable: bool) -> Writer:
 
 
 def _tags(tagged: list[Field[Any]]) -> Writer:
-    """KIP-482: number, then tag, size and value of each field that is not at its default, ascending by tag."""
+    """Return the writer of tagged fields (KIP-482).
+
+    It writes their number, then tag, size and value of each field that is not at its default, ascending by tag.
+    """
     known = [
         (field.metadata["tag"], attrgetter(field.name), field.default, _field(field, True))
         for field in sorted(tagged, key=lambda field: field.metadata["tag"])
@@ -300,12 +303,12 @@ def _tags(tagged: list[Field[Any]]) -> Writer:
 
 
 def _compact_length(length: int) -> bytes:
-    """One more than the length, so that null (-1) is 0."""
+    """Return a compact length: one more than the length, so that null (-1) is 0."""
     return write_uvarint(length + 1)
 
 
 def write_uvarint(value: int) -> bytes:
-    """An unsigned number, seven bits a byte, low bits first."""
+    """Return an unsigned number as a varint: seven bits a byte, low bits first."""
     if value < 0x80:
         return _ONE_BYTE[value]
     out = bytearray()

@@ -35,7 +35,7 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
 _LENGTH_MIN: Final = 14
-"""Of the smallest batch of any magic; Kafka calls less than that corrupt."""
+"""The least batchLength of any magic; Kafka calls a smaller one corrupt."""
 _MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
@@ -88,7 +88,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """After 2147483647 comes 0; -1 without sequences."""
+        """The sequence of the last record; after 2147483647 comes 0. -1: the batch has no sequences."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
@@ -107,21 +107,21 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """0–4 are known (`Codec`); 5–7 may stand in a corrupt or future batch."""
+        """The number of the codec: 0–4 are known (`Codec`); 5–7 may stand in a corrupt or future batch."""
         return self.attributes & CODEC_MASK
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. The caller knows that HEADER_BYTES are there; nothing is checked."""
+    """Read the header at `position`. The caller knows that HEADER_BYTES are there; nothing is checked."""
     return BatchHeader(*HEADER.unpack_from(buffer, position))
 
 
 def largest_timestamp(fields: tuple[int, ...]) -> int:
-    """Of a batch in a log, by its header's fields; -1 for none.
+    """Return the largest timestamp of a batch in a log, in ms, from its header's fields; -1: it has none.
 
     Leaders compute the maximum timestamp of what they append. Older versions of oncelog stored what clients wrote
-    there, 0 or -1 from some of them. The base timestamp is the first record's, so a true maximum is never below it.
-    In a batch with LogAppendTime or a delete horizon it means something else.
+    there, 0 or -1 from some of them. The base timestamp is the first record's, so a true maximum is never below it. In
+    a batch with LogAppendTime or a delete horizon the base timestamp means something else.
     """
     if fields[5] & (LOG_APPEND_TIME | DELETE_HORIZON):
         return fields[8]
@@ -129,7 +129,7 @@ def largest_timestamp(fields: tuple[int, ...]) -> int:
 
 
 def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch; a cut batch at the end is left out, as a consumer does."""
+    """Yield (position, header) of every whole batch; a cut batch at the end is left out, as a consumer does."""
     position, end = 0, len(buffer)
     while end - position >= HEADER_BYTES:
         header = read_header(buffer, position)
@@ -145,13 +145,13 @@ def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc_is_valid(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool:
-    """CRC-32C over everything from the attributes to the batch's end."""
+    """Return True if the CRC-32C fits, which covers everything from the attributes to the batch's end."""
     whole = memoryview(buffer)[position + _CRC_FROM : position + header.size_bytes]
     return crc32c(whole) == header.crc
 
 
 def read_single_batch(records: Buffer, size_max_bytes: int) -> BatchHeader:
-    """The header of what a producer sent for one partition: exactly one well-formed batch of magic 2.
+    """Return the header of a producer's batch for one partition: exactly one well-formed batch of magic 2.
 
     As in Kafka, bytes behind it that are no whole batch do not count: the caller leaves them out. Raises KafkaError
     with INVALID_RECORD (no batch, several, or an older magic), CORRUPT_MESSAGE (lengths, an unknown magic, CRC), or
@@ -187,7 +187,8 @@ def read_single_batch(records: Buffer, size_max_bytes: int) -> BatchHeader:
 
 
 def _size_of_batch(records: Buffer, position: int) -> int | None:
-    """Of the whole batch at `position`, of whatever magic; None: there is none. Raises KafkaError(CORRUPT_MESSAGE)."""
+    """Return the size of the whole batch at `position`, of any magic; None: there is none.
+    Raises KafkaError(CORRUPT_MESSAGE)."""
     left = len(records) - position
     if left < LENGTH_PREFIX_BYTES:
         return None
@@ -204,7 +205,7 @@ def _size_of_batch(records: Buffer, position: int) -> int | None:
 
 
 def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write what the leader decides: offset and leader epoch. Both are outside the CRC."""
+    """Write the fields that the leader decides: offset and leader epoch. Both are outside the CRC."""
     length = _OFFSET_AND_LENGTH.unpack_from(batch)[1]
     _STAMP.pack_into(batch, 0, base_offset, length, leader_epoch)
 
@@ -212,7 +213,7 @@ def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) ->
 def stamp_max_timestamp(
     batch: bytearray | memoryview, timestamp_type: int, max_timestamp: int
 ) -> None:
-    """Set the timestamp type (`CREATE_TIME` or `LOG_APPEND_TIME`), the maximum timestamp, and the CRC with them."""
+    """Set the timestamp type (`CREATE_TIME` or `LOG_APPEND_TIME`), the maximum timestamp, and the new CRC."""
     (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_AT)
     struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME | timestamp_type)
     struct.pack_into(">q", batch, _MAX_TIMESTAMP_AT, max_timestamp)
@@ -222,6 +223,6 @@ def stamp_max_timestamp(
 def stamp_producer(
     batch: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:
-    """Set who wrote the batch and where it stands in the producer's sequence, and the CRC with them."""
+    """Set the batch's producer id, epoch and base sequence, and the new CRC."""
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))

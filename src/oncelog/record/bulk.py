@@ -3,10 +3,10 @@
 That reader tests no bounds inside a varint, so it is only given data in which no varint can run over the end: either
 the last byte has its high bit clear, or zeros lie behind the part it may see.
 
-It also reads a record's attributes, one byte in Kafka, as a varint. It would take other bytes for the key and the value
-where that byte is 128 or more. `attributes_are_single_bytes` finds such a record. It takes ten bytes for a number of 32
-bits, where Kafka's readers stop after five: `with_short_numbers` finds that. And it wants UTF-8 in the keys of headers,
-where Kafka takes any bytes: such a batch is read by `oncelog.record.records`.
+The reader also reads a record's attributes, one byte in Kafka, as a varint. It would take other bytes for the key and
+the value where that byte is 128 or more. `attributes_are_single_bytes` finds such a record. The reader takes ten bytes
+for a number of 32 bits, where Kafka's readers stop after five: `with_short_numbers` finds that. And it wants UTF-8 in
+the keys of headers, where Kafka takes any bytes: `oncelog.record.records` reads such a batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,16 +27,16 @@ from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX, decompress, decompress
 from oncelog.record.records import decode_batch, read_varint
 
 _CODEC_AT: Final = 22
-"""The lower byte of the attributes."""
+"""The position of the lower byte of the attributes."""
 _PADDING: Final = bytes(16)
-"""Longer than the longest varint."""
+"""Zeros behind the records, more than the longest varint has bytes."""
 _INT_BYTES_MAX: Final = 5
 
 
 def uncompressed(
     batch: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX, *, as_kafka: bool = False
 ) -> Buffer:
-    """The batch as it would be without compression: a header that says codec 0, then the records.
+    """Return the batch as it would be without compression: a header with codec 0, then the records.
 
     `as_kafka`: only what Kafka's reader takes. Raises KafkaError, also for records of more than `size_max` bytes.
     """
@@ -52,9 +52,9 @@ def uncompressed(
 
 
 def records_of(plain: Buffer) -> Iterator[Any]:
-    """Each record of an uncompressed batch, with `offset`, `timestamp`, `key`, `value`, `headers`.
+    """Yield each record of an uncompressed batch, with `offset`, `timestamp`, `key`, `value`, `headers`.
 
-    Raises `corrupt_errors()`, KafkaError.
+    Raises the errors of `corrupt_errors()`, and KafkaError.
     """
     count = 0
     try:
@@ -66,7 +66,8 @@ def records_of(plain: Buffer) -> Iterator[Any]:
 
 
 def compiled_records(plain: Buffer) -> Iterable[Any]:
-    """As `records_of`, at once. A header whose key is no UTF-8 raises UnicodeDecodeError."""
+    """Return the records as `records_of` does, by the compiled reader alone.
+    A header key that is no UTF-8 raises UnicodeDecodeError."""
     reader, _ = _compiled_reader()
     if plain[-1] & 0x80:
         plain = memoryview(bytes(plain) + _PADDING)[: len(plain)]
@@ -75,7 +76,10 @@ def compiled_records(plain: Buffer) -> Iterable[Any]:
 
 
 def attributes_are_single_bytes(plain: Buffer, start: int, count: int) -> tuple[bool, int]:
-    """Of `count` records from `start`; and where they end. Raises IndexError where they are cut."""
+    """Return True if `count` records from `start` have attributes of one byte, and where the records end.
+
+    Raises IndexError where they are cut.
+    """
     at = start
     for _ in range(count):
         length = plain[at]
@@ -95,14 +99,16 @@ def attributes_are_single_bytes(plain: Buffer, start: int, count: int) -> tuple[
 
 
 def may_have_long_numbers(plain: Buffer) -> bool:
-    """Whether `with_short_numbers`, which is slow, must look at these sound records. What they say fits into 28 bits.
-    So the fifth byte of a longer number adds nothing, and its last byte is 0. This does not find a null that is written
-    as a number below -1 in six bytes and more, for which no client is known."""
+    """Return True if `with_short_numbers`, which is slow, must look at these sound records.
+
+    Their numbers fit into 28 bits. So the fifth byte of a longer number adds nothing, and its last byte is 0. This does
+    not find a null that is written as a number below -1 in six bytes and more, for which no client is known.
+    """
     return b"\x80\x00" in bytes(plain)
 
 
 def with_short_numbers(plain: Buffer, start: int, count: int) -> int:
-    """Where so many sound records end. Raises ValueError for a number of 32 bits in more than five bytes."""
+    """Return where so many sound records end. Raises ValueError for a number of 32 bits in more than five bytes."""
     at = start
     for _ in range(count):
         _, at = _read_int(plain, at)
@@ -128,7 +134,7 @@ def _read_int(plain: Buffer, at: int) -> tuple[int, int]:
 
 
 def corrupt_errors() -> tuple[type[Exception], ...]:
-    """What reading malformed records raises."""
+    """Return the errors that reading malformed records raises."""
     return _compiled_reader()[1]
 
 
@@ -139,7 +145,7 @@ def warm_up() -> None:
 
 @cache
 def _compiled_reader() -> tuple[Callable[[Buffer], Any], tuple[type[Exception], ...]]:
-    """(reader class, what it raises). Imported late: with aiokafka's package it takes tens of milliseconds.
+    """Return (reader class, its errors). It is imported late: with aiokafka's package that takes tens of milliseconds.
 
     The package itself comes first: two threads that import different modules of it would each wait for the other.
     Python then hands one of them a module that is half there.

@@ -34,20 +34,21 @@ from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX
 from oncelog.record.records import decode_batch, encode_batch
 
 _BYTES_PER_RECORD_MIN: Final = 7
-"""Length, attributes, two deltas, two null lengths and a header count of one byte each."""
+"""The least bytes of a record: length, attributes, two deltas, two null lengths and a header count of one byte each."""
 
 _COMPRESSED_BYTES_LARGE: Final = 8_192
 _RECORDS_LARGE: Final = 20_000
 _RECORDS_AT_ONCE: Final = 500
 _WALKED_BYTES_MAX: Final = 8 << 20
-"""Compiled code keeps the interpreter's lock: for 40 ms at most, where all records are tiny."""
+"""The most bytes that compiled code walks, as it keeps the interpreter's lock: 40 ms at most, where all records are
+tiny."""
 _ERRORS_TOLD_MAX: Final = 1_000
-"""Records at fault that one answer names."""
+"""The most faulty records that one answer names."""
 IS_WALK_COMPILED: Final = not walk.__file__.endswith((".py", ".pyc"))
 
 
 class CheckRules(NamedTuple):
-    """What a topic asks of its records. Timestamps are milliseconds since 1970, both bounds included."""
+    """A topic's requirements for records. Timestamps are milliseconds since 1970, both bounds included."""
 
     is_compacted: bool = False
     timestamp_min: int = -(2**63)
@@ -57,7 +58,7 @@ class CheckRules(NamedTuple):
 
 
 def is_long_check(size_bytes: int, header: BatchHeader) -> bool:
-    """Whether checking a batch of this size may take longer than everybody else should wait: tens of milliseconds."""
+    """Return True if checking a batch of this size may hold up all others for too long: tens of milliseconds."""
     if header.record_count > _RECORDS_LARGE:
         return True
     return header.codec != Codec.NONE and size_bytes > _COMPRESSED_BYTES_LARGE
@@ -66,7 +67,7 @@ def is_long_check(size_bytes: int, header: BatchHeader) -> bool:
 def check_producer_batch(
     records: bytes, header: BatchHeader, rules: CheckRules, pause: Callable[[], None] | None = None
 ) -> bytes:
-    """The batch as a log may keep it, whose CRC and length are already known to be good.
+    """Return the batch as a log may keep it; its CRC and length are already known to be good.
 
     It is `records` itself where its header is right. Clients write wrong maximum timestamps, and retention and searches
     go by them. So the maximum is the records', as in Kafka. Raises KafkaError for a batch that a client may not append:
@@ -74,7 +75,7 @@ def check_producer_batch(
     INVALID_RECORD: a control batch, no records, a count or offsets that do not fit. Also a record without key on a
     compacted topic, a producer id without sequence, and bytes that Kafka's reader makes no records of: a retry would
     not help. INVALID_TIMESTAMP: outside the rules. UNSUPPORTED_COMPRESSION_TYPE, MESSAGE_TOO_LARGE: what the bytes
-    inside say. A thread has `pause` called now and then, for others.
+    inside say. In a thread, `pause` is called now and then, so that others can run.
     """
     try:
         return _checked(records, header, rules, pause)
@@ -129,7 +130,7 @@ def _walked(plain: Buffer, header: BatchHeader, rules: CheckRules) -> int:
 def _read(
     plain: Buffer, header: BatchHeader, rules: CheckRules, pause: Callable[[], None] | None
 ) -> int:
-    """The records' largest timestamp. Raises KafkaError for what is wrong with them."""
+    """Return the records' largest timestamp. Raises KafkaError for what is wrong with them."""
     _check_attributes(plain, header.record_count, pause)
     try:
         largest = _largest_timestamp(_paused(compiled_records(plain), pause), header, rules)
@@ -148,7 +149,7 @@ def _with_max_timestamp(records: bytes, max_timestamp: int) -> bytes:
 
 
 def _with_first_timestamp(plain: Buffer, header: BatchHeader) -> bytes:
-    """The batch with its first record's timestamp as its base: `largest_timestamp` counts on that."""
+    """Return the batch with its first record's timestamp as its base: `largest_timestamp` counts on that."""
     batch = encode_batch(
         list(decode_batch(plain)),
         producer_id=header.producer_id,
@@ -224,7 +225,7 @@ def _with_pauses(records: Iterable[Any], pause: Callable[[], None]) -> Iterable[
 
 
 def _largest_timestamp(records: Iterable[Any], header: BatchHeader, rules: CheckRules) -> int:
-    """-1 for none. Raises KafkaError, UnicodeDecodeError."""
+    """Return the records' largest timestamp, -1 for none. Raises KafkaError, UnicodeDecodeError."""
     expected, largest = header.base_offset, int(NO_TIMESTAMP)
     low, high, needs_key = rules.timestamp_min, rules.timestamp_max, rules.is_compacted
     faults: list[_Fault] = []
@@ -269,7 +270,7 @@ class _Fault(NamedTuple):
 def _fault(
     index: int, timestamp: int | None, key: bytes | None, rules: CheckRules
 ) -> _Fault | None:
-    """What is wrong with one record. As in Kafka, a missing key comes before a bad timestamp."""
+    """Return the fault of one record, None if it has none. As in Kafka, a missing key comes before a bad timestamp."""
     if rules.is_compacted and key is None:
         return _Fault(
             ErrorCode.INVALID_RECORD,
@@ -292,7 +293,8 @@ def _fault(
 
 
 def _refused(faults: list[_Fault], count: int, record_count: int) -> RecordsRefused:
-    """One bad timestamp makes the batch's code INVALID_TIMESTAMP, as in Kafka."""
+    """Return the error of a batch with these faults.
+    One bad timestamp makes its code INVALID_TIMESTAMP, as in Kafka."""
     codes = {fault.error_code for fault in faults}
     by_time = ErrorCode.INVALID_TIMESTAMP in codes
     return RecordsRefused(

@@ -1,7 +1,7 @@
-"""The four compression codecs as Kafka frames them, over cramjam, with a bound on what comes out.
+"""The four compression codecs as Kafka frames them, over cramjam, with a bound on the decompressed size.
 
 gzip and zstd are plain; lz4 is the frame format; snappy is raw (librdkafka) or in xerial blocks (Java, kafka-python).
-`oncelog.record.frames` says which of these Kafka's reader takes.
+`oncelog.record.frames` knows which of these streams Kafka's reader takes.
 """
 
 import struct
@@ -16,14 +16,14 @@ from oncelog.record.batch import Codec
 from oncelog.record.frames import BadFrame, gzip_members, lz4_frame, snappy_chunks
 
 DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
-"""A batch that grows past this is never read."""
+"""The most bytes of a decompressed batch; a batch that grows past this is never read."""
 
 _EXPANSION_MAX: Final = 32
 _PRODUCED_BYTES_MIN: Final = 8 * 1024 * 1024
 
 
 def produced_bytes_max(max_message_bytes: int) -> int:
-    """How large the records of a producer's batch may get: 32 times the topic's largest batch.
+    """Return how many bytes a producer's batch may have without compression: 32 times the topic's largest batch.
 
     Producers bound their batches before compression, most at 1 MiB, so a batch that is near `max.message.bytes` when
     compressed expands a few times. A small frame must not fill the memory.
@@ -37,10 +37,11 @@ _BUFFER_FULL: Final = "failed to write whole buffer"
 
 
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
-"""Magic; version 1 with independent blocks, which Java's reader insists on; blocks of 64 KiB; the header's checksum."""
+"""The header of an LZ4 frame: magic, version 1, independent blocks (Java's reader insists), blocks of 64 KiB,
+checksum."""
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_AS_IT_IS: Final = 0x8000_0000
-"""In a block's size: the block is not compressed, since that made it no smaller."""
+"""The bit in a block's size that says: the block is not compressed, since that made it no smaller."""
 _LZ4_END: Final = bytes(4)
 _LZ4_FAST_LEVEL: Final = 9
 """Kafka's default level, which means lz4's fast compressor; every other level means the thorough one."""
@@ -48,7 +49,8 @@ _GZIP_DEFAULT_LEVEL: Final = -1
 
 
 def compress(codec: Codec, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """The data as a batch carries it; `level` as in compression.gzip.level and its like, None for the default."""
+    """Return the data as a batch carries it;
+    `level` as in compression.gzip.level and its like, None for the default."""
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -89,10 +91,10 @@ def _lz4_block(block: bytes, level: int) -> bytes:
 def decompress(
     codec: int, data: bytes | memoryview, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """The records of a batch in a log.
+    """Return the decompressed records of a batch in a log.
 
     Older versions of oncelog stored LZ4 frames that Kafka's reader does not take, and these can be read as well.
-    Otherwise as `decompress_as_kafka`.
+    Otherwise it works as `decompress_as_kafka` does.
     """
     try:
         return decompress_as_kafka(codec, data, size_max)
@@ -108,7 +110,7 @@ def decompress(
 def decompress_as_kafka(
     codec: int, data: bytes | memoryview, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """What Kafka's Java reader makes of a compressed batch, read once.
+    """Return the bytes that Kafka's Java reader makes of a compressed batch, read once.
 
     Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for an unknown codec, CORRUPT_MESSAGE for bytes that are no such
     stream, MESSAGE_TOO_LARGE above `size_max`.
@@ -147,7 +149,7 @@ def _bounded(
     data: bytes | memoryview,
     size_max: int,
 ) -> bytes:
-    """Decompress into a small buffer, and what does not fit there into one of `size_max` bytes.
+    """Decompress into a small buffer; if that is too small, into one of `size_max` bytes.
 
     The library has no limit of its own, but it respects a full buffer. The second buffer is a mapping without a file:
     its pages cost nothing until they are written.

@@ -29,9 +29,9 @@ _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
 _BEFORE_CRC: Final = struct.Struct(">qiib")
 _CHECKED: Final = struct.Struct(">hiqqqhii5shhbhib")
-"""What the CRC covers: the rest of the header, and the record with its lengths."""
+"""The bytes that the CRC covers: the rest of the header, and the record with its lengths."""
 _RECORD_BEGIN: Final = bytes((2 * 16, 0, 0, 0, 2 * 4))
-"""Its size, no attributes, no deltas, the size of its key; lengths are zig-zag."""
+"""The first bytes of the record: its size, no attributes, no deltas, the size of its key; lengths are zig-zag."""
 _VALUE_SIZE: Final = 2 * 6
 
 
@@ -51,7 +51,7 @@ class Marker:
 
 
 def marker_record(marker: Marker, timestamp: int) -> Record:
-    """The one record of a control batch."""
+    """Return the one record of a control batch."""
     return Record(
         _KEY.pack(0, marker.marker_type), _VALUE.pack(0, marker.coordinator_epoch), timestamp
     )
@@ -66,8 +66,10 @@ def encode_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The control batch of this marker, 78 bytes, `timestamp` in milliseconds. Nothing in it varies in size, so it is
-    packed as a whole: there is one for each partition of each transaction."""
+    """Return the control batch of this marker, 78 bytes; `timestamp` is in milliseconds.
+
+    Nothing in it varies in size, so it is packed as a whole: there is one for each partition of each transaction.
+    """
     checked = _CHECKED.pack(
         CONTROL | TRANSACTIONAL,
         0,
@@ -94,7 +96,8 @@ def encode_marker(
 
 
 def decode_marker(buffer: Buffer, position: int = 0) -> Marker | None:
-    """The marker of the control batch at `position`; None for an empty or a KRaft control batch, both no-ops here.
+    """Return the marker of the control batch at `position`; None for an empty or a KRaft control batch, both no-ops
+    here.
 
     A newer version's longer key or value is read as version 0. Raises KafkaError(CORRUPT_MESSAGE).
     """

@@ -1,7 +1,7 @@
-"""How Kafka's Java reader takes compressed records apart, where its way is not the compression library's.
+"""The way in which Kafka's Java reader takes compressed records apart, where it differs from the compression libraries.
 
-A log may hold only what each consumer can read, and the Java client is the strictest. On the other hand it serves some
-streams that libraries refuse. This module cuts a stream into the parts that it reads:
+A log may hold only what each consumer can read, and the Java client is the strictest. On the other hand it reads some
+streams that libraries refuse. This module cuts a stream into the parts that the Java client reads:
 
 ```
 lz4     one frame: independent blocks, the header's and the blocks' checksums; what follows is not looked at
@@ -9,7 +9,7 @@ gzip    members; what follows the last one and begins no other is not looked at
 snappy  raw, or xerial: [header chunk…]…, a chunk is i32 size · raw snappy
 ```
 
-Everything here raises `BadFrame`, with what is wrong.
+Every function here raises `BadFrame`, with the reason.
 """
 
 import struct
@@ -20,25 +20,25 @@ from typing import Final
 
 
 class BadFrame(Exception):
-    """Not a stream of this codec, or one that Kafka's reader does not take."""
+    """Bytes that are no stream of this codec, or a stream that Kafka's reader does not take."""
 
 
 # LZ4.
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT: Final = 0x60
-"""Version 1, and blocks that do not refer to each other."""
+"""The flags of version 1 with blocks that do not refer to each other."""
 _LZ4_BLOCK_SUMS: Final = 0x10
 _LZ4_SIZE: Final = 0x08
 _LZ4_CONTENT_SUM: Final = 0x04
 _LZ4_AS_IT_IS: Final = 0x8000_0000
-"""In a block's size: the block is not compressed."""
+"""The bit in a block's size that says: the block is not compressed."""
 _LZ4_END: Final = bytes(4)
 _LZ4_BLOCK_BYTES: Final = {0x40: 1 << 16, 0x50: 1 << 18, 0x60: 1 << 20, 0x70: 1 << 22}
 
 
 def lz4_frame(data: bytes | memoryview) -> bytes:
-    """The first frame, without its content size and content checksum, which Kafka's reader does not compare."""
+    """Return the first frame, without its content size and content checksum, which Kafka's reader does not compare."""
     blocks_at, has_block_sums, has_content_sum, block_bytes = _lz4_header(data)
     end = _lz4_blocks_end(data, blocks_at, has_block_sums, has_content_sum, block_bytes)
     flags = _LZ4_INDEPENDENT | (_LZ4_BLOCK_SUMS if has_block_sums else 0)
@@ -48,7 +48,10 @@ def lz4_frame(data: bytes | memoryview) -> bytes:
 
 
 def _lz4_header(data: bytes | memoryview) -> tuple[int, bool, bool, int]:
-    """(where the blocks begin, whether they have checksums, whether the content has one, bytes of a block at most)."""
+    """Read a frame's header.
+
+    Returns where the blocks begin, if they have checksums, if the content has one, and a block's most bytes.
+    """
     if data[:4] != _LZ4_MAGIC:
         raise BadFrame("it does not begin with the magic number of an LZ4 frame")
     if len(data) < 7:
@@ -74,7 +77,7 @@ def _lz4_blocks_end(
     has_content_sum: bool,
     block_bytes: int,
 ) -> int:
-    """Where the last block ends. Kafka's reader takes a block of nothing for the stream's end."""
+    """Return where the last block ends. Kafka's reader takes an empty block for the stream's end."""
     sum_bytes = 4 if has_block_sums else 0
     while at + 4 <= len(data):
         (word,) = struct.unpack_from("<I", data, at)
@@ -101,7 +104,7 @@ _U32: Final = 0xFFFF_FFFF
 
 @lru_cache(maxsize=64)
 def _header_checksum(descriptor: bytes) -> int:
-    """The second byte of xxHash32, over 2 or 10 bytes."""
+    """Return the second byte of xxHash32, over 2 or 10 bytes."""
     _, two, three, four, five = _PRIMES
     value, whole = five + len(descriptor), len(descriptor) // 4 * 4
     for at in range(0, whole, 4):
@@ -121,11 +124,11 @@ _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP_HEADER_BYTES: Final = 10
 _GZIP_TRAILER: Final = struct.Struct("<II")
 _GZIP_MEMBER_BYTES_MIN: Final = 19
-"""Java's reader looks for another member only behind so many bytes."""
+"""The number of bytes behind a member that Java's reader needs to look for another member."""
 
 
 def gzip_members(data: bytes, size_max: int) -> bytes:
-    """What the members hold, at most one byte more than `size_max`."""
+    """Return the content of all members, at most one byte more than `size_max`."""
     parts: list[bytes] = []
     at, left = 0, size_max + 1
     while True:
@@ -142,7 +145,7 @@ def gzip_members(data: bytes, size_max: int) -> bytes:
 
 
 def _gzip_member(data: bytes, start: int, size_max: int) -> tuple[bytes, int]:
-    """What is in the member whose header ends at `start`, and where the member ends."""
+    """Return the content of the member whose header ends at `start`, and where the member ends."""
     reader = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
     try:
         part = reader.decompress(memoryview(data)[start:], size_max)
@@ -159,7 +162,7 @@ def _gzip_member(data: bytes, start: int, size_max: int) -> tuple[bytes, int]:
 
 
 def _gzip_start(data: bytes, at: int) -> int | None:
-    """Where a header at `at` ends. None: there is no whole one."""
+    """Return where the gzip header at `at` ends. None: there is no whole header."""
     if data[at : at + 3] != _GZIP_MAGIC or at + _GZIP_HEADER_BYTES > len(data):
         return None
     flags, end = data[at + 3], at + _GZIP_HEADER_BYTES
@@ -188,7 +191,7 @@ _XERIAL_VERSION_MIN: Final = 1
 
 
 def snappy_chunks(data: bytes) -> Iterator[bytes]:
-    """The raw Snappy streams that one after the other are the records."""
+    """Yield the raw Snappy streams that together are the records."""
     if not data.startswith(_XERIAL_MAGIC) or len(data) < _XERIAL_HEADER_BYTES:
         yield data
         return

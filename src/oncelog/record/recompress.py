@@ -29,7 +29,7 @@ _ATTRIBUTES_AT: Final = 21
 
 
 def recompressed(batch: Buffer, codec: Codec, level: int | None = None) -> bytes:
-    """The batch with its records in `codec`. Raises what `decompress` raises."""
+    """Return the batch with its records in `codec`. Raises what `decompress` raises."""
     header = read_header(batch)
     body = memoryview(batch)[HEADER_BYTES:]
     plain = decompress(header.codec, body) if header.codec else body

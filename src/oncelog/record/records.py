@@ -1,4 +1,4 @@
-"""Records inside a batch: encode a few (internal topics, markers), decode any.
+"""The records inside a batch: this module encodes a few (internal topics, markers), and decodes any.
 
 Bulk paths use aiokafka's compiled reader and builder; this module is the plain one that says how the bytes lie:
 
@@ -29,7 +29,8 @@ from oncelog.record.batch import (
 from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX, compress, decompress
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Keys may be any bytes: what is no UTF-8 is kept by `surrogateescape`, and shown by `shown_key`."""
+"""A record's headers.
+Keys may be any bytes: `surrogateescape` keeps those that are no UTF-8, and `shown_key` shows them."""
 _ANY_BYTES: Final = "surrogateescape"
 
 
@@ -56,7 +57,8 @@ def encode_batch(
     extra_attributes: int = 0,
     codec: Codec = Codec.NONE,
 ) -> bytearray:
-    """One batch of these records, offsets counting up from `base_offset`; writable, so that a leader may stamp it."""
+    """Return one batch of these records, offsets counting up from `base_offset`;
+    writable, so that a leader may stamp it."""
     assert records, "a batch has at least one record"
     base_timestamp = max_timestamp = records[0].timestamp
     body = bytearray()
@@ -93,10 +95,10 @@ def encode_batch(
 def decode_batch(
     buffer: Buffer, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """The records of the batch at `position`, with absolute offsets and timestamps. `size_max`: bytes that its records
-    may have without compression.
+    """Yield the records of the batch at `position`, with absolute offsets and timestamps.
 
-    Raises KafkaError(CORRUPT_MESSAGE) where the bytes are no records, and what `decompress` raises.
+    `size_max`: bytes that its records may have without compression. Raises KafkaError(CORRUPT_MESSAGE) where the bytes
+    are no records, and what `decompress` raises.
     """
     header = read_header(buffer, position)
     if header.record_count < 0:
@@ -128,12 +130,12 @@ def decode_batch(
 
 
 def shown_key(key: bytes) -> str:
-    """A header's key as people see it: bytes that are no UTF-8 as `\\xff`."""
+    """Return a header's key as people see it: bytes that are no UTF-8 as `\xff`."""
     return key.decode(errors="backslashreplace")
 
 
 def append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
-    """Add the record's bytes; the deltas count from the batch's base offset and base timestamp."""
+    """Append the record's bytes; the deltas count from the batch's base offset and base timestamp."""
     key, value, headers = record.key, record.value, record.headers
     body = bytearray(_NO_ATTRIBUTES)
     body += _varint(timestamp_delta)
@@ -183,7 +185,7 @@ def _read_record(data: Buffer, at: int, end: int, base_offset: int, base_timesta
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Zig-zag, seven bits a byte, low bits first; serves 32 and 64 bits alike."""
+    """Append a number as a zig-zag varint, seven bits a byte, low bits first; it serves 32 and 64 bits alike."""
     out += _varint(value)
 
 
@@ -209,11 +211,12 @@ _NO_HEADERS: Final = _encoded_varint(0)
 _NULL: Final = _encoded_varint(-1)
 _SMALL: Final = 256
 _SMALL_VARINTS: Final = tuple(map(_encoded_varint, range(_SMALL)))
-"""Most lengths and deltas are small: a look-up is a tenth of the loop."""
+"""The encoded small numbers. Most lengths and deltas are small, and a look-up takes a tenth of the loop's time."""
 
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """(value, position behind it). Raises IndexError at the data's end, ValueError past ten bytes."""
+    """Return (value, position behind it) of a zig-zag varint.
+    Raises IndexError at the data's end, ValueError past ten bytes."""
     value = shift = 0
     while True:
         byte = data[at]

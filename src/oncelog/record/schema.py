@@ -1,11 +1,9 @@
-"""How stored values lie in bytes. Each is declared field by field, as Kafka declares its messages, and is read and
-written here.
+"""The byte layout of stored values. Each value is declared field by field, as Kafka declares its messages.
 
 A `Codec` reads and writes one kind of value: a number, a text, an array, a structure. A `RecordType` puts those of a
 record's key and of each version of its value together. All versions make the same record: one that lacks a field has
-`absent` in its place. Numbers are big-endian. A text, bytes or an array begin with
-their length: an int16 or int32 with -1 for null, or a compact one. A flexible structure ends with tagged fields, and
-those that are not known are passed over (KIP-482).
+`absent` in its place. Numbers are big-endian. A text, bytes or an array begin with their length: an int16 or int32 with
+-1 for null, or a compact one. A flexible structure ends with tagged fields; unknown ones are passed over (KIP-482).
 """
 
 import struct
@@ -20,24 +18,24 @@ from oncelog.protocol.writing import write_uvarint
 _NO_TAGS: Final = b"\0"
 
 DAMAGE: Final = (struct.error, IndexError, ValueError, FrameError)
-"""What reading raises for bytes that no writer can have written. The caller says what they should have been."""
+"""The errors of reading bytes that no writer can have written. The caller says what the bytes should have been."""
 
 
 class Codec(NamedTuple):
-    """How one kind of value becomes bytes, and back."""
+    """Turns one kind of value into bytes, and back."""
 
     encode: Callable[[Any], bytes]
     read: Callable[..., tuple[Any, int]]
-    """(data, position) → the value, and the position behind it. A structure's also takes the attributes that are known
-    already."""
+    """(data, position) → the value, and the position behind it.
+    A structure's `read` also takes attributes that are known already."""
     letter: str = ""
-    """Of a number: struct's. Neighbouring numbers are read and written at once."""
+    """struct's letter for a number; empty for other values. Neighbouring numbers are read and written at once."""
     kind: Callable[[int], Any] | None = None
-    """Of a number: what it becomes, such as a member of an IntEnum."""
+    """The type that a number becomes, such as a member of an IntEnum."""
 
 
 def read_whole(codec: Codec, data: bytes, at: int = 0, **known: Any) -> Any:
-    """The value of all the bytes from `at` on."""
+    """Return the value of all the bytes from `at` on. Raises ValueError for bytes too many."""
     value, end = codec.read(data, at, **known)
     if end != len(data):
         raise ValueError(f"{len(data) - end} bytes too many")
@@ -63,7 +61,7 @@ INT32: Final = number("i")
 INT64: Final = number("q")
 UINT32: Final = number("I")
 UUID: Final = number("16s")
-"""Sixteen bytes."""
+"""The codec of a UUID, sixteen bytes."""
 
 
 def _read_compact(data: bytes, at: int) -> tuple[int, int]:
@@ -72,11 +70,11 @@ def _read_compact(data: bytes, at: int) -> tuple[int, int]:
 
 
 COMPACT: Final = Codec(lambda length: write_uvarint(length + 1), _read_compact)
-"""A length plus one, as a varint: 0 is null."""
+"""The codec of a compact length: the length plus one, as a varint; 0 is null."""
 
 
 def converted(codec: Codec, make: Callable[[Any], Any], stored: Callable[[Any], Any]) -> Codec:
-    """The value that `make` makes of what is stored; `stored` is the way back."""
+    """Return the codec of a value that `make` makes of the stored value; `stored` is the way back."""
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         found, at = codec.read(data, at)
@@ -86,7 +84,7 @@ def converted(codec: Codec, make: Callable[[Any], Any], stored: Callable[[Any], 
 
 
 def sized(length: Codec, *, is_text: bool = False, nullable: bool = False) -> Codec:
-    """Bytes, or text in UTF-8, behind their length."""
+    """Return the codec of bytes, or of text in UTF-8, behind their length."""
     encode_length, read_length = length[:2]
 
     def encode(value: Any) -> bytes:
@@ -115,7 +113,7 @@ COMPACT_NULLABLE_STRING: Final = sized(COMPACT, is_text=True, nullable=True)
 
 
 def absent(value: Any) -> Codec:
-    """A field that this version does not have: `value` stands for it."""
+    """Return the codec of a field that this version does not have: `value` stands for it."""
     return Codec(lambda _: b"", lambda data, at: (value, at))
 
 
@@ -123,7 +121,7 @@ def absent(value: Any) -> Codec:
 
 
 def array(length: Codec, element: Codec) -> Codec:
-    """A tuple."""
+    """Return the codec of a tuple of elements, behind their number."""
 
     def encode(elements: Sequence[Any]) -> bytes:
         return length.encode(len(elements)) + b"".join(map(element.encode, elements))
@@ -140,7 +138,8 @@ def array(length: Codec, element: Codec) -> Codec:
 
 
 def keyed_numbers(key: Codec, length: Codec, *, flexible: bool = False) -> Codec:
-    """A list of keys, each with its int32s, such as topics with their partitions. `flexible`: tags end each."""
+    """Return the codec of a list of keys, each with its int32s, such as topics with partitions.
+    `flexible`: tags end each."""
     tags = _NO_TAGS if flexible else b""
 
     def encode(found: Iterable[tuple[Any, Sequence[int]]]) -> bytes:
@@ -171,7 +170,8 @@ def keyed_numbers(key: Codec, length: Codec, *, flexible: bool = False) -> Codec
 def grouped(
     key: Codec, length: Codec, pair: Callable[[Any, int], Any], *, flexible: bool = False
 ) -> Codec:
-    """As `keyed_numbers`; the value is a tuple of pairs, which `pair` makes of a key and a number."""
+    """Return a codec with the bytes of `keyed_numbers`, for a tuple of pairs that `pair` makes of a key and a
+    number."""
     keyed = keyed_numbers(key, length, flexible=flexible)
 
     def encode(pairs: Iterable[tuple[Any, int]]) -> bytes:
@@ -188,7 +188,8 @@ def grouped(
 
 
 def _read_count(length: Codec, data: bytes, at: int) -> tuple[int, int]:
-    """Of an array's elements; each has at least a byte."""
+    """Return the number of an array's elements, and where they begin.
+    An element has at least a byte, so more is damage."""
     count, at = length.read(data, at)
     if not 0 <= count <= len(data) - at:
         raise ValueError(f"array of {count} elements in {len(data) - at} bytes")
@@ -213,7 +214,7 @@ def structure(
     /,
     **fields: Codec,
 ) -> Codec:
-    """Fields in the order of their bytes; `make` takes their values by name.
+    """Return the codec of a structure: fields in the order of their bytes; `make` takes their values by name.
 
     `tagged`: the structure is flexible and ends with these, `{}` with none that we know. None: it is not flexible.
     `values_of`: finds the values in what is written, in this order, where they are not its attributes of these names.
@@ -245,7 +246,8 @@ def structure(
 
 
 def _steps(codecs: Sequence[Codec]) -> list[tuple[Any, Codec]]:
-    """Each codec with the place of its value, and a slice for numbers that are read and written at once."""
+    """Return each codec with the place of its value;
+    a run of numbers, which is read and written at once, has a slice."""
     steps: list[tuple[Any, Codec]] = []
     start = 0
     for is_number, found in groupby(codecs, lambda codec: bool(codec.letter)):
@@ -313,7 +315,7 @@ def _tags(tags: Sequence[Tag]) -> Codec:
 
 
 def nullable(codec: Codec) -> Codec:
-    """A structure behind an int8 that says whether it is there (KIP-893)."""
+    """Return the codec of a structure behind an int8 that says whether it is there (KIP-893)."""
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         is_there, at = INT8.read(data, at)
@@ -326,8 +328,8 @@ def nullable(codec: Codec) -> Codec:
 
 
 class RecordType:
-    """One type of record in a log. Its key is an int16 type and fields, its value an int16 version and fields. A null
-    value removes the key."""
+    """One type of record in a log. Its key is an int16 type and fields, its value an int16 version and fields.
+    A null value removes the key."""
 
     def __init__(
         self,
@@ -336,8 +338,8 @@ class RecordType:
         values: Mapping[int, Codec],
         tombstone: Callable[..., Any],
     ) -> None:
-        """`key`: attributes of the record and of its `tombstone`. `values`: structures that make the record, by
-        version."""
+        """`key` holds the attributes of the record and of its `tombstone`;
+        `values` the structures that make the record, by version."""
         self.number = number
         self.newest_version = max(values)
         self._key = structure(dict, **key)
@@ -353,7 +355,8 @@ class RecordType:
         return self._versions[version] + self._values[version].encode(record)
 
     def decode(self, key: bytes, value: bytes | None, **known: Any) -> Any:
-        """The record, or its tombstone; None for a later version. `known`: what is neither in key nor value."""
+        """Return the record, or its tombstone; None for a later version.
+        `known`: attributes that are neither in key nor value."""
         named = read_whole(self._key, key, len(self._type))
         if value is None:
             return self._tombstone(**named)

@@ -1,20 +1,21 @@
-"""The look at every record of a producer's batch that a compiler makes fast: is each as it should be?
+"""The check of every record of a producer's batch that a compiler makes fast: is each record sound?
 
 This file and `walk.pxd`, which gives its names C types, are one Cython module. Where a wheel was built without a
 compiler, `oncelog.record.check` goes without it: aiokafka's reader is compiled, too, and faster than this file as it
 stands.
 
-`largest_timestamp` says what every sound batch needs and no more. What it does not like, `oncelog.record.check` reads
-record by record, and names.
+`largest_timestamp` accepts sound batches only. Any other batch `oncelog.record.check` reads record by record, and names
+the fault.
 """
 
 LOOK_CLOSER = -(2**63)
-"""Something is not as it should be, or so large that it needs care."""
+"""The result for a batch that is not sound, or so large that it needs care."""
 _SAFE = 2**60
-"""Sums of two numbers below it are far from the ends of 64 bits."""
+"""A bound for numbers: sums of two numbers below it are far from the ends of 64 bits."""
 _INT = 28
 _LONG = 49
-"""How far the last byte of a number is shifted: five bytes are Kafka's limit for 32 bits. Eight need no care."""
+"""The largest shift of a varint's last byte: `_INT` is Kafka's limit of five bytes, `_LONG` eight bytes, which need no
+care."""
 
 
 def largest_timestamp(
@@ -27,7 +28,8 @@ def largest_timestamp(
     timestamp_max: int,
     needs_key: bool,
 ) -> int:
-    """Of `count` records, which fill `data` from `start` to `end`; -1 at least. LOOK_CLOSER: see there.
+    """Return the largest timestamp of `count` records, which fill `data` from `start` to `end`; -1 at least.
+    LOOK_CLOSER: the records need the slow check.
 
     Kafka's format (facts 2): length, attributes, timestamp delta, offset delta, key, value and headers. `data`: bytes
     of an uncompressed batch. Timestamps are milliseconds since 1970, both bounds included.
@@ -63,7 +65,7 @@ def largest_timestamp(
 
 
 def _varint(data: bytes, at: int, end: int, shift_max: int) -> tuple[int, int]:
-    """A zigzag varint before `end`, and where it ends: -1 where there is none."""
+    """Return a zigzag varint before `end`, and where it ends: -1 where there is none."""
     value, shift = 0, 0
     while 0 <= at < end and shift <= shift_max:
         byte = data[at]
@@ -76,7 +78,7 @@ def _varint(data: bytes, at: int, end: int, shift_max: int) -> tuple[int, int]:
 
 
 def _after_bytes(data: bytes, at: int, end: int, may_be_null: bool) -> int:
-    """Where bytes with their length before them end: -1 where they do not fit, or are null and may not be."""
+    """Return where a byte string with its length ends: -1 where it does not fit, or is null and may not be."""
     length, at = _varint(data, at, end, _INT)
     if at < 0 or length > end - at or length < -1 or (length < 0 and not may_be_null):
         return -1

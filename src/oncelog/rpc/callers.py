@@ -1,4 +1,4 @@
-"""Which roles may call which method: the caller table of the architecture page, as a policy.
+"""The roles that may call each method: the caller table of the architecture page, as a policy.
 
 Without TLS between processes nobody can tell who calls, and everything is allowed.
 """
@@ -109,17 +109,17 @@ ALLOWED: Final[Mapping[str, frozenset[str]]] = {
     for service, methods in _TABLE.items()
     for name, roles in methods.items()
 }
-"""Roles by the method's path."""
+"""The path of a method → the roles that may call it."""
 
 CALLER_ROLE: Final[ContextVar[str | None]] = ContextVar("caller_role", default=None)
-"""What the certificate of the call that is being answered names. None: a direct call, or there is no TLS."""
+"""The role in the certificate of the call that is being answered. None: a direct call, or there is no TLS."""
 
 
 def may_call(role: str, path: str) -> bool:
-    """Whether a process of this role calls this method. A method without a row is nobody's."""
+    """Return True if a process of this role may call this method. A method without a row may be called by none."""
     return role in ALLOWED.get(path, ())
 
 
 def refusal(role: str, path: str) -> str:
-    """What a caller is told that may not."""
+    """Return the error text for a caller that may not call this method."""
     return f"{path} may not be called by {role or 'a certificate without a role of oncelog'}"

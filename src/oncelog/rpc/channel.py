@@ -15,11 +15,11 @@ CLUSTER_NAME: Final = "oncelog.internal"
 ChannelOptions = list[tuple[str, Any]]
 
 _WINDOW_BYTES: Final = 8 * 2**20
-"""What a stream may send before its reader has taken it: two frames of a session."""
+"""Bytes that a stream may send before its reader has taken them: two frames of a session."""
 
 
 def open_channel(address: str, limits: SessionLimits) -> grpc.aio.Channel:
-    """A channel with a connection of its own, which is not made before the first call.
+    """Open a channel with a connection of its own, which is not made before the first call.
 
     Raises OncelogError where a file for TLS cannot be read.
     """
@@ -31,10 +31,11 @@ def open_channel(address: str, limits: SessionLimits) -> grpc.aio.Channel:
 
 
 class PlainStub:
-    """The methods of a service of `contract`, each a gRPC call of its own. For who looks at a process from outside."""
+    """The methods of a service of `contract`, each a gRPC call of its own, for programs that look at a process from
+    outside."""
 
     def __init__(self, channel: Any, service: str) -> None:
-        """`channel` blocks, or is asyncio's."""
+        """Take a channel that blocks, or one of asyncio."""
         self._channel = channel
         self._methods = SERVICES[service].methods
 
@@ -51,11 +52,11 @@ def _serialized(message: Message) -> bytes:
 
 
 def open_blocking_channel(address: str, tls: PeerTls | None) -> grpc.Channel:
-    """For who only looks: commands and health checks, without an event loop.
+    """Open a channel for programs that only look, without an event loop: commands and health checks.
 
     Raises OncelogError where a file for TLS cannot be read.
     """
-    # A proxy that the environment names for the web is none for this.
+    # A web proxy that the environment names is not for these connections.
     options: ChannelOptions = [("grpc.enable_http_proxy", 0)]
     if tls is None:
         return grpc.insecure_channel(address, options=options)
@@ -64,7 +65,8 @@ def open_blocking_channel(address: str, tls: PeerTls | None) -> grpc.Channel:
 
 
 def _name_of_peers() -> tuple[str, Any]:
-    """Every certificate of the cluster carries it, whatever address its process has today."""
+    """Return the channel option with the name that every certificate of the cluster carries, whatever its process's
+    address."""
     return "grpc.ssl_target_name_override", CLUSTER_NAME
 
 
@@ -97,7 +99,7 @@ def server_options(limits: SessionLimits) -> ChannelOptions:
 def _proxy(limits: SessionLimits) -> tuple[str, Any]:
     if limits.http_proxy:
         return "grpc.http_proxy", f"http://{limits.http_proxy}"
-    # A proxy that the environment names for the web is none for this.
+    # A web proxy that the environment names is not for these connections.
     return "grpc.enable_http_proxy", 0
 
 

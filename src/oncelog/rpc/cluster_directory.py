@@ -2,7 +2,7 @@
 
 A fenced node can still be called. The image only says that its session with the controller ended. A caller with an old
 image gets the node's response or PeerUnavailable. An epoch fences every write that the node would accept. Only a marker
-sender, where any will do, is chosen among the nodes that are not fenced.
+sender is chosen among the nodes that are not fenced: any of them will do.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from oncelog.rpc.stubs import ControllerStub, MarkerSenderStub, ProcessStub
 
 
 class ClusterDirectory(Directory):
-    """What this process serves itself (`add_local`) is called directly."""
+    """The stubs of a cluster's nodes. A service of this process (`add_local`) is called directly."""
 
     def __init__(
         self,
@@ -44,7 +44,8 @@ class ClusterDirectory(Directory):
         self._local[service_name] = DirectStub(servicer)
 
     def marker_sender(self) -> MarkerSenderStub:
-        """The same one while it lives, this process's own if it has one. Raises KeyError when none lives."""
+        """Return the same marker sender while it lives, this process's own if it has one.
+        Raises KeyError when none lives."""
         if MARKER_SENDER in self._local:
             return cast(MarkerSenderStub, self._local[MARKER_SENDER])
         nodes = self._metadata.image.nodes
@@ -53,7 +54,7 @@ class ClusterDirectory(Directory):
             living = sorted(node.node_id for node in nodes.values() if _can_send_markers(node))
             if not living:
                 raise KeyError("marker sender")
-            # Different processes begin with different ones.
+            # Different processes choose different marker senders.
             self._marker_sender_id = living[self._node_id % len(living)]
         return self.marker_sender_on(self._marker_sender_id)
 

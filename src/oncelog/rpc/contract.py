@@ -1,6 +1,7 @@
-"""The services of `proto/` as data: what a process can serve, and what can be called on it.
+"""The services of `proto/` as data: the methods that a process can serve and call.
 
-Read from the descriptors that the generated messages carry, so it needs no gRPC and never disagrees with the contract.
+They are read from the descriptors of the generated messages, so this needs no gRPC and never disagrees with the
+contract.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ class Method:
 
     name: str
     path: str
-    """As gRPC writes it: /oncelog.api.v1.Storage/Produce."""
+    """The method's path as gRPC writes it: /oncelog.api.v1.Storage/Produce."""
     request_from_string: Callable[[bytes], Message]
     response_from_string: Callable[[bytes], Message]
     takes_stream: bool

@@ -1,7 +1,7 @@
 """A stub of the controller that finds the active one among several.
 
-Every controller says who is active (`DescribeController`). A call goes to the active one; it is sent to another only
-when that is safe: it was never sent, it was refused with NOT_CONTROLLER, or a repetition changes nothing.
+Every controller says which one is active (`DescribeController`). A call goes to the active one. It is sent to another
+only when that is safe: it was never sent, it was refused with NOT_CONTROLLER, or a repetition changes nothing.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from oncelog.rpc.session_pool import SessionPool
 from oncelog.rpc.sessions import PeerUnavailable
 
 DEFAULT_TIMEOUT_S = 15.0
-"""For callers that give none: the search for a controller must end."""
+"""Seconds that a call takes at most if its caller gives no timeout: the search for a controller must end."""
 
 logger = logging.getLogger(__name__)
 
 ATTEMPT_TIMEOUT_S = 3.0
-"""For one attempt of a call that may be repeated: a frozen controller must not use up the caller's time."""
+"""Seconds for one attempt of a call that may be repeated: a frozen controller must not use up the caller's time."""
 
 DESCRIBE_TIMEOUT_S = 1.0
 ACQUAINTED_EVERY_S = 5.0
@@ -38,8 +38,11 @@ SEARCH_PAUSE_MAX_MS = 200
 REPEATABLE = frozenset(
     {"RegisterNode", "NodeHeartbeat", "DescribeController", "AllocateProducerIds", "DrainNode"}
 )
-"""Methods whose lost answer may be asked for again: the same incarnation gets the epoch it has, a lost block of
-producer ids is never given twice, and the others are plain statements."""
+"""The methods that may be called again when their answer is lost.
+
+The same incarnation gets the epoch it has, a lost block of producer ids is never given twice, and the others are plain
+statements.
+"""
 
 _METHODS = SERVICES[CONTROLLER].methods
 
@@ -53,9 +56,10 @@ class ActiveControllerStub:
         self._pool = pool
         self._active: str | None = None
         self._told: dict[str, str] = {}
-        """What the active controller at an address said of where it is."""
+        """The address of an active controller → the address that it gives for itself."""
         self._astray: set[str] = set()
-        """Addresses so told at which nobody answered: those of another network."""
+        """Addresses that controllers gave for themselves and at which nobody answered: they belong to another
+        network."""
         self._search = asyncio.Lock()
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -90,7 +94,7 @@ class ActiveControllerStub:
                 encoded = await session.call(method.path, request.SerializeToString, left_s)
                 response = method.response_from_string(encoded)
             except TimeoutError as error:
-                # It may be frozen: the next attempt asks around first.
+                # The controller may be frozen: the next attempt asks around first.
                 if not is_repeatable or loop.time() >= deadline:
                     self.forget(address)
                     raise
@@ -113,7 +117,7 @@ class ActiveControllerStub:
     # ------------------------------------------------------------------------------------------------- search
 
     async def find(self, deadline: float | None = None) -> str:
-        """The address of the active controller. Raises PeerUnavailable when none is found until `deadline`."""
+        """Return the address of the active controller. Raises PeerUnavailable when none is found until `deadline`."""
         if self._active is not None:
             return self._active
         try:
@@ -130,12 +134,13 @@ class ActiveControllerStub:
             ) from None
 
     def forget(self, address: str) -> None:
-        """This controller turned out not to be active, or not to answer."""
+        """Forget a controller that turned out not to be active, or not to answer."""
         if self._active == address:
             self._active = None
 
     async def _ask_around(self) -> str | None:
-        """Call all at once. The first that says it is active wins; if none does, call those that the others name."""
+        """Call all controllers at once. The first that says it is active wins;
+        if none does, call those that the others name."""
         called: set[str] = set()
         candidates = list(self._addresses)
         while candidates:
@@ -169,8 +174,8 @@ class ActiveControllerStub:
     async def keep_acquainted(self) -> None:
         """Keep a session with every controller, for ever: one that broke is opened again.
 
-        The one that becomes active is then asked over a connection that is there. Its name need not be resolved in
-        that moment: the name server may be busy, or be on the machine that took the active controller with it.
+        The controller that becomes active is then asked over a connection that is there. Its name need not be resolved
+        in that moment: the name server may be busy, or be on the machine that took the active controller with it.
         """
         while True:
             await asyncio.sleep(ACQUAINTED_EVERY_S)
@@ -185,10 +190,11 @@ class ActiveControllerStub:
 
     @asynccontextmanager
     async def connection(self, deadline: float | None = None) -> AsyncIterator["ControllerStreams"]:
-        """The active controller's streams, on a connection of their own. Raises PeerUnavailable as it breaks."""
+        """Open the active controller's streams, on a connection of their own.
+        Raises PeerUnavailable as the connection breaks."""
         found = await self.find(deadline)
         told = self._told.get(found, found)
-        # As above, without a name. By the name after all, where what it says of itself leads nowhere.
+        # The address that the controller gives for itself needs no name server. If nobody answers there, use the name.
         address = found if told in self._astray else told
         try:
             channel = open_channel(address, self._pool.limits)
@@ -209,7 +215,7 @@ class ActiveControllerStub:
     async def WatchMetadata(
         self, request: pb.WatchMetadataRequest
     ) -> AsyncIterator[pb.MetadataUpdate]:
-        """Until the stream ends. Raises PeerUnavailable."""
+        """Yield the updates of the metadata until the stream ends. Raises PeerUnavailable."""
         async with self.connection() as streams:
             async for update in streams.watch(request):
                 yield update
@@ -252,7 +258,7 @@ class ControllerStreams:
 
 
 class NodeSessionStream:
-    """Heartbeats of one node, one answer each."""
+    """The heartbeats of one node, one answer each."""
 
     def __init__(self, address: str, call: Any) -> None:
         self._address = address
@@ -261,7 +267,10 @@ class NodeSessionStream:
     async def beat(
         self, request: pb.NodeHeartbeatRequest, timeout_s: float
     ) -> pb.NodeHeartbeatResponse:
-        """Raises PeerUnavailable when the stream breaks, ends, or stays silent for `timeout_s`."""
+        """Send a heartbeat, and return its answer.
+
+        Raises PeerUnavailable when the stream breaks, ends, or stays silent for `timeout_s`.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await self._call.write(request)
@@ -275,7 +284,7 @@ class NodeSessionStream:
                 f"{self._address}: {error.code().name}: {error.details()}"
             ) from error
         except asyncio.InvalidStateError as error:
-            # What grpc says of a write to a call that ended before it: while this process was frozen, for example.
+            # gRPC raises this for a write to a call that had ended: while this process was frozen, for example.
             raise PeerUnavailable(f"{self._address}: the session is over: {error}") from error
         if response is grpc.aio.EOF:
             raise PeerUnavailable(f"{self._address}: the controller ended the node's session")
@@ -284,7 +293,7 @@ class NodeSessionStream:
 
 
 def _is_not_controller(response: Any) -> bool:
-    """Whether the whole request was refused by a controller that is not active."""
+    """Return True if a controller that is not active refused the whole request."""
     fields = response.DESCRIPTOR.fields_by_name
     if "status" in fields:
         return bool(response.status.error_code == ErrorCode.NOT_CONTROLLER)
@@ -298,6 +307,6 @@ def _is_not_controller(response: Any) -> bool:
 
 
 def _error_code(item: Any) -> int:
-    """Of an item that is a status, or carries one, or has a code of its own."""
+    """Return the error code of an item that is a status, or carries one, or has a code of its own."""
     holder = item.status if "status" in item.DESCRIPTOR.fields_by_name else item
     return int(holder.error_code)

@@ -1,4 +1,4 @@
-"""A deadline that costs nothing when the answer is there at once.
+"""A deadline of a call, which costs nothing when the answer is there at once.
 
 In one process most calls between roles end without ever waiting. `asyncio.timeout` would arm and disarm a timer for
 each; here the call is started first, and the timer is armed only when it really waits.
@@ -17,7 +17,7 @@ async def answer_within(
     timeout_s: float,
     on_wait: Callable[[asyncio.Timeout], None] | None = None,
 ) -> AnswerT:
-    """What awaiting `call` returns. Raises TimeoutError after `timeout_s`, and what the call raises.
+    """Return the result of awaiting `call`. Raises TimeoutError after `timeout_s`, and what the call raises.
 
     Anything awaitable may be given; only a coroutine can be started before the timer. `on_wait` receives the timer when
     there is one, so that the caller can bring it forward.
@@ -40,7 +40,7 @@ async def answer_within(
 
 
 class _Started:
-    """The rest of a coroutine that has already yielded once: what it waits for is yielded again, to the task."""
+    """The rest of a coroutine that has already yielded once: the future it waits for is yielded again, to the task."""
 
     __slots__ = ("_call", "_waits_for")
 
@@ -66,7 +66,7 @@ class _Started:
 
 
 class DeadlineTimer:
-    """One timer for many deadlines: armed for the earliest, whatever becomes of the call it was armed for.
+    """One timer for many deadlines: armed for the earliest, also if its call ends in time.
 
     When it fires, `sweep(now)` ends what is due and returns the earliest deadline that is left. Calls that end in time,
     which is nearly all of them, cost no timer.
@@ -83,7 +83,7 @@ class DeadlineTimer:
         self._armed_for = float("inf")
 
     def add(self, deadline: float) -> None:
-        """`deadline` is a time of the loop's clock."""
+        """Add a deadline, a time of the loop's clock."""
         if deadline < self._armed_for:
             self.stop()
             self._armed_for = deadline

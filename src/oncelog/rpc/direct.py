@@ -15,7 +15,7 @@ from oncelog.rpc.deadline import answer_within
 
 
 class DirectStub:
-    """The methods of `servicer` as those of a stub.
+    """The methods of a servicer as a stub has them.
 
     The servicer is set after construction where two roles need each other.
     """
@@ -27,10 +27,11 @@ class DirectStub:
         self.__dict__.clear()
         self._servicer = servicer
         self.plain_methods: Mapping[str, str] = getattr(type(servicer), "direct_methods", {})
-        """Those that answer plain objects, and take them for a request; each with its name in the servicer."""
+        """The methods that answer plain objects and take them for a request: name in the stub → name in the
+        servicer."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """A method that was not called before; from then on it is an attribute."""
+        """Return a method at its first call; from then on it is an attribute."""
         if name.startswith("_"):
             raise AttributeError(name)
         method = getattr(self._servicer, self.plain_methods.get(name, name))
@@ -49,5 +50,5 @@ def _direct_call(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def takes_plain(stub: object, name: str) -> bool:
-    """Whether the method answers plain objects, and takes them for its request."""
+    """Return True if the method answers plain objects, and takes them for its request."""
     return isinstance(stub, DirectStub) and name in stub.plain_methods

@@ -1,4 +1,4 @@
-"""Where to find whom: from node ids and shards to stubs.
+"""The stubs of other roles, found by node id or by shard.
 
 The roles' code takes its stubs from a `Directory` and does not know whether a call is direct or travels over gRPC.
 """
@@ -27,21 +27,22 @@ from oncelog.rpc.stubs import (
 
 
 class Directory(ABC):
-    """Stubs by node id. Raises KeyError for a node that is not known (yet): ask again after the next metadata."""
+    """Stubs by node id. A node that is not known (yet) raises KeyError: ask again after the next metadata."""
 
     @abstractmethod
     def stub(self, node_id: int, service_name: str) -> Any:
-        """Of this service at this node. Raises KeyError."""
+        """Return the stub of this service at this node. Raises KeyError."""
 
     @abstractmethod
     def controller(self) -> ControllerStub: ...
 
     @abstractmethod
     def marker_sender(self) -> MarkerSenderStub:
-        """The one to work with. Raises KeyError when none lives."""
+        """Return the stub of a marker sender to work with. Raises KeyError when none lives."""
 
     def controller_processes(self) -> Mapping[str, ProcessStub]:
-        """By address: controllers are no nodes. Empty where they are of this process."""
+        """Return the stubs of the controllers' processes by address: controllers are no nodes.
+        Empty where this process has them."""
         return {}
 
     def process(self, node_id: int) -> ProcessStub:
@@ -57,12 +58,12 @@ class Directory(ABC):
         return cast(GroupCoordinatorStub, self.stub(node_id, GROUP_COORDINATOR))
 
     def marker_sender_on(self, node_id: int) -> MarkerSenderStub:
-        """To look at this one."""
+        """Return the stub of the marker sender on this node, to look at it."""
         return cast(MarkerSenderStub, self.stub(node_id, MARKER_SENDER))
 
 
 class LocalDirectory(Directory):
-    """Every role is this process."""
+    """A directory where this process has every role."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class LocalDirectory(Directory):
         return self._stubs[service_name]
 
     def put(self, service_name: str, stub: object) -> None:
-        """In the place of the stub that is there."""
+        """Replace the stub of a service."""
         self._stubs[service_name] = stub
 
     def controller(self) -> ControllerStub:
@@ -101,7 +102,7 @@ class LocalDirectory(Directory):
 def transaction_coordinator(
     directory: Directory, image: MetadataImage, transactional_id: str
 ) -> TransactionCoordinatorStub | None:
-    """The stub of the coordinator that owns this id's shard; None while there is none (COORDINATOR_NOT_AVAILABLE)."""
+    """Return the coordinator that owns this id's shard; None while there is none (COORDINATOR_NOT_AVAILABLE)."""
     shard = image.shard_for(TRANSACTION, transactional_id)
     if shard is None or shard.coordinator < 0:
         return None

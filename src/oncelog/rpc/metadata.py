@@ -1,4 +1,4 @@
-"""The metadata image: what every role knows of the cluster, kept current by the controller's stream.
+"""The metadata image: the state of the cluster that every role knows, kept current by the controller's stream.
 
 Readers take `follower.image` and use it for one request; an image never changes, a new one replaces it.
 """
@@ -42,12 +42,12 @@ class MetadataImage:
     features_epoch: int = -1
     feature_levels: Mapping[str, int] = field(default_factory=dict)
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
-    """What is set for brokers and groups while the cluster runs, by kind and name."""
+    """The configs of brokers and groups that were set while the cluster runs, by kind and name."""
     security: SecurityImage = SecurityImage()
 
     @property
     def position(self) -> pb.MetadataPosition:
-        """What a controller is told: how far this image is, and in which history."""
+        """The position of this image, as a controller is told it: how far it is, and in which history."""
         return pb.MetadataPosition(
             metadata_offset=self.metadata_offset,
             controller_epoch=self.controller_epoch,
@@ -61,17 +61,18 @@ class MetadataImage:
 
     @property
     def known_levels(self) -> dict[str, int]:
-        """Of each feature that may be set: one that no cluster begins with is at 0 until somebody sets it."""
+        """The level of each feature that may be set: a feature that no cluster begins with is at 0 until somebody sets
+        it."""
         return {TWO_PHASE_COMMIT: 0, **self.feature_levels}
 
     @property
     def has_two_phase_commit(self) -> bool:
-        """Producers may keep transactions that are decided from outside (KIP-939, ADR 0043). Needs TV2."""
+        """True if producers may keep transactions that are decided from outside (KIP-939, ADR 0043). It needs TV2."""
         has_level = self.feature_levels.get(TWO_PHASE_COMMIT, 0) >= 1
         return has_level and self.transaction_version >= 2
 
     def partition(self, partition: Partition) -> pb.Partition | None:
-        """The partition's leadership, or None if it does not exist."""
+        """Return the partition's leadership, or None if the partition does not exist."""
         found = self._found.get(partition)
         if found is None:
             topic = self.topics.get(partition.topic)
@@ -82,11 +83,11 @@ class MetadataImage:
 
     @cached_property
     def _found(self) -> dict[Partition, pb.Partition]:
-        """What was asked for of this image: a look into a protobuf message costs some times as much."""
+        """A cache of the partitions that were asked for: a look into a protobuf message costs several times as much."""
         return {}
 
     def topic_config(self, topic: str, node_id: int | None = None) -> TopicConfig:
-        """Its own configs over what is set for this node and for all brokers; an internal topic has only its own."""
+        """Return a topic's configs over those of this node and of all brokers; an internal topic has only its own."""
         found = self.topics.get(topic)
         if found is None:
             return TopicConfig()
@@ -98,16 +99,16 @@ class MetadataImage:
 
     @cached_property
     def topic_defaults(self) -> Mapping[str, str]:
-        """Topic configs that are set for all brokers."""
+        """The topic configs that are set for all brokers."""
         return topic_defaults(self.broker_configs(ALL_BROKERS))
 
     def topic_defaults_of(self, node_id: int | None) -> Mapping[str, str]:
-        """Those that are set for the topics of this node."""
+        """Return the topic configs that are set for this node."""
         return {} if node_id is None else topic_defaults(self.broker_configs(str(node_id)))
 
     @cached_property
     def transaction_max_timeout_ms(self) -> int:
-        """The longest that any coordinator lets a transaction be open, as they published it."""
+        """The longest time in ms that any coordinator lets a transaction be open, as the coordinators published it."""
         key = "transaction.max.timeout.ms"
         published = [
             int(node.configs.get(key, BROKER_CONFIGS[key].key.default))
@@ -117,14 +118,14 @@ class MetadataImage:
         return max(published, default=int(BROKER_CONFIGS[key].key.default))
 
     def broker_configs(self, name: str) -> Mapping[str, str]:
-        """What is set for this node id, or with ALL_BROKERS for all of them."""
+        """Return the configs that are set for this node id, or for all with ALL_BROKERS."""
         return self.configs.get((pb.CONFIG_KIND_BROKER, name), {})
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
         return self.configs.get((pb.CONFIG_KIND_GROUP, group_id), {})
 
     def changed_setting(self, node_id: int, name: str) -> str | None:
-        """What was set for this node, else for all; None: its process's own setting holds."""
+        """Return the config that is set for this node, else for all; None: its process's own setting holds."""
         if not self.configs:
             return None
         found = self.broker_configs(str(node_id)).get(name)
@@ -135,17 +136,17 @@ class MetadataImage:
         return Counter(kind for kind, _ in self.shards)
 
     def shard_count(self, kind: int) -> int:
-        """How many shards of this kind exist; 0 until the internal topic is created."""
+        """Return how many shards of this kind exist; 0 until the internal topic is created."""
         return self._shard_counts.get(kind, 0)
 
     def shard_for(self, kind: int, name: str) -> pb.Shard | None:
-        """The shard of a transactional.id or group id; None until the internal topic is created."""
+        """Return the shard of a transactional.id or group id; None until the internal topic is created."""
         count = self.shard_count(kind)
         hashed = shard_name_of(name) if kind == TRANSACTION else name
         return self.shards.get((kind, shard_of(hashed, count))) if count else None
 
     def updated(self, update: pb.MetadataUpdate) -> "MetadataImage":
-        """The image after this update. Updates come in order; an old one is ignored."""
+        """Return the image after this update. Updates come in order; an old one is ignored."""
         if update.metadata_offset <= self.metadata_offset and not update.HasField("snapshot"):
             return self
         if update.HasField("snapshot"):
@@ -170,7 +171,7 @@ class MetadataImage:
         if delta.configs:
             configs = {**configs, **_configs_by_key(delta.configs)}
         has_features = delta.HasField("features")
-        # A controller of an older version does not say its own: that is unknown then, and not the one before.
+        # A controller of an older version does not name its incarnation: it is unknown then, and not the one before.
         said = delta if delta.controller_epoch else self
         return replace(
             self,
@@ -240,7 +241,7 @@ class MetadataFollower:
         self.image = MetadataImage()
 
     def on_change(self, callback: OnChange) -> Callable[[], None]:
-        """Returns what takes the callback away again."""
+        """Register a callback, and return a function that takes it away again."""
         key = object()
         self._callbacks[key] = callback
 
@@ -270,9 +271,9 @@ class MetadataFollower:
         self._changed = asyncio.Event()
 
     async def newer_than(self, image: MetadataImage, timeout_s: float) -> bool:
-        """True as soon as the image is another one; False after `timeout_s`.
+        """Return True as soon as the image is another one; False after `timeout_s`.
 
-        For a caller that found its peer gone, or found no owner. The next image usually names another one.
+        It serves a caller that found its peer gone, or found no owner. The next image usually names another one.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -289,12 +290,13 @@ class MetadataFollower:
     async def wait_for(
         self, holds: Callable[[MetadataImage], bool], timeout_s: float | None = 5.0
     ) -> None:
-        """Return once `holds` of the image. Raises TimeoutError."""
+        """Return once `holds` is true of the image. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             while not holds(self.image):
                 await self._changed.wait()
 
 
 def _is_behind(new: MetadataImage, old: MetadataImage) -> bool:
-    """A snapshot of a controller that does not know yet what another has told us. Metadata never goes back."""
+    """Return True for a snapshot of a controller that does not know yet what another has told us.
+    Metadata never goes back."""
     return new.cluster_id == old.cluster_id and new.metadata_offset < old.metadata_offset

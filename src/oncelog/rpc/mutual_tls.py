@@ -22,32 +22,33 @@ from oncelog.rpc.node_settings import NodeSettings
 from oncelog.rpc.sessions import SessionLimits
 
 _NAMES_KEY: Final = "peer_dns"
-"""Names of hosts alone. Under `x509_subject_alternative_name` are e-mail addresses and URIs too, which clients get."""
+"""gRPC's property with host names alone.
+`x509_subject_alternative_name` also has e-mail addresses and URIs, which clients get."""
 
 
 @dataclass(frozen=True, slots=True)
 class MutualTls:
-    """PEM files of one process."""
+    """The PEM files of one process."""
 
     certificate: Path
     key: Path
     ca: Path
 
     def _read(self) -> tuple[bytes, bytes, bytes]:
-        """Raises OncelogError that names the file."""
+        """Return the contents of certificate, key and CA file. Raises OncelogError that names the file."""
         return _read(self.certificate), _read(self.key), _read(self.ca)
 
     def read_ca(self) -> bytes:
-        """Raises OncelogError."""
+        """Return the contents of the CA file. Raises OncelogError that names the file."""
         return _read(self.ca)
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
-        """Raises OncelogError."""
+        """Return gRPC's credentials for calls to other processes. Raises OncelogError that names a file."""
         certificate, key, ca = self._read()
         return grpc.ssl_channel_credentials(ca, key, certificate)
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Raises OncelogError."""
+        """Return gRPC's credentials for a server, which follow changed files. Raises OncelogError that names a file."""
         last = hashlib.sha256(b"".join(self._read())).digest()
 
         def configuration() -> Any:
@@ -55,7 +56,7 @@ class MutualTls:
             return grpc.ssl_server_certificate_configuration([(key, certificate)], ca)
 
         def changed() -> Any:
-            """None: as before, also while the files are being written."""
+            """Return the new certificates; None: they are as before, or are being written."""
             nonlocal last
             try:
                 digest = hashlib.sha256(b"".join(self._read())).digest()
@@ -82,7 +83,7 @@ def _read(path: Path) -> bytes:
 
 
 def limits_of(settings: NodeSettings) -> SessionLimits:
-    """The bounds of this process's sessions, and its certificate where it has one."""
+    """Return the bounds of this process's sessions, with its TLS files where it has them."""
     certificate, key = settings.tls_certificate_file, settings.tls_key_file
     ca = settings.tls_ca_file
     tls = MutualTls(certificate, key, ca) if certificate and key and ca else None
@@ -90,7 +91,7 @@ def limits_of(settings: NodeSettings) -> SessionLimits:
 
 
 def role_of(auth_context: Mapping[str, Sequence[bytes]]) -> str:
-    """The role that the other side's certificate names; empty: none."""
+    """Return the role that the other side's certificate names; empty: it names none."""
     for name in auth_context.get(_NAMES_KEY, ()):
         role, dot, rest = name.decode(errors="replace").partition(".")
         if dot and rest == CLUSTER_NAME and role in ROLES:

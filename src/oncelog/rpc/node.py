@@ -42,7 +42,8 @@ logger = logging.getLogger(__name__)
 
 REGISTER_TIMEOUT_S = 5.0
 BEAT_OF_SESSION = 0.3
-"""Of a session timeout, between two heartbeats: two lost ones, or a busy moment, must not look like a dead process."""
+"""The part of a session timeout between two heartbeats: two lost ones, or a busy moment, must not look like a dead
+process."""
 
 DRAINING_BEAT_S = 0.1
 RETRY_PAUSE_MS = 20
@@ -56,7 +57,7 @@ _WAIT_AND_REGISTER = (
 
 
 class NodeHistory(Protocol):
-    """What a node's folder remembers of its registrations (ADR 0027)."""
+    """The record of a node's registrations in its data folder (ADR 0027)."""
 
     def begin(self, incarnation_id: str) -> None: ...
 
@@ -70,7 +71,7 @@ class NodeHistory(Protocol):
 
 
 class Node:
-    """See the module. `metadata` and `directory` are what roles are built with."""
+    """A process as a node of the cluster (see the module). Roles are built with its `metadata` and `directory`."""
 
     def __init__(self, settings: NodeSettings, roles: Sequence[pb.Role]) -> None:
         self._settings = settings
@@ -92,7 +93,7 @@ class Node:
         self.configs: Mapping[str, str] = {}
         """Settings under Kafka's names, for the registration; set before `start` (`oncelog.broker_config`)."""
         self.history: NodeHistory | None = None
-        """Of a node with a folder; set before `start`."""
+        """The history of a node with a data folder; set before `start`."""
         self._node_epoch = -1
         self._is_registered = False
         self._session_timeout_s = 9.0
@@ -108,7 +109,7 @@ class Node:
         self._getting_ready: asyncio.Task[None] | None = None
 
     def _take_id(self, node_id: int) -> None:
-        """All that is built with the id here."""
+        """Set the node id, and build what needs it."""
         self._node_id = node_id
         self.metadata = MetadataFollower(node_id, self._controller)
         self.directory = ClusterDirectory(
@@ -121,7 +122,7 @@ class Node:
 
     @property
     def node_id(self) -> int:
-        """0 until `claim` returns, where the controller gives it."""
+        """The node's id; 0 until `claim` returns, where the controller gives the id."""
         return self._node_id
 
     @property
@@ -130,26 +131,27 @@ class Node:
 
     @property
     def node_epoch(self) -> int:
-        """Given by the controller with the last registration; -1 before the first."""
+        """The epoch that the controller gave with the last registration; -1 before the first."""
         return self._node_epoch
 
     @property
     def rpc_address(self) -> str:
-        """What other nodes are told, once started."""
+        """The address that other nodes are told, once the node is started."""
         return self._settings.address(self.server.port)
 
     def advertise_kafka(self, host: str, port: int) -> None:
-        """Where this node's listener is reached by clients; before `start`."""
+        """Set the address at which clients reach this node's listener; call it before `start`."""
         assert self._task is None, "the address is part of the registration"
         self.kafka_host, self.kafka_port = host, port
 
     def serve(self, service_name: str, servicer: object) -> None:
-        """Answer calls of this service from now on; this process's own calls go there directly."""
+        """Answer calls of this service from now on; this process's own calls go to the servicer directly."""
         self.directory.add_local(service_name, servicer)
         self.server.served.add(service_name, servicer)
 
     async def claim(self) -> None:
-        """Get the id of a node whose id the controller gives. Waits for a controller, and raises, as `start` does."""
+        """Get the node id from the controller, if the controller gives it.
+        Waits for a controller, and raises, as `start` does."""
         if self._is_given and not self._is_registered:
             await self._bind_and_register()
 
@@ -187,7 +189,7 @@ class Node:
             raise
 
     async def ready(self, after: Callable[[], Awaitable[None]] | None = None) -> None:
-        """This process serves: heartbeats begin, and the health service says so, once `after` has returned.
+        """Begin heartbeats, and let the health service say that this process serves once `after` has returned.
 
         Until its first heartbeat the controller counts a registered node as fenced and gives it nothing to lead.
         """
@@ -203,21 +205,21 @@ class Node:
         await self.server.set_ready(True)
 
     async def ready_no_more(self) -> None:
-        """The health service says so; heartbeats go on."""
+        """Let the health service say that this process is not ready; heartbeats go on."""
         if self._getting_ready is not None:
             self._getting_ready.cancel()
             await asyncio.wait((self._getting_ready,))
         await self.server.set_ready(False)
 
     async def failure(self) -> BaseException:
-        """Returns, once it happens, why this node cannot go on."""
+        """Return, once it happens, the error for which this node cannot go on."""
         assert self._failure is not None, "the node was not started"
         return await asyncio.shield(self._failure)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Ask the controller to move everything off this node. True when it has.
+        """Ask the controller to move everything off this node. Return True when that is done.
 
-        False when it has not until `timeout_s`, or no controller answers for a while: perhaps all are being stopped.
+        False: it is not done until `timeout_s`, or no controller answers for a while: perhaps all are being stopped.
         """
         await self.ready_no_more()
         if not self._is_ready.is_set():
@@ -259,11 +261,12 @@ class Node:
 
     async def _image_or_failure(self) -> None:
         while not await self._image_came():
-            # It stood still between its registration and its first image, and was forgotten.
+            # The process stood still between its registration and its first image, and the controller forgot it.
             await self._register()
 
     async def _image_came(self) -> bool:
-        """False for a node with a given id that is in no image after a session timeout. Raises its failure."""
+        """Wait for an image with this node.
+        False: the node, whose id was given, is in no image after a session timeout. Raises the node's failure."""
         image = asyncio.create_task(
             self.metadata.wait_for(lambda image: self.node_id in image.nodes, None)
         )
@@ -283,7 +286,7 @@ class Node:
     # ------------------------------------------------------------------------------------------- registration
 
     async def _register(self) -> None:
-        """Until a controller takes this node. Raises OncelogError when one refuses it for good."""
+        """Register until a controller takes this node. Raises OncelogError when one refuses it for good."""
         loop = asyncio.get_running_loop()
         backoff = Backoff(RETRY_PAUSE_MS, RETRY_PAUSE_MAX_MS)
         logged_at = float("-inf")
@@ -297,7 +300,7 @@ class Node:
             await backoff.pause()
 
     async def _try_to_register(self) -> str | None:
-        """None when it is done, otherwise what it waits for."""
+        """Try to register. Return None when it is done, otherwise the text of what it waits for."""
         node = pb.Node(
             node_id=self.node_id,
             roles=self._roles,
@@ -329,7 +332,7 @@ class Node:
         if self._is_given and error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             raise self._replaced(reason)
         if error_code is ErrorCode.KAFKA_STORAGE_ERROR and self._is_registered:
-            # One that starts waits. One that runs would go on serving what the controller does not know of.
+            # A node that starts waits. A running node would go on serving what the controller does not know of.
             raise self._in_another_history(reason)
         if error_code.is_retriable or error_code in _WAIT_AND_REGISTER:
             return reason
@@ -371,7 +374,11 @@ class Node:
             await backoff.pause()
 
     async def _stay_with_one(self) -> None:
-        """Raises PeerUnavailable when the controller is lost, _MustRegister, OncelogError when another took over."""
+        """Keep a session and the metadata stream with one controller.
+
+        Raises PeerUnavailable when the controller is lost, _MustRegister, and OncelogError when another process took
+        the node id.
+        """
         async with self._controller.connection() as streams:
             # Not a task group: it forgets its cancellation when a member fails in the same moment. Here the two meet:
             # the silence after which a drain gives up is as long as that of a lost heartbeat.
@@ -423,7 +430,7 @@ class Node:
                     await self._beat_now.wait()
 
     def _heartbeat_answered(self, answer: pb.NodeHeartbeatResponse, now: float) -> None:
-        # Also from a controller that cannot write at the moment: not all are being stopped.
+        # A controller that cannot write at the moment counts, too: not all are being stopped.
         self._heard_at = now
         error_code = error_code_of(answer.status.error_code)
         reason = f"{error_code.name} {answer.status.error_message}"
@@ -449,6 +456,7 @@ class _MustRegister(OncelogError):
 
 
 def _gravest(errors: list[Exception]) -> Exception:
-    """Of what ended the two streams: a bug before a replaced node, before a lost registration, before a lost stream."""
+    """Return the gravest error that ended the two streams: a bug, then a replaced node, a lost registration, a lost
+    stream."""
     weights = {PeerUnavailable: 0, _MustRegister: 1, OncelogError: 2}
     return max(errors, key=lambda error: weights.get(type(error), 3))

@@ -13,7 +13,7 @@ _DEFAULTS = SessionLimits()
 EVERY_HOST = ("0.0.0.0", "::", "")
 
 NO_NODE_ID: Final = 0
-"""Of a process to which the controller gives its node id."""
+"""The node id of a process to which the controller gives its id."""
 
 
 class NodeSettings(BaseSettings):
@@ -107,7 +107,7 @@ class NodeSettings(BaseSettings):
         )
 
     def address(self, port: int) -> str:
-        """What other nodes are told, once the port is known."""
+        """Return the address that other nodes are told, once the port is known."""
         if self.advertised_address:
             return self.advertised_address
         host = socket.gethostname() if self.host in EVERY_HOST else self.host

@@ -1,8 +1,8 @@
-"""A call to the current owner of something, given up as soon as the metadata names another owner.
+"""A call to the current owner of a shard or partition, given up as soon as the metadata names another owner.
 
-A process that is frozen, or cut off by the network, does not answer and does not go away either. What the controller
-decided meanwhile arrives on the metadata stream, so a caller need not wait for its deadline. What became of the call is
-unknown, as after any TimeoutError.
+A process that is frozen, or cut off by the network, does not answer and does not go away either. The controller's next
+decision arrives on the metadata stream, so a caller need not wait for its deadline. The outcome of the call is unknown,
+as after any TimeoutError.
 """
 
 import asyncio
@@ -18,8 +18,11 @@ async def answer_of_owner(
     metadata: MetadataFollower,
     is_owner: Callable[[MetadataImage], bool],
 ) -> AnswerT:
-    """What awaiting `call` returns. Raises TimeoutError after `timeout_s` or when an image comes in which `is_owner`
-    does not hold any more, and what the call raises."""
+    """Return the result of awaiting `call`.
+
+    Raises what the call raises, and TimeoutError: after `timeout_s`, or when an image comes for which `is_owner` is
+    false.
+    """
     forget: Callable[[], None] | None = None
 
     def on_wait(deadline: asyncio.Timeout) -> None:

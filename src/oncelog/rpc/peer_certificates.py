@@ -1,8 +1,8 @@
-"""Streams between processes end with the certificate that opened them.
+"""The certificates of callers: a stream between processes ends with the certificate that opened it.
 
 TLS checks a certificate when a connection begins, and a stream lasts for as long as its processes. So a server looks at
 its callers once a second. It ends a stream whose certificate has expired, or is of a CA that is not trusted any more.
-The caller opens another one with the certificate that it has by now, or is refused.
+The caller opens another one with its present certificate, or is refused.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ _CHAIN_MAX: Final = 8
 
 
 class PeerCertificate:
-    """The certificate of a caller, and those between it and the CA."""
+    """The certificate of a caller, and the certificates between it and the CA."""
 
     def __init__(self, chain: Sequence["x509.Certificate"]) -> None:
         self._chain = tuple(chain)
 
     def refusal(self, authorities: Sequence["x509.Certificate"], now_s: float) -> str:
-        """Why it would open no connection now; empty where it would. `now_s`: Unix time."""
+        """Return why the certificate would open no connection now; empty: it would. `now_s`: Unix time in seconds."""
         expires = self._chain[0].not_valid_after_utc
         if _has_expired(self._chain[0], now_s):
             return f"the caller's certificate expired at {expires:%Y-%m-%d %H:%M:%S} UTC"
@@ -39,7 +39,8 @@ class PeerCertificate:
         return ""
 
     def _is_issued_by(self, authorities: Sequence["x509.Certificate"], now_s: float) -> bool:
-        """By a CA, or by one of the chain that is; no certificate on that path may have expired."""
+        """Return True if a CA, or a certificate of the chain that leads to one, issued the certificate.
+        None of them may have expired."""
         authorities = [one for one in authorities if not _has_expired(one, now_s)]
         between = [one for one in self._chain[1:] if not _has_expired(one, now_s)]
         current = self._chain[0]
@@ -54,7 +55,7 @@ class PeerCertificate:
 
 
 class PeerCertificates:
-    """Of everybody who is connected to one server. `run` is owned by the server."""
+    """The certificates of all callers that are connected to one server, which owns `run`."""
 
     def __init__(self, tls: PeerTls) -> None:
         self._tls = tls
@@ -65,8 +66,10 @@ class PeerCertificates:
     def hold(
         self, auth_context: Mapping[str, Sequence[bytes]], end: Callable[[str], None]
     ) -> Callable[[], None]:
-        """`end` is called once with a reason, when this caller's certificate would open nothing any more. Returns what
-        takes it back: for a stream that is over."""
+        """Watch the certificate of a stream, and return the function that ends the watch when the stream is over.
+
+        `end` is called once with a reason, when the certificate would open no connection any more.
+        """
         key = object()
         self._held[key] = (_certificate_of(auth_context), end)
 
@@ -76,12 +79,12 @@ class PeerCertificates:
         return forget
 
     def refusal(self, auth_context: Mapping[str, Sequence[bytes]], now_s: float) -> str:
-        """Of a single call on a connection that is open; empty: its certificate is good."""
+        """Return why a single call on an open connection is refused; empty: its certificate is good."""
         self._read_authorities()
         return _certificate_of(auth_context).refusal(self._authorities, now_s)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Look at the certificates once a second, until it is cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             self.look(time.time())
@@ -95,7 +98,7 @@ class PeerCertificates:
                 end(reason)
 
     def _read_authorities(self) -> None:
-        """As before while the file is being written, as for new connections."""
+        """Read the CA file again. While it is being written, the known CAs stay, as for new connections."""
         from cryptography import x509
 
         with contextlib.suppress(OncelogError, ValueError):

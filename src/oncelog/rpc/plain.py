@@ -1,7 +1,7 @@
-"""Requests for roles of the same process: the fields of `proto/`, and bytes that nobody copies.
+"""Requests for roles of the same process: the fields of `proto/`, with bytes that are not copied.
 
 A protobuf message copies its bytes when they are put in and each time they are looked at. Put into another message, it
-is copied, too. Who asks a `DirectStub` whether it `takes_plain` objects may send these instead.
+is copied, too. A caller whose `DirectStub` `takes_plain` objects may send these instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from oncelog.ids import Partition
 
 @dataclass(slots=True)
 class AppendRequest:
-    """As `storage_pb2.AppendRequest`, for one that is not waited for."""
+    """The fields of `storage_pb2.AppendRequest`, for an append that is not waited for."""
 
     partition: Partition
     coordinator_epoch: int
@@ -23,7 +23,7 @@ class AppendRequest:
 
 
 class TxnMarker(NamedTuple):
-    """As `storage_pb2.TxnMarker`."""
+    """The fields of `storage_pb2.TxnMarker`."""
 
     producer_id: int
     producer_epoch: int
@@ -34,21 +34,21 @@ class TxnMarker(NamedTuple):
     transactional_id: str
     partitions: Sequence[Partition]
     shard: int = -1
-    """Of the decision."""
+    """The shard that decided the transaction."""
 
 
 @dataclass(slots=True)
 class WriteTxnMarkersRequest:
-    """As `storage_pb2.WriteTxnMarkersRequest`."""
+    """The fields of `storage_pb2.WriteTxnMarkersRequest`."""
 
     markers: Sequence[TxnMarker]
     about_to_write: Callable[[TxnMarker], None]
-    """Told of each marker that is not left to the long way."""
+    """A callback for each marker that is written the short way."""
 
 
 @dataclass(slots=True)
 class DeliverMarkersRequest:
-    """As `marker_sender_pb2.DeliverMarkersRequest`, of decisions of several shards."""
+    """The fields of `marker_sender_pb2.DeliverMarkersRequest`, for decisions of several shards."""
 
     markers: Sequence[TxnMarker]
     metadata_offset: int
@@ -56,7 +56,7 @@ class DeliverMarkersRequest:
 
 @dataclass(slots=True)
 class PartitionRecords:
-    """As `storage_pb2.PartitionRecords`."""
+    """The fields of `storage_pb2.PartitionRecords`."""
 
     topic: str
     partition: int
@@ -66,7 +66,7 @@ class PartitionRecords:
 
 @dataclass(slots=True)
 class VerifyRequest:
-    """As `coordinator_pb2.AddPartitionsToTxnRequest`, of one transaction of TV1 that is only verified."""
+    """The fields of `coordinator_pb2.AddPartitionsToTxnRequest`, for one transaction of TV1 that is only verified."""
 
     transactional_id: str
     producer_id: int
@@ -75,7 +75,7 @@ class VerifyRequest:
 
 
 class RequestOrigin(NamedTuple):
-    """As `types_pb2.RequestOrigin`, of a client that was not refused before."""
+    """The fields of `types_pb2.RequestOrigin`, for a client that was not refused before."""
 
     listener: int
     connection: int
@@ -85,7 +85,7 @@ class RequestOrigin(NamedTuple):
 
 
 class AddPartitionsRequest(NamedTuple):
-    """As `coordinator_pb2.AddPartitionsToTxnRequest`, of one transaction of TV1."""
+    """The fields of `coordinator_pb2.AddPartitionsToTxnRequest`, for one transaction of TV1."""
 
     transactional_id: str
     producer_id: int
@@ -95,7 +95,7 @@ class AddPartitionsRequest(NamedTuple):
 
 
 class EndTxnRequest(NamedTuple):
-    """As `coordinator_pb2.EndTxnRequest`, of TV1."""
+    """The fields of `coordinator_pb2.EndTxnRequest`, for TV1."""
 
     transactional_id: str
     producer_id: int
@@ -106,7 +106,7 @@ class EndTxnRequest(NamedTuple):
 
 @dataclass(slots=True)
 class ProduceRequest:
-    """As `storage_pb2.ProduceRequest`."""
+    """The fields of `storage_pb2.ProduceRequest`."""
 
     transactional_id: str
     acks: int

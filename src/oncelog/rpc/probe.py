@@ -22,7 +22,7 @@ _DOES_NOT: Final = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints one line; returns the exit code."""
+    """Ask the process, print one line, and return the exit code."""
     options = _parser().parse_args(arguments)
     is_serving, said = check(options.address, options.service, TIMEOUT_S)
     print(f"{options.address}: {said}", file=sys.stdout if is_serving else sys.stderr)
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(address: str, service: str, timeout_s: float) -> tuple[bool, str]:
-    """Whether it serves, and in words what it said or why it could not be asked."""
+    """Return True if the service serves, and the text of its answer or why it could not be asked."""
     # Imported late: a wrong use needs none of it.
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -54,7 +54,7 @@ def check(address: str, service: str, timeout_s: float) -> tuple[bool, str]:
 
 
 def _channel(address: str) -> Any:
-    """With the certificate of the process that runs here, where it has one. Raises OncelogError."""
+    """Open a channel with the certificate of the process that runs here, if it has one. Raises OncelogError."""
     from oncelog.rpc.channel import open_blocking_channel
 
     files = [

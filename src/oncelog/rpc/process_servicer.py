@@ -1,4 +1,5 @@
-"""What a process tells of itself, whatever its role: its version, what it uses, and what its role has counted."""
+"""The description of a process, whatever its role: its version, the resources that it uses, and the numbers of its
+role."""
 
 import os
 import time
@@ -11,12 +12,12 @@ from oncelog.api.v1 import process_pb2 as pb
 
 
 class ProcessServicer:
-    """Answers the `Process` service. Asked every few seconds: a role only copies numbers that it has."""
+    """Answers the `Process` service. It is asked every few seconds, so a role only copies numbers that it has."""
 
     def __init__(
         self, node_id: int, tell: Callable[[pb.DescribeProcessResponse], None] = lambda answer: None
     ) -> None:
-        """`tell` puts in what the role counts."""
+        """`tell` writes the role's numbers into the answer."""
         self._node_id = node_id
         self._tell = tell
         self._started_ms = time.time_ns() // 1_000_000
@@ -37,12 +38,12 @@ class ProcessServicer:
 
 @cache
 def _version() -> str:
-    """Reading it costs milliseconds."""
+    """Return oncelog's version, which is remembered: reading it costs milliseconds."""
     return version("oncelog")
 
 
 def resident_bytes() -> int:
-    """0 where the system does not tell it this way, as outside Linux."""
+    """Return the resident memory in bytes; 0 where the system does not tell it this way, as outside Linux."""
     try:
         with open("/proc/self/statm", "rb") as found:
             return int(found.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,13 +1,14 @@
-"""What a composed role offers its process."""
+"""The interface of a role to the process that runs it."""
 
 from typing import Protocol
 
 
 class Role(Protocol):
-    """Built by its package's `wiring.build_*`, started in order, stopped in reverse."""
+    """A role. Its package's `wiring.build_*` builds it; roles start in order, and stop in reverse."""
 
     async def start(self) -> None:
-        """Returns when the role is ready to serve. Raises OncelogError with a one-line reason and the way out."""
+        """Start, and return when the role is ready to serve.
+        Raises OncelogError with a one-line reason and the way out."""
 
     async def stop(self) -> None:
-        """Ends what is in flight, flushes, releases files and sockets."""
+        """End what is in flight, flush, and release files and sockets."""

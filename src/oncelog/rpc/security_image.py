@@ -1,4 +1,4 @@
-"""What the metadata say of ACLs, SCRAM credentials, client quotas, API tokens and logouts of the console."""
+"""The part of the metadata with ACLs, SCRAM credentials, client quotas, API tokens and logouts of the console."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,24 +16,25 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True)
 class SecurityImage:
-    """An image never changes; each part keeps its identity until an update changes it."""
+    """The security metadata at one moment. An image never changes;
+    each part keeps its identity until an update changes it."""
 
     acls: frozenset[Acl] = frozenset()
     credentials: Mapping[tuple[str, int], pb.ScramCredential] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """By user and mechanism's number."""
+    """SCRAM credentials by user and mechanism's number."""
     quotas: Mapping[Entity, Mapping[str, float]] = field(
         default_factory=lambda: MappingProxyType({})
     )
     tokens: Mapping[str, ApiToken] = field(default_factory=lambda: MappingProxyType({}))
-    """By digest: that is how they are looked for."""
+    """API tokens by digest: a request's token is looked for by its digest."""
     ended_sessions: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Sessions of the console that were logged out, and when each would have ended."""
+    """Console sessions that were logged out, each with the time at which it would have ended."""
     sessions_void_until_ms: int = 0
-    """What would end until then counts as logged out."""
+    """Milliseconds since 1970: a console session that would end until then counts as logged out."""
     unknown_user_key: bytes = field(default=b"", repr=False)
-    """Empty until there was a SCRAM credential."""
+    """The secret for the salts of unknown users; empty until there was a SCRAM credential."""
 
     def is_logged_out(self, session_id: str, expires_ms: int) -> bool:
         return expires_ms <= self.sessions_void_until_ms or session_id in self.ended_sessions
@@ -89,7 +90,7 @@ class SecurityImage:
 def _changed(
     known: Mapping[KeyT, ValueT], changes: Iterable[tuple[KeyT, ValueT | None]]
 ) -> Mapping[KeyT, ValueT]:
-    """None: it is gone."""
+    """Return the mapping after these changes; the value None removes a key."""
     found = dict(known)
     for key, value in changes:
         if value is None:

@@ -1,4 +1,5 @@
-"""What a process serves: from a method's path to the servicer that answers it, and from its exceptions to a status.
+"""The methods that a process serves: from a method's path to its servicer, and from the servicer's exceptions to a
+status.
 
 Sessions and plain gRPC calls both go through here, so both see the same answers and the same errors.
 """
@@ -44,7 +45,7 @@ _PATH_SHOWN = 200
 
 
 class CallRefused(Exception):
-    """The call ends with this status instead of an answer."""
+    """The end of a call with this status instead of an answer."""
 
     def __init__(self, code: StatusCode, message: str) -> None:
         super().__init__(message)
@@ -53,7 +54,7 @@ class CallRefused(Exception):
 
 
 def check_caller(role: str, path: str) -> None:
-    """Raises CallRefused where a process of this role may not call this method: nothing was done."""
+    """Raise CallRefused if a process of this role may not call this method. The call then has no effect."""
     if not may_call(role, path):
         refused = refusal(role, path[:_PATH_SHOWN])
         _log_once(refused)
@@ -62,7 +63,7 @@ def check_caller(role: str, path: str) -> None:
 
 @functools.lru_cache(maxsize=256)
 def _log_once(refused: str) -> None:
-    """A peer that repeats its call must not fill the log."""
+    """Log a refusal once: a peer that repeats its call must not fill the log."""
     logger.warning("refused: %s (told once)", refused)
 
 
@@ -74,7 +75,7 @@ class Served:
     answer: Callable[..., Any]
 
     def read(self, request: bytes) -> Message:
-        """The request of a unary method. Raises CallRefused."""
+        """Return the request of a unary method. Raises CallRefused."""
         if not self.method.is_unary:
             raise CallRefused(
                 StatusCode.UNIMPLEMENTED, f"{self.method.path} is a stream: call it with plain gRPC"
@@ -87,12 +88,12 @@ class Served:
             ) from None
 
     async def call(self, message: Message) -> bytes:
-        """The serialized response. Raises CallRefused for whatever goes wrong."""
+        """Call the servicer, and return the serialized response. Raises CallRefused for every error."""
         response: Message = await self.called(self.answer(message, None))
         return response.SerializeToString()
 
     async def called(self, answer: Awaitable[AnswerT]) -> AnswerT:
-        """What awaiting `answer` returns; its exceptions become a status that names the method."""
+        """Return the result of awaiting `answer`; its exceptions become a status that names the method."""
         try:
             return await answer
         except StopAsyncIteration:
@@ -121,25 +122,26 @@ class Served:
 
 
 class ServedMethods:
-    """Filled by `add` as roles start; a role that is not there yet is answered with UNAVAILABLE."""
+    """The methods that this process serves. `add` adds those of a role as it starts;
+    before, its calls are answered UNAVAILABLE."""
 
     def __init__(self) -> None:
         self._served: dict[str, Served] = {}
 
     def add(self, service_name: str, servicer: object) -> None:
-        """Serve what `servicer` has of a service: `STORAGE` and its like of `oncelog.rpc.contract`."""
+        """Serve the methods that `servicer` has of a service: `STORAGE` and its like of `oncelog.rpc.contract`."""
         for method in SERVICES[service_name].methods.values():
             answer = getattr(servicer, method.name, None)
             if answer is not None:
                 self._served[method.path] = Served(method, answer)
 
     def remove(self, service_name: str) -> None:
-        """Answer UNAVAILABLE from now on; what is in flight goes on."""
+        """Answer UNAVAILABLE for this service from now on; calls in flight go on."""
         for method in SERVICES[service_name].methods.values():
             self._served.pop(method.path, None)
 
     def find(self, path: str) -> Served:
-        """Raises CallRefused for a method that is not served: nothing was done."""
+        """Return the served method of a path. Raises CallRefused if it is not served: the call had no effect."""
         served = self._served.get(path)
         if served is not None:
             return served

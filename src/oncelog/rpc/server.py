@@ -5,7 +5,7 @@
     await server.start()
     await server.set_ready(True)
 
-Everything that travels over sessions can also be called with grpcurl or from another language.
+Every method that is called over sessions can also be called with grpcurl or from another language.
 """
 
 import asyncio
@@ -32,17 +32,19 @@ from oncelog.rpc.sessions import SessionLimits
 
 DRAIN_TIMEOUT_S = 5.0
 PLAIN_CALLS_MAX = 10_000
-"""Sessions, metadata streams and plain calls at a time, of all callers together; more are RESOURCE_EXHAUSTED."""
+"""The most sessions, metadata streams and plain calls at a time, of all callers together;
+more are RESOURCE_EXHAUSTED."""
 
 LIVENESS = "liveness"
 """The name under which the health service says that the process lives: SERVING from its start to its stop. The answer
-comes from the event loop, so a process that is stuck gives none. The empty name says whether it is ready."""
+comes from the event loop, so a process that is stuck gives none. The empty name says whether the process is ready."""
 
 _SESSION_PATH = SERVICES[PEER].methods["Session"].path
 
 
 class RpcServer:
-    """`start` binds, `stop` lets calls in flight finish. `served` may be filled before and after."""
+    """The server of one process. `start` binds, `stop` lets calls in flight finish.
+    `served` may be filled before and after."""
 
     def __init__(self, host: str, port: int, limits: SessionLimits) -> None:
         self._host = host
@@ -59,16 +61,16 @@ class RpcServer:
 
     @property
     def calls_in_flight(self) -> int:
-        """Over sessions."""
+        """The number of calls in flight, over sessions."""
         return self._peer.calls_in_flight
 
     @property
     def is_ready(self) -> bool:
-        """What the health service says of the whole process."""
+        """True if the health service says that the process is ready."""
         return self._is_ready
 
     async def start(self) -> None:
-        """Raises OncelogError when the address cannot be had."""
+        """Bind and serve. Raises OncelogError when the address cannot be had."""
         server = grpc.aio.server(
             options=server_options(self._limits), maximum_concurrent_rpcs=PLAIN_CALLS_MAX
         )
@@ -112,7 +114,7 @@ class RpcServer:
         await server.stop(0)
 
     async def set_ready(self, is_ready: bool) -> None:
-        """What the health service says of the whole process; probes and load balancers ask it."""
+        """Set what the health service says of the whole process; probes and load balancers ask it."""
         self._is_ready = is_ready
         status = health_pb2.HealthCheckResponse
         await self._health.set("", status.SERVING if is_ready else status.NOT_SERVING)
@@ -124,7 +126,7 @@ class _ContractHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(
         self, served: ServedMethods, peer: PeerServicer, certificates: PeerCertificates | None
     ) -> None:
-        """`certificates`: None where calls are plain, and nobody is asked for a role."""
+        """`certificates`: None where calls are plain, and no caller has to prove a role."""
         self._served = served
         self._certificates = certificates
         self._session = grpc.stream_stream_rpc_method_handler(
@@ -152,7 +154,7 @@ def _require_good(certificates: PeerCertificates, context: Any) -> None:
 
 
 def _ends_task(reasons: list[str]) -> Callable[[str], None]:
-    """Ends the task that asks for it, and leaves the reason."""
+    """Return a function that ends the present task, and leaves its reason in `reasons`."""
     task = asyncio.current_task()
     assert task is not None
 
@@ -164,7 +166,8 @@ def _ends_task(reasons: list[str]) -> Callable[[str], None]:
 
 
 def _handler(served: Served, certificates: PeerCertificates | None) -> Any:
-    """Unary calls go through the same code as those of a session; streams are the servicer's own generators."""
+    """Return gRPC's handler of a method. Unary calls run as those of a session;
+    streams are the servicer's own generators."""
     method = served.method
     if method.is_unary:
 
@@ -224,7 +227,7 @@ def _handler(served: Served, certificates: PeerCertificates | None) -> Any:
 
 
 def _admit(context: Any, path: str) -> None:
-    """The caller has the role, and the servicer knows it. Raises CallRefused."""
+    """Check that the caller's role may call the method, and tell the servicer the role. Raises CallRefused."""
     role = role_of(context.auth_context())
     check_caller(role, path)
     CALLER_ROLE.set(role)

@@ -41,7 +41,7 @@ class SessionStub:
         self._methods = SERVICES[service_name].methods
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """A method that was not called before; from then on it is an attribute."""
+        """Return a method at its first call; from then on it is an attribute."""
         method = None if name.startswith("_") else self._methods.get(name)
         if method is None or not method.is_unary:
             raise AttributeError(name)
@@ -61,7 +61,8 @@ def _session_call(
 
 
 class PeerSession:
-    """At most one stream to one address at a time. `close` it when the address is not needed any more."""
+    """The session with one address: at most one stream at a time.
+    `close` it when the address is not needed any more."""
 
     def __init__(self, address: str, limits: SessionLimits) -> None:
         self.address = address
@@ -77,9 +78,10 @@ class PeerSession:
     async def call(
         self, path: str, serialize: Callable[[], bytes], timeout_s: float | None
     ) -> bytes:
-        """The serialized response. Raises PeerUnavailable, TimeoutError, and OncelogError as the servicer raised it.
+        """Return the serialized response. Raises PeerUnavailable, TimeoutError, and OncelogError as the servicer raised
+        it.
 
-        `serialize` gives the request when its turn has come: what waits takes no memory twice.
+        `serialize` makes the request when its turn has come, so a waiting call takes no memory twice.
         """
         stream = self._stream
         if stream is None or stream.is_over or stream.is_retired:
@@ -90,30 +92,30 @@ class PeerSession:
 
     @property
     def calls_in_flight(self) -> int:
-        """Sent, or waiting for their turn."""
+        """The number of calls that are sent, or wait for their turn."""
         return 0 if self._stream is None else self._stream.calls_in_flight
 
     @property
     def is_open(self) -> bool:
-        """A call now needs no new stream; gRPC's pings find out when the other end is gone."""
+        """True if a call now needs no new stream; gRPC's pings find out when the other end is gone."""
         stream = self._stream
         return stream is not None and not stream.is_over and not stream.is_retired
 
     def end(self) -> None:
-        """Fail what is in flight and end the stream, without waiting for its end."""
+        """Fail the calls in flight and end the stream, without waiting for its end."""
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
 
     async def close(self) -> None:
-        """`end`, and wait for it."""
+        """End the session, and wait for its end."""
         self.end()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     @property
     def has_ended(self) -> bool:
-        """Nothing of it runs any more."""
+        """True once no task of the session runs any more."""
         return self._is_closed and not self._tasks
 
     def _open(self) -> "_Stream":
@@ -185,7 +187,7 @@ class _Stream:
         self._deadlines = DeadlineTimer(self._loop, self._end_late)
         self.is_over = False
         self.is_retired = False
-        """It takes no more calls, and ends with those that it has."""
+        """True once the stream takes no more calls, and ends with those that it has."""
 
     @property
     def calls_in_flight(self) -> int:
@@ -211,14 +213,14 @@ class _Stream:
             raise
 
     def _give_up(self, call_id: int) -> None:
-        """Its caller waits no longer: tell the peer, if the peer knows it."""
+        """Give up a call whose caller waits no longer; tell the peer, if the peer knows the call."""
         call = self._take(call_id)
         if call is not None and call.was_sent:
             self._cancelled.append(call_id)
             self._has_work.set()
 
     def _take(self, call_id: int) -> _Call | None:
-        """The call, which is in flight no longer. Its place is free for the next in the queue."""
+        """Remove the call from those in flight, and return it. Its place is free for the next in the queue."""
         call = self._calls.pop(call_id, None)
         if call is None:
             return None
@@ -249,7 +251,7 @@ class _Stream:
     # ------------------------------------------------------------------------------------------------- stream
 
     async def run(self) -> None:
-        """Until the stream ends; then every call on it fails."""
+        """Run the stream until it ends; then every call on it fails."""
         try:
             channel = open_channel(self._address, self._limits)
         except OncelogError as error:
@@ -263,7 +265,7 @@ class _Stream:
             await channel.close()
 
     def finish(self, reason: str) -> None:
-        """Fail what is in flight. Also called when `run` was cancelled before its first step; once is enough."""
+        """Fail the calls in flight, once. It is also called when `run` was cancelled before its first step."""
         if self.is_over:
             return
         self.is_over = True
@@ -273,7 +275,7 @@ class _Stream:
         self._fail_all(reason)
 
     async def _serve(self, channel: grpc.aio.Channel) -> str:
-        """Returns why the stream ended."""
+        """Open the stream and serve it. Return why it ended."""
         stream: Any = channel.stream_stream(
             _SESSION_PATH,
             request_serializer=SessionFrame.SerializeToString,
@@ -306,7 +308,7 @@ class _Stream:
                 )
 
     async def _write(self, stream: Any) -> None:
-        """Ends with the stream; the reader learns why."""
+        """Write frames until the stream ends; the reader learns why it did."""
         try:
             await self._write_frames(stream)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

@@ -28,13 +28,14 @@ from oncelog.telemetry.spans import Nothing, Span
 logger = logging.getLogger(__name__)
 
 REPLY_OVERHEAD_BYTES = 64
-"""What an unsent reply is counted with besides its content, so that many empty ones are bounded too."""
+"""Bytes that an unsent reply counts beside its content, so that many empty ones are bounded too."""
 
 GOING_AWAY_S = 0.5
-"""For a caller to end the stream. One of an older version does not: what it sends later is lost with the stream."""
+"""Seconds in which a caller should end the stream. A caller of an older version does not; its later calls are lost."""
 
 DRAINED_WITHIN_S = 5.0
-"""For calls in flight when their caller's certificate ends: one without an answer holds no stream open for ever."""
+"""Seconds for calls in flight when their caller's certificate ends: one without an answer must not hold a stream
+open."""
 
 _SESSION = SERVICES[PEER].methods["Session"].path
 
@@ -77,7 +78,7 @@ class PeerServicer:
         if self._certificates is not None:
             forget = self._certificates.hold(context.auth_context(), session.expire)
         try:
-            # Tells the caller that somebody is here, before it entrusts a call to the stream.
+            # The frame tells the caller that a process serves here, before it entrusts a call to the stream.
             await context.send_initial_metadata(())
             await session.run()
         finally:
@@ -121,7 +122,7 @@ class ServerSession:
     def __init__(
         self, served: ServedMethods, limits: SessionLimits, context: Any, role: str | None = None
     ) -> None:
-        """`role` is the caller's; None: nobody knows, and nobody asks."""
+        """`role` is the caller's; None: there is no TLS, and every call is allowed."""
         self._served = served
         self._context = context
         self._role = role
@@ -141,7 +142,7 @@ class ServerSession:
         self._why_draining = STOPPING
         self._drained_within_s: float | None = None
         self._is_going_away = False
-        """The caller is to be told so."""
+        """True if the caller is to be told that this session goes away."""
         self.ended = asyncio.Event()
 
     @property
@@ -149,7 +150,7 @@ class ServerSession:
         return len(self._calls)
 
     async def run(self) -> None:
-        """Until the caller ends the stream, it breaks, or the session is drained."""
+        """Serve until the caller ends the stream, it breaks, or the session is drained."""
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._write())
@@ -170,7 +171,7 @@ class ServerSession:
         self._is_draining.set()
 
     def expire(self, why: str) -> None:
-        """As `drain`, and `run` returns within DRAINED_WITHIN_S."""
+        """Refuse new calls as `drain` does, for the reason `why`; `run` returns within DRAINED_WITHIN_S."""
         self._why_draining = why
         self._drained_within_s = DRAINED_WITHIN_S
         self._is_draining.set()

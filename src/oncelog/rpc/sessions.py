@@ -1,4 +1,5 @@
-"""What both ends of a session between two processes agree on: its bounds, and what a caller can see fail (ADR 0013)."""
+"""The common terms of both ends of a session between two processes: its bounds, and the errors of a caller (ADR
+0013)."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -7,7 +8,8 @@ from oncelog.errors import OncelogError
 
 
 class PeerTls(Protocol):
-    """How a process proves its role to others (`mutual_tls.py`). They raise OncelogError that names a file."""
+    """The certificate by which a process proves its role (`mutual_tls.py`).
+    Its methods raise OncelogError that names a file."""
 
     def channel_credentials(self) -> Any: ...
 
@@ -21,29 +23,30 @@ class SessionLimits:
     """The bounds of one session. Both ends hold them, so a caller waits where it is instead of filling its peer."""
 
     calls_max: int = 8192
-    """Calls in flight. A caller beyond them waits its turn; a server with twice as many stops reading. Many, because
-    each consumer that waits for records is one, and must not keep a producer from its turn."""
+    """The most calls in flight. A caller beyond them waits its turn; a server with twice as many stops reading. They
+    are many: each consumer that waits for records is one call, and must not keep a producer from its turn."""
 
     bytes_max: int = 64 * 1024 * 1024
-    """Bytes of requests in flight at the caller, of requests and unsent replies at the server."""
+    """The most bytes of requests in flight at the caller, and of requests and unsent replies at the server."""
 
     frame_bytes: int = 4 * 1024 * 1024
-    """A frame is closed at this size, so that a large reply does not hold up what is already there."""
+    """The size in bytes at which a frame is closed, so that a large reply does not hold up those that are ready."""
 
     message_bytes_max: int = 256 * 1024 * 1024
-    """One request or reply. A larger one fails its own call and nothing else."""
+    """The most bytes of one request or reply. A larger one fails its own call and nothing else."""
 
     connect_timeout_ms: int = 3000
-    """For the connection and the answer of a process that accepts it."""
+    """The time for the connection, and for the answer of a process that accepts it."""
 
     keepalive_ms: int = 5000
-    """Between two HTTP/2 pings on a quiet connection."""
+    """The time between two HTTP/2 pings on a quiet connection."""
 
     keepalive_timeout_ms: int = 5000
-    """An unanswered ping breaks the connection: a frozen or unplugged host is noticed in the sum of the two."""
+    """The time after which an unanswered ping breaks the connection.
+    A frozen or unplugged host is noticed in the sum of the two."""
 
     backoff_ms: int = 20
-    """Calls fail at once for about this long after a failed connection; doubled each time, with jitter."""
+    """The time for which calls fail at once after a failed connection; doubled each time, with jitter."""
 
     backoff_max_ms: int = 1000
 
@@ -51,11 +54,11 @@ class SessionLimits:
     """`host:port` of an HTTP CONNECT proxy that every connection goes through; empty for none."""
 
     tls: PeerTls | None = None
-    """None: connections are plain, and anybody may call anything."""
+    """The process's certificate; None: connections are plain, and any process may call any method."""
 
 
 class PeerUnavailable(OncelogError):
-    """The other process could not be reached, went away, or refused to serve: the outcome of the call is unknown.
+    """The other process could not be reached, went away, or refused to serve. The outcome of the call is unknown.
 
     Unless `was_sent` is False: then the call surely had no effect, and may be sent to another process.
     """

@@ -1,4 +1,4 @@
-"""What each role's stub has: the unary methods of its service in `proto/`, with their types.
+"""The stubs of the roles as types: the unary methods of each service in `proto/`.
 
 `DirectStub` and `SessionStub` find their methods as they are called, so they carry no types. The code of the roles sees
 these protocols. A new method of `proto/` gets a line here: `tests/unit/rpc/test_stubs.py` compares them with it.
@@ -19,7 +19,7 @@ ResponseT = TypeVar("ResponseT", covariant=True)
 
 
 class Unary(Protocol[RequestT, ResponseT]):
-    """One of these methods."""
+    """A unary method of a stub."""
 
     def __call__(self, request: RequestT, timeout: float | None = None) -> Awaitable[ResponseT]: ...
 

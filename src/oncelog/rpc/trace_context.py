@@ -1,7 +1,7 @@
-"""Trace context across a call: what the caller says, and what the answer says back (ADR 0028).
+"""Trace context across a call: the caller's span, and the transaction that the answer names (ADR 0028).
 
-A caller says which span asks, and its transaction's trace where it is known. The answer says which transaction the call
-turned out to belong to, and everything that waits for it belongs there too.
+The caller sends the span that calls, and its transaction's trace where it is known. The answer names the transaction
+that the call turned out to belong to. Every span that waits for the answer belongs to that transaction, too.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ def trace_message(trace: TransactionTrace, *, is_kept: bool) -> TraceContext:
 
 
 def read_trace(message: Any) -> tuple[TransactionTrace, bool] | None:
-    """The trace and whether it is kept; None for an empty message or one that cannot be read."""
+    """Return the trace, and True if it is kept; None for an empty message or one that cannot be read."""
     found = read_traceparent(message.traceparent)
     if found is None:
         return None
@@ -27,12 +27,12 @@ def read_trace(message: Any) -> tuple[TransactionTrace, bool] | None:
 
 
 def calling_span() -> "spans.Span | None":
-    """The span that makes a call now; None in a process without tracing."""
+    """Return the span that makes a call now; None in a process without tracing."""
     return None if spans.recorder is None else spans.current()
 
 
 def write_caller(call: Any, caller: "spans.Span | None") -> None:
-    """Into a SessionCall."""
+    """Write the caller's span into a SessionCall."""
     if caller is None:
         return
     home = caller.home
@@ -45,7 +45,7 @@ def write_caller(call: Any, caller: "spans.Span | None") -> None:
 
 
 def serving_span(path: str, call: Any) -> "spans.Span | spans.Nothing":
-    """The outermost span of a call that came with a caller; nothing for one without."""
+    """Return the outermost span of a call that names its caller's span; NOTHING for one without."""
     caller = read_traceparent(call.traceparent) if spans.recorder is not None else None
     if caller is None:
         return spans.NOTHING
@@ -61,14 +61,14 @@ def serving_span(path: str, call: Any) -> "spans.Span | spans.Nothing":
 
 
 def answered_trace(served: "spans.Span | spans.Nothing") -> TraceContext | None:
-    """For the SessionReply: where the call belonged, if it was of a transaction."""
+    """Return the trace for the SessionReply if the call was of a transaction, else None."""
     if not isinstance(served, spans.Span) or served.home.trace is None:
         return None
     return trace_message(served.home.trace, is_kept=served.home.is_kept)
 
 
 def take_answered(reply: Any, caller: "spans.Span | None") -> None:
-    """What waited for this reply belongs where the call belonged."""
+    """Move the spans that waited for this reply into the trace that the reply names."""
     if caller is None or not reply.HasField("trace"):
         return
     known = read_trace(reply.trace)

@@ -15,7 +15,7 @@ from oncelog.rpc.metadata import TRANSACTION, MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 
 TIMEOUT_S: Final = 1.0
-"""Of one question. The marker sender brings a marker again that had to wait for longer."""
+"""Seconds that one question may take. The marker sender sends a marker again if its answer takes longer."""
 
 
 class TransactionStarts:
@@ -24,8 +24,9 @@ class TransactionStarts:
         self._directory = directory
 
     async def ask(self, transactional_id: str, producer_id: int) -> int | None:
-        """In ms since the Unix epoch; 0: this id has no transaction of this producer. None: nobody could say, ask
-        again. It is true of this moment; a transaction that begins later has a later start, or another one."""
+        """Return the transaction's start in ms since 1970; 0: this id has no transaction of this producer. None: no
+        answer came, ask again. The answer holds for this moment; a transaction that begins later has a later start, or
+        another one."""
         image = self._metadata.image
         stub = transaction_coordinator(self._directory, image, transactional_id)
         if stub is None:
@@ -53,6 +54,6 @@ class TransactionStarts:
 
 
 def _owner(image: MetadataImage, transactional_id: str) -> tuple[int, int]:
-    """Node and coordinator epoch of the id's shard."""
+    """Return the node and the coordinator epoch of the id's shard."""
     shard = image.shard_for(TRANSACTION, transactional_id)
     return (-1, -1) if shard is None else (shard.coordinator, shard.coordinator_epoch)

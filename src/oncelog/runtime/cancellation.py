@@ -1,4 +1,4 @@
-"""Cancelling tasks that may lose a CancelledError, for what they wait in is a library's."""
+"""Cancelling tasks that may lose a CancelledError, because they wait inside a library."""
 
 import asyncio
 from typing import Any, Final
@@ -7,7 +7,7 @@ CANCEL_AGAIN_S: Final = 1.0
 
 
 def was_cancelled() -> bool:
-    """Somebody wants the current task to end.
+    """Return True if the current task was asked to end.
 
     A cancellation may come together with an error, and the task then sees the error alone: the Redis client answers a
     timeout. A loop that goes on after errors must ask this, or it never ends.
@@ -20,7 +20,7 @@ def was_cancelled() -> bool:
 
 
 async def end(task: "asyncio.Task[Any]") -> None:
-    """Cancel it until it is done, whatever it ends with."""
+    """Cancel the task until it is done, whatever its result."""
     while not task.done():
         task.cancel()
         await asyncio.wait((task,), timeout=CANCEL_AGAIN_S)

@@ -1,4 +1,4 @@
-"""Time as a thing that can be replaced."""
+"""Clocks: the time of a driver, which a test can replace."""
 
 import time
 from typing import Protocol
@@ -8,7 +8,7 @@ from oncelog.ids import Millis
 
 class Clock(Protocol):
     def now(self) -> Millis:
-        """Milliseconds since 1970."""
+        """Return the time in milliseconds since 1970."""
 
 
 class SystemClock:

@@ -35,19 +35,19 @@ from oncelog.telemetry.spans import detached_context
 _log = logging.getLogger(__name__)
 
 BATCH_RECORDS_MAX: Final = 1000
-"""Records in one append; what is over waits for the next."""
+"""The most records in one append; further ones wait for the next."""
 
 NO_OFFSET: Final = Offset(-1)
-"""Of what is applied without being in the journal."""
+"""The offset of a change that is applied without being in the journal."""
 
 WAITING_MAX: Final = 20_000
-"""Requests whose answers wait for the journal. One more is refused: the journal is not keeping up."""
+"""The most requests whose answers wait for the journal. One more is refused: the journal is not keeping up."""
 
 TIMER_RETRY_MS: Final = Millis(5_000)
-"""After which a timer whose event broke `decide` goes off again: what it watches over must not be forgotten."""
+"""Milliseconds after which a timer whose event broke `decide` goes off again: its work must not be forgotten."""
 
 STOP_TIMEOUT_S: Final = 2.0
-"""How long `stop` waits for the append under way. A cut append is no worse than a crash."""
+"""Seconds that `stop` waits for the append under way. A cut append is no worse than a crash."""
 
 
 class DriverStopped(OncelogError):
@@ -66,10 +66,10 @@ class _Waiting:
     event: Any
     decision: Decision[Any]
     context: contextvars.Context
-    """Of the caller that submitted the event. Its effects belong to that request, not to the first one that the
-    writer's task ever saw."""
+    """The context of the caller that submitted the event.
+    The event's effects belong to that request, not to the first one that the writer's task ever saw."""
     decided_ns: int
-    """Unix time, where somebody asks for it."""
+    """Unix time of the decision in ns; 0 if no callback needs it."""
 
 
 class Driver:
@@ -133,16 +133,16 @@ class Driver:
 
     @property
     def stopped(self) -> ErrorCode | None:
-        """None while events are decided; otherwise what a client is told."""
+        """None while events are decided; otherwise the error that clients are told."""
         return self._stopped
 
     @property
     def is_settled(self) -> bool:
-        """All that was decided is committed: the machine's state may be told."""
+        """True if every decision is committed: the machine's state may be told."""
         return self._stopped is None and not self._queue and not self._appending
 
     def request_id(self) -> int:
-        """An id for an event whose reply the caller awaits with `ask`."""
+        """Return an id for an event whose reply the caller awaits with `ask`."""
         self._next_request_id += 1
         return self._next_request_id
 
@@ -159,8 +159,9 @@ class Driver:
             self._replies.pop(request_id, None)
 
     def ask_at_once(self, event: Any) -> Any | None:
-        """The reply, where the event is done and that is committed in this step. None: `ask` waits, or says what is
-        wrong. Nothing was decided then: `decide` changes nothing, and what it says is written before it is applied."""
+        """Decide an event and return its reply, if that can be committed in this step. None: call `ask`, which waits or
+        raises the error. Nothing was decided then: `decide` changes nothing, and its records are written before they
+        are applied."""
         if not self.is_settled:
             return None
         try:
@@ -179,7 +180,7 @@ class Driver:
         return reply.answer
 
     def submit(self, event: Any) -> None:
-        """Decide `event` now; its effects follow when its records are committed. Raises DriverStopped."""
+        """Decide `event` now. Its effects follow when its records are committed. Raises DriverStopped."""
         if self._stopped is not None:
             raise DriverStopped(self._stopped)
         event, decision, now = self._decide(event)
@@ -195,7 +196,7 @@ class Driver:
             self._let_out(event, decision, decided_ns)
 
     def _decide(self, event: Any) -> tuple[Any, Decision[Any], Millis]:
-        """The event with what it lacked, what follows from it, and the time of that."""
+        """Return the event with what it lacked, the decision on it, and the time of the decision."""
         if self._enrich is not None:
             event = self._enrich(event)
         now = self._clock.now()
@@ -207,7 +208,7 @@ class Driver:
             raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     def _take(self, event: Any, decision: Decision[Any], now: Millis) -> int:
-        """Apply the decision, and tell of it. Returns the Unix time, where somebody asks for it."""
+        """Apply the decision, and tell the observers. Return its Unix time in ns, or 0 if no callback needs it."""
         if decision.records or decision.unlogged:
             self._apply(decision.records, decision.unlogged)
         if self._on_label is not None and decision.label:
@@ -217,7 +218,7 @@ class Driver:
         return 0 if self._committed is None else time.time_ns()
 
     async def stop(self, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Refuse what waits with `error_code`, and give the append under way a moment to end."""
+        """Refuse waiting requests with `error_code`, and give the append under way a moment to end."""
         self._refuse(error_code)
         writer = self._writer
         if writer is None or writer is asyncio.current_task():
@@ -271,7 +272,8 @@ class Driver:
                     )
 
     async def _is_durable(self, batch: list[_Waiting]) -> bool:
-        """Once the journal has the batch's records. Without any, it says that it is still its machine's own."""
+        """Return True once the journal has the batch's records.
+        For a batch without records, the journal confirms its one writer."""
         if len(batch) == 1:
             records = batch[0].decision.records
         else:
@@ -285,7 +287,7 @@ class Driver:
         return await self._has("confirming", self._confirm())
 
     async def _has(self, doing: str, call: Awaitable[Any]) -> bool:
-        """False if the journal did not do it, or may not have: the machine is lost."""
+        """Await the journal's call. False: the journal did not do it, or may not have; the machine is lost."""
         self._appending = True
         try:
             await call
@@ -354,7 +356,7 @@ class Driver:
                 self._set_timer(SetTimer(name, TIMER_RETRY_MS, event))
 
     def _break(self, doing: str, error: Exception) -> None:
-        """We are wrong: state and journal may disagree. Stop here rather than guess; the owner replays."""
+        """Stop because of a bug: state and journal may disagree, and the owner replays."""
         _log.error("%s: broke while %s; the machine is replayed", self.name, doing, exc_info=error)
         if self._stopped is None:
             self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR)

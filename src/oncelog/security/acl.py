@@ -10,7 +10,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""As a resource's name: every resource of the type. As a host: every host."""
+"""The name of every resource of a type, and the host that stands for every host."""
 WILDCARD_PRINCIPAL: Final = "User:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only name that a resource of type CLUSTER has."""
@@ -62,13 +62,13 @@ class Permission(IntEnum):
 
 
 class Acl(NamedTuple):
-    """One entry: whether a principal, coming from a host, may do an operation on resources."""
+    """One entry: it allows or denies a principal, coming from a host, an operation on resources."""
 
     resource_type: ResourceType
     resource_name: str
     pattern_type: PatternType
     principal: str
-    """`User:alice`; `User:*` is everybody."""
+    """The principal, such as `User:alice`; `User:*` is everybody."""
     host: str
     operation: Operation
     permission: Permission
@@ -82,7 +82,7 @@ class Acl(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which entries DescribeAcls shows and DeleteAcls removes."""
+    """A filter of entries: DescribeAcls shows those that match, and DeleteAcls removes them."""
 
     resource_type: ResourceType = ResourceType.ANY
     resource_name: str | None = None
@@ -118,7 +118,7 @@ class AclFilter:
 
     @property
     def fault(self) -> str:
-        """Why no entry can match; empty: it is a filter."""
+        """The reason why no entry can match; empty: the filter is valid."""
         for one in fields(self):
             value = getattr(self, one.name)
             if isinstance(value, IntEnum) and value == 0:
@@ -127,7 +127,7 @@ class AclFilter:
 
 
 def entry_fault(acl: Acl) -> str:
-    """Why this entry cannot be made, in Kafka's cases; empty: it can."""
+    """Return why this entry cannot be made, as Kafka refuses it; empty: it can be made."""
     if acl.resource_type in (ResourceType.UNKNOWN, ResourceType.ANY):
         return f"resource type {acl.resource_type.name} cannot have an ACL; name one type"
     if not acl.resource_name:
@@ -151,7 +151,7 @@ def entry_fault(acl: Acl) -> str:
 
 
 def is_host_in(address: str, host: str) -> bool:
-    """Whether an entry's host stands for this address: the same, every host, or a network that has it."""
+    """Return True if an entry's host stands for this address: the same one, every host, or a network that has it."""
     if host in (WILDCARD, address):
         return True
     network = _network(host) if "/" in host else None
@@ -170,7 +170,7 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
 
 
 def enum_of(kind: type[IntEnum], code: int) -> Any:
-    """The member with this number, or UNKNOWN."""
+    """Return the member with this number, or UNKNOWN."""
     try:
         return kind(code)
     except ValueError:

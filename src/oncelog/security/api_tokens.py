@@ -1,4 +1,4 @@
-"""API tokens of the gateway: what is kept of one, and what each role may do (ADR 0030).
+"""API tokens of the gateway: the stored part of a token, and the rights of each role (ADR 0030).
 
 A token is `oncelog_` and 256 random bits. Only its SHA-256 is kept: nobody guesses so much, so a slow hash would
 cost every request and protect nothing.
@@ -18,7 +18,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Role(IntEnum):
-    """Each may do what those below it may."""
+    """The roles of tokens. Each role may do what the lesser ones may."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -30,16 +30,16 @@ class Role(IntEnum):
 
 
 class ApiToken(NamedTuple):
-    """What the journal keeps. Times are milliseconds since 1970."""
+    """A token as the journal keeps it. Times are milliseconds since 1970."""
 
     name: str
     digest: str
-    """SHA-256 in hex; empty: there is no such token any more."""
+    """The SHA-256 in hex; empty: the token was removed."""
     role: str
     created_ms: int
     expires_ms: int
     last_used_ms: int = 0
-    """Within an hour; 0: never."""
+    """The token's last use, exact to an hour; 0: it was never used."""
     created_by: str = ""
 
 
@@ -48,12 +48,12 @@ def digest_of(token: str) -> str:
 
 
 def role_of(word: str) -> Role | None:
-    """None: no such role, which may do nothing."""
+    """Return the role of this name; None: there is no such role, and it may do nothing."""
     return {role.word: role for role in Role}.get(word)
 
 
 def token_fault(token: ApiToken) -> str:
-    """Why this cannot be kept; empty: it can."""
+    """Return why this token cannot be kept; empty: it can be kept."""
     if not _NAME.fullmatch(token.name):
         return (
             f"{token.name!r} is no name of a token: 1 to 100 letters, digits and ._@-, "

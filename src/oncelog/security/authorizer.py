@@ -1,4 +1,4 @@
-"""Who may do what: the decision of Kafka's StandardAuthorizer as a pure function of ACLs, principal, host and resource.
+"""The authorizer: the decision of Kafka's StandardAuthorizer as a pure function of ACLs, principal, host and resource.
 
 1. A super user may do everything.
 2. Without an entry for the resource, `allow_everyone_if_no_acl_found` decides.
@@ -29,35 +29,35 @@ _IMPLY: Final[Mapping[Operation, frozenset[Operation]]] = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""An operation, and those whose permission includes it."""
+"""An operation → the operations whose permission includes it."""
 
 _NAME_WITHOUT_ACL: Final = "hardcode"
-"""Kafka asks about this name first, so that super users and the default count."""
+"""The resource name that Kafka asks about first, so that super users and the default count."""
 
 _DECISIONS_MAX: Final = 50_000
-"""Decisions that are remembered; one more forgets them all."""
+"""The most decisions that are remembered; one more forgets them all."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerRules:
-    """What the settings say beside the ACLs."""
+    """The authorizer's settings beside the ACLs."""
 
     super_users: frozenset[str] = frozenset()
-    """Principals such as `User:admin`."""
+    """The principals of super users, such as `User:admin`."""
     allow_everyone_if_no_acl_found: bool = False
 
 
 class Verdict(NamedTuple):
     is_allowed: bool
     reason: str
-    """What decided, for the log."""
+    """The reason of the decision, for the log."""
     is_denied: bool = False
-    """By a DENY for this resource, which no ALLOW outweighs."""
+    """True if a DENY for this resource decided, which no ALLOW outweighs."""
 
 
 @dataclass(slots=True)
 class _Index:
-    """The entries of one resource type, by how their name matches."""
+    """The entries of one resource type, by the way their name matches."""
 
     literal: dict[str, list[Acl]] = field(default_factory=lambda: defaultdict(list))
     prefixed: dict[str, list[Acl]] = field(default_factory=lambda: defaultdict(list))
@@ -75,7 +75,7 @@ class _Index:
 
 
 class Authorizer:
-    """Decides by the ACLs that it was built with; it never changes. A new set of ACLs is a new authorizer."""
+    """An authorizer of fixed ACLs; it never changes. A new set of ACLs is a new authorizer."""
 
     def __init__(self, acls: Iterable[Acl], rules: AuthorizerRules) -> None:
         self._rules = rules
@@ -96,7 +96,7 @@ class Authorizer:
         resource_type: ResourceType,
         name: str,
     ) -> Verdict:
-        """Whether `principal`, which connects from `host`, may do `operation` on the resource."""
+        """Return whether `principal`, which connects from `host`, may do `operation` on the resource."""
         key = (principal, host, operation, resource_type, name)
         found = self._decided.get(key)
         if found is None:
@@ -132,7 +132,7 @@ class Authorizer:
     def decide_any(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> Verdict:
-        """Whether there is a resource of the type on which `principal` may do `operation` (KIP-679)."""
+        """Return whether there is a resource of the type on which `principal` may do `operation` (KIP-679)."""
         somewhere = self.decide(principal, host, operation, resource_type, _NAME_WITHOUT_ACL)
         if somewhere.is_allowed:
             return somewhere
@@ -159,7 +159,7 @@ class Authorizer:
         resource_type: ResourceType,
         name: str,
     ) -> int:
-        """Those of `candidates` that are allowed, as the bits of KIP-430."""
+        """Return the allowed operations among `candidates`, as the bits of KIP-430."""
         return sum(
             1 << operation
             for operation in candidates
@@ -168,7 +168,7 @@ class Authorizer:
 
 
 class _Names(NamedTuple):
-    """Names of resources, or prefixes of them, by what entries say of one principal and operation."""
+    """The resource names, or prefixes of names, that entries allow or deny one principal for one operation."""
 
     allowed: list[str]
     denied: set[str]

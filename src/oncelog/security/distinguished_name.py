@@ -29,7 +29,7 @@ _ESCAPED = ',=+<>#;"\\'
 
 
 def subject_of(certificate: bytes) -> str:
-    """Of a certificate in DER, as `getpeercert(binary_form=True)` returns it."""
+    """Return the subject of a certificate in DER, as `getpeercert(binary_form=True)` returns it. Raises ValueError."""
     try:
         to_be_signed = _only(_only(certificate, _SEQUENCE, is_whole=True), _SEQUENCE)
         fields = list(_elements(to_be_signed))
@@ -51,7 +51,7 @@ def _sets(subject: bytes) -> Iterator[bytes]:
 
 
 def _relative_name(content: bytes) -> str:
-    """Mostly one attribute; several have `+` between them."""
+    """Return one part of the name. Mostly it has one attribute; several have `+` between them."""
     return "+".join(_attribute(attribute) for _, attribute, _ in _elements(content))
 
 
@@ -85,7 +85,7 @@ def _dotted(oid: bytes) -> str:
 
 
 def _only(content: bytes, tag: int, *, is_whole: bool = False) -> bytes:
-    """The content of the first element."""
+    """Return the content of the first element. `is_whole`: no other element may follow."""
     elements = list(_elements(content))
     if elements[0][0] != tag or (is_whole and len(elements) != 1):
         raise ValueError("it does not begin with a sequence that holds all of it")
@@ -93,7 +93,7 @@ def _only(content: bytes, tag: int, *, is_whole: bool = False) -> bytes:
 
 
 def _elements(content: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Tag, content and whole encoding of each element that `content` is a row of."""
+    """Yield tag, content and whole encoding of each element in `content`."""
     start = 0
     while start < len(content):
         tag, length, body = content[start], content[start + 1], start + 2

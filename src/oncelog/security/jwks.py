@@ -1,4 +1,4 @@
-"""Where a provider's keys come from: a file, or an https address.
+"""The keys of a token provider, read from a file or from an https address.
 
 A lookup may read a disk or wait for a network, so tokens are validated in threads. One thread fetches at a time. A
 token with a key id that nobody knows makes a fetch too, as providers change their keys, but at most one every few
@@ -20,13 +20,13 @@ from oncelog.security.tls import TlsFileError, TlsFiles, client_context
 BYTES_MAX = 1 << 20
 FETCH_TIMEOUT_S = 3.0
 REFRESH_S = 3600.0
-"""Kafka's `sasl.oauthbearer.jwks.endpoint.refresh.ms`."""
+"""Seconds after which keys are read again: Kafka's `sasl.oauthbearer.jwks.endpoint.refresh.ms`."""
 FILE_CHECK_S = 1.0
 UNKNOWN_KEY_INTERVAL_S = 5.0
 
 
 class KeysUnavailableError(Exception):
-    """The text names the file or the address, and the cause."""
+    """The keys cannot be read. The text names the file or the address, and the cause."""
 
 
 class CachedKeys:
@@ -71,7 +71,7 @@ class CachedKeys:
             return self._reads != seen
 
     def _try(self) -> None:
-        """Reads the keys, unless that was tried a moment ago."""
+        """Read the keys, unless that was tried a moment ago."""
         if self._clock() - self._tried_at < self._retry_s:
             return
         self._tried_at = self._clock()
@@ -98,7 +98,7 @@ class CachedKeys:
 def keys_of(
     source: str, report: Callable[[str], None], *, authorities: Path | None = None
 ) -> CachedKeys:
-    """Of an https address or of a file. Raises ValueError."""
+    """Return the keys of an https address or of a file. Raises ValueError."""
     if "://" in source:
         return keys_of_url(source, report, authorities=authorities)
     if authorities is not None:
@@ -111,7 +111,7 @@ def keys_of(
 def keys_of_file(
     path: Path, report: Callable[[str], None], clock: Callable[[], float] = time.monotonic
 ) -> CachedKeys:
-    """Looked at once a second."""
+    """Return the keys of a file, which is looked at once a second."""
 
     def read() -> bytes:
         try:
@@ -131,7 +131,8 @@ def keys_of_url(
     authorities: Path | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> CachedKeys:
-    """Raises ValueError unless the address is https and the file of authorities can be read.
+    """Return the keys of an https address. Raises ValueError for another address, or if the file of authorities cannot
+    be read.
 
     That file is read again at each look, so a renewed one counts. While it cannot be read the known keys stay.
     """
@@ -171,7 +172,7 @@ def keys_of_url(
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect could lead away from https, or to an address within our network."""
+    """Follows no redirect, which could lead away from https, or to an address within our network."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
         raise urllib.error.URLError(f"it redirects to {newurl}; name that address instead")

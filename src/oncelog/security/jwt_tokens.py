@@ -26,7 +26,7 @@ ALGORITHMS: Mapping[str, tuple[str, frozenset[str | None]]] = {
     "ES512": ("EC", frozenset({"P-521"})),
     "EdDSA": ("OKP", frozenset({"Ed25519", "Ed448"})),
 }
-"""Each with the type and the curves of its keys."""
+"""Algorithm → the type and the curves of its keys."""
 
 RSA_BITS_MIN = 2048
 TOKEN_LETTERS_MAX = 65_536
@@ -41,7 +41,7 @@ class VerificationKey:
     kty: str
     crv: str | None
     algorithm: str | None
-    """The one algorithm it may be used with, if the provider says so."""
+    """The one algorithm that the key may be used with, if the provider names one."""
     key: Any = field(repr=False)
 
     def fits(self, algorithm: str) -> bool:
@@ -51,18 +51,18 @@ class VerificationKey:
 
 
 class KeySource(Protocol):
-    """Where the provider's keys come from. Both may wait for it, and raise `TokenRefusedError`."""
+    """The source of the provider's keys. Both methods may wait for the provider, and raise `TokenRefusedError`."""
 
     def keys(self) -> tuple[VerificationKey, ...]: ...
 
     def refresh(self) -> bool:
-        """Looks for new keys now, unless it did a moment ago. True: `keys` may be others than before."""
+        """Look for new keys now, unless that was done a moment ago. True: `keys` may have changed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must say. As in Kafka, a rule for issuer and audience must be given or waived."""
+    """The rules that a token must meet. As in Kafka, a rule for issuer and audience must be given or waived."""
 
     issuer: str | None
     audiences: frozenset[str]
@@ -93,7 +93,7 @@ class TokenRules:
 
 
 class JwtValidator:
-    """A `TokenValidator`."""
+    """Checks tokens against the rules and the provider's keys."""
 
     def __init__(self, rules: TokenRules, source: KeySource, clock: Callable[[], float]) -> None:
         """`clock` returns the wall clock in seconds."""
@@ -170,7 +170,7 @@ class JwtValidator:
 
 
 def parse_key_set(text: str | bytes) -> tuple[VerificationKey, ...]:
-    """The keys of a JWKS (RFC 7517) that can verify. Raises ValueError."""
+    """Return the keys of a JWKS (RFC 7517) that can verify. Raises ValueError."""
     try:
         found = json.loads(text)["keys"]
         listed = [entry for entry in found if isinstance(entry, dict)]
@@ -218,7 +218,7 @@ def _time(claims: Mapping[str, Any], claim: str) -> float:
 
 
 def _texts(claims: Mapping[str, Any], claim: str) -> list[str]:
-    """Of a claim that is a text, a list of texts, or not there."""
+    """Return the texts of a claim that is a text, a list of texts, or absent. Raises TokenRefusedError."""
     value = claims.get(claim, [])
     values: Iterable[object] = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(one, str) for one in values):

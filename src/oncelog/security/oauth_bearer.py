@@ -34,7 +34,7 @@ _INITIAL = re.compile(
 )
 _BEARER = re.compile(r"bearer +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
 _REASON_LETTERS_MAX = 500
-"""A token may be long, and what it says goes to the log."""
+"""The most letters of a refusal's reason: a token may be long, and parts of it go to the log."""
 
 
 class OAuthBearerServer(SaslServer):
@@ -44,7 +44,7 @@ class OAuthBearerServer(SaslServer):
         super().__init__(OAUTHBEARER, is_reauthentication=is_reauthentication)
         self._tokens = tokens
         self._error: str | None = None
-        """What the client was answered; it confirms that before the exchange ends."""
+        """The error that the client was sent. The client confirms it before the exchange ends."""
         self._reason = ""
         self._has_ended = False
 
@@ -72,7 +72,7 @@ class OAuthBearerServer(SaslServer):
         return b""
 
     def _parse(self, message: bytes) -> tuple[str, str]:
-        """The token and the authorization id."""
+        """Return the token and the authorization id of the client's message."""
         initial = _INITIAL.fullmatch(message.decode("utf-8", "replace"))
         if initial is None:
             raise self._malformed("it has not the form of RFC 7628")
@@ -94,7 +94,7 @@ class OAuthBearerServer(SaslServer):
 
 
 class OAuthBearerClient:
-    """One exchange, the client's side."""
+    """The client's side of one exchange."""
 
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
         if not _BEARER.fullmatch(f"bearer {token}"):

@@ -29,7 +29,7 @@ DAYS_DEFAULT: Final = 365
 _CA_DAYS: Final = 3650
 _ORGANIZATION: Final = "oncelog"
 _NAME_LETTERS_MAX: Final = 64
-"""X.509's bound of a common name."""
+"""X.509's bound of a common name, in letters."""
 _CLOCK_SKEW: Final = datetime.timedelta(minutes=5)
 
 
@@ -45,7 +45,7 @@ class Identity(NamedTuple):
 def make_development_pki(
     folder: Path, hosts: Sequence[str] = (), *, days: int = DAYS_DEFAULT, force: bool = False
 ) -> list[Identity]:
-    """A certificate for every role in `folder`, and the CA that signs them if there is none yet.
+    """Make a certificate for every role in `folder`, and the CA that signs them if there is none yet.
 
     Raises OncelogError for files that exist, unless `force`: then certificates are renewed, and the CA stays.
     """
@@ -63,7 +63,7 @@ def make_development_pki(
 def make_client_certificate(
     folder: Path, user: str, *, days: int = DAYS_DEFAULT, force: bool = False
 ) -> Identity:
-    """A client's certificate with CN=user, signed by the CA in `folder`. Raises OncelogError."""
+    """Make a client's certificate with CN=user, signed by the CA in `folder`. Raises OncelogError."""
     is_file_name = user.isprintable() and "/" not in user and not user.startswith(".")
     if not 0 < len(user) <= _NAME_LETTERS_MAX or user in (*ROLES, "ca") or not is_file_name:
         raise OncelogError(f"{user!r} cannot be the name of a client's certificate; choose another")
@@ -74,13 +74,13 @@ def make_client_certificate(
 
 
 def make_authority(folder: Path) -> None:
-    """The CA of a folder, if there is none yet. Raises OncelogError."""
+    """Make the CA of a folder, if there is none yet. Raises OncelogError."""
     _prepare(folder)
     _Authority(folder)
 
 
 def make_certificate(folder: Path, name: str, hosts: Sequence[str], *, days: float) -> Identity:
-    """A new certificate with these names, signed by the CA in `folder`. Raises OncelogError."""
+    """Make a new certificate with these names, signed by the CA in `folder`. Raises OncelogError."""
     _prepare(folder)
     return _Authority(folder).issue(name, hosts, days)
 
@@ -88,7 +88,7 @@ def make_certificate(folder: Path, name: str, hosts: Sequence[str], *, days: flo
 def is_lasting(
     certificate: bytes, ca: bytes, hosts: Sequence[str], left: datetime.timedelta
 ) -> bool:
-    """Whether this PEM is of the CA, has these names, and is valid for longer than `left`."""
+    """Return True if this PEM certificate is of the CA, has these names, and is valid for longer than `left`."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 
@@ -116,7 +116,7 @@ def _prepare(folder: Path) -> None:
 
 
 class _Authority:
-    """The CA of a folder, made where there is none."""
+    """The CA of a folder. It is made if there is none."""
 
     def __init__(self, folder: Path) -> None:
         from cryptography import x509
@@ -264,7 +264,7 @@ def _key_pem(key: "ec.EllipticCurvePrivateKey") -> bytes:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for its owner only. Raises OncelogError."""
+    """Write a file whole or not at all, readable by its owner only. Raises OncelogError."""
     partial = path.with_name(f"{path.name}.partial")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -73,7 +73,7 @@ class ClearPassword:
 
 
 def hash_password(password: str) -> str:
-    """What stands behind the user's name in the file."""
+    """Return the text that stands behind a user's name in the users file."""
     salt = secrets.token_bytes(16)
     hashed = _scrypt(password, salt, _LOG_N, _R, _P, 32)
     written = [base64.b64encode(part).decode() for part in (salt, hashed)]
@@ -81,7 +81,8 @@ def hash_password(password: str) -> str:
 
 
 def parse_users(text: str, file: str) -> dict[str, PasswordVerifier]:
-    """Of the text of the users file. Raises ValueError with the file and the line, never with a password."""
+    """Return the users in the text of a users file.
+    Raises ValueError with the file and the line, never with a password."""
     users: dict[str, PasswordVerifier] = {}
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
         if not line.strip() or line.startswith("#"):
@@ -162,7 +163,7 @@ class PlainServer(SaslServer):
 
 
 class PlainClient:
-    """One exchange, the client's side."""
+    """The client's side of one exchange."""
 
     def __init__(self, user: str, password: str) -> None:
         if not user or "\0" in user:
@@ -196,4 +197,4 @@ def _scrypt(password: str, salt: bytes, log_n: int, r: int, p: int, length: int)
 
 
 nobodys_password = ScryptPassword(_LOG_N, _R, _P, secrets.token_bytes(16), secrets.token_bytes(32))
-"""No password matches it. It costs what a user's password costs."""
+"""A password hash that no password matches. The check costs as much as for a user's password."""

@@ -1,22 +1,24 @@
-"""Who sends a request. Kafka's principal is a type and a name; ACLs, quotas and logs speak of `User:alice`."""
+"""The principal that sends a request: a type and a name, as in Kafka.
+ACLs, quotas and logs write it as `User:alice`."""
 
 from dataclasses import dataclass
 from typing import Self
 
 USER = "User"
-"""The only type that Kafka's own authenticators yield."""
+"""The only type of principal that Kafka's own authenticators yield."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Two connections have the same rights when their principals are equal."""
+    """An authenticated identity. Two connections have the same rights when their principals are equal."""
 
     principal_type: str
     name: str
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of `User:alice`. The first colon separates, so a name may hold more of them, as in Kafka."""
+        """Return the principal of a text such as `User:alice`.
+        The first colon separates, so a name may hold more, as in Kafka."""
         principal_type, colon, name = text.partition(":")
         if not colon:
             raise ValueError(
@@ -33,4 +35,4 @@ class Principal:
 
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")
-"""Of a connection that proved nothing: PLAINTEXT, or SSL without a client certificate."""
+"""The principal of a connection that proved nothing: PLAINTEXT, or SSL without a client certificate."""

@@ -1,11 +1,11 @@
-"""Client quotas: which entities and keys there are, and whose quota holds for a client (KIP-13, KIP-124, KIP-612)."""
+"""Client quotas: the entities and keys that exist, and the quota that holds for a client (KIP-13, KIP-124, KIP-612)."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
 
 Entity = tuple[tuple[str, str | None], ...]
-"""(type, name) sorted by type; a name that is None stands for the type's default."""
+"""An entity as (type, name), sorted by type; the name None stands for the type's default."""
 QuotaKey = str
 Quotas = Mapping[Entity, Mapping[QuotaKey, float]]
 
@@ -30,7 +30,7 @@ _WHOLE_MAX: Final[Mapping[QuotaKey, int]] = {
     CONSUMER_BYTE_RATE: 2**63 - 1,
     CONNECTION_CREATION_RATE: 2**31 - 1,
 }
-"""Keys that take whole numbers, and the largest."""
+"""The keys that take whole numbers, and their largest."""
 _NAME_LENGTH_MAX: Final = 1_000
 
 
@@ -39,7 +39,7 @@ def entity_of(parts: Mapping[str, str] | Mapping[str, str | None]) -> Entity:
 
 
 def entity_fault(entity: Entity) -> str:
-    """Why there is no such entity; empty: there is."""
+    """Return why there is no such entity; empty: there is one."""
     kinds = [kind for kind, _ in entity]
     if not kinds:
         return "the entity is empty; name a user, a client-id or an ip"
@@ -59,7 +59,7 @@ def entity_fault(entity: Entity) -> str:
 
 
 def quota_fault(entity: Entity, key: QuotaKey, value: float | None) -> str:
-    """Why this entity cannot have this quota; empty: it can. None removes it."""
+    """Return why this entity cannot have this quota; empty: it can. The value None removes the quota."""
     keys = (CONNECTION_CREATION_RATE,) if dict(entity).keys() == {IP} else _CLIENT_KEYS
     if key not in keys:
         return f"quota {key!r} is not known here; there are {', '.join(keys)}"
@@ -78,7 +78,8 @@ def quota_fault(entity: Entity, key: QuotaKey, value: float | None) -> str:
 def quota_of(
     quotas: Quotas, user: str, client_id: str, key: QuotaKey
 ) -> tuple[Entity, float] | None:
-    """The quota that holds for this client and the entity that shares it, in Kafka's order; None: there is none."""
+    """Return the quota that holds for this client and the entity that shares it, in Kafka's order;
+    None: there is none."""
     named: Mapping[str, str | None]
     for named in (
         {USER: user, CLIENT_ID: client_id},
@@ -98,7 +99,7 @@ def quota_of(
 
 
 def ip_quota(quotas: Quotas, address: str) -> float | None:
-    """Connections a second that this address may open; None: any number."""
+    """Return how many connections a second this address may open; None: any number."""
     for name in (address, None):
         value = quotas.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
         if value is not None:

@@ -24,11 +24,12 @@ SCRAM_SHA_512 = "SCRAM-SHA-512"
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 SCRAM_NAMES = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
-"""By the number that KIP-554 gives the mechanism."""
+"""SCRAM mechanisms by the number that KIP-554 gives them."""
 
 
 class SaslAuthenticationError(Exception):
-    """The client is not who it says. `str()` goes to the client; `reason` goes to the log and never to the client."""
+    """The client did not prove its name. `str()` goes to the client;
+    `reason` goes to the log and never to the client."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -36,16 +37,16 @@ class SaslAuthenticationError(Exception):
 
 
 class IllegalSaslStateError(Exception):
-    """A message after the exchange has ended, or a question that only a complete exchange answers."""
+    """A message came after the exchange had ended, or a question that only a complete exchange answers."""
 
 
 class SaslServer(ABC):
-    """One exchange, the listener's side."""
+    """The listener's side of one exchange."""
 
     may_block = False
-    """`evaluate` may take tens of milliseconds, or wait for a key server: call it in a thread."""
+    """True if `evaluate` may take tens of milliseconds, or wait for a key server: then call it in a thread."""
     session_expires_at_ms: int | None = None
-    """When the credential itself ends, in wall clock milliseconds (KIP-368). None: it does not end."""
+    """The end of the credential itself, in milliseconds since 1970 (KIP-368). None: it does not end."""
 
     def __init__(self, mechanism: str, *, is_reauthentication: bool = False) -> None:
         self._mechanism = mechanism
@@ -54,7 +55,7 @@ class SaslServer(ABC):
 
     @abstractmethod
     def evaluate(self, message: bytes) -> bytes:
-        """One step: the client's message in, the listener's message out.
+        """Take the client's message, and return the listener's next one.
 
         Raises `SaslAuthenticationError` once the client is refused, `IllegalSaslStateError` after the end.
         """
@@ -65,13 +66,13 @@ class SaslServer(ABC):
 
     @property
     def principal(self) -> Principal:
-        """Whom the exchange proved. Raises `IllegalSaslStateError` before it is complete."""
+        """The principal that the client proved. Raises `IllegalSaslStateError` before the exchange is complete."""
         if self._principal is None:
             raise IllegalSaslStateError(f"the {self._mechanism} exchange is not complete")
         return self._principal
 
     def _refused(self, reason: str) -> SaslAuthenticationError:
-        """Kafka's one text for every refusal whose cause a client may not learn."""
+        """Return Kafka's one error for every refusal whose cause a client may not learn."""
         during = "re-authentication" if self._is_reauthentication else "authentication"
         return SaslAuthenticationError(
             f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}",
@@ -80,10 +81,10 @@ class SaslServer(ABC):
 
 
 class SaslClient(Protocol):
-    """One exchange, the client's side."""
+    """The client's side of one exchange."""
 
     def evaluate(self, challenge: bytes) -> bytes:
-        """The client's next message. The first challenge is empty. Raises `SaslAuthenticationError`."""
+        """Return the client's next message. The first challenge is empty. Raises `SaslAuthenticationError`."""
         ...
 
     @property
@@ -92,7 +93,7 @@ class SaslClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server stores of a password for one SCRAM mechanism. Nobody can log in with it alone (RFC 5802, 9)."""
+    """A server's stored data of a password for one SCRAM mechanism. Nobody can log in with it alone (RFC 5802, 9)."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -101,14 +102,14 @@ class ScramCredential:
 
 
 class PasswordVerifier(Protocol):
-    """What a server stores of a password for PLAIN."""
+    """A server's stored data of a password for PLAIN."""
 
     def matches(self, password: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedToken:
-    """What a valid access token says of its holder."""
+    """A valid access token: the name of its holder, its end and its claims."""
 
     name: str
     expires_at_ms: int
@@ -117,21 +118,21 @@ class AcceptedToken:
 
 
 class TokenRefusedError(Exception):
-    """Why a token is not accepted: for our log. The client reads `invalid_token`."""
+    """A token is not accepted. The text is for our log; the client reads `invalid_token`."""
 
 
 class TokenValidator(Protocol):
     def validate(self, token: str) -> AcceptedToken:
-        """Raises `TokenRefusedError`. It may wait for a key server."""
+        """Return the token's content. Raises `TokenRefusedError`. It may wait for a key server."""
         ...
 
 
 class Credentials(Protocol):
-    """What one listener knows of its users. A lookup reads memory and does not wait."""
+    """The users that one listener knows. A lookup reads memory and does not wait."""
 
     def unknown_salt(self, mechanism: str, user: str) -> tuple[bytes, int]:
-        """Salt and iterations for a user who does not exist. They look like those of users who exist. Every listener
-        returns the same ones, for as long as possible."""
+        """Return salt and iterations for a user who does not exist. They look like those of users who exist. Every
+        listener returns the same ones, for as long as possible."""
         ...
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None: ...
@@ -145,7 +146,7 @@ class Credentials(Protocol):
 def make_sasl_server(
     mechanism: str, credentials: Credentials, *, is_reauthentication: bool = False
 ) -> SaslServer:
-    """The server of one exchange. Whether a listener enables the mechanism is the listener's to check."""
+    """Return the server of one exchange. The listener checks before that it enables the mechanism."""
     # Each of these imports this module.
     from oncelog.security.oauth_bearer import OAuthBearerServer
     from oncelog.security.plain import PlainServer

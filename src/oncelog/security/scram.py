@@ -38,9 +38,9 @@ from oncelog.security.scram_salts import SALT_BITS, salt_of
 HASHES = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 16384
-"""Kafka's bounds for a stored credential."""
+"""Kafka's largest number of iterations of a stored credential."""
 ITERATIONS_CLIENT_MAX = 1_000_000
-"""A client computes at most this many, whatever a server wants: half a second."""
+"""The most iterations that a client computes, whatever a server wants: half a second."""
 
 _SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -68,19 +68,20 @@ _NO_BINDING = "n,,"
 def make_credential(
     mechanism: str, password: str, iterations: int = ITERATIONS_MIN, salt: bytes | None = None
 ) -> ScramCredential:
-    """What a server stores of a password."""
+    """Return the credential that a server stores of a password."""
     salt = new_salt() if salt is None else salt
     salted = salted_password(mechanism, password, salt, iterations)
     return credential_of_salted_password(mechanism, salted, salt, iterations)
 
 
 def new_salt() -> bytes:
-    """It looks as the salt of a user who does not exist: a salt of another form shows that its user does."""
+    """Return a new salt. It has the form of an unknown user's salt: another form would show that its user exists."""
     return salt_of(secrets.randbits(SALT_BITS))
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """What an administrator sends in the password's place. Raises ValueError for what no server stores."""
+    """Return the salted password, which an administrator sends in the password's place.
+    Raises ValueError for what no server stores."""
     _check_iterations(iterations)
     return _salted_password(mechanism, password, salt, iterations)
 
@@ -88,7 +89,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 def credential_of_salted_password(
     mechanism: str, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """As `AlterUserScramCredentials` brings it: the admin client has hashed the password already (KIP-554)."""
+    """Return the credential of a salted password, as `AlterUserScramCredentials` brings it (KIP-554)."""
     _check_iterations(iterations)
     _, stored_key, server_key = _keys(mechanism, salted_password)
     return ScramCredential(salt, stored_key, server_key, iterations)
@@ -109,7 +110,7 @@ class ScramServer(SaslServer):
         self._unknown_salt = unknown_salt
         self._server_nonce = _nonce() if nonce is None else nonce
         self._next: Callable[[str], str] | None = self._client_first
-        # Of the first message, for the second one.
+        # Parts of the first message, for the second one.
         self._user = self._gs2 = self._messages = self._nonce = ""
         self._credential = ScramCredential(b"", b"", b"", 0)
         self._is_known = False
@@ -182,7 +183,7 @@ class ScramServer(SaslServer):
 
 
 class ScramClient:
-    """One exchange, the client's side. It also checks that the server knows the password."""
+    """The client's side of one exchange. It also checks that the server knows the password."""
 
     def __init__(
         self, mechanism: str, user: str, password: str, *, nonce: str | None = None
@@ -267,7 +268,7 @@ def _salted_password(mechanism: str, password: str, salt: bytes, iterations: int
 
 
 def _keys(mechanism: str, salted_password: bytes) -> tuple[bytes, bytes, bytes]:
-    """The client key, the stored key and the server key."""
+    """Return the client key, the stored key and the server key of a salted password."""
     client_key = _hmac(mechanism, salted_password, b"Client Key")
     server_key = _hmac(mechanism, salted_password, b"Server Key")
     return client_key, _hash(mechanism, client_key), server_key
@@ -278,7 +279,7 @@ def _hash(mechanism: str, message: bytes) -> bytes:
 
 
 def _user_name(sasl_name: str) -> str:
-    """The comma first: `=3D2C` is the user `=2C`, and not a comma."""
+    """Return the user of a SASL name. The comma is decoded first: `=3D2C` is the user `=2C`, and not a comma."""
     return sasl_name.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -291,7 +292,8 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 def _decoded(text: str) -> bytes | None:
-    """None unless `text` is the one way to write those bytes: a changed last letter is a changed message."""
+    """Return the bytes of a base64 text;
+    None unless it is the one way to write them: a changed last letter is a changed message."""
     try:
         decoded = base64.b64decode(text, validate=True)
     except binascii.Error:

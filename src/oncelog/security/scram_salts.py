@@ -1,9 +1,9 @@
-"""Salts of SCRAM users, and of users who do not exist: nobody learns from a salt which of the two it is.
+"""Salts of SCRAM users, and of users who do not exist: a salt does not show if its user exists.
 
 A client that logs in gets a salt before any proof. The salt of a name without a user is made from a secret of the
 cluster, so it stays the same. It has a form that users of this cluster have: as Kafka's tools and oncelog write it, or
-so many bytes as another client chose; and their iterations. The name and the secret choose among these forms. A form
-that comes or goes changes the salts of those names that get it, and of no others.
+so many bytes as another client chose. The iterations belong to the form. The name and the secret choose among these
+forms. A form that comes or goes changes the salts of those names that get it, and of no others.
 """
 
 import hmac
@@ -20,12 +20,12 @@ _OF_TOOLS: Final = re.compile(rb"[0-9a-z]{20,26}")
 
 class SaltForm(NamedTuple):
     length: int
-    """Of bytes by chance; 0: a number in base 36, as Kafka's tools write it."""
+    """The number of random bytes in a salt; 0: the salt is a number in base 36, as Kafka's tools write it."""
     iterations: int
 
 
 OF_TOOLS: Final = SaltForm(0, 4_096)
-"""What `kafka-configs` and `oncelog users add` choose."""
+"""The form that `kafka-configs` and `oncelog users add` choose."""
 
 
 def form_of(salt: bytes, iterations: int) -> SaltForm:
@@ -34,7 +34,7 @@ def form_of(salt: bytes, iterations: int) -> SaltForm:
 
 
 def salt_of(number: int) -> bytes:
-    """As Kafka's tools write a salt: in base 36."""
+    """Return a salt from a number, in base 36 as Kafka's tools write it."""
     digits = ""
     while number:
         number, digit = divmod(number, 36)
@@ -45,7 +45,8 @@ def salt_of(number: int) -> bytes:
 def unknown_salt(
     key: bytes, mechanism: str, user: str, forms: Collection[SaltForm]
 ) -> tuple[bytes, int]:
-    """Salt and iterations. `forms`: of the users who exist; none: of the tools."""
+    """Return salt and iterations of a name without a user. `forms` are those of the users who exist;
+    none: the tools' form."""
     assert len(key) >= 16, "a short key lets a client compute the salts of unknown users"
     name = f"{mechanism}\0{user}".encode()
 

@@ -29,7 +29,7 @@ _PIECE = re.compile(r"\\(?P<literal>.)|\$(?P<group>[0-9]+)|(?P<stray>[\\$])|[^\\
 
 
 class NoMatchingRuleError(Exception):
-    """No rule applies to the subject of a certificate: its holder has no name here and is refused."""
+    """The subject of a certificate matches no rule: its holder has no name here and is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Rule:
     pattern: re.Pattern[str]
     replacement: str
     case: str
-    """`L`, `U` or nothing."""
+    """The change of case: `L`, `U` or empty."""
 
     def apply(self, subject: str) -> str | None:
         if self.pattern.fullmatch(subject) is None:
@@ -54,7 +54,10 @@ class Rule:
                 yield piece[0] if piece["literal"] is None else piece["literal"]
 
     def _group(self, match: re.Match[str], digits: str) -> str:
-        """`$12` is group 12 where there are so many, else group 1 and a 2. `$4` of three groups is a text."""
+        """Return the text of a reference to a group: `$12` is group 12 if there are so many, else group 1 and a 2.
+
+        A number above the groups, such as `$4` of three, stays as it is.
+        """
         used = 1
         while used < len(digits) and int(digits[: used + 1]) <= self.pattern.groups:
             used += 1
@@ -70,7 +73,7 @@ class Rule:
 
 
 def refuse_process(certificate: Mapping[str, Any] | None) -> None:
-    """Raises ValueError for the certificate of a process of the cluster, which opens its private calls and no client's.
+    """Raise ValueError for the certificate of a process of the cluster, which is for its private calls and no client's.
     Both kinds may be of one CA. `certificate`: as `getpeercert()` returns it."""
     for kind, name in (certificate or {}).get("subjectAltName", ()):
         if kind == "DNS" and (name == CLUSTER_NAME or name.endswith(f".{CLUSTER_NAME}")):
@@ -93,7 +96,7 @@ class PrincipalRules:
         raise NoMatchingRuleError(f"No rules apply to {subject!r}, rules {self}")
 
     def principal_of(self, certificate: bytes | None) -> Principal:
-        """Of the client's certificate in DER. Without one the client is anonymous."""
+        """Return the principal of a client's certificate in DER. Without one the client is anonymous."""
         if certificate is None:
             return ANONYMOUS
         return Principal.user(self.name_of(subject_of(certificate)))
@@ -103,7 +106,7 @@ class PrincipalRules:
 
 
 def _parse(text: str) -> Iterator[Rule | None]:
-    """None is DEFAULT."""
+    """Yield the rules of a text, in order; None is DEFAULT. Raises ValueError with Kafka's words."""
     at = 0
     while at < len(text):
         if separator := re.compile(r"[\s,]+").match(text, at):

@@ -1,4 +1,4 @@
-"""TLS contexts from PEM files (KIP-651), and contexts that follow their files.
+"""TLS contexts made from PEM files (KIP-651), and contexts that follow changes of their files.
 
 TLS 1.2 and 1.3 with forward secrecy and authenticated encryption only (Mozilla's "intermediate" list without DHE).
 
@@ -31,13 +31,13 @@ CIPHERS_OF_TLS_1_2 = ":".join(
     for key in ("ECDSA", "RSA")
 )
 Protocols = Literal["TLSv1.2,TLSv1.3", "TLSv1.3"]
-"""Kafka's `ssl.enabled.protocols`, as far as they are safe."""
+"""The values of Kafka's `ssl.enabled.protocols` that are safe."""
 CHECK_INTERVAL_S = 1.0
 CONTEXT_AGE_MAX_S = 300.0
 
 
 class ClientCertificates(Enum):
-    """Kafka's `ssl.client.auth`."""
+    """The values of Kafka's `ssl.client.auth`."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -51,9 +51,9 @@ class TlsFiles:
     certificate_chain: Path | None = None
     key: Path | None = None
     key_password: Path | None = None
-    """Holds the password of an encrypted key in its first line."""
+    """The file whose first line is the password of an encrypted key."""
     authorities: Path | None = None
-    """The CA certificates that the other side's certificate must lead to."""
+    """The file with the CA certificates that the other side's certificate must lead to."""
 
     def paths(self) -> list[Path]:
         paths = (self.certificate_chain, self.key, self.key_password, self.authorities)
@@ -70,7 +70,7 @@ def server_context(
     *,
     protocols: Protocols = "TLSv1.2,TLSv1.3",
 ) -> ssl.SSLContext:
-    """Raises `TlsFileError`."""
+    """Return a server's TLS context. Raises `TlsFileError`."""
     if files.certificate_chain is None:
         raise TlsFileError("a TLS listener needs a certificate: name the PEM file of its chain")
     context = _context(ssl.PROTOCOL_TLS_SERVER)
@@ -95,9 +95,9 @@ def server_context(
 def client_context(
     files: TlsFiles, *, checks_host_name: bool = True, key_password: str = ""
 ) -> ssl.SSLContext:
-    """Without authorities it trusts those of the machine. `key_password` is for a key without a file of its password.
+    """Return a client's TLS context; without authorities it trusts those of the machine. Raises `TlsFileError`.
 
-    Raises `TlsFileError`.
+    `key_password` is for a key without a file of its password.
     """
     context = _context(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = checks_host_name
@@ -111,10 +111,10 @@ def client_context(
 
 
 class ReloadingContext:
-    """The context of files that may change. It looks at them when it is asked, at most once a second.
+    """The TLS context of files that may change. It looks at them when it is asked, at most once a second.
 
-    While new files cannot be used, as between the writes of a certificate and of its key, the last good context
-    stays. `report` gets the error once, and gets one line for each reload.
+    While new files cannot be used, as between the writes of a certificate and of its key, the last good context stays.
+    `report` gets the error once, and gets one line for each reload.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ReloadingContext:
         report: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Builds the first context at once, so it may raise `TlsFileError`."""
+        """Build the first context at once. Raises `TlsFileError`."""
         self._files, self._build, self._report, self._clock = files, build, report, clock
         self._digest = self._read_digest()
         self._context = build(files)
@@ -132,7 +132,7 @@ class ReloadingContext:
         self._reported = ""
 
     def current(self) -> ssl.SSLContext:
-        """For the next handshake."""
+        """Return the context for the next handshake."""
         now = self._clock()
         if now - self._checked_at >= CHECK_INTERVAL_S:
             self._checked_at = now
@@ -140,7 +140,7 @@ class ReloadingContext:
         return self._context
 
     def fronting(self) -> ssl.SSLContext:
-        """One context for good, whose every handshake takes the current one."""
+        """Return one context for good, whose every handshake takes the current one."""
         front = self._build(self._files)
         assert front.verify_mode is ssl.CERT_NONE, "a resumed session skips a changed authority"
 
@@ -168,7 +168,8 @@ class ReloadingContext:
             self._report(f"TLS files reloaded: {', '.join(map(str, self._files.paths()))}")
 
     def _read_digest(self) -> bytes:
-        """Of the contents: a rename, a changed symbolic link and a write within one tick all count."""
+        """Return a digest of the files' contents: a rename, a changed symbolic link and a write within one tick all
+        count."""
         digest = hashlib.sha256()
         for path in self._files.paths():
             digest.update(hashlib.sha256(_read(path)).digest())
@@ -232,7 +233,7 @@ def _read(path: Path) -> bytes:
 
 
 def _pem(path: Path, label: str, wanted: str) -> str:
-    """The file's text, once it has a block with that label."""
+    """Return the file's text, if it has a PEM block with that label. Raises `TlsFileError`."""
     content = _read(path)
     text = content.decode("ascii", "ignore")  # bundles of authorities have names in their comments
     if re.search(rf"-----BEGIN (?:[A-Z0-9]+ )*{label}-----", text):
@@ -257,7 +258,7 @@ def _what_it_is(content: bytes, path: Path) -> str:
 
 
 def _words(error: Exception) -> str:
-    """Of OpenSSL's text the part a person can read."""
+    """Return the part of OpenSSL's error text that a person can read."""
     with contextlib.suppress(AttributeError, TypeError):
         return str(error.reason).replace("_", " ").lower()  # type: ignore[attr-defined]
     return str(error)

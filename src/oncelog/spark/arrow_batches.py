@@ -34,7 +34,8 @@ def arrow_schema(include_headers: bool, include_outcome: bool) -> Any:
 
 
 def record_batch(partition: Partition, columns: Columns, include_headers: bool) -> Any:
-    """One Arrow batch of a partition's records. A timestamp no microsecond count can hold becomes the last that can."""
+    """Return one Arrow batch of a partition's records.
+    A timestamp that no count of microseconds can hold becomes the last that can."""
     count = len(columns)
     milliseconds = np.clip(columns.timestamps_ms, -_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX)
     arrays = [

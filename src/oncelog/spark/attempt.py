@@ -1,4 +1,4 @@
-"""The sink's side of the attempt protocol: the five calls, and what their answers mean to Spark.
+"""The sink's side of the attempt protocol: the five calls, and the meaning of their answers for Spark.
 
 An attempt is one try of one micro-batch. The driver opens it before any task runs, and tasks join and seal branches of
 it. The driver commits the batch by naming the winning branches: one record at the coordinator decides. Spark repeats
@@ -32,7 +32,8 @@ _JOB_WAY_OUT: Final = (
 
 
 class FencedError(OncelogError):
-    """This try of the batch is over: superseded, timed out, or decided by another driver. Nothing of it is visible."""
+    """This try of the batch is over: superseded, timed out, or decided by another driver.
+    None of its records is visible."""
 
 
 class QueryChangedError(OncelogError):
@@ -45,17 +46,17 @@ class ReplayRefusedError(OncelogError):
 
 @dataclass(frozen=True, slots=True)
 class AttemptName:
-    """Which try of which sink."""
+    """One try of one sink."""
 
     sink: str
     nonce: bytes
     is_traced: bool = False
-    """Whether the coordinator records spans. Without its root those of Spark would belong nowhere (`traces`)."""
+    """True if the coordinator records spans. Without its root span, those of Spark would have no place (`traces`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """Which batch of which query a task writes, and which try of which of its partitions it is."""
+    """The batch and the query that a task writes for, and its try of one of their partitions."""
 
     query_id: str
     run_id: str
@@ -75,8 +76,8 @@ class JoinedBranch:
 
 @dataclass(frozen=True, slots=True)
 class BranchOutcome:
-    """What a task tells the driver. `skipped`: the batch was committed before, and nothing was written; count and
-    checksum are those of the rows that would have been. No checksum: the task did not look at its rows."""
+    """A task's report to the driver. `skipped`: the batch was committed before, and nothing was written. Count and
+    checksum are then those of the rows that would have been written. No checksum: the task did not look at its rows."""
 
     attempt: AttemptName
     query_id: str
@@ -93,7 +94,7 @@ def new_nonce() -> bytes:
 
 
 def open_attempt(cluster: Cluster, attempt: AttemptName, timeout_ms: int) -> AttemptName:
-    """Open the attempt, which aborts any other open one of the sink; the attempt as the coordinator sees it.
+    """Open the attempt, which aborts any other open one of the sink. Return the attempt as the coordinator sees it.
 
     Raises FencedError, KafkaError, OncelogError.
     """
@@ -107,7 +108,7 @@ def open_attempt(cluster: Cluster, attempt: AttemptName, timeout_ms: int) -> Att
 def join_attempt(
     cluster: Cluster, attempt: AttemptName, task: TaskIdentity, adopt_query: bool
 ) -> JoinedBranch | None:
-    """A branch to write with; None when the batch is committed already and the task must write nothing.
+    """Return a branch to write with; None when the batch is committed already and the task must write nothing.
 
     Raises FencedError and QueryChangedError, and what the call raises.
     """
@@ -138,7 +139,7 @@ def seal_branch(
     crc32c: int,
     row_checksum: int | None = None,
 ) -> None:
-    """Tell the coordinator that everything the branch wrote is acknowledged. Raises as `join_attempt` does."""
+    """Tell the coordinator that each record of the branch is acknowledged. Raises as `join_attempt` does."""
     response = _call(
         cluster,
         "SealBranch",
@@ -160,7 +161,7 @@ def seal_branch(
 def commit_batch(
     cluster: Cluster, sink: str, batch_id: int, outcomes: Sequence[BranchOutcome]
 ) -> SinkAnswer:
-    """Decide the batch: OK now, ALREADY when it was decided by this attempt before (or was skipped).
+    """Decide the batch. Return OK, or ALREADY if this attempt decided it before (or it was skipped).
 
     Raises FencedError where nothing was decided and Spark must run the batch again, or where another driver decided
     it; ReplayRefusedError where the batch was decided with other rows; QueryChangedError.
@@ -193,13 +194,13 @@ def commit_batch(
 
 
 def abort_attempts(cluster: Cluster, sink: str, nonces: Sequence[bytes]) -> int:
-    """Abort those of the attempts that are still open, and tell how many were. Decided ones stay as they are."""
+    """Abort those of the attempts that are still open, and return how many were. Decided ones stay as they are."""
     response = _call(cluster, "AbortAttempt", sink=sink, nonces=nonces)
     return int(response.aborted)
 
 
 def last_committed_batch_id(cluster: Cluster, sink: str) -> int:
-    """-1: none."""
+    """Return the number of the sink's last committed batch; -1: there is none."""
     return int(_call(cluster, "DescribeSink", sink=sink).last_committed_batch_id)
 
 

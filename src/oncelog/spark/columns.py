@@ -23,7 +23,7 @@ _OUTCOME: Final = {"outcome": "STRING"}
 
 
 def source_columns(options: SourceOptions) -> dict[str, str]:
-    """Column → type; `headers` and `outcome` only when asked for."""
+    """Return column → type; `headers` and `outcome` only when asked for."""
     headers = _HEADERS if options.include_headers else {}
     return _SOURCE | headers | (_OUTCOME if options.include_outcome else {})
 
@@ -33,7 +33,7 @@ def source_ddl(options: SourceOptions) -> str:
 
 
 def check_source_columns(names: list[str], options: SourceOptions) -> None:
-    """Raise OncelogError when the user gave a schema of his own: the columns of a log are fixed."""
+    """Raise OncelogError if the user gave a schema of his own: the columns of a log are fixed."""
     expected = list(source_columns(options))
     if names != expected:
         raise OncelogError(
@@ -43,7 +43,7 @@ def check_source_columns(names: list[str], options: SourceOptions) -> None:
 
 
 def check_sink_columns(types: Mapping[str, str], has_topic_option: bool) -> None:
-    """Refuse an input that is not what the sink writes. `types`: column → Spark's simple type name.
+    """Refuse an input that the sink cannot write. `types`: column → Spark's simple type name.
 
     Raises OncelogError naming the column.
     """

@@ -1,4 +1,4 @@
-"""The cluster that a query's options name, with their login and how they want calls to be made."""
+"""The client for the cluster that a query's options name, with their login and their settings of calls."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What Spark sees: the data source `oncelog`, which makes readers and writers out of options."""
+"""The data source `oncelog`, which Spark calls: it makes readers and writers out of options."""
 
 from typing import Any
 
@@ -10,7 +10,8 @@ from oncelog.spark.options import parse_sink_options, parse_source_options
 
 
 class DefaultSource(DataSource):
-    """`format("oncelog")`. Imports what it needs when it is needed: Spark loads this class in many processes."""
+    """The class behind `format("oncelog")`.
+    It imports modules when it needs them: Spark loads this class in many processes."""
 
     @classmethod
     def name(cls) -> str:

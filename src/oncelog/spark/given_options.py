@@ -1,4 +1,4 @@
-"""What a query gave as options: read by name, refused with the option's name, its value and the way out.
+"""The options that a query gave: read by name, refused with the option's name, its value and the way out.
 
 Spark hands a data source every option of the query, its own included, so an unknown name cannot be refused as such.
 Two kinds are: names with the prefix `oncelog.`, and names so close to one of ours that they must be a slip of the pen.
@@ -64,11 +64,12 @@ _OF_SINK: Final = (
     "kafka.batch.size",
     "kafka.delivery.timeout.ms",
 )
-"""Every option that is honoured: settings of Kafka's clients have the prefix of Spark's Kafka source."""
+"""The options that only the sink has. `_OF_BOTH`, `_OF_SOURCE` and this list hold every option that is honoured;
+settings of Kafka's clients have the prefix of Spark's Kafka source."""
 
 
 class Side(Enum):
-    """Who takes the options."""
+    """The side of the connector that takes the options."""
 
     SOURCE = "reading"
     SINK = "writing"
@@ -101,7 +102,7 @@ _KAFKA_ONLY: Final = {
     "kafka.linger.ms": "a batch leaves when it is full or the task ends; set kafka.batch.size",
     "kafka.retries": "a call is repeated until its deadline: set kafka.delivery.timeout.ms",
 }
-"""What is not honoured of Spark's Kafka source and sink, and of Kafka's clients' settings, and what to do instead."""
+"""Options of Spark's Kafka source and sink and of Kafka's clients that are not honoured, and what to do instead."""
 _KAFKA_ONLY_NAMES: Final = {name.lower(): name for name in _KAFKA_ONLY}
 
 _KAFKA_VALUES: Final = {
@@ -111,14 +112,15 @@ _KAFKA_VALUES: Final = {
 """Settings of Kafka's clients that are accepted with the values that describe what the connector does."""
 
 _LOGIN: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
-"""How Spark's Kafka source and sink log in; so do ours, with PEM files (`oncelog.client.core.login`)."""
+"""The prefixes of login options, those of Spark's Kafka source and sink;
+the files are PEM (`oncelog.client.core.login`)."""
 
 
 class GivenOptions:
     """The query's options by lower-cased name: Spark's option names have no case."""
 
     def __init__(self, options: Mapping[str, str], side: Side) -> None:
-        """Raises OncelogError for an option that this side does not honour."""
+        """Take the options. Raises OncelogError for an option that this side does not honour."""
         self._values = {name.lower(): value for name, value in options.items()}
         names = _NAMES[side]
         known = {name.lower(): name for name in names}
@@ -178,7 +180,7 @@ class GivenOptions:
         return value == "true"
 
     def count(self, name: str, most: int | None = None) -> int | None:
-        """A whole number above 0; None where the option is not given."""
+        """Return a whole number above 0; None where the option is not given. Raises OncelogError."""
         value = self.text(name)
         if value is None:
             return None
@@ -199,14 +201,14 @@ class GivenOptions:
         return int(value)
 
     def choice(self, name: str, choices: Sequence[str]) -> str:
-        """One of `choices`, of which the first is the default."""
+        """Return one of `choices`, of which the first is the default. Raises OncelogError."""
         value = (self.text(name) or choices[0]).lower()
         if value not in choices:
             raise OncelogError(f"option {name} is {value!r}: give {' or '.join(choices)}")
         return value
 
     def duration_ms(self, name: str, least_ms: int, most_ms: int) -> int | None:
-        """Milliseconds from a text with a unit; None where the option is not given."""
+        """Return the milliseconds of a text with a unit; None where the option is not given. Raises OncelogError."""
         value = self.text(name)
         if value is None:
             return None
@@ -221,6 +223,6 @@ class GivenOptions:
 
 
 def shown_ms(milliseconds: int) -> str:
-    """`24h` of 86,400,000: with the largest unit that divides it."""
+    """Return a duration with the largest unit that divides it: `24h` for 86,400,000."""
     unit = next(unit for unit in ("h", "m", "s", "ms") if milliseconds % _UNIT_MS[unit] == 0)
     return f"{milliseconds // _UNIT_MS[unit]}{unit}"

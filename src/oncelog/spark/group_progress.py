@@ -1,8 +1,8 @@
-"""A stream's reading, shown as a consumer group: `kafka.group.id`.
+"""The progress of a stream, shown as the offsets of a consumer group: `kafka.group.id`.
 
 The checkpoint holds the offsets from which a query goes on. The group is for people: the console, `oncelog groups` and
-every other tool show with it how far the query has read. Nobody reads it back. So a failure costs a line in the log;
-the query ends only where the group is not its own to use.
+every other tool show with it how far the query has read. No query reads the group's offsets back. So a failure costs a
+line in the log; the query ends only where the group is not its own to use.
 """
 
 import time
@@ -17,9 +17,10 @@ from oncelog.spark.offsets import OffsetVector
 from oncelog.spark.options import SourceOptions
 
 TIMEOUT_MS: Final = 3_000
-"""How long a micro-batch waits for a group at most, give or take one call of a third of it."""
+"""Milliseconds that a micro-batch waits for a group at most, give or take one call of a third of that time."""
 PAUSE_S: Final = 30.0
-"""After a failure, before the group is asked again: a coordinator that stands still must not hold up each batch."""
+"""Seconds after a failure until the group is asked again: a coordinator that stands still must not hold up each
+batch."""
 
 _HAS_MEMBERS: Final = (
     "consumers of another program are members of that group: choose a name of its own"
@@ -34,7 +35,8 @@ _NOT_OURS: Final = {
 
 
 class GroupProgress:
-    """Commits what a stream has read to a group, when it has changed. Over connections of its own, that wait less."""
+    """Commits a stream's offsets to a group, when they have changed.
+    Its connections are its own, with shorter time limits."""
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         assert options.group_id is not None
@@ -46,7 +48,7 @@ class GroupProgress:
         self._paused_until = 0.0
 
     def show(self, offsets: OffsetVector, warn: Callable[[str], None]) -> None:
-        """Raises OncelogError where the group cannot be this query's."""
+        """Commit the offsets, if they have changed. Raises OncelogError where the group cannot be this query's."""
         changed = {key: at for key, at in offsets.items() if self._shown.get(key) != at}
         if not changed or self._clock() < self._paused_until:
             return

@@ -1,4 +1,4 @@
-"""The line that helps comes before Python's traceback.
+"""Errors of the connector in Spark: the message comes before Python's traceback.
 
 Spark shows what a Python worker formatted: a traceback of forty lines, and its message last. A cause is formatted
 before the exception that it caused, and one that was never raised has no traceback. So the message, given to the
@@ -19,7 +19,7 @@ ResultT = TypeVar("ResultT")
 
 
 class _Message(Exception):
-    """Shown as `oncelog: …`."""
+    """The first cause of an error, which is shown as `oncelog: …`."""
 
 
 _Message.__qualname__ = "oncelog"
@@ -27,7 +27,7 @@ _Message.__module__ = "builtins"  # tracebacks leave this name out
 
 
 def message_first(method: Callable[Arguments, ResultT]) -> Callable[Arguments, ResultT]:
-    """For what Spark calls: an OncelogError of it is shown with its message first."""
+    """Decorate a method that Spark calls: an OncelogError of it is shown with its message first."""
 
     @functools.wraps(method)
     def wrapped(*arguments: Arguments.args, **named: Arguments.kwargs) -> ResultT:
@@ -43,7 +43,7 @@ def message_first(method: Callable[Arguments, ResultT]) -> Callable[Arguments, R
 def rows_message_first(
     method: Callable[Arguments, Iterator[Any]],
 ) -> Callable[Arguments, Iterator[Any]]:
-    """The same for a generator, whose errors come while Spark takes its rows."""
+    """Decorate a generator in the same way; its errors come while Spark takes its rows."""
 
     @functools.wraps(method)
     def wrapped(*arguments: Arguments.args, **named: Arguments.kwargs) -> Iterator[Any]:

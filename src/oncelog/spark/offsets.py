@@ -20,13 +20,13 @@ Offsets = int | OffsetVector
 
 
 class Timestamps(NamedTuple):
-    """Where to start or to end by time: the first record of a partition at or after its timestamp, in ms."""
+    """A start or an end by time: the first record of a partition at or after its timestamp, in ms."""
 
     of_all: int | None
-    """None: `of_partition` has every partition."""
+    """One timestamp for all partitions; None: `of_partition` has one for each."""
     of_partition: OffsetVector
     or_latest: bool
-    """Where no record is that late: the end of the partition, or an error."""
+    """True if a partition without so late a record counts to its end; False: that is an error."""
 
     def per_partition(self, partitions: Iterable[Partition]) -> OffsetVector:
         if self.of_all is not None:
@@ -46,7 +46,7 @@ class OffsetRange(NamedTuple):
 
 
 def to_json(offsets: Mapping[Partition, int]) -> OffsetJson:
-    """The JSON form, sorted: Spark compares offsets as text."""
+    """Return the JSON form, sorted: Spark compares offsets as text."""
     topics: OffsetJson = {}
     for partition in sorted(offsets):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
@@ -54,7 +54,7 @@ def to_json(offsets: Mapping[Partition, int]) -> OffsetJson:
 
 
 def from_json(topics: Mapping[str, Mapping[str, Any]]) -> OffsetVector:
-    """Raises ValueError where the shape is not `{"topic": {"0": 123}}`."""
+    """Return the offsets of the JSON form. Raises ValueError where the shape is not `{"topic": {"0": 123}}`."""
     offsets: OffsetVector = {}
     for topic, partitions in topics.items():
         if not isinstance(partitions, Mapping):
@@ -69,7 +69,7 @@ def from_json(topics: Mapping[str, Mapping[str, Any]]) -> OffsetVector:
 
 
 def parse_offsets(option: str, text: str) -> Offsets:
-    """`earliest`, `latest` or JSON. Raises OncelogError naming the option."""
+    """Read `earliest`, `latest` or JSON. Raises OncelogError naming the option."""
     if text.lower() == "earliest":
         return EARLIEST
     if text.lower() == "latest":
@@ -87,7 +87,7 @@ def parse_offsets(option: str, text: str) -> Offsets:
 
 
 def parse_timestamps(option: str, text: str) -> OffsetVector:
-    """JSON `{"topic": {"0": milliseconds}}`. Raises OncelogError naming the option."""
+    """Read JSON `{"topic": {"0": milliseconds}}`. Raises OncelogError naming the option."""
     try:
         timestamps = from_json(_parse_object(text))
         if not timestamps or min(timestamps.values()) < 0:
@@ -101,7 +101,7 @@ def parse_timestamps(option: str, text: str) -> OffsetVector:
 
 
 def parse_assignment(option: str, text: str) -> tuple[Partition, ...]:
-    """JSON `{"topic": [0, 1]}`. Raises OncelogError naming the option."""
+    """Read JSON `{"topic": [0, 1]}`. Raises OncelogError naming the option."""
     assigned: dict[Partition, None] = {}
     try:
         for topic, numbers in _parse_object(text).items():
@@ -119,10 +119,10 @@ def parse_assignment(option: str, text: str) -> tuple[Partition, ...]:
 
 
 def limited(start: Mapping[Partition, int], end: OffsetVector, limit: int) -> OffsetVector:
-    """`end` pulled back so that at most `limit` offsets lie between, shared out evenly.
+    """Return `end`, pulled back so that at most `limit` offsets lie between, shared out evenly.
 
-    Each partition gets the same share, and what a short one leaves goes to the others: the one furthest behind cannot
-    starve the rest, and no partition waits for ever since what is left out grows until it gets its turn.
+    Each partition gets the same share, and what a short one leaves goes to the others. So the one furthest behind
+    cannot starve the rest. And no partition waits for ever, since what is left out grows until it gets its turn.
     """
     lags = sorted(
         (end[key] - start.get(key, 0), key) for key in end if end[key] > start.get(key, 0)
@@ -140,7 +140,8 @@ def limited(start: Mapping[Partition, int], end: OffsetVector, limit: int) -> Of
 def ranges_between(
     start: Mapping[Partition, int], end: Mapping[Partition, int]
 ) -> list[OffsetRange]:
-    """What lies between two vectors, in order of partition; a pure function, as planning a batch again must agree.
+    """Return the ranges between two vectors, in order of partition; a pure function, as planning a batch again must
+    agree.
 
     A partition that is not in `start` is new and is read from its first offset, 0.
     """

@@ -1,4 +1,4 @@
-"""The connector's options, parsed once on the driver; what tasks get of them travels pickled."""
+"""The connector's options, parsed once on the driver. Tasks get them pickled."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,8 @@ from oncelog.spark.offsets import (
 from oncelog.spark.task_ranges import TASKS_MAX
 
 MAX_OFFSETS_PER_TRIGGER: Final = 500_000
-"""A micro-batch costs about 0.35 s before its first row, so batches below 250 000 rows waste most of the time."""
+"""The default of maxOffsetsPerTrigger.
+A micro-batch costs about 0.35 s before its first row: below 250 000 rows that is most of its time."""
 
 ATTEMPT_TIMEOUT_MS: Final = 15 * 60_000
 ATTEMPT_TIMEOUT_MIN_MS: Final = 1_000
@@ -35,7 +36,7 @@ TRIGGER_DELAY_MAX_MS: Final = 7 * 24 * 3_600_000
 FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
 FETCH_WAIT_MAX_MS: Final = 300_000
 REQUEST_TIMEOUT_MS: Final = 30_000
-"""The client's own, where none is given."""
+"""The client's own time limit of a request, where no option gives one."""
 TIMEOUT_MAX_MS: Final = 24 * 3_600_000
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -52,7 +53,7 @@ class Partitioner(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """How calls to the cluster are made. None: as the client does without."""
+    """The settings of calls to the cluster. None: the client's default."""
 
     client_id: str | None = None
     request_timeout_ms: int | None = None
@@ -63,7 +64,7 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """What a task asks a leader for. None: as the client does without."""
+    """The settings of a task's fetches. None: the client's default."""
 
     max_bytes: int | None = None
     min_bytes: int = 1
@@ -72,7 +73,7 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What to read. One of `topics`, `topic_pattern` and `assigned` is given."""
+    """The options of a read. One of `topics`, `topic_pattern` and `assigned` is given."""
 
     bootstrap: tuple[Address, ...]
     login: ClientLogin
@@ -80,10 +81,10 @@ class SourceOptions:
     fetch: FetchOptions
     topics: tuple[str, ...]
     topic_pattern: str | None
-    """Of whole names, for Python's `re`."""
+    """A pattern of whole topic names, for Python's `re`."""
     assigned: tuple[Partition, ...]
     starting: Offsets | Timestamps | None
-    """None: earliest for a batch query, latest for a stream, as Spark's Kafka source does."""
+    """The place to start at; None: earliest for a batch query, latest for a stream, as in Spark's Kafka source."""
     ending: Offsets | Timestamps
     max_offsets_per_trigger: int
     min_offsets_per_trigger: int | None
@@ -101,28 +102,29 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where to write and under which name."""
+    """The options of a write: the place and the sink's name."""
 
     bootstrap: tuple[Address, ...]
     login: ClientLogin
     calls: CallOptions
     codec: Codec
     batch_bytes: int | None
-    """Before compression; None: as the client does without."""
+    """Bytes of a batch before compression; None: the client's default."""
     topic: str | None
     transactional_id: str
     on_new_query: OnNewQuery
     attempt_timeout_ms: int
     verify_replay: bool
-    """Whether a batch that was committed before is compared with what was committed, or skipped without a look."""
+    """True to compare a batch that was committed before with what was committed; False to skip it without a look."""
     job_id: str | None
     batch_id: int | None
-    """Of a write inside foreachBatch: the number that Spark gives the function."""
+    """For a write inside foreachBatch: the batch number that Spark gives the function."""
     partitioner: Partitioner
 
 
 def parse_source_options(options: Mapping[str, str], is_stream: bool = False) -> SourceOptions:
-    """Raises OncelogError for an option that is missing, unknown, malformed or not honoured."""
+    """Return the options of a read.
+    Raises OncelogError for an option that is missing, unknown, malformed or not honoured."""
     given = GivenOptions(options, Side.SOURCE)
     if is_stream:
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
@@ -165,7 +167,7 @@ def parse_source_options(options: Mapping[str, str], is_stream: bool = False) ->
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Raises OncelogError for an option that is missing, unknown or malformed."""
+    """Return the options of a write. Raises OncelogError for an option that is missing, unknown or malformed."""
     given = GivenOptions(options, Side.SINK)
     transactional_id = given.text("transactionalId")
     if not transactional_id:
@@ -209,7 +211,7 @@ _ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 def _subscription(
     given: GivenOptions,
 ) -> tuple[tuple[str, ...], str | None, tuple[Partition, ...]]:
-    """What was given of subscribe, subscribePattern and assign; exactly one must be."""
+    """Return the values of subscribe, subscribePattern and assign; exactly one must be given. Raises OncelogError."""
     topics = tuple(dict.fromkeys(name for name in _split(given.text("subscribe") or "") if name))
     pattern = given.text("subscribePattern")
     assign = given.text("assign")
@@ -247,7 +249,7 @@ def _read_uncommitted(given: GivenOptions) -> bool:
 
 
 def _calls(given: GivenOptions, call_timeout: str) -> CallOptions:
-    """`call_timeout` is Kafka's name for how long a call may take with its repetitions."""
+    """Return the settings of calls. `call_timeout` is Kafka's name for the time of a call with its repetitions."""
     return CallOptions(
         client_id=given.text("kafka.client.id"),
         request_timeout_ms=given.count("kafka.request.timeout.ms", TIMEOUT_MAX_MS),
@@ -258,7 +260,8 @@ def _calls(given: GivenOptions, call_timeout: str) -> CallOptions:
 
 
 def _fetch(given: GivenOptions) -> FetchOptions:
-    """A task fetches one partition at a time, so the smaller of the two limits of bytes holds."""
+    """Return the settings of fetches.
+    A task fetches one partition at a time, so the smaller of the two byte limits holds."""
     limits = (
         given.count("kafka.fetch.max.bytes", FETCH_BYTES_MAX),
         given.count("kafka.max.partition.fetch.bytes", FETCH_BYTES_MAX),
@@ -287,7 +290,8 @@ def _split(text: str) -> list[str]:
 
 
 def _starting(given: GivenOptions) -> Offsets | Timestamps | None:
-    """The precedence is that of Spark's Kafka source: a time for all, times of partitions, offsets."""
+    """Return the start of a read, in the precedence of Spark's Kafka source: a time for all, times of partitions,
+    offsets."""
     or_latest = given.choice("startingOffsetsByTimestampStrategy", ["error", "latest"]) == "latest"
     timestamps = _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp", or_latest)
     if timestamps is not None:

@@ -1,4 +1,4 @@
-"""What pushed filters say about ranges: which partitions can match, and from which offset to which. Pure.
+"""The bounds that pushed filters set: the partitions that can match, and their first and last offsets. Pure.
 
 Filters arrive AND-ed, so each only narrows. Values of other types than a column's are left to Spark.
 """
@@ -21,7 +21,8 @@ class Pruning:
     offset_min: int = 0
     offset_end: int = OFFSET_END
     timestamp_ms: int | None = None
-    """No matching record is older. The first offset at this time bounds the range: all before it are older."""
+    """A time in ms that no matching record is older than.
+    The first offset at this time bounds the range: all before it are older."""
 
     def keeps(self, partition: Partition) -> bool:
         return (self.topics is None or partition.topic in self.topics) and (
@@ -29,7 +30,7 @@ class Pruning:
         )
 
     def narrowed(self, column: str, operator: str, value: Any) -> "Pruning":
-        """These bounds and the filter's. A filter that says nothing about ranges changes nothing."""
+        """Return these bounds narrowed by a filter. A filter that says nothing about ranges changes nothing."""
         match column:
             case "topic":
                 return self._narrowed_topics(operator, value)

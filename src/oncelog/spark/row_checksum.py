@@ -25,13 +25,14 @@ _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
 _SLICE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of a column that is padded at a time: padding takes up to four times as much, and Arrow's offsets are 32 bits."""
+"""Bytes of a column that are padded at a time.
+Padding takes up to four times as much, and Arrow's offsets are 32 bits."""
 _LONG_ROW: Final = 4
-"""Rows above this many times the mean length are padded apart from the others."""
+"""The factor of the mean length above which rows are padded apart from the others."""
 _MICROS: Final = 1000
 
 _COLUMNS: Final = ("value", "key", "topic", "partition", "timestamp", "headers")
-"""In the order of their numbers in the hash. A column that is absent is as if it were null."""
+"""The columns in the order of their numbers in the hash. An absent column counts as null."""
 
 _Hashes = npt.NDArray[np.uint64]
 
@@ -44,7 +45,7 @@ class RowChecksum:
         self.value = 0
 
     def add(self, batch: Any) -> None:
-        """`batch`: an Arrow record batch with columns of the sink."""
+        """Add the rows of an Arrow record batch with columns of the sink."""
         if not batch.num_rows:
             return
         self.row_count += batch.num_rows
@@ -82,7 +83,7 @@ def _of_numbers(column: Any) -> _Hashes:
 
 
 def _header_hashes(column: Any) -> _Hashes:
-    """The sum over a row's headers, each weighted by its place: their order matters, as it does in a record."""
+    """Return the sum over a row's headers, each weighted by its place: their order matters, as it does in a record."""
     hashes = np.zeros(len(column), dtype=np.uint64)
     items = column.flatten()
     if not len(items):
@@ -98,7 +99,7 @@ def _header_hashes(column: Any) -> _Hashes:
 
 
 def _of_bytes(column: Any) -> _Hashes:
-    """`column`: a binary array; null hashes as empty."""
+    """Return the hash of each value of a binary array; null hashes as empty."""
     if column.null_count:
         column = pc.fill_null(column, b"")
     offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
@@ -141,7 +142,7 @@ _odd_numbers_known: _Hashes = np.empty(0, dtype=np.uint64)
 
 
 def _odd_numbers(count: int) -> _Hashes:
-    """The first odd numbers of a fixed sequence (SplitMix64)."""
+    """Return the first odd numbers of a fixed sequence (SplitMix64)."""
     global _odd_numbers_known
     if len(_odd_numbers_known) < count:
         places = np.arange(1, max(2 * count, 64) + 1, dtype=np.uint64)
@@ -150,7 +151,7 @@ def _odd_numbers(count: int) -> _Hashes:
 
 
 def _mixed(hashes: _Hashes) -> _Hashes:
-    """Every bit of the result depends on every bit of the argument (SplitMix64's finalizer)."""
+    """Return the hashes mixed: every bit of a result depends on every bit of its argument (SplitMix64's finalizer)."""
     hashes = (hashes ^ (hashes >> np.uint64(30))) * _MIX_1
     hashes = (hashes ^ (hashes >> np.uint64(27))) * _MIX_2
     return hashes ^ (hashes >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""From Spark's Arrow batches to rows per topic-partition."""
+"""The way from Spark's Arrow batches to the rows of each topic-partition."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,17 +17,17 @@ from oncelog.spark.options import Partitioner
 from oncelog.wording import counted
 
 STICKY_ROWS: Final = 2_000
-"""Rows without a key go to one partition for this long before the next: fewer, larger batches."""
+"""The rows without a key that go to one partition before the next: fewer, larger batches."""
 
 _NO_HEADERS: Final[list[tuple[str, bytes | None]]] = []
-"""One list for all rows without headers; nobody writes to it."""
+"""The one list for all rows without headers; nobody writes to it."""
 _MICROS: Final = 1000
 
 _Int32s = npt.NDArray[np.int32]
 
 
 class RowRouter:
-    """Decides topic and partition of each row. State: whose turn it is among partitions for rows without a key."""
+    """Decides topic and partition of each row. Its state is the partition whose turn it is for rows without a key."""
 
     def __init__(
         self, topic: str | None, partitioner: Partitioner, counts: Mapping[str, int], seed: int
@@ -36,10 +36,12 @@ class RowRouter:
         self._partitioner = partitioner
         self._counts = dict(counts)
         self._turn = seed * STICKY_ROWS
-        """Tasks start at different partitions, so that many small tasks do not all fill the first."""
+        """The turn of the partitions.
+        Tasks start at different ones, so that many small tasks do not all fill the first."""
 
     def missing_topics(self, batch: Any) -> list[str]:
-        """Topics of the batch whose partition count is not known yet."""
+        """Return the topics of the batch whose partition count is not known yet.
+        Raises OncelogError for a null topic."""
         if self._topic is not None:
             names = [self._topic]
         else:
@@ -54,7 +56,7 @@ class RowRouter:
         self._counts.update(counts)
 
     def routed(self, batch: Any) -> Iterator[tuple[Partition, Any]]:
-        """The batch cut by topic and partition, rows in order. `missing_topics` must be empty."""
+        """Yield the batch cut by topic and partition, rows in order. `missing_topics` must be empty."""
         for topic, of_topic in self._by_topic(batch):
             count = self._counts[topic]
             numbers = self._partition_numbers(topic, count, of_topic)
@@ -113,7 +115,7 @@ class RowRouter:
 
 
 def records_of(batch: Any) -> Iterator[Row]:
-    """The batch's rows as (timestamp in ms, key, value, headers); a row without a time gets the present one."""
+    """Yield the batch's rows as (timestamp in ms, key, value, headers); a row without a time gets the present one."""
     names = batch.schema.names
     rows = batch.num_rows
     values = as_binary(batch.column("value")).to_pylist()
@@ -125,7 +127,7 @@ def records_of(batch: Any) -> Iterator[Row]:
 
 
 def as_binary(column: Any) -> Any:
-    """A string, binary or large variant as 32-bit binary."""
+    """Return a string, binary or large column as 32-bit binary."""
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 

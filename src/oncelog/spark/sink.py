@@ -58,18 +58,19 @@ BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
 JOB_BATCH_ID: Final = 0
 _UNNAMED_JOBS: Final = "unnamed-jobs"
 _NUMBERED_BATCHES: Final = "batchId"
-"""The query of a sink that foreachBatch writes through: Spark does not always say which query runs the function."""
+"""The query id of a sink that foreachBatch writes through: Spark does not always say which query runs the function."""
 
 
 class BranchMessage(WriterCommitMessage):
-    """What a task returns to the driver."""
+    """The message that a task returns to the driver."""
 
     def __init__(self, outcome: BranchOutcome) -> None:
         self.outcome = outcome
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch's try on the planner and in tasks; a fresh object, without a try of its own, at commit."""
+    """The writer of one micro-batch's try, on the planner and in tasks.
+    At commit it is a fresh object without a try of its own."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -78,7 +79,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def __getstate__(self) -> dict[str, Any]:
-        """Opens the attempt. Spark pickles the writer twice in a row; the second time it is open already."""
+        """Open the attempt, and return the state to pickle. Spark pickles the writer twice in a row;
+        the second time it is open already."""
         if not self._is_open:
             timeout_ms = self._options.attempt_timeout_ms
             with opening_span(self._attempt) as span, cluster_of(self._options) as cluster:
@@ -97,17 +99,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Returns once the batch is decided; its markers follow without Spark."""
+        """Commit the batch, and return once it is decided; its markers follow without Spark."""
         _commit(self._options, self._options.transactional_id, batchId, messages)
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Spark also aborts after a commit whose answer was lost: attempts that are decided stay so."""
+        """Abort the attempts of the messages.
+        Spark also aborts after a commit whose answer was lost: decided attempts stay so."""
         _abort(self._options, self._options.transactional_id, messages)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """A batch job is one batch of a sink, and which batch of which sink depends on how the user names the job.
+    """The writer of a batch job, which is one batch of a sink. The name that the user gives the job chooses batch and
+    sink.
 
     | option | sink | batch | running it again |
     |---|---|---|---|
@@ -178,7 +182,8 @@ def write_branch(
     adopt_query: bool,
     iterator: Iterator[Any],
 ) -> BranchOutcome:
-    """Write a task's rows as one branch of the attempt and seal it; or only count them, when the batch is committed.
+    """Write a task's rows as one branch of the attempt and seal it. If the batch is committed already, only count the
+    rows.
 
     Raises FencedError, QueryChangedError, OncelogError for rows that cannot be written, KafkaError.
     """
@@ -221,7 +226,7 @@ def write_branch(
 def _skipped(
     options: SinkOptions, attempt: AttemptName, task: TaskIdentity, iterator: Iterator[Any]
 ) -> BranchOutcome:
-    """Write nothing. The rows are counted and hashed, so that the commit can compare them with what was committed."""
+    """Write nothing; only count and hash the rows, so that the commit can compare them with what was committed."""
     from oncelog.spark.row_checksum import RowChecksum
 
     if not options.verify_replay:
@@ -247,7 +252,7 @@ def _produce(
     task_partition: int,
     iterator: Iterator[Any],
 ) -> "RowChecksum":
-    """Send every row and wait until all are acknowledged; their number and checksum."""
+    """Send every row and wait until all are acknowledged; return their number and checksum."""
     from oncelog.client.core.encode import BATCH_BYTES, BatchAccumulator, ProducerIdentity
     from oncelog.spark.row_checksum import RowChecksum
     from oncelog.spark.rows import RowRouter, records_of
@@ -276,7 +281,7 @@ def _produce(
 def _commit(
     options: SinkOptions, sink: str, batch_id: int, messages: list[WriterCommitMessage | None]
 ) -> None:
-    """Decide the batch. No messages: no task ran, nothing was written, and nothing has to be decided."""
+    """Commit the batch of these messages. No messages: no task ran, and nothing has to be decided."""
     outcomes = _outcomes(messages)
     if not outcomes:
         return
@@ -320,7 +325,8 @@ def _context() -> Any:
 
 
 def _streaming_task() -> TaskIdentity:
-    """Which batch this task writes: Spark passes it in local properties, which are its own affair and may change."""
+    """Return the batch that this task writes.
+    Spark passes it in local properties, which are its own affair and may change."""
     context = _context()
     values = {
         name: context.getLocalProperty(name)

@@ -1,8 +1,8 @@
 """The source: batch and streaming reads of committed records, one task per topic-partition unless options cut it.
 
-Planning asks the cluster for offsets; what a task gets is (topic, partition, start, end) and no more, so planning a
-micro-batch again after a crash gives the same ranges. The end is never above the last stable offset of the moment it
-was planned. So everything below it is decided, and a later read of the same range shows the same records.
+Planning asks the cluster for offsets. A task gets (topic, partition, start, end) and no more, so planning a micro-batch
+again after a crash gives the same ranges. The end is never above the last stable offset of the moment of the plan. So
+everything below it is decided, and a later read of the same range shows the same records.
 """
 
 import re
@@ -118,9 +118,9 @@ class BatchReader(DataSourceReader):
 
 
 class PruningBatchReader(BatchReader):
-    """With `pushdown=true`: filters on topic, partition, offset and timestamp shorten the ranges.
+    """A batch reader with `pushdown=true`: filters on topic, partition, offset and timestamp shorten the ranges.
 
-    A class of its own because Spark fails a query whose reader has `pushFilters` while
+    It is a class of its own because Spark fails a query whose reader has `pushFilters` while
     `spark.sql.python.filterPushdown.enabled` is off. Every filter is handed back, so Spark still applies it: pruning
     may only leave out what cannot match.
     """
@@ -136,13 +136,14 @@ class PruningBatchReader(BatchReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets and plans on the driver, in one process for the whole run of the query; `read` on the executors."""
+    """The reader of a stream: offsets and plans on the driver, in one process for the whole run of the query;
+    `read` on the executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._cluster: Cluster | None = None
         self._target: OffsetVector | None = None
-        """With Trigger.AvailableNow: where the query ends."""
+        """With Trigger.AvailableNow: the offsets at which the query ends."""
         self._delay: TriggerDelay | None = None
         if options.min_offsets_per_trigger is not None:
             self._delay = TriggerDelay(
@@ -151,7 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._progress = None if options.group_id is None else GroupProgress(options)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks only read: what the driver keeps stays there."""
+        """Return the options alone, which tasks need to read; the driver's state stays on the driver."""
         kept = {"_cluster": None, "_target": None, "_delay": None, "_progress": None}
         return kept | {"_options": self._options}
 
@@ -167,7 +168,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
-        """Where partitions end, as far from `start` as the limit allows. Markers count, so it is an upper bound."""
+        """Return the end of the next batch: the partitions' ends, as far from `start` as the limit allows.
+        Markers take offsets, too."""
         begin = from_json(start)
         if self._progress is not None:
             # Spark asks only once the micro-batch before is committed, so all below `start` is done.
@@ -201,7 +203,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
-        """A pure function of its arguments: a micro-batch that is run again reads what it read before."""
+        """Return the tasks between two offsets, by the arguments alone: a micro-batch that is run again reads the same
+        records."""
         return _tasks(self._options, ranges_between(from_json(start), from_json(end)))
 
     @rows_message_first
@@ -209,7 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, partition)
 
     def commit(self, end: OffsetJson) -> None:
-        """Nothing to do: the checkpoint holds the offsets."""
+        """Do nothing: the checkpoint holds the offsets."""
 
     def stop(self) -> None:
         if self._progress is not None:
@@ -230,7 +233,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._delay.waits(available, time.monotonic() * 1000)
 
     def _readable_ends(self, begin: Mapping[Partition, int]) -> OffsetVector:
-        """Partition → its LSO, or its high watermark where the query reads uncommitted.
+        """Return each partition's LSO, or its high watermark where the query reads uncommitted.
 
         Raises OncelogError, or warns, where offsets that were reached before are gone.
         """
@@ -261,7 +264,8 @@ def _tasks(options: SourceOptions, ranges: list[OffsetRange]) -> list[InputParti
 
 
 def existing_partitions(cluster: Cluster, options: SourceOptions) -> list[Partition]:
-    """The partitions of the subscribed topics, or the assigned ones. Raises OncelogError for what does not exist."""
+    """Return the partitions of the subscribed topics, or the assigned ones.
+    Raises OncelogError for those that do not exist."""
     if options.assigned:
         counts = cluster.partition_counts({partition.topic for partition in options.assigned})
         for partition in options.assigned:
@@ -281,7 +285,8 @@ def existing_partitions(cluster: Cluster, options: SourceOptions) -> list[Partit
 
 
 def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
-    """The Arrow batches of one planned range. Runs in a task; Spark sends a bare InputPartition for an empty plan."""
+    """Yield the Arrow batches of one planned range. Runs in a task;
+    Spark sends a bare InputPartition for an empty plan."""
     if not isinstance(partition, RangePartition):
         return
     # numpy and pyarrow load here, in the task: Spark imports this module in every process that looks a source up.
@@ -315,14 +320,14 @@ def warn(what: str) -> None:
 
 
 def tell(what: str) -> None:
-    """Standard error of a Python worker is the executor's log, that of a planner the driver's."""
+    """Print a line to standard error: that of a Python worker is the executor's log, that of a planner the driver's."""
     print(f"oncelog: {what}", file=sys.stderr)
 
 
 def _resolve(
     cluster: Cluster, option: str, offsets: Offsets | Timestamps, partitions: list[Partition]
 ) -> OffsetVector:
-    """An offset for each partition: those given, and the first or the last stable one where asked for."""
+    """Return an offset for each partition: those given, and the first or the last stable one where asked for."""
     if isinstance(offsets, Timestamps):
         return _resolve_timestamps(cluster, option, offsets, partitions)
     if isinstance(offsets, dict):

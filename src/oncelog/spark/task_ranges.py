@@ -1,4 +1,4 @@
-"""Which ranges of offsets become Spark's tasks, and when a micro-batch waits for more records. Pure.
+"""The cut of offset ranges into Spark's tasks, and the rule for a micro-batch that waits for more records. Pure.
 
 Without options a topic-partition is one task. `maxRecordsPerPartition` and `minPartitions` cut ranges, in this order,
 as in Spark's Kafka source. The same ranges are cut at the same offsets whenever they are planned, so a micro-batch that
@@ -14,13 +14,14 @@ from oncelog.errors import OncelogError
 from oncelog.spark.offsets import OffsetRange
 
 TASKS_MAX: Final = 100_000
-"""Each task costs the driver memory and some milliseconds."""
+"""The most tasks of a read: each costs the driver memory and some milliseconds."""
 
 
 def task_ranges(
     ranges: Sequence[OffsetRange], tasks_min: int | None, offsets_max: int | None
 ) -> list[OffsetRange]:
-    """The ranges cut so that none is above `offsets_max`, and into `tasks_min` or more where there are so many offsets.
+    """Return the ranges cut so that none is above `offsets_max`, and into `tasks_min` or more where there are so many
+    offsets.
 
     Each cut is of the range with the longest pieces, so tasks become equal in size. Markers and aborted records take
     offsets too, so `offsets_max` bounds a task's records from above. No range may be empty. Raises OncelogError where
@@ -56,7 +57,7 @@ def _size(one: OffsetRange) -> int:
 
 
 class TriggerDelay:
-    """`minOffsetsPerTrigger` and `maxTriggerDelay`: whether a trigger waits for more records.
+    """The rule of `minOffsetsPerTrigger` and `maxTriggerDelay`: it says if a trigger waits for more records.
 
     The first trigger of a run never waits, as in Spark's Kafka source.
     """
@@ -67,7 +68,8 @@ class TriggerDelay:
         self._last_ms: float | None = None
 
     def waits(self, available: int, now_ms: float) -> bool:
-        """`available`: offsets that are not read yet. A trigger that does not wait is remembered."""
+        """Return True if the trigger waits. `available`: offsets that are not read yet.
+        A trigger that does not wait is remembered."""
         is_early = self._last_ms is not None and now_ms - self._last_ms < self._delay_max_ms
         if is_early and available < self._offsets_min:
             return True

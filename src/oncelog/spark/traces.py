@@ -28,14 +28,16 @@ _log = logging.getLogger(__name__)
 
 SERVICE: Final = "oncelog-spark"
 SENT_WITHIN_S: Final = 1.0
-"""A collector takes some milliseconds. For one that is away a process waits once, until it is there again."""
+"""Seconds in which spans are sent. A collector takes milliseconds;
+for one that is away a process waits once, until it is back."""
 
 AnySpan = spans.Span | spans.Nothing
 
 
 @contextmanager
 def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
-    """Of the driver, around OpenAttempt. An attempt that was refused has no root: the span is a trace of its own."""
+    """Open the driver's span around OpenAttempt.
+    An attempt that was refused has no root: the span is a trace of its own."""
     process = _process(os.getpid())
     if process is None:
         yield spans.NOTHING
@@ -46,14 +48,15 @@ def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
 
 
 def opened(span: AnySpan, attempt: "AttemptName") -> None:
-    """The span's attempt is open. Where its coordinator records no spans, those of Spark would have no root."""
+    """Move the span into the attempt's trace, as the attempt is open.
+    A coordinator that records no spans exports no root: then the span stays."""
     if isinstance(span, spans.Span) and attempt.is_traced:
         span.home.move(attempt_trace(attempt.nonce))
 
 
 @contextmanager
 def task_span(attempt: "AttemptName", task: "TaskIdentity") -> Iterator[AnySpan]:
-    """Of one try of one task."""
+    """Open the span of one try of one task."""
     with _span(f"task {task.task_partition}", attempt) as span:
         attributes: dict[str, spans.Value] = {
             "oncelog.batch_id": task.batch_id,
@@ -70,7 +73,7 @@ def task_span(attempt: "AttemptName", task: "TaskIdentity") -> Iterator[AnySpan]
 def ending_span(
     what: str, attempt: "AttemptName", batch_id: int | None = None
 ) -> Iterator[AnySpan]:
-    """Of the driver, around CommitBatch or AbortAttempt."""
+    """Open the driver's span around CommitBatch or AbortAttempt."""
     with _span(f"{what} batch", attempt) as span:
         if batch_id is not None:
             span.set(**{"oncelog.batch_id": batch_id})
@@ -79,7 +82,7 @@ def ending_span(
 
 @contextmanager
 def _span(name: str, attempt: "AttemptName") -> Iterator[AnySpan]:
-    """Below the root of the attempt."""
+    """Open a span below the root of the attempt."""
     process = _process(os.getpid()) if attempt.is_traced else None
     if process is None:
         yield spans.NOTHING
@@ -91,7 +94,7 @@ def _span(name: str, attempt: "AttemptName") -> Iterator[AnySpan]:
 
 @contextmanager
 def _failing_kept(name: str, trace: TransactionTrace | None) -> Iterator[spans.Span]:
-    """Nobody tells this process what becomes of the attempt. What fails here is kept, the rest if the ratio says so."""
+    """Open a span that is kept if it fails, else by the ratio: this process does not learn the end of the attempt."""
     span = spans.outermost(name, spans.Kind.INTERNAL, trace=trace)
     assert isinstance(span, spans.Span), "a process that records has a recorder"
     home = span.home
@@ -121,7 +124,7 @@ class _Process:
 
     def _send(self) -> None:
         if self._sending is not None and self._sending.is_alive():
-            # It found no collector. If it finds one, it sends this too.
+            # An earlier thread found no collector yet. If it finds one, it sends this too.
             return
         self._sending = threading.Thread(
             target=self.tracing.flush, name="oncelog traces", daemon=True
@@ -132,7 +135,8 @@ class _Process:
 
 @functools.cache
 def _process(pid: int) -> _Process | None:
-    """Of this process: workers are forked, and each sends by itself. None: it records nothing."""
+    """Return the recording worker of this process: workers are forked, and each sends by itself.
+    None: it records no spans."""
     try:
         from oncelog.telemetry.tracing import build_tracing, is_wanted
 

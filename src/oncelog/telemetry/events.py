@@ -1,4 +1,4 @@
-"""An event that a role told: what it decided or wrote, and when."""
+"""An event that a role publishes: what the role decided or wrote, and when."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,30 +13,30 @@ Value = str | int
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that a role decided or wrote. `fields` has what its kind says of it (docs/events.md)."""
+    """One thing that a role decided or wrote. `fields` depends on the kind (docs/events.md)."""
 
     id: str
-    """`milliseconds-sequence` as in a Redis stream; grows."""
+    """The event's id, `milliseconds-sequence` as in a Redis stream; ids grow."""
     time_ms: int
-    """By the clock of the role that tells it."""
+    """Milliseconds since 1970, by the clock of the role that publishes the event."""
     role: str
     node: int
     kind: str
     fields: Mapping[str, Value]
 
     def text(self, name: str) -> str:
-        """A field as text, empty when it is absent."""
+        """Return a field as text; empty when it is absent."""
         return str(self.fields.get(name, ""))
 
     def number(self, name: str) -> int:
-        """A field as a number, -1 when it is absent or none."""
+        """Return a field as a number; -1 when it is absent or no number."""
         value = self.fields.get(name, -1)
         return value if isinstance(value, int) else -1
 
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Empty fields match everything. Holes match always: a reader must know of them."""
+    """A filter of events. Empty fields match everything. Holes match always: a reader must know of them."""
 
     kinds: frozenset[str] = frozenset()
     transactional_id: str | None = None
@@ -61,7 +61,7 @@ class EventFilter:
 
 
 def partitions_of(event: Event) -> Iterator[Partition]:
-    """Those that an event names."""
+    """Yield the partitions that an event names."""
     if "topic" in event.fields:
         yield Partition(event.text("topic"), event.number("partition"))
     for name in ("added", "names"):
@@ -72,6 +72,6 @@ def partitions_of(event: Event) -> Iterator[Partition]:
 
 
 def order_of(event_id: str) -> tuple[int, int]:
-    """Ids compare by this. Raises ValueError for a text that is no id."""
+    """Return the numbers by which ids compare. Raises ValueError for a text that is no id."""
     milliseconds, _, sequence = event_id.partition("-")
     return int(milliseconds), int(sequence or 0)

@@ -1,4 +1,4 @@
-"""The live feed: what happens to transactions, for all that watch, through a capped Redis stream.
+"""The live feed of events about transactions, for all that watch, through a capped Redis stream.
 
 ```
 publish(event) ──▶ bounded queue ──▶ one task ──▶ XADD … MAXLEN ~ (a batch in one round trip) ──▶ Redis
@@ -32,15 +32,15 @@ _log = logging.getLogger("oncelog.feed")
 
 STREAM: Final = "oncelog:events"
 EVENT_FIELD: Final = "event"
-"""Of an entry of the stream: all that is told, as JSON."""
+"""The field of a stream entry that holds the whole event, as JSON."""
 STREAM_EVENTS_MAX: Final = 100_000
-"""Kept in Redis, approximately; about 30 MB."""
+"""The number of events that Redis keeps, approximately; about 30 MB."""
 QUEUE_EVENTS_MAX: Final = 10_000
 BATCH_EVENTS_MAX: Final = 500
 LINGER_S: Final = 0.05
-"""Events wait this long for company: Redis calls one by one would cost a busy coordinator an eighth of its time."""
+"""Seconds that events wait for others: Redis calls one by one would cost a busy coordinator an eighth of its time."""
 TEXT_CHARS_MAX: Final = 256
-"""Of one field: a transactional.id may be 32 KB long, and a queue of those would not be small."""
+"""The most characters of one field: a transactional.id may be 32 KB long, and a queue of those would not be small."""
 CALL_TIMEOUT_S: Final = 2.0
 BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
@@ -48,7 +48,7 @@ STOP_TIMEOUT_S: Final = 1.0
 
 
 class Feed(Protocol):
-    """Where a role tells what it does: an `EventFeed`, or a `LocalFeed` in the process of the gateway."""
+    """The receiver of a role's events: an `EventFeed`, or a `LocalFeed` in the process of the gateway."""
 
     def publish(self, kind: str, **fields: Value) -> None: ...
 
@@ -58,7 +58,7 @@ class Feed(Protocol):
 
 
 class _Hole:
-    """Stands in the queue where events are missing."""
+    """Missing events in the queue, with their count."""
 
     __slots__ = ("count", "first_number", "time_ms")
 
@@ -77,7 +77,7 @@ class _Hole:
 
 
 class EventFeed:
-    """One a role. `start` returns at once whether Redis answers or not."""
+    """The feed of one role. `start` returns at once whether Redis answers or not."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class EventFeed:
         return len(self._queue)
 
     def publish(self, kind: str, **fields: Value) -> None:
-        """Remember this event until it is sent. Never waits and never raises."""
+        """Keep this event until it is sent. It never waits and never raises."""
         now_ms = time.time_ns() // 1_000_000
         number, self._number = self._number, self._number + 1
         queue = self._queue
@@ -128,7 +128,7 @@ class EventFeed:
         self._task = asyncio.create_task(self._run(), name="event feed")
 
     async def stop(self) -> None:
-        """Send what waits, if that goes quickly."""
+        """Send the waiting events, if that goes quickly, and end."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -183,7 +183,7 @@ class EventFeed:
         pipeline = redis.pipeline(transaction=False)
         for one in batch:
             fields = one.fields() if isinstance(one, _Hole) else one
-            # As one field: Redis and its client in Python take each field of an entry apart.
+            # The event is one field: Redis and its client in Python take each field of an entry apart.
             told = json.dumps({**self._common, **fields}, separators=(",", ":"))
             pipeline.xadd(
                 self._stream, {EVENT_FIELD: told}, maxlen=STREAM_EVENTS_MAX, approximate=True
@@ -210,7 +210,7 @@ def _cut(fields: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def names_of(partitions: Iterable[Partition]) -> str:
-    """`orders-0,orders-1`: as many whole names as fit into a field."""
+    """Return `orders-0,orders-1`: as many whole names as fit into a field."""
     names: list[str] = []
     left = TEXT_CHARS_MAX
     for topic, partition in partitions:
@@ -223,7 +223,7 @@ def names_of(partitions: Iterable[Partition]) -> str:
 
 
 def build_feed(redis_url: str, role: str, node_id: int) -> EventFeed | None:
-    """None when no Redis is named. Raises OncelogError for a URL that is none."""
+    """Return the feed of a role; None when no Redis is named. Raises OncelogError for a URL that is none."""
     if not redis_url:
         return None
     check_redis_url(redis_url)
@@ -231,7 +231,7 @@ def build_feed(redis_url: str, role: str, node_id: int) -> EventFeed | None:
 
 
 def check_redis_url(redis_url: str) -> None:
-    """Raises OncelogError."""
+    """Raise OncelogError for a text that is no Redis URL."""
     if not redis_url.startswith(("redis://", "rediss://", "unix://")):
         raise OncelogError(
             f"{redis_url!r} is no Redis URL; write redis://host:6379/0, or leave it empty for no feed"

@@ -1,4 +1,4 @@
-"""What happened lately, in memory: events of all roles, found by transactional.id, producer id or partition.
+"""Recent events of all roles in memory, found by transactional.id, producer id or partition.
 
 ```
 roles ──▶ EventFeed ──▶ Redis stream ──▶ StreamReader ──┐
@@ -6,7 +6,7 @@ roles ──▶ EventFeed ──▶ Redis stream ──▶ StreamReader ──�
 roles of the same process ──▶ LocalFeed ─────────────────┘
 ```
 
-It holds the newest `events_max` events, and the first ones of transactions that are open for longer than that.
+The history holds the newest `events_max` events, and the first ones of transactions that are open for longer than that.
 Nothing correct depends on it: what is missing is shown as a hole. Each event carries its `origin` (one start of one
 process) and a `number` without gaps. A number that is seen again is a repetition and is dropped. A number that is
 skipped becomes a hole.
@@ -25,13 +25,14 @@ from oncelog.telemetry.open_transactions import Deferred, OpenTransactions
 EVENTS_MAX: Final = 20_000
 SUBSCRIBER_EVENTS_MAX: Final = 1_000
 ORIGINS_MAX: Final = 1_000
-"""Starts of processes whose numbers are known; the one that was silent longest is forgotten."""
+"""The most starts of processes whose numbers are known; the one that was silent longest is forgotten."""
 
 Key = tuple[str, str | int | Partition]
 
 
 class Subscription:
-    """Events that come from now on. One that is too slow gets a hole with their count instead of the oldest."""
+    """The events that come from now on.
+    A slow subscriber gets a hole with the count of the oldest events in their place."""
 
     def __init__(self, wanted: Callable[[Event], bool], events_max: int) -> None:
         self._wanted = wanted
@@ -50,7 +51,7 @@ class Subscription:
         self._news.set()
 
     async def next(self, timeout_s: float) -> list[Event]:
-        """All that waits; empty when nothing came within `timeout_s`."""
+        """Return all events that wait; empty when none came within `timeout_s`."""
         if not self._events:
             try:
                 async with asyncio.timeout(timeout_s):
@@ -70,7 +71,7 @@ class Subscription:
 
 
 class History:
-    """Take and ask in one event loop; every method returns at once."""
+    """The events of a process. Take and ask in one event loop; every method returns at once."""
 
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
         self._events: deque[Event] = deque()
@@ -83,11 +84,11 @@ class History:
         self._last_ms = 0
         self._sequence = 0
         self.away_reason = ""
-        """Why no events come at this moment; empty while they do."""
+        """The reason why no events come at this moment; empty while they do."""
 
     @property
     def oldest_ms(self) -> int | None:
-        """Time of the oldest event that is known. None: there is none."""
+        """The time of the oldest known event, in ms since 1970. None: there is none."""
         self._settle()
         return self._events[0].time_ms if self._events else None
 
@@ -98,7 +99,7 @@ class History:
     # ------------------------------------------------------------------------------------------------- in
 
     def take(self, fields: Mapping[str, Value], event_id: str | None = None) -> None:
-        """One event as its role told it. Drops a repetition; puts a hole where its origin skipped numbers."""
+        """Take one event as its role published it. Drop a repetition; put a hole where its origin skipped numbers."""
         fields = dict(fields)
         kind, time_ms = str(fields.pop("kind", "")), _integer(fields.pop("time_ms", 0))
         role, node = str(fields.pop("role", "")), _integer(fields.pop("node", -1))
@@ -118,7 +119,7 @@ class History:
         self._add(Event(identity, time_ms, role, node, kind, fields))
 
     def defer(self, told: Deferred) -> None:
-        """As `take`, at the price of one append: an event that nobody asks about is never put together."""
+        """Take an event at the price of one append: an event that nobody asks about is never put together."""
         self._deferred.append(told)
         if len(self._deferred) > self._events_max:
             self._make_room()
@@ -126,7 +127,7 @@ class History:
             self._settle()
 
     def _make_room(self) -> None:
-        """Two at a time, the oldest first: what is known goes before what was deferred, and nothing takes long."""
+        """Drop two events, the oldest first: known ones go before deferred ones, and nothing takes long."""
         for _ in range(2):
             if self._events:
                 self._forget(self._events.popleft())
@@ -168,14 +169,15 @@ class History:
     def of_transaction(
         self, transactional_id: str, producer_ids: Iterable[int] = ()
     ) -> list[Event]:
-        """Of this id and of the producer ids that it had, oldest first. `producer_ids`: those known from elsewhere."""
+        """Return the events of this id and of the producer ids that it had, oldest first.
+        `producer_ids`: those known from elsewhere."""
         self._settle()
         found = self._opened.of_transaction(transactional_id)
         found += self._by_key.get(("transactional_id", transactional_id), ())
         producers = set(producer_ids)
         for event in found:
             producers |= {event.number("producer_id"), event.number("previous_producer_id")}
-        # What a role other than the coordinator tells has no transactional.id, but a producer id.
+        # An event of a role other than the coordinator has no transactional.id, but a producer id.
         for producer_id in producers - {-1}:
             found += (
                 event
@@ -194,12 +196,12 @@ class History:
         return _in_order(self._by_key.get(("partition", partition), ()))
 
     def holes(self, since_ms: int = 0) -> list[Event]:
-        """Where events are missing, oldest first."""
+        """Return the holes, where events are missing, oldest first."""
         self._settle()
         return [event for event in self._events if event.kind == HOLE and event.time_ms >= since_ms]
 
     def newest(self, events_max: int, wanted: EventFilter | None = None) -> list[Event]:
-        """Oldest first."""
+        """Return the newest events that match, oldest first."""
         self._settle()
         found: list[Event] = []
         for event in reversed(self._events):
@@ -210,7 +212,8 @@ class History:
         return found[::-1]
 
     def after(self, event_id: str, wanted: EventFilter) -> Iterator[Event]:
-        """For a subscriber that comes again; a hole first when its last event is not known any more."""
+        """Yield the events after this id, for a subscriber that comes again.
+        A hole comes first if the id is not known any more."""
         self._settle()
         last = order_of(event_id)
         if self._events and order_of(self._events[0].id) > last:
@@ -243,15 +246,15 @@ class LocalFeed:
         self._common: dict[str, Value] = {"role": role, "node": node_id}
 
     def publish(self, kind: str, **fields: Value) -> None:
-        """Never waits and never raises."""
+        """Publish an event. It never waits and never raises."""
         now: dict[str, Value] = {"kind": kind, "time_ms": time.time_ns() // 1_000_000}
         self._history.defer(Deferred(self._common, now, fields))
 
     def start(self) -> None:
-        """Nothing to start."""
+        """Do nothing: there is nothing to start."""
 
     async def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is nothing to stop."""
 
 
 def _keys(event: Event) -> set[Key]:

@@ -1,8 +1,8 @@
 """The first events of transactions that are still open, after newer events of others pushed them out of the history.
 
-It is given each event as the history forgets it, so in the order in which they came. What begins is kept;
-when the event of its end is forgotten too, the transaction is. So a transaction that blocks others for hours keeps its
-begin, its client and its last sign of life, however busy the other ids are.
+It gets each event as the history forgets it, so in the order in which the events came. The first events of a
+transaction are kept. When the event of its end is forgotten too, the transaction is. So a transaction that blocks
+others for hours keeps its begin, its client and its last sign of life, however busy the other ids are.
 """
 
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from typing import Final, NamedTuple
 from oncelog.telemetry.events import HOLE, Event, Value
 
 IDS_MAX: Final = 10_000
-"""Beyond it, the one that began first is forgotten: its end may have been missed."""
+"""The most transactional ids. Beyond it, the one that began first is forgotten: its end may have been missed."""
 FIRST_MAX: Final = 8
-"""Events of one id, beside the last one that was forgotten."""
+"""The most first events of one id, beside the last one that was forgotten."""
 _OPEN: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 
 class Deferred(NamedTuple):
-    """An event that was not put together, because nobody has asked."""
+    """An event whose parts are not put together yet, because nobody has asked for it."""
 
     who: Mapping[str, Value]
     when: Mapping[str, Value]
-    """And its kind."""
+    """The event's time and kind."""
     fields: Mapping[str, Value]
 
     def event(self) -> Event:
@@ -40,7 +40,7 @@ class _Kept:
         self.producer_id = producer_id
         self.last: Event | Deferred | None = None
         self.left_out = 0
-        """Between the first ones and the last."""
+        """The number of events that were left out between the first ones and the last."""
 
     def add(self, told: Event | Deferred) -> None:
         if len(self.first) < FIRST_MAX:
@@ -61,18 +61,18 @@ class _Kept:
 
 
 class OpenTransactions:
-    """Each event of a busy process comes by here: what it does with one is a few look-ups."""
+    """The open transactions. Each event of a busy process comes here, so one costs only a few look-ups."""
 
     def __init__(self, ids_max: int = IDS_MAX) -> None:
         self._ids_max = ids_max
         self._kept: dict[Value, _Kept] = {}
         self._id_of: dict[Value, Value] = {}
-        """By producer id: roles other than the coordinator may know no transactional.id."""
+        """Producer id → transactional id: roles other than the coordinator may know no transactional.id."""
         self._initialised: dict[Value, Event | Deferred] = {}
-        """The last InitProducerId of each id: it names the client, where a TV2 producer's additions do not."""
+        """The last InitProducerId of each id. It names the client, which the additions of a TV2 producer do not."""
 
     def forget(self, kind: Value, fields: Mapping[str, Value], told: Event | Deferred) -> None:
-        """Takes what the history lets go."""
+        """Take an event that the history forgets."""
         name = fields.get("transactional_id")
         if kind == "transaction" and name is not None:
             self._change(name, fields, told)
@@ -83,7 +83,8 @@ class OpenTransactions:
             kept.add(told)
 
     def of_transaction(self, transactional_id: str) -> list[Event]:
-        """Oldest first; none of an id without an open transaction that the history has partly forgotten."""
+        """Return the kept events of this id, oldest first;
+        none for an id without an open transaction that the history has partly forgotten."""
         kept = self._kept.get(transactional_id)
         return [] if kept is None else kept.events()
 

@@ -1,11 +1,12 @@
-"""Which traces leave this process: by a ratio that every process applies alike, and by what became of the transaction.
+"""The choice of traces that leave this process: by a ratio that every process applies alike, and by the transaction's
+end.
 
 ```
 take(home, spans) ──▶ head ratio or a verdict says kept ──▶ sink
                  └──▶ not decided yet: wait under the trace id ──▶ verdict(trace_id, is_kept) ──▶ sink, or dropped
 ```
 
-What waits is bounded in spans and in time; the oldest trace goes first.
+Waiting spans are bounded in number and in time; the oldest trace goes first.
 """
 
 import math
@@ -18,23 +19,23 @@ from oncelog.telemetry.spans import Attributes, Home, Kind, Span
 from oncelog.trace import Traceparent, TransactionTrace
 
 SPANS_WAITING_MAX: Final = 20_000
-"""About 20 MB."""
+"""The most spans that wait for a verdict, about 20 MB."""
 WAITING_S_MAX: Final = 960.0
-"""Kafka's longest transaction timeout, and a minute."""
+"""Seconds that spans wait at most: Kafka's longest transaction timeout, and a minute."""
 VERDICTS_MAX: Final = 20_000
 _RATIO_BITS: Final = 64
 _RATIO_MASK: Final = (1 << _RATIO_BITS) - 1
 
 
 class EndedSpan(NamedTuple):
-    """As it is exported. Made of what is kept only: most spans are of transactions that nobody asks for."""
+    """A span as it is exported. Only kept spans become one: most spans are of transactions that nobody asks for."""
 
     name: str
     kind: Kind
     trace_id: int
     span_id: int
     parent_id: int
-    """0: the trace's root."""
+    """The id of the span above; 0: this is the trace's root."""
     start_ns: int
     end_ns: int
     attributes: Attributes
@@ -43,7 +44,7 @@ class EndedSpan(NamedTuple):
 
 
 _OfHome = tuple[int, Sequence[Span]]
-"""The root above the outermost span, and the spans of one home: they become `EndedSpan`s when they are kept."""
+"""(root above the outermost span, spans of one home). They become `EndedSpan`s when they are kept."""
 
 
 class _Waiting:
@@ -58,7 +59,8 @@ class _Waiting:
 
 
 class TraceRecorder:
-    """`sink` takes spans that are kept; it neither waits nor raises. `root_sink` takes roots, and soon sends them."""
+    """Decides which spans are kept. `sink` takes kept spans; it neither waits nor raises.
+    `root_sink` takes roots, and soon sends them."""
 
     def __init__(
         self,
@@ -74,18 +76,19 @@ class TraceRecorder:
         self._sink = sink
         self._root_sink = root_sink or sink
         self._ids_below = round(ratio * (1 << _RATIO_BITS))
-        """As OpenTelemetry's TraceIdRatioBased: a function of the id, so every process comes to the same result."""
+        """The bound of kept trace ids, as in OpenTelemetry's TraceIdRatioBased: a function of the id, so all processes
+        agree."""
         self.late_ms = late_ms
-        """A transaction that was open for longer is kept."""
+        """Milliseconds: a transaction that was open for longer is kept."""
         self._spans_waiting_max = spans_waiting_max
         self._waiting_s_max = waiting_s_max
         self._monotonic_s = monotonic_s
         self._waiting: OrderedDict[int, _Waiting] = OrderedDict()
         self._verdicts: OrderedDict[int, bool] = OrderedDict()
         self._rooted: OrderedDict[int, None] = OrderedDict()
-        """Traces whose root was exported, or dropped, here."""
+        """The traces whose root was exported, or dropped, by this process."""
         self._next_look_s = -math.inf
-        """Nothing that waits is too old before."""
+        """The time before which no waiting span is too old."""
         self.spans_waiting = 0
         self.spans_kept = 0
         self.spans_dropped = 0
@@ -93,7 +96,7 @@ class TraceRecorder:
     # ------------------------------------------------------------------------------------------------ what comes in
 
     def take(self, home: Home, ended: Sequence[Span]) -> None:
-        """Spans of one home, now that it is known where they belong."""
+        """Take the spans of one home, now that it is known where they belong."""
         trace = home.trace
         trace_id = home.trace_id if trace is None else trace.trace_id
         if home.is_kept:
@@ -111,7 +114,7 @@ class TraceRecorder:
                 self._keep(trace_id, [(root_id, ended)])
                 return
             if trace is None or verdict is False:
-                # Without a transaction nobody will say what became of it.
+                # Without a transaction no verdict will come.
                 self.spans_dropped += len(ended)
                 return
             waiting = self._waiting[trace_id] = self._new_waiting()
@@ -131,8 +134,11 @@ class TraceRecorder:
         *,
         is_kept: bool,
     ) -> None:
-        """The root of a transaction's trace, by the coordinator that wrote its completion, or by the next one, which
-        cannot know whether it left. With it the verdict. Of a trace that had its root from this process: nothing."""
+        """Take the root of a transaction's trace, and with it the verdict.
+
+        It comes from the coordinator that wrote the completion, or from the next one, which cannot know whether the
+        first one exported it. A trace that had its root from this process gets no second one.
+        """
         if trace.trace_id in self._rooted:
             return
         self._rooted[trace.trace_id] = None
@@ -157,7 +163,7 @@ class TraceRecorder:
         )
 
     def verdict(self, trace_id: int, *, is_kept: bool) -> None:
-        """What became of a transaction is known. Kept once is kept for good."""
+        """Take the verdict on a trace, as the transaction's end is known. A kept trace stays kept."""
         known = self._verdicts.get(trace_id)
         if known is is_kept or known:
             return  # Nothing waits for a verdict that is there.
@@ -176,11 +182,11 @@ class TraceRecorder:
             self.spans_dropped += waiting.count
 
     def is_in_head(self, trace_id: int) -> bool:
-        """Kept whatever becomes of it."""
+        """True if the ratio keeps the trace, whatever the end of its transaction."""
         return (trace_id & _RATIO_MASK) < self._ids_below
 
     def is_kept(self, trace_id: int) -> bool:
-        """As far as is known now."""
+        """True if the trace is kept, as far as is known now."""
         is_in_head = (trace_id & _RATIO_MASK) < self._ids_below
         return is_in_head or self._verdicts.get(trace_id, False)
 
@@ -193,8 +199,11 @@ class TraceRecorder:
                 self._sink(_ended(one, trace_id, root_id))
 
     def _keep_first(self, home: Home, trace: TransactionTrace, ended: Sequence[Span]) -> None:
-        """The same spans once more where the request came from: a process that was called, and did not learn of the
-        transaction, has its spans below them. The outermost is the root there, linked to itself in the other trace."""
+        """Keep the same spans once more in the trace that the request came from.
+
+        A process that was called, and did not learn of the transaction, has its spans below them. The outermost is the
+        root there, linked to itself in the other trace.
+        """
         first_id = home.first_trace_id
         if first_id == trace.trace_id:
             return
@@ -214,7 +223,7 @@ class TraceRecorder:
         return _Waiting(now)
 
     def _give_up(self, now: float) -> None:
-        """What has waited for too long, and the oldest of too much."""
+        """Drop the traces that have waited for too long, and the oldest if too many spans wait."""
         while self._waiting:
             oldest, its = next(iter(self._waiting.items()))
             old_at_s = its.since_s + self._waiting_s_max
@@ -228,8 +237,8 @@ class TraceRecorder:
 
 
 def _ended(span: Span, trace_id: int, root_id: int) -> EndedSpan:
-    """The outermost of a home is below the transaction's root, and linked to its caller; without a transaction it is
-    below its caller."""
+    """Return a span as it is exported. The outermost of a home is below the transaction's root, and linked to its
+    caller; without a transaction it is below its caller."""
     home = span.home
     links, caller = span.links, home.caller
     if span.parent is not None:

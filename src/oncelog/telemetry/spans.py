@@ -1,4 +1,4 @@
-"""Spans of this process, and where they belong (ADR 0028).
+"""The spans of this process, and the traces that they belong to (ADR 0028).
 
 ```
 with span("coordinator EndTxn", shard=7):          # child of the span that runs now, in the same home
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 Value = str | int | float | bool
 Attributes = dict[str, Value]
 Details = Callable[[], Attributes]
-"""Attributes that are built when their span is exported: of most spans nobody asks for them."""
+"""A function that returns attributes when their span is exported: most spans are never asked for."""
 
 
 class Kind(IntEnum):
-    """OpenTelemetry's numbers."""
+    """The kind of a span, with OpenTelemetry's numbers."""
 
     INTERNAL = 0
     SERVER = 1
@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
 
 recorder: "TraceRecorder | None" = None
-"""Of this process; set by `oncelog.telemetry.tracing`. Takes what has ended."""
+"""The recorder of this process, which takes ended spans; set by `oncelog.telemetry.tracing`."""
 
 _SPAN_ID: Final = (1 << 64) - 1
 _current: ContextVar["Span | None"] = ContextVar("oncelog_span", default=None)
@@ -54,7 +54,7 @@ def new_trace_id() -> int:
 
 
 def new_ids() -> tuple[int, int]:
-    """Of a trace and of a span."""
+    """Return the ids of a new trace and of a new span."""
     drawn = random.getrandbits(192)
     return drawn >> 64 or 1, drawn & _SPAN_ID or 1
 
@@ -64,23 +64,24 @@ def new_span_id() -> int:
 
 
 class Home:
-    """Of the spans of one request here.
+    """The common place of the spans of one request in this process.
 
-    Of this and of `Span` many are made, and few are asked for: what most of them never change stands in the class.
+    Many homes and `Span`s are made, and few are asked for. So the values that most of them never change stand in the
+    class.
     """
 
     caller: Traceparent | None = None
     is_caller_ours = True
-    """Its spans move with the transaction as ours do; a client's stay in the client's trace."""
+    """True if the caller's spans move with the transaction as ours do; a client's stay in the client's trace."""
     is_kept = False
     is_over = False
     ended: "Sequence[Span]" = ()
-    """Below the outermost."""
+    """The ended spans below the outermost."""
     unanswered: "tuple[Span, ...]" = ()
-    """Those that called while no transaction was known, and were not told one: who was called stays in the trace under
-    which it was called."""
+    """The spans whose call was answered without naming the transaction, which was unknown when they called. The spans
+    of the called process stay in the trace under which it was called."""
     _trace_id = 0
-    """While no transaction is known."""
+    """The id of the trace while no transaction is known."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class Home:
         start_ns: int = 0,
     ) -> None:
         self.trace = trace
-        """The transaction's; None while none is known."""
+        """The transaction's trace; None while none is known."""
         self.start_ns = start_ns or time.time_ns()
         if caller is not None:
             self.caller = caller
@@ -98,7 +99,8 @@ class Home:
 
     @property
     def trace_id(self) -> int:
-        """Drawn when it is first asked for: most homes move into a transaction's trace before."""
+        """The id of the trace.
+        It is drawn when it is first asked for: most homes move into a transaction's trace before."""
         if self.trace is not None:
             return self.trace.trace_id
         if not self._trace_id:
@@ -107,18 +109,19 @@ class Home:
 
     @property
     def first_trace_id(self) -> int:
-        """Before a transaction was known."""
+        """The id of the trace before a transaction was known."""
         return self._trace_id
 
     def move(self, trace: TransactionTrace, *, is_kept: bool = False) -> None:
-        """Into the trace of this transaction. The last one told is right: an earlier one may have been a guess."""
+        """Move the home into the trace of this transaction.
+        The last one told is right: an earlier one may have been a guess."""
         self.trace = trace
         if is_kept:
             self.is_kept = True
 
 
 class Span:
-    """One that runs, or has ended. Use `span`."""
+    """A span that runs, or has ended. Use `span` to make one."""
 
     details: tuple[Details, ...] = ()
     end_ns = 0
@@ -139,14 +142,14 @@ class Span:
         self.name = name
         self.home = home
         self.parent = parent
-        """None for the outermost of its home."""
+        """The span above; None for the outermost of its home."""
         self.kind = kind
         self.attributes = attributes
         self.start_ns = start_ns or time.time_ns()
 
     @property
     def span_id(self) -> int:
-        """Drawn when it is first asked for: of most spans nobody asks."""
+        """The span's id. It is drawn when it is first asked for: of most spans nobody asks."""
         if not self._span_id:
             self._span_id = new_span_id()
         return self._span_id
@@ -170,7 +173,7 @@ class Span:
         self.attributes.update(attributes)
 
     def end(self, error: str = "", end_ns: int = 0) -> None:
-        """Once. What ends behind its home's outermost span is handed on by itself."""
+        """End the span, once. A span that ends after its home's outermost span is handed on by itself."""
         self.end_ns = end_ns or time.time_ns()
         if error and not self.error:
             self.error = error
@@ -185,7 +188,7 @@ class Span:
 
 
 class Nothing:
-    """A span of a process that records none."""
+    """The span of a process that records none: it does nothing."""
 
     def __enter__(self) -> "Nothing":
         return self
@@ -208,7 +211,7 @@ current: Final[Callable[[], Span | None]] = _current.get
 
 
 def span(name: str, kind: Kind = Kind.INTERNAL, **attributes: Value) -> Span | Nothing:
-    """A child of the span that runs now; nothing where none does. A context manager."""
+    """Return a child of the span that runs now, as a context manager; NOTHING if none runs."""
     if recorder is None:
         return NOTHING
     parent = _current.get()
@@ -231,7 +234,7 @@ def outermost(
     start_ns: int = 0,
     attributes: Attributes | None = None,
 ) -> Span | Nothing:
-    """The first span of a request here, in a home of its own. A context manager. Keeps `attributes`."""
+    """Return the first span of a request here, in a home of its own, as a context manager. It keeps `attributes`."""
     if recorder is None:
         return NOTHING
     home = Home(trace, caller, start_ns)
@@ -240,7 +243,7 @@ def outermost(
 
 
 def exemplar() -> int:
-    """The trace of what runs now, for a histogram that it is observed in; 0 where none is kept, as far as is known."""
+    """Return the trace id of the running span, for a histogram; 0 if the trace is not kept, as far as is known."""
     if recorder is None:
         return 0
     running = _current.get()
@@ -254,7 +257,8 @@ def exemplar() -> int:
 
 
 def detached_context() -> Context:
-    """The context that runs now, but of no request: for tasks and timers that outlive the request that starts them."""
+    """Return the present context without its request: for tasks and timers that outlive the request that starts
+    them."""
     context = copy_context()
     context.run(_current.set, None)
     return context

@@ -26,12 +26,12 @@ _log = logging.getLogger("oncelog.feed")
 
 PAGE_EVENTS: Final = 500
 BLOCK_MS: Final = 1_000
-"""One wait for news. Redis is asked again after it, so a dead connection is noticed soon."""
+"""Milliseconds that one read waits for news. Then Redis is asked again, so a dead connection is noticed soon."""
 CALL_TIMEOUT_S: Final = 5.0
 
 
 class StreamReader:
-    """Call `start` in a running loop. It ends with `stop` and never by itself."""
+    """Reads the Redis stream in a task. Call `start` in a running loop. It ends with `stop` and never by itself."""
 
     def __init__(self, redis_url: str, history: History, events_max: int, stream: str = STREAM):
         self._url = redis_url
@@ -75,7 +75,7 @@ class StreamReader:
                     backoff_s = BACKOFF_S
                     self._history.away_reason = ""
                     if not is_more_there:
-                        # What comes meanwhile is one page.
+                        # Events that come meanwhile are then read as one page.
                         await asyncio.sleep(LINGER_S)
                 except (RedisError, OSError, TimeoutError) as error:
                     if was_cancelled():
@@ -89,7 +89,7 @@ class StreamReader:
             await redis.aclose()
 
     async def _read_newest(self, redis: Any) -> bytes:
-        """The id after which `_read_on` goes on."""
+        """Read the newest events, and return the id after which `_read_on` goes on."""
         pages: list[list[tuple[bytes, dict[bytes, bytes]]]] = []
         before, left = "+", self._events_max
         while left > 0:
@@ -106,13 +106,13 @@ class StreamReader:
         return pages[0][0][0] if pages else b"0-0"
 
     async def _still_there(self, redis: Any, last: bytes) -> bytes:
-        """A Redis that lost its stream and whose clock was set back begins below `last`."""
+        """Return the id to go on from: `last`, or the start if Redis lost its stream and its clock was set back."""
         newest = await redis.xrevrange(self._stream, count=1)
         is_below = newest and order_of(newest[0][0].decode()) < order_of(last.decode())
         return b"0-0" if is_below else last
 
     async def _read_on(self, redis: Any, last: bytes) -> tuple[bytes, bool]:
-        """The id after which to go on, and whether more is there already."""
+        """Read on, and return the id after which to go on, and True if more is there already."""
         count = 0
         answer = await redis.xread({self._stream: last}, count=PAGE_EVENTS, block=BLOCK_MS)
         for _, page in answer or ():
@@ -129,7 +129,7 @@ class StreamReader:
 
 
 def build_reader(redis_url: str, history: History, events_max: int) -> StreamReader | None:
-    """None when no Redis is named. Raises OncelogError for a URL that is none."""
+    """Return the reader of the feed; None when no Redis is named. Raises OncelogError for a URL that is none."""
     if not redis_url:
         history.away_reason = "no Redis is configured (ONCELOG_GATEWAY_REDIS_URL)"
         return None
@@ -144,7 +144,7 @@ _TEXTS_OF_0_1: Final = frozenset(
 
 
 def _decoded(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
-    """Nothing, for an entry that no role has written."""
+    """Return the fields of an entry; none for an entry that no role has written."""
     if b"kind" in fields and b"role" in fields:
         return _decoded_of_0_1(fields)
     try:
@@ -155,7 +155,8 @@ def _decoded(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
 
 
 def _decoded_of_0_1(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
-    """An entry of a role of 0.1.0, which has a field for each field (docs/upgrades.md)."""
+    """Return the fields of an entry by a role of 0.1.0, which has an entry's field for each of the event's
+    (docs/upgrades.md)."""
     found: dict[str, Value] = {}
     for name_bytes, value_bytes in fields.items():
         name, value = name_bytes.decode(errors="replace"), value_bytes.decode(errors="replace")

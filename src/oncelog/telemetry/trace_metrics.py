@@ -1,4 +1,4 @@
-"""What tracing counts, for `/metrics`. Nothing while it is off."""
+"""The numbers that tracing counts, for `/metrics`. There are none while tracing is off."""
 
 from collections.abc import Iterator
 

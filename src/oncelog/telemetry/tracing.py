@@ -55,16 +55,16 @@ _EXPORTERS_LOGGERS: Final = (
 TOLD_EVERY_S: Final = 60.0
 SCOPE: Final = "oncelog"
 ROOT_DELAY_MS: Final = 100
-"""A root waits no longer: a process that is killed takes with it what waits, and other processes have sent what is
-below."""
+"""Milliseconds that a root span waits at most.
+A killed process takes waiting spans with it, while other processes have sent the spans below the root."""
 ROOTS_WAITING_MAX: Final = 1 << 16
-"""A coordinator that takes over exports those of seconds at once."""
+"""The most roots that wait. A coordinator that takes over exports the roots of several seconds at once."""
 FLUSH_MS: Final = 3_000
-"""Longest wait for spans to leave when the process stops."""
+"""Milliseconds that a stopping process waits at most for its spans to leave."""
 
 
 class SeldomTold(logging.Filter):
-    """The exporter says each few seconds that the collector is away: once a minute is enough."""
+    """Logs once a minute that the collector is away; the exporter says so every few seconds."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -84,9 +84,8 @@ class SeldomTold(logging.Filter):
 
 
 class Tracing:
-    """Tracing of this process, until `stop`. Builds what the SDK exports, in the SDK's thread: a request pays for a
-    place in its queue.
-    """
+    """Tracing of this process, until `stop`.
+    It builds the SDK's spans in the SDK's thread: a request pays only for a place in its queue."""
 
     def __init__(
         self, new_exporter: Callable[[], "SpanExporter"], service: str, ratio: float, late_ms: int
@@ -100,7 +99,7 @@ class Tracing:
         self._resources = resources
         spans_exporter: Any = _BuildingExporter(new_exporter(), self._built)
         self._processor: Any = BatchSpanProcessor(spans_exporter)
-        # A queue, a thread and a connection of their own: no batch of other spans delays a root.
+        # Roots have a queue, a thread and a connection of their own: no batch of other spans delays a root.
         roots_exporter: Any = _BuildingExporter(new_exporter(), self._built)
         self._root_processor: Any = BatchSpanProcessor(
             roots_exporter, schedule_delay_millis=ROOT_DELAY_MS, max_queue_size=ROOTS_WAITING_MAX
@@ -117,16 +116,16 @@ class Tracing:
         )
 
     def say_node(self, node_id: int) -> None:
-        """A controller may give it after the start."""
+        """Set the node id of the spans: a controller may give it after the start."""
         self._say("service.instance.id", str(node_id))
 
     def flush(self) -> None:
-        """Export what there is. Blocks for as long as the exporter takes, which is long without a collector."""
+        """Export all waiting spans. It blocks for as long as the exporter takes, which is long without a collector."""
         self._root_processor.force_flush(FLUSH_MS)
         self._processor.force_flush(FLUSH_MS)
 
     def stop(self) -> None:
-        """Export what is left. Blocks for FLUSH_MS at most, for each of the two queues."""
+        """Export the remaining spans. It blocks for FLUSH_MS at most, for each of the two queues."""
         self.flush()
         self._root_processor.shutdown()
         self._processor.shutdown()
@@ -167,8 +166,8 @@ class Tracing:
 
 
 class _ExportedResource:
-    """What an exporter of OTLP asks of a resource. The SDK's own writes its attributes as JSON for each span, to find
-    its equals: a tenth of what a span costs."""
+    """The part of a resource that an exporter of OTLP reads. The SDK's own resource writes its attributes as JSON for
+    each span, to find its equals: a tenth of a span's cost."""
 
     def __init__(self, resource: "Resource") -> None:
         self.attributes = resource.attributes
@@ -176,14 +175,14 @@ class _ExportedResource:
 
 
 class _Queued(NamedTuple):
-    """What the SDK's queue takes for a span: it looks at the context alone, which says that the span is sampled."""
+    """A span in the SDK's queue. The SDK looks only at the context, which says that the span is sampled."""
 
     context: "SpanContext"
     ended: EndedSpan
 
 
 class _BuildingExporter:
-    """An exporter of the SDK that is given `_Queued`."""
+    """An exporter of the SDK for `_Queued` spans: it builds them, and hands them to the real exporter."""
 
     def __init__(
         self, exporter: "SpanExporter", built: Callable[[EndedSpan], "ReadableSpan"]
@@ -211,8 +210,10 @@ def _context(trace_id: int, span_id: int, *, is_remote: bool) -> "SpanContext":
 def traced(
     service: str, late_ms: int, environment: Mapping[str, str] = os.environ
 ) -> Iterator[Tracing | None]:
-    """Spans of this process are recorded meanwhile, if an endpoint is named. `service`: `oncelog-coordinator`, unless
-    OTEL_SERVICE_NAME says another name. Raises OncelogError for values that cannot be meant.
+    """Record the spans of this process while the block runs, if an endpoint is named.
+
+    `service`: `oncelog-coordinator`, unless OTEL_SERVICE_NAME says another name. Raises OncelogError for values that
+    cannot be meant.
     """
     if not is_wanted(environment):
         yield None
@@ -227,7 +228,7 @@ def traced(
 
 
 def build_tracing(service: str, late_ms: int, environment: Mapping[str, str]) -> Tracing:
-    """What `traced` begins with. Raises OncelogError, also for packages that are not installed."""
+    """Build the tracing that `traced` starts. Raises OncelogError, also for packages that are not installed."""
     try:
         importlib.import_module("opentelemetry.sdk.trace.export")
     except ImportError as error:
@@ -241,7 +242,7 @@ def build_tracing(service: str, late_ms: int, environment: Mapping[str, str]) ->
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """Raises OncelogError for an exporter that is not OTLP's."""
+    """Return True if the environment asks for traces. Raises OncelogError for an exporter that is not OTLP's."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporter = environment.get(_EXPORTER, "").strip() or "otlp"
@@ -254,7 +255,7 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def head_ratio(environment: Mapping[str, str]) -> float:
-    """Of transactions that are kept whatever becomes of them, 0 to 1. Raises OncelogError."""
+    """Return the share of transactions that are kept whatever their end, 0 to 1. Raises OncelogError."""
     name = environment.get(_SAMPLER, "").strip().lower() or "parentbased_always_on"
     kind = name.removeprefix(_PARENT_BASED)
     if kind in _ALWAYS:
@@ -277,7 +278,7 @@ def head_ratio(environment: Mapping[str, str]) -> float:
 
 
 def _exporter(environment: Mapping[str, str]) -> "SpanExporter":
-    """Reads the rest of OTEL_EXPORTER_OTLP_* itself."""
+    """Return the exporter, which reads the rest of OTEL_EXPORTER_OTLP_* itself. Raises OncelogError."""
     protocol = environment.get(_TRACES_PROTOCOL) or environment.get(_PROTOCOL) or "grpc"
     found = _EXPORTERS.get(protocol.strip().lower())
     if found is None:

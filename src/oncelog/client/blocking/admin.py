@@ -1,4 +1,4 @@
-"""An administrator for threads. Many may share it."""
+"""An administrator for threads. Many threads may share one."""
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -13,7 +13,8 @@ _Inner: Final = admin.Admin
 
 
 class Admin(Shell[admin.Admin]):
-    """Use it with `with`, or call `start` and `close`. Its calls are those of `oncelog.client.Admin`."""
+    """A blocking administrator. Use it with `with`, or call `start` and `close`.
+    It has the calls of `oncelog.client.Admin`."""
 
     def __init__(
         self,

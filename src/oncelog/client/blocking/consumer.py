@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 Told = Callable[[frozenset[Partition]], None]
-"""A callback of a rebalance, in the thread that reads. It may seek and commit."""
+"""A program's callback for a rebalance, run in the thread that reads. It may seek and commit."""
 _Inner: Final = consumer.Consumer
 
 
 class Consumer(Shell[consumer.Consumer]):
-    """Use it with `with`, or call `start` and `close`. Parameters are those of `oncelog.client.Consumer`."""
+    """A blocking consumer. Use it with `with`, or call `start` and `close`.
+
+    Its parameters are those of `oncelog.client.Consumer`.
+    """
 
     def __init__(
         self,
@@ -56,11 +59,12 @@ class Consumer(Shell[consumer.Consumer]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """After an exception nothing is committed: the record in hand may not have been processed."""
+        """Close the consumer. After an exception nothing is committed: the last record may not have been processed."""
         self.close(commits=error is None)
 
     def close(self, *, commits: bool = True) -> None:
-        """Commit where `enable.auto.commit` says so, tell `on_revoked`, and leave the group. From any thread."""
+        """Commit offsets if `enable.auto.commit` says so, call `on_revoked`, and leave the group.
+        Any thread may call it."""
         self._end(functools.partial(self._inner.close, commits=commits))
 
     def subscribe(
@@ -72,7 +76,7 @@ class Consumer(Shell[consumer.Consumer]):
         on_revoked: Told | None = None,
         on_lost: Told | None = None,
     ) -> None:
-        """Become a member of the group, and read what it assigns: of these topics, or of all that the pattern matches.
+        """Join the group, and read what it assigns: partitions of these topics, or of topics that `pattern` matches.
 
         The callbacks are called as those of `oncelog.client.Consumer`, in the thread that reads.
         """
@@ -88,7 +92,7 @@ class Consumer(Shell[consumer.Consumer]):
 
     @property
     def assignment(self) -> frozenset[Partition]:
-        """What is read now."""
+        """The partitions that this consumer reads now."""
         return self._io.do(lambda: self._inner.assignment)
 
     @property
@@ -97,7 +101,7 @@ class Consumer(Shell[consumer.Consumer]):
 
     @property
     def failing(self) -> dict[Partition, ErrorCode]:
-        """Partitions of which nothing can be read now, and why. They are asked again and again."""
+        """The partitions that cannot be read now, each with its error. The consumer asks for them again and again."""
         return self._io.do(lambda: self._inner.failing)
 
     def __iter__(self) -> Self:
@@ -107,15 +111,15 @@ class Consumer(Shell[consumer.Consumer]):
         return self._inner.next_in_hand() or self._io.wait(self._inner.__anext__)
 
     def batches(self, max_records: int | None = None) -> Iterator[list[ConsumerRecord]]:
-        """Lists of records, each of one partition and in order, without an end."""
+        """Yield lists of records without an end. Each list is of one partition, and in order."""
         return self._lists(lambda: self._inner.batches(max_records))
 
     def read_until_decided(
         self, partitions: Iterable[Partition] | None = None, timeout_s: float | None = None
     ) -> Iterator[list[ConsumerRecord]]:
-        """The committed records below the high watermarks of now, as lists; it ends when all of them are decided.
+        """Yield the committed records below the present high watermarks, in lists; end when all are decided.
 
-        As `oncelog.client.Consumer.read_until_decided`.
+        It works as `oncelog.client.Consumer.read_until_decided` does.
         """
         return self._lists(lambda: self._inner.read_until_decided(partitions, timeout_s))
 

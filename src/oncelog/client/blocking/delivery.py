@@ -1,4 +1,4 @@
-"""What the blocking `Producer.send` returns."""
+"""The result of the blocking `Producer.send`."""
 
 import threading
 
@@ -9,7 +9,8 @@ from oncelog.client.errors import ClientError, TimedOutError
 
 
 class Delivery:
-    """A promise of the record's place in its partition. Any thread may ask, as often as it likes."""
+    """A promise that a record is delivered, with its place in the partition.
+    Any thread may ask, as often as it likes."""
 
     __slots__ = ("_inner", "_io")
 
@@ -17,16 +18,20 @@ class Delivery:
         self._inner, self._io = inner, io
 
     def done(self) -> bool:
-        """It is known whether the record was delivered."""
+        """Return True once it is known whether the record was delivered."""
         return self._inner.done()
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait for it; the record's error is raised. TimedOutError after `timeout_s` says nothing of the record."""
+        """Wait for the delivery, and return the record's metadata or raise its error.
+
+        TimedOutError after `timeout_s` says nothing of the record.
+        """
         self._wait(timeout_s)
         return self._inner.result()
 
     def exception(self, timeout_s: float | None = None) -> ClientError | None:
-        """The record's error; None where it was delivered. Raises TimedOutError as `result` does."""
+        """Wait for the delivery, and return the record's error, or None if it was delivered.
+        Raises TimedOutError as `result` does."""
         self._wait(timeout_s)
         return self._inner.exception()
 

@@ -1,4 +1,4 @@
-"""What threads send, on its way to the I/O thread: one queue, so the order of a thread's sends is kept.
+"""The queue of records that threads send to the I/O thread. One queue keeps the order of a thread's sends.
 
 A record in the queue always finds room in the producer's line. A thread whose record finds none waits in `put`: first
 come, first served (S2-38), `max.block.ms` at most.
@@ -26,7 +26,7 @@ class _Sent(NamedTuple):
 
 
 class _Waiting:
-    """A thread in `put`."""
+    """A thread that waits in `put` for room."""
 
     def __init__(self, sent: _Sent) -> None:
         self.sent = sent
@@ -42,17 +42,19 @@ class Intake:
         self._lock = threading.Lock()
         self._queue: deque[_Sent] = deque()
         self._bytes = 0
-        """Of the queue. They count until the producer has them, so that no byte is overlooked on its way."""
+        """Bytes of the records in the queue.
+        They count until the producer has the records, so that none is overlooked on the way."""
         self._waiting: deque[_Waiting] = deque()
         self._is_coming = False
-        """The I/O thread will look at the queue."""
+        """True if the I/O thread will look at the queue."""
         self._watcher: asyncio.Task[None] | None = None
         self._is_closed = False
 
     # ---------------------------------------------------------------------------------------------- any thread
 
     def put(self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None) -> None:
-        """Raises BufferExhaustedError where there is no room in time, IllegalStateError once it is closed."""
+        """Put a record into the queue, or wait for room.
+        Raises BufferExhaustedError after `max.block.ms`, IllegalStateError once closed."""
         size = size_bound(record.key, record.value, record.headers)
         sent = _Sent(record, delivery, on_delivery, size)
         waiting = None
@@ -96,7 +98,7 @@ class Intake:
             self._producer.line.exhausted_count += 1
 
     def _give_up(self, waiting: _Waiting) -> bool:
-        """False: it has found room, or the end, at the last moment."""
+        """Give up waiting, and return True. False: the thread got room, or an end, at the last moment."""
         with self._lock:
             if waiting not in self._waiting:
                 return False
@@ -104,7 +106,7 @@ class Intake:
             return True
 
     def close(self) -> None:
-        """Threads that wait are told. What is in the queue goes on."""
+        """Refuse further records, and end the threads that wait. Records in the queue go on."""
         with self._lock:
             self._is_closed = True
             self._end_waiting(_closed())
@@ -132,7 +134,7 @@ class Intake:
                 self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Let threads in while some wait."""
+        """Let waiting threads put their records in as room comes, while some wait."""
         while True:
             with self._lock:
                 while self._waiting and self._has_room(self._waiting[0].sent.size):

@@ -1,4 +1,4 @@
-"""The one thread of a blocking client that has an event loop, and what other threads wait for there.
+"""The one thread of a blocking client that has an event loop, and the threads of the program that wait for its calls.
 
 ```
 a thread of the program ──function──▶ I/O thread: asyncio's client
@@ -30,7 +30,7 @@ class _Caller(Generic[ResultT]):
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[Job | None] = SimpleQueue()
-        """What it is to run meanwhile; None: the call has ended."""
+        """Callbacks that the waiting thread is to run meanwhile; None: the call has ended."""
         self.result: ResultT
         self.error: BaseException | None = None
         self.task: asyncio.Task[None] | None = None
@@ -49,7 +49,8 @@ class _Caller(Generic[ResultT]):
 
 
 class IoThread:
-    """`start` begins it, `stop` ends it, once. `what` names the client in errors."""
+    """The thread of one client with its event loop. `start` begins it, `stop` ends it, once.
+    `what` names the client in errors."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -78,7 +79,8 @@ class IoThread:
             self._ident = self._thread.ident
 
     def stop(self) -> None:
-        """What waits is told that the client is closed. From any thread; only others wait for the end."""
+        """End the thread, and tell waiting calls that the client is closed. Any thread may call this;
+        the I/O thread does not wait."""
         if not self.is_of_this_process:
             return
         with self._lock:
@@ -118,11 +120,11 @@ class IoThread:
 
     @property
     def is_current(self) -> bool:
-        """The caller is the I/O thread itself: it runs a callback of the program."""
+        """True if the caller is the I/O thread itself, which runs a callback of the program."""
         return threading.get_ident() == self._ident
 
     def check_process(self) -> None:
-        """Raises IllegalStateError after a fork: the child has no such thread, and its sockets are the parent's."""
+        """Raise IllegalStateError after a fork: the child has no such thread, and its sockets are the parent's."""
         if os.getpid() != self._process:
             raise IllegalStateError(
                 f"this {self._what} was made in process {self._process}, and a fork takes no thread along: make one in "
@@ -140,7 +142,7 @@ class IoThread:
     # ---------------------------------------------------------------------------------------------- calls
 
     def post(self, job: Job) -> bool:
-        """Run it on the I/O thread, in the order of the posts. False: the thread has ended, or never began."""
+        """Run the job on the I/O thread, in the order of the posts. False: the thread has ended, or never began."""
         with self._lock:
             if self._loop is None or self._is_over:
                 return False
@@ -148,7 +150,7 @@ class IoThread:
             return True
 
     def wait(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """Run it on the I/O thread, and return what it returns, or raise what it raises.
+        """Run the work on the I/O thread, wait for its end, and return its result or raise its error.
 
         An interruption of this thread (Ctrl-C) cancels the work.
         """
@@ -174,7 +176,7 @@ class IoThread:
         return caller.result
 
     def do(self, function: Callable[[], ResultT]) -> ResultT:
-        """As `wait`, of a plain function."""
+        """Run a plain function on the I/O thread, and wait for its result as `wait` does."""
 
         async def work() -> ResultT:
             return function()
@@ -182,7 +184,7 @@ class IoThread:
         return self.wait(work)
 
     def finish(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """From the I/O thread itself: do the work, and end the thread."""
+        """Do the work, and then end the I/O thread. Only the I/O thread itself calls this."""
         assert self._loop is not None
         task = self._loop.create_task(work())
         task.add_done_callback(lambda _: self.stop())
@@ -194,7 +196,7 @@ def _cancel(caller: _Caller[Any]) -> None:
 
 
 async def in_caller(function: Job) -> None:
-    """Run it in the thread that waits for the present call. Raises what it raises."""
+    """Run the function in the thread that waits for the present call. Raises the function's error."""
     caller = _CALLER.get()
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()

@@ -1,4 +1,4 @@
-"""A producer for threads. Many may share it: the records of each keep their order."""
+"""A producer for threads. Many threads may share one: the records of each thread keep their order."""
 
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -34,26 +34,30 @@ class Transaction:
 
     def __init__(self, producer: "Producer") -> None:
         self.send = producer.send
-        """As `Producer.send`."""
+        """Sends a record in this transaction, as `Producer.send` does."""
         self._producer = producer
 
     def send_offsets(
         self, offsets: Mapping[Partition, int | OffsetToCommit], group: str | GroupMember
     ) -> None:
-        """As `Producer.send_offsets_to_transaction`."""
+        """Commit a consumer's offsets with this transaction, as `Producer.send_offsets_to_transaction` does."""
         self._producer.send_offsets_to_transaction(offsets, group)
 
     def prepare(self) -> PreparedTransaction:
-        """As `Producer.prepare_transaction`. From then on an exception leaves the transaction as it is: what happened
-        in the other system decides, and a next producer reads it there."""
+        """Prepare this transaction, as `Producer.prepare_transaction` does.
+
+        After this an exception leaves the transaction prepared: the other system decides, and a next producer reads the
+        decision there.
+        """
         return self._producer.prepare_transaction()
 
 
 class Producer(Shell[producer.Producer]):
-    """Use it with `with`, or call `start` and `close`. It does not survive a fork: make one in each process.
+    """A blocking producer. Use it with `with`, or call `start` and `close`. It does not survive a fork: make one in
+    each process.
 
-    Parameters are those of `oncelog.client.Producer`. Serializers and interceptors' `on_send` run in the thread that
-    sends; the partitioner, `on_delivery` and `on_acknowledgement` on the I/O thread, where they must not wait.
+    Its parameters are those of `oncelog.client.Producer`. Serializers and interceptors' `on_send` run in the thread
+    that sends. The partitioner, `on_delivery` and `on_acknowledgement` run on the I/O thread, where they must not wait.
     """
 
     def __init__(
@@ -93,13 +97,13 @@ class Producer(Shell[producer.Producer]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Abort what is open, deliver the rest."""
+        """Abort an open transaction that is not prepared, and close the producer."""
         self._end(functools.partial(self._inner.__aexit__, kind, error, trace))
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Deliver what is in the buffer, for so long at most; then everything left fails. None: `delivery.timeout.ms`.
+        """Deliver the buffered records within `timeout_s`, then fail the rest. None: within `delivery.timeout.ms`.
 
-        From any thread. From a callback it does not wait: it is `close(0)`.
+        Any thread may call this. In a callback it does not wait: it acts as `close(0)`.
         """
         wait_s = 0.0 if self._io.is_current else timeout_s
         self._end(functools.partial(self._inner.close, wait_s))
@@ -120,11 +124,11 @@ class Producer(Shell[producer.Producer]):
         headers: HeaderPairs = (),
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Take a record. It returns at once, or waits for room in `buffer.memory`, `max.block.ms` at most.
+        """Take a record, and return at once, or wait for room in `buffer.memory`, `max.block.ms` at most.
 
-        The `Delivery` tells the record's offset, or what is wrong with it. Keys and values are bytes, or text, or what
-        the serializers take. Raises SerializationError, IllegalStateError for a call out of turn, and
-        BufferExhaustedError.
+        The `Delivery` tells the record's offset or its error. Keys and values are bytes, or text, or what the
+        serializers take. Raises SerializationError, BufferExhaustedError, and IllegalStateError for a call that the
+        producer's state does not allow.
         """
         io, inner = self._io, self._inner
         io.check_process()
@@ -148,10 +152,10 @@ class Producer(Shell[producer.Producer]):
         headers: HeaderPairs = (),
         into: list[Delivery] | None = None,
     ) -> list[Delivery]:
-        """Take many records, each a key and a value: a third of the work of `send` for each. It waits for room.
+        """Take many records, each a key and a value, and wait for room. A record costs a third of the work of `send`.
 
-        Serializers run on the I/O thread. `into` takes the deliveries as they come. So it has them after a Ctrl-C, too,
-        or after an error, which is raised as by `send`.
+        Serializers run on the I/O thread. The list `into` receives each delivery as its record is taken. So the program
+        has them after a Ctrl-C or an error, too. Raises as `send` does.
         """
         io, given = self._io, list(records)
         found = [] if into is None else into
@@ -164,7 +168,7 @@ class Producer(Shell[producer.Producer]):
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Commit at the end of the block, with everything that was sent in it; an exception aborts, and goes on."""
+        """Open a transaction, and commit it at the end of the block. An exception aborts it, and is raised again."""
         inner = self._inner.transaction()
         self._io.wait(inner.__aenter__)
         try:
@@ -188,5 +192,5 @@ class Producer(Shell[producer.Producer]):
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """The transaction that waits for its decision, also one of a former producer; None if there is none."""
+        """The prepared transaction that waits for its decision, perhaps a former producer's; None if there is none."""
         return self._io.do(lambda: self._inner.prepared)

@@ -1,4 +1,4 @@
-"""How a blocking client is made of the one for asyncio: each call waits for the same call on the I/O thread."""
+"""The base of blocking clients: each call waits for the same call of the asyncio client on the I/O thread."""
 
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,7 +16,7 @@ class Startable(Protocol):
 
 
 InnerT = TypeVar("InnerT", bound=Startable)
-"""The client for asyncio."""
+"""The class of the asyncio client."""
 
 
 class Shell(Generic[InnerT]):
@@ -27,7 +27,7 @@ class Shell(Generic[InnerT]):
         self._is_ended = False
 
     def start(self) -> Self:
-        """Reach the cluster, within 30 s. Otherwise it raises why it cannot, and is closed."""
+        """Reach the cluster within 30 s. Otherwise close the client, and raise the reason why it cannot."""
         self._io.start()
         try:
             self._io.wait(self._inner.start)
@@ -41,7 +41,7 @@ class Shell(Generic[InnerT]):
         return self.start()
 
     def _end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Close, once, and end the thread. A call by another thread meanwhile waits for the end.
+        """Close the client once, and end its thread. A call by another thread meanwhile waits for the end.
 
         In the child of a fork there is nothing to close.
         """
@@ -64,7 +64,7 @@ class Shell(Generic[InnerT]):
 def waits(
     method: Callable[Concatenate[InnerT, ParamsT], Awaitable[ResultT]],
 ) -> Callable[Concatenate[Shell[InnerT], ParamsT], ResultT]:
-    """The blocking method of an async one, with its parameters and its documentation."""
+    """Return the blocking method of an async one, with its parameters and its documentation."""
 
     @wraps(method)
     def call(self: Shell[InnerT], /, *given: ParamsT.args, **named: ParamsT.kwargs) -> ResultT:
@@ -76,7 +76,7 @@ def waits(
 def does(
     method: Callable[Concatenate[InnerT, ParamsT], ResultT],
 ) -> Callable[Concatenate[Shell[InnerT], ParamsT], ResultT]:
-    """The same of a plain method, which belongs to the event loop all the same."""
+    """Return the blocking method of a plain one, which must run on the event loop all the same."""
 
     @wraps(method)
     def call(self: Shell[InnerT], /, *given: ParamsT.args, **named: ParamsT.kwargs) -> ResultT:

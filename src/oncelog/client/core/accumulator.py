@@ -5,7 +5,8 @@ append ──▶ last batch of the partition's queue ──(full, lingered, flus
                     ▲──────────────── put back, in order, to be retried ───────────────┘
 ```
 
-It decides which batches may go. Whether a broker can be spoken to, and what the sequences allow, it is told.
+The accumulator decides which batches may go. A `Gate` tells it which brokers can be sent to, and what the sequences
+allow.
 """
 
 from collections import deque
@@ -23,30 +24,35 @@ from oncelog.record.batch import Codec
 
 NEVER: Final = float("inf")
 LOADS_EVERY_MS: Final = 10.0
-"""A batch takes at least that long; looking more often tells nothing new."""
+"""Milliseconds between two looks at the queues' loads.
+A batch takes at least that long, so more looks tell nothing new."""
 
 
 class Drained(NamedTuple):
-    """Batches for one node, at most one of a partition."""
+    """The batches that one node gets in a request, at most one of each partition."""
 
     node_id: int
     batches: list[ProducerBatch]
 
 
 class Gate(Protocol):
-    """What else has a say in whether a batch may go."""
+    """The conditions outside of the accumulator under which a batch may go."""
 
     def may_send(self, node_id: int) -> bool:
-        """The node's connection is open, not throttled, and has less than `max.in.flight.requests.per.connection`."""
+        """Return True if the node's connection is open, not throttled, and has room for a further request.
+
+        The limit is `max.in.flight.requests.per.connection`.
+        """
         ...
 
     def may_drain(self, batch: ProducerBatch) -> bool:
-        """The producer's identity, the sequences and the transaction allow it. It may be asked again."""
+        """Return True if the producer's identity, the sequences and the transaction allow the batch.
+        It may be asked again."""
         ...
 
 
 class Accumulator:
-    """For one producer. `draw` gives a number from 0 up to 1."""
+    """The records of one producer that wait to be sent. `draw` gives a number from 0 up to 1."""
 
     def __init__(
         self, settings: ProducerSettings, build: BuilderOf, draw: Callable[[], float]
@@ -55,14 +61,14 @@ class Accumulator:
         self._build = build
         self._draw = draw
         self._queues: dict[Partition, deque[ProducerBatch]] = {}
-        """Of partitions in which something waits."""
+        """The queue of batches of each partition in which something waits."""
         self._sticky: dict[str, StickyPartitioner] = {}
         self.sticky_batches: dict[str, ProducerBatch] = {}
         """Topic → the newest batch of its sticky partition. It may be closed, and sent."""
         self._batched: dict[str, set[int]] = {}
-        """Topic → partitions that had a batch."""
+        """Topic → the partitions that had a batch."""
         self._drained_at: dict[int, float] = {}
-        """Node → when a batch of it was drained last, or might have been waiting first (S2-27)."""
+        """Node → when a batch was drained for it last, or may have begun to wait for it (S2-27)."""
         self._ratios = CompressionRatios()
         self._next_order = 0
         self._loads_at_ms = -NEVER
@@ -70,13 +76,13 @@ class Accumulator:
         """Node → the partition that its last request ended with."""
         self.free_bytes = settings.buffer_memory
         self.unfinished: dict[Order, ProducerBatch] = {}
-        """All that are not done, the oldest first."""
+        """All batches that are not done, the oldest first."""
         self.is_flushing = 0
-        """So many flushes wait: everything may go at once."""
+        """The number of flushes that wait. While there is one, every batch may go at once."""
         self.is_short_of_memory = False
-        """Records stand in line for memory: everything may go at once."""
+        """True while records wait for memory: then every batch may go at once."""
         self.is_completing = False
-        """The transaction is about to end: everything may go at once."""
+        """True when the transaction is about to end: then every batch may go at once."""
         self.is_closed = False
 
     # ---------------------------------------------------------------------------------------------- appending
@@ -84,7 +90,10 @@ class Accumulator:
     def append_sticky(
         self, record: Record, leaders: tuple[Leader, ...], now_ms: float
     ) -> ProducerBatch | None:
-        """Into the topic's sticky partition, as `append`. A batch that was left behind counts for when to go on."""
+        """Append a record to the topic's sticky partition, as `append` does.
+
+        A batch that was closed meanwhile counts for when the partitioner goes on to the next partition.
+        """
         topic = record.topic
         sticky = self._sticky.get(topic)
         if sticky is None:
@@ -100,12 +109,12 @@ class Accumulator:
         return batch
 
     def newest(self, topic: str, partition: int) -> ProducerBatch | None:
-        """The newest batch of a partition among those that wait."""
+        """Return the newest waiting batch of a partition."""
         queue = self._queues.get((topic, partition))  # type: ignore[call-overload]
         return queue[-1] if queue else None
 
     def append(self, partition: Partition, record: Record, now_ms: float) -> ProducerBatch | None:
-        """The batch that the record is the last of now; None: there is no memory for another batch."""
+        """Append a record, and return its batch; None: there is no memory for another batch."""
         _, _, timestamp_ms, key, value, headers = record
         queue = self._queues.get(partition)
         if queue is not None:
@@ -124,7 +133,7 @@ class Accumulator:
         return batch
 
     def is_full(self, batch: ProducerBatch) -> bool:
-        """It waits for no more records."""
+        """True if the batch takes no more records."""
         return not batch.is_open or batch.size_bytes >= self._settings.batch_size
 
     def _open_batch(self, partition: Partition, reserved: int, now_ms: float) -> ProducerBatch:
@@ -147,7 +156,7 @@ class Accumulator:
     # ---------------------------------------------------------------------------------------------- draining
 
     def waiting(self) -> Iterator[ProducerBatch]:
-        """The head of each queue."""
+        """Return the first batch of each queue."""
         return (queue[0] for queue in self._queues.values())
 
     @property
@@ -155,7 +164,7 @@ class Accumulator:
         return bool(self._queues)
 
     def ready_at_ms(self, batch: ProducerBatch, now_ms: float) -> float:
-        """When the head of a queue may go; `now_ms` or before: now."""
+        """Return when the first batch of a queue may go, in ms; a time up to `now_ms` means now."""
         if batch.attempts and batch.retry_at_ms > now_ms:
             return batch.retry_at_ms
         if (
@@ -173,8 +182,10 @@ class Accumulator:
     def drain(
         self, view: ClusterView, gate: Gate, now_ms: float, codec: Codec
     ) -> tuple[list[Drained], float]:
-        """What may go now, and when to look again at the latest. A batch without a leader waits for news of one; one
-        whose leader is newer than its last try does not wait for its pause (S2-15).
+        """Take the batches that may go now. Return them, and when to look again at the latest.
+
+        A batch without a leader waits for the metadata to name one. One whose leader is newer than its last try does
+        not wait for its pause (S2-15).
 
         Each node's request begins behind the partition that its last one ended with, and holds at most
         `max.request.size` (S2-45, S2-46).
@@ -237,7 +248,7 @@ class Accumulator:
         self._ratios.observe(batch.partition.topic, codec, ratio)
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """To be sent again: before all that were made after it (S2-61)."""
+        """Put a batch back to be sent again, before all batches that were made after it (S2-61)."""
         batch.is_under_way = False
         queue = self._queues.setdefault(batch.partition, deque())
         at = 0
@@ -246,7 +257,7 @@ class Accumulator:
         queue.insert(at, batch)
 
     def split(self, batch: ProducerBatch, now_ms: float) -> list[ProducerBatch]:
-        """A batch of several records that was too large goes out as smaller ones; no attempt is charged (S2-59)."""
+        """Split a batch of several records that was too large into smaller ones. It costs them no attempt (S2-59)."""
         batch.is_under_way = False
         self._ratios.reset(batch.partition.topic, self._settings.codec, at_least=1.0)
         half = max(batch.record_count // 2, 1)
@@ -274,7 +285,7 @@ class Accumulator:
     def _put_in_place_of(
         self, batch: ProducerBatch, parts: list[ProducerBatch], orders: list[Order]
     ) -> None:
-        """The parts take the batch's place: their orders lie between its neighbours'."""
+        """Put the parts into the batch's place: their orders lie between its neighbours'."""
         del self.unfinished[batch.order]
         queue = self._queues.setdefault(batch.partition, deque())
         at = 0
@@ -292,7 +303,7 @@ class Accumulator:
     # ---------------------------------------------------------------------------------------------- the end
 
     def release(self, batch: ProducerBatch) -> None:
-        """It is done; its memory is free again."""
+        """Forget a batch that is done, and free its memory."""
         if self.unfinished.pop(batch.order, None) is not None:
             self.free_bytes += batch.reserved_bytes
             assert self.free_bytes <= self._settings.buffer_memory, (
@@ -301,16 +312,16 @@ class Accumulator:
 
     @property
     def oldest_ms(self) -> float:
-        """When the oldest batch was made that is not done; NEVER without one."""
+        """The time in ms at which the oldest batch was made that is not done; NEVER without one."""
         return next((batch.created_ms for batch in self.unfinished.values()), NEVER)
 
     def take_expired(self, now_ms: float) -> list[ProducerBatch]:
-        """Those that wait in a queue after `delivery.timeout.ms`; they are in no queue any more."""
+        """Take the waiting batches that are older than `delivery.timeout.ms` out of their queues."""
         deadline = now_ms - self._settings.delivery_timeout_ms
         return self._take_out(lambda batch: batch.created_ms <= deadline)
 
     def take_of(self, topic: str, topic_id: bytes) -> list[ProducerBatch]:
-        """Those that wait for a topic that is gone. What comes next chooses a partition anew."""
+        """Take the waiting batches of a topic that is gone. Further records choose a partition anew."""
         self._sticky.pop(topic, None)
         self.sticky_batches.pop(topic, None)
         self._batched.pop(topic, None)
@@ -319,7 +330,7 @@ class Accumulator:
         )
 
     def take_unsent(self) -> list[ProducerBatch]:
-        """Those that wait in a queue and were never sent."""
+        """Take the waiting batches that were never sent."""
         return self._take_out(lambda batch: not batch.has_sequence)
 
     def take_all(self) -> list[ProducerBatch]:

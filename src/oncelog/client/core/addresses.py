@@ -14,7 +14,7 @@ class Address(NamedTuple):
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """The addresses of a comma list. An IPv6 host stands in brackets.
+    """Return the addresses of a list with commas. An IPv6 host stands in brackets.
 
     Raises OncelogError that names the entry which is no `host:port`.
     """

@@ -1,4 +1,4 @@
-"""What an administrator asks for, and what is answered, as values."""
+"""The questions and answers of an administrator, as values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,8 @@ ResultT = TypeVar("ResultT")
 
 
 class Results(Mapping[KeyT, ResultT]):
-    """Of each item its result. To read that of one that failed raises its error; `errors` has them all."""
+    """The result of each item of a call. Reading the result of an item that failed raises its error;
+    `errors` has all errors."""
 
     def __init__(self, found: Mapping[KeyT, ResultT | ClientError]) -> None:
         self._found = dict(found)
@@ -39,14 +40,14 @@ class Results(Mapping[KeyT, ResultT]):
         return {key: one for key, one in self._found.items() if isinstance(one, ClientError)}
 
     def check(self) -> Self:
-        """Itself. Raises the first error, if there is one."""
+        """Raise the first error, if there is one; else return these results."""
         for error in self.errors.values():
             raise error
         return self
 
 
 def item_error(code: ErrorCode, what: str, message: str = "") -> ClientError:
-    """The error of one item, in the client's families."""
+    """Return the error of one item, in the client's families of errors."""
     text = f"{what}: {message or code.name}"
     if code.name.endswith("_AUTHORIZATION_FAILED"):
         return AuthorizationError(f"{what}: {message or 'the user may not do that'}", code)
@@ -56,7 +57,7 @@ def item_error(code: ErrorCode, what: str, message: str = "") -> ClientError:
 
 
 class ConfigResource(IntEnum):
-    """What has configs, by Kafka's numbers."""
+    """The kinds of resource that have configs, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -79,7 +80,10 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """-1: as the cluster is set up. `assignment` (partition → replicas, the leader first) stands for both numbers."""
+    """A topic to create. -1 takes the cluster's default.
+
+    `assignment` (partition → replicas, the leader first) replaces both numbers.
+    """
 
     name: str
     partitions: int = -1
@@ -98,7 +102,7 @@ class TopicCreated(NamedTuple):
 class PartitionDescription(NamedTuple):
     partition: int
     leader: int
-    """-1: there is none now."""
+    """The leader's node id; -1: there is no leader now."""
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -114,7 +118,7 @@ class TopicDescription(NamedTuple):
 class ConfigEntry(NamedTuple):
     name: str
     value: str | None
-    """None: it is a secret, or has no value."""
+    """The config's value; None: the value is secret, or not set."""
     source: ConfigSource
     is_read_only: bool
     is_sensitive: bool
@@ -127,7 +131,7 @@ class ConfigEntry(NamedTuple):
 class GroupListing(NamedTuple):
     group_id: str
     kind: str
-    """consumer (KIP-848), classic, share or streams."""
+    """The kind of group: consumer (KIP-848), classic, share or streams."""
     state: str
     protocol: str
 
@@ -138,7 +142,7 @@ class GroupMemberDescription(NamedTuple):
     client_id: str
     host: str
     epoch: int
-    """Of a member of a classic group -1."""
+    """The member's epoch; -1 for a member of a classic group."""
     assignment: frozenset[Partition]
 
 
@@ -164,12 +168,12 @@ class TransactionDescription(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     started_ms: int
-    """-1: no transaction is open."""
+    """The start of the open transaction, in ms since 1970; -1: no transaction is open."""
     partitions: frozenset[Partition]
 
 
 class ProducerDescription(NamedTuple):
-    """What a partition's leader remembers of a producer."""
+    """A partition leader's state of one producer."""
 
     producer_id: int
     producer_epoch: int
@@ -177,7 +181,7 @@ class ProducerDescription(NamedTuple):
     last_timestamp_ms: int
     coordinator_epoch: int
     open_since_offset: int
-    """The first offset of its open transaction there; -1: none is open."""
+    """The first offset of the producer's open transaction in the partition; -1: none is open."""
 
 
 class FencedProducer(NamedTuple):
@@ -186,7 +190,7 @@ class FencedProducer(NamedTuple):
 
 
 class FeatureDescription(NamedTuple):
-    """`finalized` None: the cluster has not turned it on."""
+    """One feature of the cluster. `finalized` None: the cluster has not turned the feature on."""
 
     supported: tuple[int, int] | None
     finalized: int | None

@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: brokers, topics, leaders. It is a value; an answer makes a new one.
+"""A client's view of a cluster: brokers, topics, leaders. It is a value; an answer makes a new one.
 
 A leader's epoch never goes back (KIP-320): older news of a partition is left out. A topic that was made again has
 another id, and its epochs begin anew.
@@ -20,7 +20,7 @@ OF_ANOTHER_TOPIC: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""With one of these a leader refuses the id of a topic that is gone, or that it does not know yet."""
+"""The errors with which a leader refuses the id of a topic that is gone, or that it does not know yet."""
 
 
 class Node(NamedTuple):
@@ -30,7 +30,7 @@ class Node(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Of a partition. `node_id` is NO_NODE where there is none now."""
+    """The leader of a partition. `node_id` is NO_NODE where there is no leader now."""
 
     node_id: int
     epoch: int
@@ -39,7 +39,7 @@ class Leader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic. `error` is set where a broker said that something is wrong with it."""
+    """One topic. `error` is set where a broker reported an error of the topic."""
 
     name: str
     topic_id: bytes
@@ -59,10 +59,10 @@ class ClusterView:
     cluster_id: str = ""
     controller: int = NO_NODE
     version: int = 0
-    """It grows with each change."""
+    """A number that grows with each change of the view."""
 
     def leader(self, partition: Partition) -> Leader | None:
-        """None where neither topic nor partition is known."""
+        """Return the partition's leader; None where the topic or the partition is unknown."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < topic.partition_count:
             return None
@@ -71,7 +71,7 @@ class ClusterView:
     def with_answer(
         self, nodes: Iterable[Node], topics: Iterable[TopicView], cluster_id: str, controller: int
     ) -> "ClusterView":
-        """After an answer to Metadata, which tells all brokers and some topics."""
+        """Return the view after a Metadata answer, which lists all brokers and some topics."""
         known = dict(self.topics)
         for topic in topics:
             old = known.get(topic.name)
@@ -81,13 +81,14 @@ class ClusterView:
         )
 
     def without(self, names: Iterable[str]) -> "ClusterView":
-        """Without topics that nobody asks for any more."""
+        """Return the view without these topics, which nobody asks for any more."""
         gone = frozenset(names)
         kept = {name: topic for name, topic in self.topics.items() if name not in gone}
         return replace(self, topics=kept, version=self.version + 1)
 
     def with_leader(self, partition: Partition, leader: Leader, node: Node | None) -> "ClusterView":
-        """After a produce or fetch answer that told of a newer leader (KIP-951). Older news changes nothing."""
+        """Return the view after a Produce or Fetch answer named a newer leader (KIP-951).
+        Older news changes nothing."""
         topic, known = self.topics.get(partition.topic), self.leader(partition)
         if topic is None or known is None or leader.epoch <= known.epoch:
             return self
@@ -103,7 +104,8 @@ class ClusterView:
 
 
 def _newer(old: TopicView, new: TopicView) -> TopicView:
-    """An error of a moment does not make a known topic unknown; one that is gone is gone."""
+    """Return the newer view of a topic. A passing error leaves a known topic known;
+    UNKNOWN_TOPIC_OR_PARTITION removes it."""
     if new.error is not ErrorCode.NONE and not new.leaders and new.error.is_retriable:
         return (
             new

@@ -1,4 +1,5 @@
-"""How well the records of a topic compressed so far: a batch is filled until `batch.size` compressed bytes (S2-76)."""
+"""The compression ratio of each topic's records so far: a batch is filled until `batch.size` compressed bytes
+(S2-76)."""
 
 from typing import Final
 
@@ -11,13 +12,14 @@ _RATIO_MIN: Final = 0.05
 
 
 class CompressionRatios:
-    """By topic and codec. It goes down slowly and up quickly: a batch that is too large costs more than a small one."""
+    """Compression ratios by topic and codec.
+    They fall slowly and rise quickly: too large a batch costs more than a small one."""
 
     def __init__(self) -> None:
         self._ratios: dict[tuple[str, Codec], float] = {}
 
     def room(self, topic: str, codec: Codec, batch_size: int) -> int:
-        """Bytes before compression that make about `batch_size` after it."""
+        """Return the bytes before compression that make about `batch_size` bytes after it."""
         if codec is Codec.NONE:
             return batch_size
         ratio = self._ratios.get((topic, codec), 1.0)
@@ -34,5 +36,5 @@ class CompressionRatios:
         self._ratios[(topic, codec)] = new
 
     def reset(self, topic: str, codec: Codec, at_least: float) -> None:
-        """A batch was too large all the same."""
+        """Raise the ratio, because a batch was too large all the same."""
         self._ratios[(topic, codec)] = max(self._ratios.get((topic, codec), 1.0), at_least)

@@ -1,9 +1,9 @@
-"""The records of a fetch answer, decoded when they are handed out.
+"""The records of a fetch answer, decoded when the program takes them.
 
-What waits in memory is bytes. `sighted` walks the headers of an answer's batches, at two microseconds a batch. It says
-which position follows, so the next fetch can leave. `Chunk.take` then decodes as many records as are asked for.
-aiokafka's compiled reader does that (ADR 0012). A record of it takes 1.1 µs. By way of Arrow columns it
-takes 12 µs, for a program wants Python objects.
+Until then the bytes of the answer wait in memory. `sighted` walks the headers of an answer's batches, at two
+microseconds a batch. It says which position follows, so the next fetch can leave. `Chunk.take` then decodes as many
+records as are asked for. aiokafka's compiled reader does that (ADR 0012) in 1.1 µs a record. By way of Arrow columns a
+record takes 12 µs, for a program wants Python objects.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,21 +23,21 @@ _NO_HEADERS: Final[tuple[tuple[str, bytes | None], ...]] = ()
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as it was read."""
+    """A record as the consumer read it."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
     timestamp_type: int
-    """0: the producer's time; 1: the leader's, of the append."""
+    """0: the time is the producer's; 1: the leader's, of the append."""
     key: Any
-    """Bytes, or what the deserializer makes of them; None: there is none."""
+    """The key: bytes, or what the deserializer makes of them; None: the record has no key."""
     value: Any
-    """As the key; None is a tombstone."""
+    """The value: bytes, or what the deserializer makes of them; None is a tombstone."""
     headers: tuple[tuple[str, bytes | None], ...]
     leader_epoch: int
-    """Of the leader that appended it; -1 where it is not known."""
+    """The epoch of the leader that appended the record; -1 where it is not known."""
 
     @property
     def topic_partition(self) -> Partition:
@@ -45,7 +45,7 @@ class ConsumerRecord(NamedTuple):
 
 
 Deserializer = Callable[[bytes], Any]
-"""Of a key or a value. What is None stays None: it is not asked."""
+"""A function that decodes a key or a value. It is not called for None."""
 
 
 class Deserializers(NamedTuple):
@@ -55,7 +55,7 @@ class Deserializers(NamedTuple):
     def applied(
         self, records: list[ConsumerRecord]
     ) -> tuple[list[ConsumerRecord], SerializationError | None]:
-        """Those before the first one that fails, and its error."""
+        """Return the records before the first one that cannot be deserialized, and that one's error."""
         done: list[ConsumerRecord] = []
         for record in records:
             try:
@@ -82,7 +82,7 @@ class Deserializers(NamedTuple):
 
 
 class ReadRecord(Protocol):
-    """A record as aiokafka's reader or ours gives it."""
+    """A record as aiokafka's reader or ours returns it."""
 
     @property
     def offset(self) -> int: ...
@@ -100,7 +100,7 @@ ReaderOf = Callable[[Buffer], Iterable[ReadRecord]]
 
 
 def reader_class() -> ReaderOf:
-    """aiokafka's compiled reader. It takes a tenth of a second to load: a consumer does it at its start."""
+    """Load aiokafka's compiled reader. It takes a tenth of a second, so a consumer does it at its start."""
     module = import_module("aiokafka.record._crecords.default_records")
     found: ReaderOf = module.DefaultRecordBatch
     return found
@@ -112,13 +112,16 @@ class Sighted(NamedTuple):
     visible: tuple[tuple[int, BatchHeader], ...]
     next_offset: int
     leader_epoch: int
-    """Of the last batch; -1 without one."""
+    """The leader's epoch of the last batch; -1 without a batch."""
 
 
 def sighted(
     records: Buffer, position: int, aborted: Sequence[AbortedTransaction] | None
 ) -> Sighted:
-    """`aborted` None: the consumer reads what is not committed, too. Raises KafkaError(CORRUPT_MESSAGE)."""
+    """Return the visible batches of an answer, and the position behind it.
+
+    `aborted` None: the consumer reads uncommitted records, too. Raises KafkaError(CORRUPT_MESSAGE).
+    """
     visible: list[tuple[int, BatchHeader]] = []
     next_offset, epoch = position, -1
     walk: Iterator[tuple[int, BatchHeader, bool]]
@@ -137,7 +140,7 @@ def sighted(
 
 
 class Chunk:
-    """What one answer brought of one partition, from `start` to before `next_offset`."""
+    """The batches of one partition in one answer, from `start` to before `next_offset`."""
 
     __slots__ = (
         "_at",
@@ -169,9 +172,9 @@ class Chunk:
         self.size_bytes = len(records)
 
     def take(self, reader_of: ReaderOf, count: int) -> list[ConsumerRecord]:
-        """The next records, `count` at most. Fewer: the chunk is used up.
+        """Return the next records, `count` at most. Fewer: the chunk is used up.
 
-        Raises KafkaError(CORRUPT_MESSAGE), each time; what stands before the damaged batch has been handed out by then.
+        Each call raises KafkaError(CORRUPT_MESSAGE) once the records before a damaged batch are taken.
         """
         if self._damage is not None:
             raise self._damage

@@ -1,7 +1,7 @@
 """The consumer's settings, with Kafka's names and defaults, save one: `isolation.level` is read_committed here.
 
-Who reads a log that has transactions wants what was committed. Kafka's default, read_uncommitted, also shows what was
-aborted. Times in milliseconds.
+A program that reads a log with transactions wants the committed records. Kafka's default, read_uncommitted, also shows
+aborted ones. Times are in milliseconds.
 """
 
 import re
@@ -27,12 +27,13 @@ _MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "second
 class ConsumerSettings:
     group_id: str | None = None
     group_instance_id: str | None = None
-    """A static member: its partitions wait for it while it restarts."""
+    """The name of a static member: its partitions wait for it while it restarts."""
     group_remote_assignor: str | None = None
     client_rack: str = ""
     isolation_level: str = "read_committed"
     auto_offset_reset: str = "latest"
-    """earliest, latest, none, or `by_duration:` and a duration of ISO 8601 (`by_duration:PT1H`)."""
+    """The place to start at: earliest, latest, none, or `by_duration:` and a duration of ISO 8601
+    (`by_duration:PT1H`)."""
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     max_poll_interval_ms: int = 300_000
@@ -40,7 +41,7 @@ class ConsumerSettings:
     max_poll_records: int = 500
     fetch_min_bytes: int = 1
     fetch_max_bytes: int = 52_428_800
-    """Of one answer, and of all that is fetched and not handed out yet."""
+    """The most bytes of one answer, and of all fetched records that the program has not taken yet."""
     max_partition_fetch_bytes: int = 1_048_576
     fetch_max_wait_ms: int = 500
     check_crcs: bool = True
@@ -51,7 +52,7 @@ class ConsumerSettings:
 
     @property
     def isolation(self) -> int:
-        """As Kafka's requests number it."""
+        """The isolation level as Kafka's requests number it."""
         return _LEVELS[self.isolation_level]
 
     @property
@@ -60,12 +61,13 @@ class ConsumerSettings:
 
     @property
     def reset_duration_ms(self) -> int | None:
-        """How far back `by_duration` goes; None for another policy."""
+        """The time that `by_duration` goes back, in ms; None for another policy."""
         return _duration_ms(self.auto_offset_reset)
 
 
 def consumer_settings(given: Mapping[str, object]) -> ConsumerSettings:
-    """Of what a program gave, by keyword. Raises ConfigError that names the setting and the way out."""
+    """Return the settings of a consumer from a program's keywords.
+    Raises ConfigError that names the setting and the way out."""
     found = settings_of(ConsumerSettings, given)
     if found.isolation_level not in _LEVELS:
         raise ConfigError(

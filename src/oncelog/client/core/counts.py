@@ -1,4 +1,4 @@
-"""What a producer counts of itself, by batches, so that a record costs nothing (S2-98)."""
+"""The numbers that a producer counts of itself, by batches, so that a record costs nothing (S2-98)."""
 
 from dataclasses import dataclass, field
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 @dataclass(slots=True)
 class ProducerCounts:
     records_sent: int = 0
-    """Delivered."""
+    """Records that were delivered."""
     records_failed: int = 0
     bytes_sent: int = 0
-    """Of batches as they left, each try of them."""
+    """Bytes of the batches that were sent, each try counted."""
     batches_sent: int = 0
     batches_retried: int = 0
     batches_split: int = 0
@@ -17,7 +17,7 @@ class ProducerCounts:
 
 @dataclass(slots=True)
 class NodeTimes:
-    """How long brokers took to answer: node → requests, and the sum of their seconds."""
+    """The times that brokers took to answer: node → number of requests, and the sum of their seconds."""
 
     count: dict[int, int] = field(default_factory=dict)
     sum_s: dict[int, float] = field(default_factory=dict)

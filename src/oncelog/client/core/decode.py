@@ -1,4 +1,4 @@
-"""Record batches to Arrow columns without a Python object per record.
+"""Decodes record batches to Arrow columns, without a Python object per record.
 
 Only the record lengths must be read one after the other, since each says where the next record begins; that loop costs
 0.15 µs a record. Everything else is done over all records at once: numpy reads each varint field as a column. One Arrow
@@ -27,7 +27,7 @@ from oncelog.record.codecs import decompress
 from oncelog.record.records import read_varint, shown_key
 
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Decompressed bytes that become one group of columns, give or take one batch; keeps Arrow's 32-bit offsets far."""
+"""Decompressed bytes that become one group of columns, give or take one batch. Arrow's 32-bit offsets hold far more."""
 
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -41,18 +41,18 @@ _LENGTH_SHIFT_MAX: Final = 28
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Records of one partition in offset order: Arrow arrays and numpy arrays of one length."""
+    """Records of one partition in offset order, as Arrow and numpy arrays of one length."""
 
     keys: Any
     values: Any
     offsets: Int64s
     timestamps_ms: Int64s
     timestamp_types: npt.NDArray[np.int32]
-    """0: set by the producer; 1: by the leader at append."""
+    """0: the producer set the record's time; 1: the leader did, at the append."""
     headers: Any | None
-    """Of HEADERS_TYPE, null for a record without headers; None when they were not asked for."""
+    """The headers as HEADERS_TYPE, null for a record without headers; None when they were not asked for."""
     outcome: str | None = None
-    """What became of the transaction of all these records; None when it was not asked for."""
+    """The outcome of the transaction of all these records; None when it was not asked for."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -71,7 +71,7 @@ def decode_batches(
     end: int,
     with_headers: bool = False,
 ) -> Iterator[Columns]:
-    """The records at offsets `start <= offset < end` of these batches, given as (position in `buffer`, header).
+    """Yield the records at offsets `start <= offset < end` of these batches, given as (position in `buffer`, header).
 
     Raises KafkaError: CORRUPT_MESSAGE for a wrong CRC or malformed records, and what `decompress` raises.
     """
@@ -132,7 +132,7 @@ def _decode_group(group: Sequence[_Body], start: int, end: int, with_headers: bo
 
 
 def _record_bounds(data: Buffer, group: Sequence[_Body]) -> tuple[Int64s, Int64s]:
-    """Where each record's fields begin and end: the only part that goes record by record."""
+    """Return where each record's fields begin and end. Only this step takes the records one by one."""
     begins: list[int] = []
     ends: list[int] = []
     at = limit = 0
@@ -157,7 +157,7 @@ def _record_bounds(data: Buffer, group: Sequence[_Body]) -> tuple[Int64s, Int64s
 
 
 def _long_length(data: Buffer, at: int, low_bits: int) -> tuple[int, int]:
-    """The rest of a length's varint (still in zig-zag) and the position behind it."""
+    """Return a length from the rest of its varint (still in zig-zag), and the position behind it."""
     shift, value = 7, low_bits
     while shift <= _LENGTH_SHIFT_MAX:
         octet = data[at]
@@ -170,7 +170,7 @@ def _long_length(data: Buffer, at: int, low_bits: int) -> tuple[int, int]:
 
 
 def _read_varints(octets: _Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
-    """The zig-zag varint at each position, and the positions behind them.
+    """Return the zig-zag varint at each position, and the positions behind them.
 
     Raises IndexError behind the data, ValueError for a varint of more than ten bytes.
     """
@@ -192,13 +192,13 @@ def _read_varints(octets: _Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _rows_between(offsets: Int64s, start: int, end: int) -> slice:
-    """Offsets grow from record to record, so what is wanted is one run."""
+    """Return the rows with these offsets. Offsets grow from record to record, so the rows are one run."""
     low, high = np.searchsorted(offsets, [start, end])
     return slice(int(low), int(high))
 
 
 class _Slots:
-    """Keys and values as slots 1 and 3 of each four of one binary Arrow array over the records' bytes."""
+    """The keys and values, as slots 1 and 3 of each four of one binary Arrow array over the records' bytes."""
 
     def __init__(
         self, data: Buffer, key_at: Int64s, key_end: Int64s, value_at: Int64s, value_end: Int64s
@@ -215,14 +215,14 @@ class _Slots:
         self._array = pa.BinaryArray.from_buffers(pa.binary(), 4 * self._count + 1, buffers)
 
     def take(self, slot: int, keep: slice, lengths: Int64s) -> Any:
-        """The slot of each kept record, copied into an array of its own; a length of -1 is null."""
+        """Copy the slot of each kept record into an array of its own; a length of -1 becomes null."""
         indices = np.arange(slot, 4 * self._count, 4, dtype=np.int32)[keep]
         is_null = lengths[keep] < 0
         return self._array.take(pa.array(indices, mask=is_null if is_null.any() else None))
 
 
 def _timestamps(group: Sequence[_Body], counts: Sequence[int], deltas: Int64s) -> Int64s:
-    """Base plus delta, or the batch's maximum where the leader set the time."""
+    """Return each record's time in ms: base plus delta, or the batch's maximum where the leader set the time."""
     bases = [body.header.base_timestamp for body in group]
     timestamps: Int64s = np.repeat(np.array(bases, dtype=np.int64), counts) + deltas
     first = 0
@@ -236,7 +236,8 @@ def _timestamps(group: Sequence[_Body], counts: Sequence[int], deltas: Int64s) -
 def _headers(
     data: Buffer, counts: Int64s, starts: Int64s, ends: Int64s, group: Sequence[_Body]
 ) -> Any:
-    """Record by record: headers are rare, and read only when asked for."""
+    """Return the headers of each record.
+    They are read record by record: headers are rare, and read only when asked for."""
     rows: list[list[dict[str, Any]] | None] = [None] * len(counts)
     for row in np.flatnonzero(counts).tolist():
         try:

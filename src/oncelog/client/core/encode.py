@@ -1,4 +1,4 @@
-"""Rows to record batches, one open batch per partition, with aiokafka's compiled builder.
+"""Encodes rows as record batches, one open batch per partition, with aiokafka's compiled builder.
 
 The builder takes 3 M rows/s, ten times the sink's goal; a numpy encoder reached 7 M and was not worth its length.
 Sequences count per partition from 0, as the first batch of a fresh producer id must (facts 9, step 6).
@@ -20,7 +20,7 @@ OPEN_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes in open batches of all partitions together; above it all are closed."""
 
 Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
-"""(timestamp in ms, key, value, headers)."""
+"""A row to write: (timestamp in ms, key, value, headers)."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -57,11 +57,12 @@ class _OpenBatch:
         self.append = self.builder.append
         self.count = 0
         self.counted_bytes = 0
-        """What the accumulator's total knows of this batch."""
+        """The bytes of this batch that the accumulator's total contains."""
 
 
 class BatchAccumulator:
-    """Transactional batches of one producer. What `add` closes must be sent in that order."""
+    """Transactional batches of one producer, as they are filled.
+    The batches that `add` closes must be sent in that order."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class BatchAccumulator:
         codec: Codec = Codec.NONE,
         batch_bytes: int = BATCH_BYTES,
     ) -> None:
-        """`batch_bytes` counts before compression."""
+        """`batch_bytes` is the size of a batch in bytes, before compression."""
         self._identity = identity
         self._codec = codec
         self._batch_bytes = batch_bytes
@@ -78,7 +79,10 @@ class BatchAccumulator:
         self._next_sequences: dict[Partition, int] = {}
 
     def add(self, partition: Partition, rows: Iterable[Row]) -> list[ClosedBatch]:
-        """Append the rows; the batches that this filled, all partitions' when too many bytes were open."""
+        """Append the rows, and return the batches that this closed.
+
+        A full batch is closed; when too many bytes are open, the batches of all partitions are.
+        """
         closed: list[ClosedBatch] = []
         batch = self._open.get(partition)
         for timestamp, key, value, headers in rows:
@@ -100,7 +104,7 @@ class BatchAccumulator:
         return closed
 
     def close_all(self) -> list[ClosedBatch]:
-        """The open batches, whatever their size."""
+        """Close the open batches, whatever their size, and return them."""
         return [self._close(partition, batch) for partition, batch in list(self._open.items())]
 
     def _close(self, partition: Partition, batch: _OpenBatch) -> ClosedBatch:

@@ -1,4 +1,4 @@
-"""What one node knows of what it is asked for: a Fetch names what changed, and is told what is new (KIP-227).
+"""A fetch session with one node: a Fetch names only what changed, and its answer only what is new (KIP-227).
 
 ```
  all partitions, epoch 0 ──▶ the node gives an id ──▶ changes, epochs 1, 2, … ──▶ closed, epoch -1
@@ -19,7 +19,7 @@ from oncelog.ids import Partition
 
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
-"""All partitions are named. With an id it also closes the session of that id."""
+"""The session epoch of a request that names all partitions. With a session id it also closes that session."""
 LAST_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 _IS_OVER: Final = frozenset(
@@ -29,33 +29,33 @@ _IS_OVER: Final = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-"""These say something of the session alone, and nothing of what is read."""
+"""The errors that concern the session alone, and not the partitions that are read."""
 
 
 class Asked(NamedTuple):
-    """What a request says of its session."""
+    """The part of a Fetch request that concerns its session."""
 
     session_id: int
     epoch: int
     parts: tuple[FetchPart, ...] = ()
-    """The new ones and the changed ones."""
+    """The partitions that are new in the session or changed."""
     forgotten: tuple[FetchPart, ...] = ()
 
     @property
     def is_whole(self) -> bool:
-        """The answer tells of all partitions, too."""
+        """True if the answer will contain all partitions, also those without news."""
         return self.epoch == FIRST_EPOCH
 
 
 class FetchSession:
     def __init__(self) -> None:
         self._id, self._epoch = NO_SESSION, FIRST_EPOCH
-        """Of the next request."""
+        """The session id and epoch of the next request."""
         self._known: dict[Partition, FetchPart] = {}
         self._has_ids = True
 
     def ask(self, fetch: Fetch, *, has_ids: bool) -> Asked:
-        """The request of this Fetch. The next one is asked for when it was `answered`, or `lost`."""
+        """Return the session's part of this Fetch. Ask for the next one only when this was `answered`, or `lost`."""
         if has_ids != self._has_ids:
             self._begin_anew()
         wanted = {part.partition: part for part in fetch.parts}
@@ -65,14 +65,15 @@ class FetchSession:
             parts = tuple(part for part in fetch.parts if _differ(part, known.get(part.partition)))
             for partition, old in known.items():
                 new = wanted.get(partition)
-                # By its name a topic that was made again is the same one, and is not to be forgotten.
+                # A topic that was made again has the same name: by its name it must not be forgotten.
                 if new is None or (has_ids and new.topic_id != old.topic_id):
                     forgotten.append(old)
         self._known, self._has_ids = wanted, has_ids
         return Asked(self._id, self._epoch, parts, tuple(forgotten))
 
     def answered(self, error: ErrorCode, session_id: int, told: Collection[Partition]) -> bool:
-        """`told`: the partitions that the answer tells of. False: it is not to be read, and all is asked again."""
+        """Note an answer that contains the partitions `told`. False: do not read the answer;
+        all partitions are asked for again."""
         is_whole = self._epoch == FIRST_EPOCH
         if error is not ErrorCode.NONE:
             if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
@@ -94,11 +95,11 @@ class FetchSession:
         return True
 
     def lost(self) -> None:
-        """No answer came: whether the node took the request is not known."""
+        """Note that no answer came: nobody knows whether the node took the request."""
         self._begin_anew()
 
     def close(self) -> Asked | None:
-        """The last request; None: the node holds no session."""
+        """Return the last request, which closes the session; None: the node holds no session."""
         session_id, self._id = self._id, NO_SESSION
         self._begin_anew()
         return None if session_id == NO_SESSION else Asked(session_id, LAST_EPOCH)
@@ -108,5 +109,5 @@ class FetchSession:
 
 
 def _differ(part: FetchPart, old: FetchPart | None) -> bool:
-    """What a request says of them; `version` is ours alone."""
+    """True if two requests for a partition differ. Nodes do not see `version`, so it does not count."""
     return old is None or part._replace(version=old.version) != old

@@ -1,4 +1,4 @@
-"""Where a consumer stands in each partition, what it fetches next, and what it hands out.
+"""The position of a consumer in each partition, its next fetches, and the records that it returns.
 
 ```
  FIND ──committed──▶ FETCH ◀──valid── VALIDATE        FIND: ask the group for its committed offset
@@ -63,19 +63,19 @@ class FetchCore:
         self.settings = settings
         self._deserializers = deserializers
         self.taken_count = 0
-        """Records that were handed out."""
+        """Records that the program has taken."""
         self.fetched_bytes = 0
         self.view = ClusterView()
         self.only: frozenset[Partition] | None = None
-        """Where a program waits for some partitions alone, the others are left alone."""
+        """Partitions that the program waits for alone; only they are fetched and taken. None: all."""
         self._reader_of = reader_of
         self._states: dict[Partition, PartitionState] = {}
         self._first_version = 0
-        """Of what is assigned next: what comes back takes no answers of its former assignment."""
+        """The first version of partitions assigned next, so that answers of a former assignment are dropped."""
         self._nodes_asked: set[int] = set()
         self._buffered_bytes = 0
         self._turn: deque[Partition] = deque()
-        """Whose chunk is handed out next."""
+        """Partitions in the order in which their records are taken."""
 
     # ---------------------------------------------------------------------------------------------- what is read
 
@@ -87,7 +87,7 @@ class FetchCore:
         return self._states.get(partition)
 
     def assign(self, partitions: Collection[Partition], *, is_held: bool = False) -> None:
-        """These and no others. What is read on keeps its position."""
+        """Read these partitions and no others. A partition that is read already keeps its position."""
         for gone in [one for one in self._states if one not in partitions]:
             self._forget(state := self._states.pop(gone))
             self._first_version = max(self._first_version, state.version + 1)
@@ -112,7 +112,7 @@ class FetchCore:
         return Stage.FIND if self.settings.group_id is not None else Stage.RESET
 
     def release(self) -> None:
-        """The program knows what it was assigned."""
+        """Let the new partitions be fetched: the program knows now that they are assigned."""
         for state in self._states.values():
             state.is_held = False
 
@@ -122,7 +122,7 @@ class FetchCore:
         state.move_to(offset, offset_epoch, Stage.FETCH)
 
     def seek_to(self, partition: Partition, timestamp_ms: int) -> None:
-        """Where the log begins or ends, or the first record since a time."""
+        """Move to the start or the end of the log, or to the first record since a time."""
         state = self._states[partition]
         self._forget(state)
         state.move_to(-1, -1, Stage.RESET)
@@ -135,7 +135,8 @@ class FetchCore:
     # ---------------------------------------------------------------------------------------------- what to ask
 
     def step(self, now_ms: float, may_reach: Callable[[int], bool]) -> Step:
-        """`may_reach` says whether a node can be sent to now; where it cannot, it sees to it that it can."""
+        """Return what to ask the nodes now. `may_reach` tells if a node can be sent to;
+        if not, it opens a connection."""
         finds: list[tuple[Partition, int]] = []
         lookups: dict[int, list[Lookup]] = {}
         validations: dict[int, list[Validation]] = {}
@@ -192,7 +193,7 @@ class FetchCore:
         return self.only is None or partition in self.only
 
     def _is_of_another_topic(self, state: PartitionState) -> bool:
-        """Leader and metadata must both say so, for one of them alone may be behind. What was fetched goes first."""
+        """True if leader and metadata name another topic id: one may be behind. Fetched records are taken first."""
         known = self._topic_id(state.partition)
         is_other = bool(state.topic_id and known) and known != state.topic_id
         return state.is_id_refused and is_other and not state.chunks
@@ -202,7 +203,7 @@ class FetchCore:
         return b"" if topic is None else topic.topic_id
 
     def _made_again(self, state: PartitionState) -> bool:
-        """The topic was deleted and made again under its name: the position means nothing in the new one.
+        """Reset a position whose topic was deleted and made again: it means nothing in the new topic.
 
         False: the program must say where to go on.
         """
@@ -215,7 +216,7 @@ class FetchCore:
         return False
 
     def _new_leader(self, state: PartitionState, leader_epoch: int) -> None:
-        """A position of a known epoch is asked for at the new leader; another one is taken as it is."""
+        """Validate a position of a known epoch at the new leader; accept another position as it is."""
         if 0 <= state.offset_epoch < leader_epoch:
             state.stage = Stage.VALIDATE
         else:
@@ -256,7 +257,7 @@ class FetchCore:
         return Fetch(node_id, room, parts)
 
     def _wait(self, state: PartitionState, now_ms: float, failing: ErrorCode) -> None:
-        """Before it is asked for again; the pause grows."""
+        """Pause before the partition is asked for again. The pause grows with each attempt."""
         state.failing = failing
         settings = self.settings
         pause = settings.retry_backoff_ms * 2.0 ** min(state.attempts, 10)
@@ -266,7 +267,7 @@ class FetchCore:
     # ---------------------------------------------------------------------------------------------- what was answered
 
     def fetch_ended(self, fetch: Fetch) -> None:
-        """It was answered, or never will be. The node may be asked again, for each of its partitions."""
+        """End a fetch, answered or lost. Its node may be asked again, for each of its partitions."""
         self._nodes_asked.discard(fetch.node_id)
         for part in fetch.parts:
             state = self._current(part.partition, part.version)
@@ -274,7 +275,7 @@ class FetchCore:
                 state.is_asked = False
 
     def fetch_lost(self, fetch: Fetch, now_ms: float) -> None:
-        """No answer came."""
+        """End a fetch that got no answer."""
         self.fetch_ended(fetch)
         for part in fetch.parts:
             state = self._current(part.partition, part.version)
@@ -283,7 +284,7 @@ class FetchCore:
                 self._wait(state, now_ms, ErrorCode.NETWORK_EXCEPTION)
 
     def fetched(self, part: FetchPart, answer: FetchAnswer | None, now_ms: float) -> bool:
-        """True: the metadata is old. No answer: the node has nothing new to tell of it (KIP-227)."""
+        """Take a partition's answer; None: nothing new (KIP-227). Return True if the metadata is old."""
         state = self._current(part.partition, part.version)
         if state is None:
             return False
@@ -304,9 +305,8 @@ class FetchCore:
         return False
 
     def took_all(self, fetch: Fetch) -> bool:
-        """Whether its answer counted for each partition, and where each ends is known now. An answer is dropped where
-        the position moved meanwhile. A node tells what is new once in a session, so it is asked for all again then.
-        """
+        """Return True if the answer counted for each partition of the fetch, and the end of each is known. A moved
+        position drops its answer. A node tells news once in a session, so then everything is asked for again."""
         for part in fetch.parts:
             state = self._states.get(part.partition)
             if state is None or state.failing is not ErrorCode.NONE:
@@ -341,7 +341,7 @@ class FetchCore:
             if state.preferred_replica != NO_NODE:
                 state.preferred_replica = NO_NODE  # A follower may be behind: ask the leader.
             elif state.chunks:
-                self._wait(state, now_ms, error)  # What was fetched is handed out before.
+                self._wait(state, now_ms, error)  # Fetched records are returned before.
             else:
                 self._out_of_range(state)
             return False
@@ -363,7 +363,7 @@ class FetchCore:
             self._fail(state, out_of_range(state.partition, state.position))
 
     def _reset(self, state: PartitionState) -> None:
-        """By `auto.offset.reset`; with none the program must decide."""
+        """Move the position as `auto.offset.reset` says; with none the program must decide."""
         self._forget(state)
         if self.settings.auto_offset_reset == "none":
             self._fail(state, nothing_committed(state.partition))
@@ -374,7 +374,7 @@ class FetchCore:
     def found(
         self, partition: Partition, version: int, offset: int | None, offset_epoch: int = -1
     ) -> None:
-        """The committed offset; None: there is none, or no such group."""
+        """Take the group's committed offset; None: there is none, or no such group."""
         state = self._current(partition, version)
         if state is None:
             return
@@ -384,7 +384,7 @@ class FetchCore:
             state.move_to(offset, offset_epoch, Stage.FETCH)
 
     def looked_up(self, look: Lookup, offset: int, offset_epoch: int) -> None:
-        """-1: nothing is that new, so reading goes on at the end."""
+        """Take the offset of a lookup; -1: no record is that new, so reading goes on at the end."""
         state = self._current(look.partition, look.version)
         if state is None:
             return
@@ -394,7 +394,7 @@ class FetchCore:
             state.move_to(offset, offset_epoch if look.timestamp_ms >= 0 else -1, Stage.FETCH)
 
     def validated(self, check: Validation, end_epoch: int, end_offset: int) -> None:
-        """The leader's log of the epoch ends at `end_offset`. A position above it was cut off."""
+        """Take the leader's end offset of the position's epoch. A position above it was cut off."""
         state = self._current(check.partition, check.version)
         if state is None:
             return
@@ -417,7 +417,7 @@ class FetchCore:
     def ask_again(
         self, partition: Partition, version: int, now_ms: float, failing: ErrorCode
     ) -> None:
-        """What its stage asked for failed in a way that may pass."""
+        """Ask again after a pause: the request of the partition's stage failed in a way that may pass."""
         state = self._current(partition, version)
         if state is not None:
             state.is_asked = False
@@ -438,9 +438,9 @@ class FetchCore:
     # ---------------------------------------------------------------------------------------------- what is handed out
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Records of one partition, in order; empty: there are none now. Partitions take turns.
+        """Return records of one partition, in order; empty: there are none now. Partitions take turns.
 
-        Raises the error of a partition that waits for the program, once what was fetched of it is handed out; and
+        Raises the error of a partition that waits for the program, once its fetched records are taken. Raises
         SerializationError, each time, while the next record cannot be deserialized.
         """
         found = self._take(count)
@@ -448,7 +448,7 @@ class FetchCore:
             read = found
             found, error = self._deserializers.applied(read)
             if error is not None:
-                # It is fetched again, and stands first then.
+                # The failed record is fetched again, and stands first then.
                 failed = read[len(found)]
                 self.seek(failed.topic_partition, failed.offset, failed.leader_epoch)
                 if not found:
@@ -491,7 +491,7 @@ class FetchCore:
         return []
 
     def _told(self, state: PartitionState) -> ClientError:
-        """It is raised at each poll until the program seeks; what may be allowed later is asked for again."""
+        """Return a partition's error, to be raised until the program seeks. A missing permission is asked for again."""
         assert state.error is not None
         error = state.error
         if isinstance(error, AuthorizationError):

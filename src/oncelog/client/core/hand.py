@@ -1,4 +1,4 @@
-"""What a program has in hand while it walks records one by one, and where it therefore stands."""
+"""The list of records that a program walks one by one, and the position that follows from it."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,17 +19,17 @@ class Hand:
     def __init__(self) -> None:
         self.rest: Iterator[ConsumerRecord] = iter(())
         self.last: ConsumerRecord | None = None
-        """What was handed out last; None between two lists."""
+        """The record that the program took last; None between two lists."""
         self._last_of_list = _NO_OFFSET
 
     def walk(self, batch: list[ConsumerRecord]) -> ConsumerRecord:
-        """The first record of a list, which is not empty."""
+        """Begin a list, which is not empty, and return its first record."""
         self.rest, self._last_of_list = iter(batch), batch[-1].offset
         self.last = next(self.rest)
         return self.last
 
     def next(self) -> ConsumerRecord | None:
-        """None: the list has come to its end."""
+        """Return the list's next record; None: the list has come to its end."""
         for record in self.rest:
             self.last = record
             return record
@@ -37,7 +37,7 @@ class Hand:
         return None
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """What is left of the list, `count` at most."""
+        """Take the rest of the list, `count` records at most."""
         if self.last is None:
             return []
         left = list(self.rest)
@@ -52,7 +52,7 @@ class Hand:
         self.rest, self.last = iter(()), None
 
     def put_back(self, core: FetchCore) -> None:
-        """What was not handed out yet is fetched again."""
+        """Give up the list: its remaining records are fetched again."""
         last = self.last
         self.drop()
         if last is not None and last.offset != self._last_of_list:
@@ -61,7 +61,7 @@ class Hand:
                 core.seek(partition, last.offset + 1, last.leader_epoch)
 
     def position(self, state: PartitionState) -> int:
-        """What the program reads next; -1: not known."""
+        """Return the offset that the program reads next; -1: it is not known."""
         last = self.last
         if (
             last is None

@@ -1,11 +1,11 @@
-"""murmur2 of one key, as every Kafka client computes it (facts 7). `partitioner` does it over Arrow columns."""
+"""murmur2 of one key, as every Kafka client computes it (facts 7). `partitioner` computes it over Arrow columns."""
 
 import struct
 from functools import lru_cache
 from typing import Final
 
 KEYS_REMEMBERED_MAX: Final = 16_384
-"""Keys repeat: a program has far fewer accounts than payments. To remember one takes some 200 bytes."""
+"""Keys whose hash is remembered: keys repeat, as accounts do in payments. One takes some 200 bytes."""
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
@@ -14,7 +14,7 @@ _BLOCKS: Final = struct.Struct("<I").iter_unpack
 
 @lru_cache(maxsize=KEYS_REMEMBERED_MAX)
 def positive_murmur2(key: bytes) -> int:
-    """The hash without its sign bit: `positive_murmur2(key) % partitions` is the key's partition."""
+    """Return the hash without its sign bit: `positive_murmur2(key) % partitions` is the key's partition."""
     length = len(key)
     hashed = _SEED ^ length
     whole = length & ~3

@@ -12,10 +12,10 @@ from oncelog.client.errors import BufferExhaustedError, ClientError, RefusedErro
 from oncelog.errors import ErrorCode
 
 LINE_SHARE: Final = 4
-"""The line may hold `buffer.memory` divided by this."""
+"""The divisor of `buffer.memory`: the line may hold that part of it."""
 
 Settled = Callable[[ProducerBatch | None, ClientError | None], None]
-"""Called once: with the record's batch, or with why there is none."""
+"""A callback that is called once: with the record's batch, or with the error why there is none."""
 
 
 class _Waiting:
@@ -29,7 +29,7 @@ class _Waiting:
 
 
 class Line:
-    """`on_failure` is told why a record left it without a batch."""
+    """The line of one producer. `on_failure` hears the error of each record that leaves without a batch."""
 
     def __init__(
         self, settings: ProducerSettings, on_failure: Callable[[ClientError], None]
@@ -58,11 +58,11 @@ class Line:
         return self._bytes
 
     def holds_back(self, topic: str) -> bool:
-        """A record for the topic has to stand behind others."""
+        """True if a record for the topic has to wait behind others."""
         return bool(self._for_memory) or topic in self._for_topic
 
     def join(self, record: Record, now_ms: float, view: ClusterView, settled: Settled) -> None:
-        """Raises BufferExhaustedError where the line is full."""
+        """Put a record into the line. Raises BufferExhaustedError where the line is full."""
         size = size_bound(record.key, record.value, record.headers)
         memory = self._settings.buffer_memory
         if self._bytes and self._bytes + size > memory // LINE_SHARE:
@@ -81,7 +81,7 @@ class Line:
     def move(
         self, now_ms: float, view: ClusterView, place: Callable[[Record], ProducerBatch | None]
     ) -> None:
-        """Let in who waits, in order, while `place` finds a batch; and send away who waited too long."""
+        """Let records out in order, while `place` finds a batch for them; and fail those that waited too long."""
         for topic in [name for name in self._for_topic if name in view.topics]:
             known = view.topics[topic]
             if known.leaders:

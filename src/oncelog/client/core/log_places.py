@@ -1,10 +1,10 @@
-"""How ListOffsets and Fetch name places in a log, and who may see what is open there."""
+"""The numbers by which ListOffsets and Fetch name places in a log, and isolation levels."""
 
 from typing import Final
 
 EARLIEST_TIMESTAMP: Final = -2
-"""Where a log begins."""
+"""The timestamp that asks for the start of a log."""
 LATEST_TIMESTAMP: Final = -1
-"""Where it ends."""
+"""The timestamp that asks for the end of a log."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1

@@ -1,4 +1,4 @@
-"""How a client logs in, said with Kafka's names: of `client.properties`, librdkafka, and Spark's `kafka.…`.
+"""A client's login from Kafka's names: those of `client.properties`, of librdkafka, and of Spark's `kafka.…`.
 
 Certificates and keys are PEM files. A value that holds a secret is never part of an error.
 """
@@ -31,7 +31,7 @@ _SAME: Final = {
     "ssl.truststore.location": "ssl.ca.location",
     "ssl.keystore.location": "ssl.certificate.location",
 }
-"""A further name for a setting: librdkafka's, or Kafka's for what is one file here."""
+"""Further names of settings: librdkafka's, or Kafka's for what is one file here."""
 NAMES: Final = (
     _PROTOCOL,
     "sasl.mechanism",
@@ -81,21 +81,21 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """Files are named by their paths; empty: there is none."""
+    """The login of a client. Paths name the files; an empty path: there is no file."""
 
     protocol: str = "PLAINTEXT"
     mechanism: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
     ca: str = ""
-    """Empty: the CAs of the machine."""
+    """The file of trusted authorities; empty: the CAs of the machine."""
     certificate: str = ""
     key: str = ""
-    """Empty: it stands in the certificate's file."""
+    """The file of the private key; empty: the key stands in the certificate's file."""
     key_password: str = field(default="", repr=False)
     checks_host_name: bool = True
     token_endpoint: str = ""
-    """Of OAUTHBEARER: the address of a token provider, or `file:///…`, whose content is the token."""
+    """For OAUTHBEARER: the address of a token provider, or `file:///…`, whose content is the token."""
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str = ""
@@ -110,7 +110,10 @@ class ClientLogin:
 
 
 def login_of(properties: Mapping[str, str], prefix: str = "") -> ClientLogin:
-    """Of Kafka's names; `prefix` stands before each in an error. Raises OncelogError that names what cannot be."""
+    """Return the login of a mapping with Kafka's names. `prefix` stands before each name in an error.
+
+    Raises OncelogError that names a setting or value which cannot be.
+    """
     given = {name: value.strip() for name, value in properties.items() if value.strip()}
     for name in given:
         _check_name(name, prefix)
@@ -160,7 +163,8 @@ def _check_name(name: str, prefix: str) -> None:
 
 
 def _of_jaas(given: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """What stands in Kafka's older, combined setting, under the names of the single ones."""
+    """Return the options of `sasl.jaas.config`, Kafka's older, combined setting, under the names of the single
+    settings."""
     if _JAAS not in given:
         return {}
     found = _LOGIN_MODULE.fullmatch(given[_JAAS])
@@ -183,7 +187,7 @@ def _of_jaas(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def properties_of(login: ClientLogin) -> dict[str, str]:
-    """What `login_of` reads as this login. Secrets are in it."""
+    """Return the settings that `login_of` reads as this login. They contain secrets."""
     said = {
         _PROTOCOL: login.protocol,
         "sasl.mechanism": login.mechanism,
@@ -203,7 +207,8 @@ def properties_of(login: ClientLogin) -> dict[str, str]:
 
 
 def _checks_host_name(properties: Mapping[str, str], prefix: str) -> bool:
-    """Kafka's way to switch the check off is an empty value, librdkafka's is `none`."""
+    """True unless the check of host names is off: an empty value is Kafka's way to switch it off, `none`
+    librdkafka's."""
     value = properties.get(_HOST_NAME, "https").strip().lower()
     if value not in ("https", "none", ""):
         raise OncelogError(f"{prefix}{_HOST_NAME} is {value!r}: give https or none")
@@ -240,7 +245,7 @@ def _check_whole(login: ClientLogin, given: Mapping[str, str], prefix: str) -> N
 
 
 def _parsed(address: str) -> SplitResult | None:
-    """None for what is no address of a provider or a file."""
+    """Return the parts of an address; None for text that is no address of a provider or a file."""
     try:
         found = urlsplit(address)
         has_place = bool(found.hostname) and found.port != 0

@@ -36,7 +36,7 @@ _FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEM
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 Target = frozenset[tuple[bytes, int]]
-"""(topic id, partition): names come from the metadata."""
+"""Partitions as (topic id, partition). The metadata knows the topics' names."""
 
 
 class MemberState(Enum):
@@ -51,7 +51,7 @@ class MemberState(Enum):
 
 
 class Heartbeat(NamedTuple):
-    """None stands for "as before"."""
+    """The fields of a heartbeat. None means that a field is as before."""
 
     member_epoch: int
     instance_id: str | None = None
@@ -69,11 +69,11 @@ class HeartbeatAnswer(NamedTuple):
     member_epoch: int = -1
     interval_ms: int = 0
     target: Target | None = None
-    """None: as before."""
+    """The member's target; None: it is as before."""
 
 
 class Change(NamedTuple):
-    """What the program must be told, in this order, before the member acknowledges."""
+    """The changes that the program must hear of, in this order, before the member acknowledges."""
 
     lost: frozenset[Partition]
     revoked: frozenset[Partition]
@@ -81,7 +81,8 @@ class Change(NamedTuple):
 
 
 class Membership:
-    """It is told what happens. `step` says which heartbeat is due, `change` what the program must be told."""
+    """One member. It is told what happens.
+    `step` says which heartbeat is due, `change` what the program must be told."""
 
     def __init__(self, settings: ConsumerSettings, member_id: str) -> None:
         self.settings = settings
@@ -90,18 +91,18 @@ class Membership:
         self.epoch = JOIN_EPOCH
         self.owned: frozenset[Partition] = frozenset()
         self.error: ClientError | None = None
-        """Why it is a member no more, for good."""
+        """The error that ended the membership for good."""
         self._topics: tuple[str, ...] | None = None
         self._pattern: str | None = None
         self._had_pattern = False
-        """The coordinator is told that there is none any more."""
+        """True if the coordinator must hear that there is no pattern any more."""
         self._target: Target = frozenset()
         self._owned_ids: Target = frozenset()
         self._acknowledged: Target | None = None
-        """What the last answered heartbeat with partitions said."""
+        """The partitions in the last answered heartbeat that named any."""
         self._saying: Target | None = None
         self._is_full = True
-        """The next heartbeat says everything."""
+        """True if the next heartbeat contains every field."""
         self._is_asked = False
         self._next_ms = 0.0
         self._interval_ms = 0.0
@@ -109,7 +110,7 @@ class Membership:
 
     @property
     def member(self) -> GroupMember:
-        """As a producer names it in `send_offsets_to_transaction`, and the consumer in its commits."""
+        """The member as `send_offsets_to_transaction` and the consumer's commits name it."""
         group = self.settings.group_id or ""
         if self.state is MemberState.UNSUBSCRIBED:
             return GroupMember(group)
@@ -126,7 +127,7 @@ class Membership:
     # ---------------------------------------------------------------------------------------------- the program
 
     def subscribe(self, topics: tuple[str, ...] | None, pattern: str | None) -> None:
-        """To topics, or to the topics whose whole names match the pattern (RE2, judged by the coordinator)."""
+        """Subscribe to topics, or to topics whose whole names match the pattern (RE2, judged by the coordinator)."""
         self._had_pattern = self._pattern is not None
         self._topics, self._pattern = topics, pattern
         self._is_full, self._next_ms = True, 0.0
@@ -134,7 +135,7 @@ class Membership:
             self._join()
 
     def polled(self) -> None:
-        """The program asks for records. Who had left because it did not asks to join again."""
+        """Note that the program asks for records. A member that had left because it did not now joins again."""
         if self.state is MemberState.STALE and not self.owned:
             self._join()
 
@@ -144,7 +145,7 @@ class Membership:
         self._target, self._acknowledged = frozenset(), None
 
     def leave(self) -> Heartbeat | None:
-        """The last heartbeat; None: there is nothing to leave."""
+        """Return the last heartbeat; None: there is no membership to leave."""
         was_member = self.state not in (
             MemberState.UNSUBSCRIBED,
             MemberState.FATAL,
@@ -155,7 +156,7 @@ class Membership:
         return self._farewell() if was_member else None
 
     def poll_is_late(self) -> Heartbeat | None:
-        """The program did not ask for records within `max.poll.interval.ms`: leave, so that others go on."""
+        """Leave, because the program asked for no record within `max.poll.interval.ms`: others then read on."""
         if not self.is_joined and self.state is not MemberState.JOINING:
             return None
         self.state = MemberState.STALE
@@ -170,7 +171,7 @@ class Membership:
     # ---------------------------------------------------------------------------------------------- heartbeats
 
     def step(self, now_ms: float) -> tuple[Heartbeat | None, float]:
-        """The heartbeat that is due, and when to look again."""
+        """Return the heartbeat that is due, and when to look again, in ms."""
         if self._is_asked or self.state not in (
             MemberState.JOINING,
             MemberState.RECONCILING,
@@ -231,12 +232,13 @@ class Membership:
             self.state = MemberState.RECONCILING
 
     def ended(self, error: ClientError) -> None:
-        """It can be no member at all."""
+        """End the membership for good."""
         self._is_asked = False
         self.state, self.error = MemberState.FATAL, error
 
     def lost(self, now_ms: float) -> None:
-        """No answer came. Nobody knows whether it was heard, so the next one says everything."""
+        """Note that no answer came.
+        The coordinator may not know the heartbeat, so the next one contains every field."""
         self._is_asked, self._is_full = False, True
         self._pause(now_ms)
 
@@ -262,7 +264,7 @@ class Membership:
     # ---------------------------------------------------------------------------------------------- assignments
 
     def change(self, names: Mapping[bytes, str]) -> Change | None:
-        """What the program must be told now; None: nothing. `names`: topic id → name, as far as they are known.
+        """Return the changes that the program must be told now; None: there are none. `names`: known topic ids → names.
 
         A topic whose name is not known yet is left for later: `has_unknown`.
         """
@@ -276,14 +278,14 @@ class Membership:
             return None
         wanted = self._named(names)
         if wanted == self.owned:
-            # It was told anew of what it has. The coordinator waits for a word all the same.
+            # The coordinator named the same partitions again. It waits for a heartbeat all the same.
             if not self.has_unknown(names):
                 self.state, self._next_ms = MemberState.ACKNOWLEDGING, 0.0
             return None
         return Change(frozenset(), self.owned - wanted, wanted - self.owned)
 
     def has_unknown(self, names: Mapping[bytes, str]) -> bool:
-        """The metadata does not name all topics of the target."""
+        """True if the metadata does not name all topics of the target."""
         return any(topic_id not in names for topic_id, _ in self._target)
 
     def _named(self, names: Mapping[bytes, str]) -> frozenset[Partition]:
@@ -294,7 +296,8 @@ class Membership:
         )
 
     def told(self, change: Change, names: Mapping[bytes, str]) -> None:
-        """The program was told. Of a member that was fenced meanwhile, the partitions are lost: it is told again."""
+        """Note that the program was told of a change.
+        If the member was fenced meanwhile, its partitions are lost: a further change says so."""
         self.owned = (self.owned - change.lost - change.revoked) | change.assigned
         ids = {name: topic_id for topic_id, name in names.items()}
         self._owned_ids = frozenset(

@@ -1,4 +1,4 @@
-"""Why there is no offset to read from, where `auto.offset.reset` is none: the program must say where to go on."""
+"""The errors of a position without an offset where `auto.offset.reset` is none: the program must say where to go on."""
 
 from oncelog.client.errors import NoOffsetError
 from oncelog.errors import ErrorCode

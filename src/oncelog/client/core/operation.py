@@ -1,4 +1,4 @@
-"""What a program waits for, until it succeeded or failed. Futures belong to the shells, which `watch`."""
+"""An operation that a program waits for until it succeeds or fails. Futures belong to the shells, which `watch` it."""
 
 from collections.abc import Callable
 
@@ -17,11 +17,11 @@ class Operation:
         self._finish(None)
 
     def fail(self, error: ClientError) -> None:
-        """Only the first end counts."""
+        """End the operation with an error. Only the first end counts."""
         self._finish(error)
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Called once, at its end; at once where that has come."""
+        """Call `watcher` once, at the operation's end; at once if it has ended."""
         if self.is_done:
             watcher()
         else:

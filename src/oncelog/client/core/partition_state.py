@@ -1,4 +1,4 @@
-"""What is known of one partition that a consumer reads, and the questions that come of it."""
+"""The state of one partition that a consumer reads, and the requests that follow from it."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from oncelog.ids import Partition
 
 NEVER: Final = float("inf")
 CHUNKS_MAX: Final = 2
-"""Of one partition: one that is handed out, and the next one."""
+"""The most fetched chunks of a partition: one that the program takes records from, and the next one."""
 FETCH_BYTES_MAX: Final = 2**31 - 1
 PREFERRED_MS: Final = 300_000
-"""A replica near by is read from for so long, then the leader is asked again (KIP-392)."""
+"""Milliseconds for which a nearby replica is read; then the leader is asked again (KIP-392)."""
 RESET_BY_DURATION: Final = -10_000
-"""Stands for the time that the shell computes by its clock."""
+"""A timestamp that stands for the time which the shell computes by its clock."""
 
 
 class Stage(Enum):
@@ -32,7 +32,7 @@ class Stage(Enum):
 
 
 class Lookup(NamedTuple):
-    """Ask the leader for the offset of a time; `timestamp_ms` may be one of Kafka's names for the ends."""
+    """A question to the leader for the offset of a time; `timestamp_ms` may be EARLIEST or LATEST."""
 
     partition: Partition
     timestamp_ms: int
@@ -41,7 +41,7 @@ class Lookup(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """Ask the leader where the epoch of the position ends."""
+    """A question to the leader for the end of the position's epoch."""
 
     partition: Partition
     offset_epoch: int
@@ -56,7 +56,7 @@ class FetchPart(NamedTuple):
     max_bytes: int
     version: int
     topic_id: bytes = b""
-    """Empty: the cluster has no ids."""
+    """The topic's id; empty: the cluster has no ids."""
 
 
 class Fetch(NamedTuple):
@@ -66,7 +66,7 @@ class Fetch(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """Of one partition."""
+    """The answer to a fetch of one partition."""
 
     error: ErrorCode
     records: bytes = b""
@@ -78,7 +78,7 @@ class FetchAnswer(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What to ask for now. Lookups and validations stand by the node that they go to."""
+    """The requests to send now. Lookups and validations stand by the node that they go to."""
 
     fetches: tuple[Fetch, ...]
     finds: tuple[tuple[Partition, int], ...]
@@ -88,7 +88,7 @@ class Step(NamedTuple):
     wants_metadata: bool
     next_ms: float
     has_failed: bool = False
-    """A partition has an error that the program must be told."""
+    """True if a partition has an error that the program must be told."""
 
 
 class PartitionState:
@@ -124,32 +124,33 @@ class PartitionState:
         self.partition = partition
         self.stage = stage
         self.version = 0
-        """It grows when the position is moved otherwise than by reading."""
+        """A number that grows when the position is moved otherwise than by reading."""
         self.position = -1
         self.position_epoch = -1
         """The leader's epoch of the record before the position, as it is committed; -1: not known."""
         self.fetch_position = -1
         self.offset_epoch = -1
-        """The leader's epoch of what stands before the fetch position; -1: not known."""
+        """The leader's epoch of the record before the fetch position; -1: not known."""
         self.validated_epoch = -1
         """The leader's epoch under which the position is known to be right."""
         self.chunks: deque[Chunk] = deque()
         self.topic_id = b""
-        """Of the topic in which the position is known to be one; empty: nothing was read from there yet."""
+        """The id of the topic that the position belongs to; empty: nothing was read from there yet."""
         self.is_id_refused = False
-        """A leader said that it has no such topic."""
+        """True if a leader said that it has no such topic."""
         self.is_asked = False
-        """A request of it is under way: a fetch, or what its stage asks for."""
+        """True while a request for the partition is under way: a fetch, or that of its stage."""
         self.is_paused = False
         self.is_held = False
-        """It is not fetched yet: the program is just being told that it is assigned, and may ask for the position."""
+        """True until the program has been told of the assignment. It may ask for the position;
+        nothing is fetched yet."""
         self.retry_at_ms = 0.0
         self.attempts = 0
         self.reset_to = LATEST_TIMESTAMP
         self.max_bytes = max_bytes
         self.error: ClientError | None = None
         self.failing = ErrorCode.NONE
-        """Why it is asked again and again."""
+        """The error because of which the partition is asked for again and again."""
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
@@ -157,7 +158,7 @@ class PartitionState:
         self.preferred_until_ms = 0.0
 
     def move_to(self, offset: int, offset_epoch: int, stage: Stage) -> None:
-        """Answers that are under way do not count any more."""
+        """Move the position. Answers that are under way do not count any more."""
         self.version += 1
         self.position = self.fetch_position = offset
         self.offset_epoch = self.position_epoch = offset_epoch
@@ -172,7 +173,8 @@ class PartitionState:
         return len(self.chunks) < CHUNKS_MAX
 
     def lag(self, position: int, reads_committed: bool) -> int | None:
-        """From there to where reading ends now, as the last answer told it; None: there was no answer yet."""
+        """Return the offsets from `position` to where reading ends, by the last answer;
+        None: there was no answer yet."""
         end = self.last_stable_offset if reads_committed else self.high_watermark
         return None if min(end, position) < 0 else max(0, end - position)
 

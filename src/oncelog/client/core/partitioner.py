@@ -1,4 +1,4 @@
-"""Where a record goes: murmur2 of its key as every Kafka client computes it, or partitions in turn without one.
+"""The partition of a record: murmur2 of its key as every Kafka client computes it, or partitions in turn without a key.
 
 `positive(murmur2(key)) % partitions`, seed 0x9747b28c, little-endian blocks of four bytes (facts 7). The hash runs over
 whole Arrow columns: one pass of numpy per block of four bytes, over the rows whose keys are that long.
@@ -19,7 +19,7 @@ _UInt32s = npt.NDArray[np.uint32]
 
 
 def murmur2(keys: Any) -> Int32s:
-    """The signed 32-bit hash of each key of a binary Arrow array; that of a null is unspecified."""
+    """Return the signed 32-bit hash of each key of a binary Arrow array; that of a null is unspecified."""
     starts, lengths, data = _layout(keys)
     hashed = (np.uint32(_SEED) ^ lengths.astype(np.uint32)).astype(np.uint32)
     blocks = lengths >> 2
@@ -38,14 +38,14 @@ def murmur2(keys: Any) -> Int32s:
 
 
 def partitions_of_keys(keys: Any, partition_count: int) -> Int32s:
-    """The partition of each key of a binary Arrow array; that of a null is unspecified."""
+    """Return the partition of each key of a binary Arrow array; that of a null is unspecified."""
     return (murmur2(keys) & np.int32(0x7FFFFFFF)) % np.int32(partition_count)
 
 
 def _layout(
     keys: Any,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """(start of each value, its length, the bytes they lie in)."""
+    """Return the start of each value, its length, and the bytes that hold the values."""
     assert keys.type == pa.binary(), keys.type
     _, offsets_buffer, data_buffer = keys.buffers()
     count = keys.offset + len(keys) + 1
@@ -74,7 +74,7 @@ def _mix_tail(
     at: npt.NDArray[np.int64],
     left: npt.NDArray[np.int64],
 ) -> _UInt32s:
-    """The last one to three bytes of each key."""
+    """Mix the last one to three bytes of each key into its hash."""
     for index in (2, 1, 0):
         rows = np.flatnonzero(left > index)
         hashed[rows] ^= data[at[rows] + index].astype(np.uint32) << np.uint32(8 * index)

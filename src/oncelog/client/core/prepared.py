@@ -1,4 +1,4 @@
-"""What an application stores of a prepared transaction, and how the transaction ended (KIP-939, ADR 0043)."""
+"""The text of a prepared transaction that an application stores, and the transaction's end (KIP-939, ADR 0043)."""
 
 import re
 from enum import Enum
@@ -22,7 +22,8 @@ class PreparedTransaction(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | None) -> "PreparedTransaction":
-        """Of what was stored; empty or None is none. Raises ConfigError for anything that `str()` does not write."""
+        """Read a stored text; empty or None means no transaction.
+        Raises ConfigError for text that `str()` does not write."""
         if not text:
             return cls()
         found = _TEXT.fullmatch(text)
@@ -45,7 +46,7 @@ class PreparedTransaction(NamedTuple):
 
 
 class Completion(Enum):
-    """What `complete_transaction` did."""
+    """The result of `complete_transaction`."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"

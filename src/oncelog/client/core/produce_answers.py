@@ -1,4 +1,4 @@
-"""What a leader's answer to a batch means for the producer (facts 9; S2-58 to S2-73)."""
+"""The meaning of a leader's answer to a batch, for the producer (facts 9; S2-58 to S2-73)."""
 
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from oncelog.ids import Partition
 
 
 class PartitionAnswer(NamedTuple):
-    """Of one batch. `record_errors`: index in the batch → what is wrong with that record."""
+    """The answer to one batch. `record_errors`: index in the batch → the error of that record."""
 
     error: ErrorCode
     base_offset: int = -1
@@ -30,12 +30,12 @@ class PartitionAnswer(NamedTuple):
 class Verdict(Enum):
     WRITTEN = auto()
     AGAIN = auto()
-    """The same batch, later."""
+    """Send the same batch again, later."""
     TOO_LARGE = auto()
     OUT_OF_ORDER = auto()
-    """Its sequence does not follow on what the leader has; or the leader has lost what it had."""
+    """The batch's sequence does not follow the leader's last one, or the leader has lost its state."""
     NEW_IDENTITY = auto()
-    """The leader does not take this identity any more; a producer without transactions gets another."""
+    """The leader refuses this identity; a producer without transactions gets another one."""
     REFUSED = auto()
 
 
@@ -64,7 +64,7 @@ OF_THE_LEADER: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""They say that the metadata is old."""
+"""The errors that say that the metadata is old."""
 _MAY_BE_WRITTEN: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -73,11 +73,11 @@ _MAY_BE_WRITTEN: Final = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Answers to a batch that may be in the log all the same."""
+"""The errors of batches that may be in the log all the same."""
 
 
 def leaves_open(error: ErrorCode) -> bool:
-    """Whether a batch with this answer may be in the log."""
+    """Return True if a batch with this error may be in the log."""
     return error in _MAY_BE_WRITTEN
 
 
@@ -94,7 +94,7 @@ def verdict(error: ErrorCode, record_count: int) -> Verdict:
 
 
 def refusal(partition: Partition, answer: PartitionAnswer, may_be_done: bool) -> ClientError:
-    """The error that the batch's records end with. `may_be_done`: an earlier try may have written it."""
+    """Return the error that the batch's records end with. `may_be_done`: an earlier try may have written them."""
     error = _refusal(partition, answer)
     error.may_be_done = may_be_done or answer.error in _MAY_BE_WRITTEN
     return error
@@ -123,7 +123,8 @@ def _refusal(partition: Partition, answer: PartitionAnswer) -> ClientError:
 
 
 def record_refusals(answer: PartitionAnswer, whole: ClientError) -> dict[int, ClientError] | None:
-    """Index → error, where the leader named records; the others failed only because they stood in the same batch."""
+    """Return index → error for the records that the leader named.
+    The others failed only because they stood in the same batch."""
     if not answer.record_errors:
         return None
     return {

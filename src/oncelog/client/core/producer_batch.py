@@ -20,7 +20,7 @@ from oncelog.record.batch import HEADER_BYTES, MAGIC, Codec, stamp_producer
 from oncelog.record.recompress import recompressed
 
 RECORD_OVERHEAD_BYTES: Final = 21
-"""The most that a record of format 2 has beside its key, value and headers."""
+"""The most bytes that a record of format 2 has beside its key, value and headers."""
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
 
@@ -39,7 +39,7 @@ class Builder(Protocol):
         headers: Headers,
         /,
     ) -> object:
-        """None: there is no room."""
+        """Append a record. None: there is no room."""
         ...
 
     def size(self) -> int: ...
@@ -50,7 +50,7 @@ BuilderOf = Callable[..., Builder]
 
 
 class _Ended:
-    """In the place of a builder whose memory is free again."""
+    """The builder of a batch that is encoded: the real builder's memory is free again."""
 
     def append(
         self,
@@ -72,7 +72,7 @@ class _Ended:
 
 _ENDED: Final = _Ended()
 Order = tuple[int, ...]
-"""Parts of a batch that was split stand where it stood: (5, 0), (5, 1), then (6,)."""
+"""A batch's place in the order of sending. Parts of a split batch stand where it stood: (5, 0), (5, 1), then (6,)."""
 
 
 class Record(NamedTuple):
@@ -85,14 +85,14 @@ class Record(NamedTuple):
 
 
 def builder_class() -> BuilderOf:
-    """aiokafka's compiled builder (ADR 0012). It takes a tenth of a second to load: a producer does it at its start."""
+    """Load aiokafka's compiled builder (ADR 0012). It takes a tenth of a second, so a producer does it at its start."""
     module = import_module("aiokafka.record._crecords.default_records")
     found: BuilderOf = module.DefaultRecordBatchBuilder
     return found
 
 
 def size_bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The most bytes that a batch with this one record can have."""
+    """Return the most bytes that a batch with this one record can have."""
     size = HEADER_BYTES + RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += 10 + 3 * len(name) + len(content or b"")
@@ -144,18 +144,18 @@ class ProducerBatch:
     ) -> None:
         self.partition = partition
         self.order = order
-        """Its place among all batches of the producer."""
+        """The batch's place among all batches of the producer."""
         self.created_ms = created_ms
         self.reserved_bytes = reserved_bytes
         self.record_count = 0
         self.attempts = 0
         self.retry_at_ms = 0.0
         self.topic_id = b""
-        """Of the topic that its records were sent to; empty: the cluster has no ids."""
+        """The id of the topic that the batch was sent to; empty: the cluster has no ids."""
         self.is_id_refused = False
-        """A leader said that it has no such topic."""
+        """True if a leader said that it has no such topic."""
         self.leader_epoch = -1
-        """Under which it was sent last."""
+        """The leader's epoch under which the batch was sent last."""
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence: int = NO_SEQUENCE
@@ -163,21 +163,21 @@ class ProducerBatch:
         self.is_open = True
         self.is_under_way = False
         self.may_be_written = False
-        """A try was not answered, or answered so that nobody knows."""
+        """True if a try was not answered, or answered so that the outcome is unknown."""
         self.is_done = False
         self.error: ClientError | None = None
         self.record_errors: dict[int, ClientError] | None = None
-        """Of single records, where the broker named them."""
+        """The errors of single records, where the broker named them."""
         self.appended_bytes = 0
-        """Before compression, once it is closed."""
+        """Bytes before compression, once the batch is closed."""
         self.base_offset = NO_OFFSET
         self.log_append_ms = NO_TIMESTAMP
         self.children: list[tuple[int, ProducerBatch]] | None = None
-        """(index of its first record here, batch) of each part, where it was split."""
+        """The parts of a split batch: (index of the part's first record in this batch, part)."""
         self.callbacks: list[tuple[int, Callable[[], None]]] | None = None
-        """(index, call) of records whose sender wants to be called."""
+        """The callbacks of records: (index of the record, callback)."""
         self.watchers: list[Callable[[], None]] | None = None
-        """Called once, when it is done."""
+        """Functions that are called once, when the batch is done."""
         self._builder: Builder = build(
             magic=MAGIC,
             compression_type=Codec.NONE,
@@ -192,7 +192,7 @@ class ProducerBatch:
     def append(
         self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> bool:
-        """False: there is no room, and the batch is closed for more. The first record always finds room."""
+        """Append a record. False: there is no room, and the batch is closed. The first record always finds room."""
         if self.is_open and self._append(self.record_count, timestamp_ms, key, value, headers):
             self.record_count += 1
             return True
@@ -202,7 +202,7 @@ class ProducerBatch:
 
     @property
     def size_bytes(self) -> int:
-        """So far, before compression; after `close` what will be sent."""
+        """The batch's bytes so far, before compression; after `close` the bytes that will be sent."""
         if self.records is not None:
             return len(self.records)
         size: int = self._builder.size()
@@ -214,11 +214,11 @@ class ProducerBatch:
 
     @property
     def next_sequence(self) -> int:
-        """That of the batch behind it."""
+        """The sequence that the next batch begins with."""
         return next_sequence(self.base_sequence, self.record_count)
 
     def close(self, codec: Codec, level: int | None) -> float:
-        """Encode, and compress. Returns the compression ratio, 1.0 without."""
+        """Encode and compress the batch. Returns the compression ratio, 1.0 without compression."""
         self.is_open = False
         if self.records is not None:
             return 1.0
@@ -239,21 +239,21 @@ class ProducerBatch:
         stamp_producer(self.records, producer_id, producer_epoch, base_sequence)
 
     def decoded(self) -> Iterator[log_records.Record]:
-        """Its records, as they were appended."""
+        """Return the batch's records, as they were appended."""
         assert self.records is not None
         return log_records.decode_batch(self.records)
 
     # ---------------------------------------------------------------------------------------------- the end
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Called once, when it is done."""
+        """Call `watcher` once, when the batch is done."""
         if self.watchers is None:
             self.watchers = [watcher]
         else:
             self.watchers.append(watcher)
 
     def complete(self, base_offset: int, log_append_ms: int = NO_TIMESTAMP) -> bool:
-        """False: it was done already, for example given up before its answer came."""
+        """End the batch as delivered. False: it was done already, for example given up before its answer came."""
         if self.is_done:
             return False
         self.base_offset, self.log_append_ms = base_offset, log_append_ms
@@ -261,7 +261,7 @@ class ProducerBatch:
         return True
 
     def fail(self, error: ClientError, record_errors: dict[int, ClientError] | None = None) -> bool:
-        """False: it was done already."""
+        """End the batch with an error. False: it was done already."""
         if self.is_done:
             return False
         self.error, self.record_errors = error, record_errors
@@ -269,8 +269,10 @@ class ProducerBatch:
         return True
 
     def split_into(self, children: list[tuple[int, "ProducerBatch"]]) -> None:
-        """Its records go on in smaller batches. Who waits for one of them is called when all are done; a callback goes
-        with its record."""
+        """Replace the batch by smaller ones with its records.
+
+        The batch's watchers are called when all parts are done; a callback goes with its record.
+        """
         self.children, self.records = children, None
         left = len(children)
 
@@ -289,7 +291,7 @@ class ProducerBatch:
             child.watchers = [child_done]
 
     def leaf(self, index: int) -> tuple["ProducerBatch", int]:
-        """The batch that the record went out with in the end, and its place there."""
+        """Return the batch that the record was sent with in the end, and its index there."""
         batch = self
         while batch.children is not None:
             first, child = next(one for one in reversed(batch.children) if one[0] <= index)

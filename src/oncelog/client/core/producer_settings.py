@@ -1,4 +1,4 @@
-"""The producer's settings, with Kafka's names, defaults and conflicts (S2-81 to S2-97). Times in milliseconds."""
+"""The producer's settings, with Kafka's names, defaults and conflicts (S2-81 to S2-97). Times are in milliseconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from oncelog.record.batch import Codec
 
 ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 IN_FLIGHT_MAX: Final = 5
-"""A leader remembers the last five batches of a producer, and no more (facts 9)."""
+"""The most requests in flight with idempotence: a leader remembers a producer's last five batches (facts 9)."""
 INT_MAX: Final = 2**31 - 1
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _LEVELS: Final = {Codec.GZIP: range(1, 10), Codec.LZ4: range(1, 18), Codec.ZSTD: range(1, 23)}
@@ -21,7 +21,7 @@ class ProducerSettings:
     acks: int = -1
     enable_idempotence: bool = True
     batch_size: int = 16_384
-    """Bytes of a batch; 0 is taken for 1: every record has a batch of its own."""
+    """Bytes of a batch; 0 counts as 1: every record has a batch of its own."""
     linger_ms: float = 5.0
     buffer_memory: int = 33_554_432
     """Bytes of all batches that are not answered yet."""
@@ -52,7 +52,7 @@ class ProducerSettings:
 
     @property
     def compression_level(self) -> int | None:
-        """None: the codec's own default."""
+        """The level of the codec; None: the codec's own default."""
         return {
             Codec.GZIP: self.compression_gzip_level,
             Codec.LZ4: self.compression_lz4_level,
@@ -65,7 +65,8 @@ class ProducerSettings:
 
 
 def producer_settings(given: Mapping[str, object]) -> ProducerSettings:
-    """Of what a program gave, by keyword. Raises ConfigError that names the setting and the way out."""
+    """Return the settings of a producer from a program's keywords.
+    Raises ConfigError that names the setting and the way out."""
     values = dict(given)
     if "acks" in values:
         text = str(values["acks"]).strip().lower()
@@ -122,7 +123,8 @@ def _check_two_phase(found: ProducerSettings, given: Mapping[str, object]) -> No
 
 
 def _with_idempotence(found: ProducerSettings, given: Mapping[str, object]) -> ProducerSettings:
-    """Without idempotence where a weaker setting was asked for; an error where both were (KIP-679)."""
+    """Switch idempotence off where a weaker setting was asked for;
+    raise ConfigError where both were asked for (KIP-679)."""
     if not found.enable_idempotence:
         if found.is_transactional:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""The producer's core: told what happened and what time it is, it says what to send. It does no I/O.
+"""The producer's core. It hears what happened and what time it is, and says what to send. It does no I/O.
 
 ```
 send ─▶ line ─▶ accumulator ─▶ step ─▶ produce requests ─▶ batch_answered ─▶ done, retried, or split
@@ -43,22 +43,22 @@ from oncelog.ids import Partition
 
 MayReach = Callable[[int], bool]
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
-"""(topic, key, value, number of partitions) → partition."""
+"""A function of (topic, key, value, number of partitions) that returns the partition."""
 
 
 class Step(NamedTuple):
-    """What to do now."""
+    """The requests to send now."""
 
     requests: list[Drained]
     call: Call | None
-    """For a coordinator, or for any broker where the producer has no transactional id."""
+    """A call to a coordinator; for a producer without transactional id, to any broker."""
     next_ms: float
-    """When to come again at the latest."""
+    """The time of the next step at the latest, in ms."""
     wants_metadata: bool
 
 
 class ProducerCore:
-    """`draw` gives a number from 0 up to 1."""
+    """The core of one producer. `draw` gives a number from 0 up to 1."""
 
     def __init__(
         self,
@@ -79,11 +79,12 @@ class ProducerCore:
         self.line = Line(settings, self._line_failed)
         self.counts = ProducerCounts()
         self._under_way: dict[int, int] = {}
-        """Node → produce requests that are not answered."""
+        """Node → number of produce requests that are not answered."""
         self._may_reach: MayReach = lambda _: False
         self._wants_metadata = False
         self._muted: set[Partition] = set()
-        """With one request in flight and no sequences, a partition waits for its batch (S2-49)."""
+        """Partitions that wait for the answer to their batch: those of one request in flight without sequences
+        (S2-49)."""
 
     # ---------------------------------------------------------------------------------------------- records
 
@@ -96,7 +97,7 @@ class ProducerCore:
         value: bytes | None,
         headers: Headers,
     ) -> ProducerBatch | None:
-        """The short way of most records: into the open batch of its partition. None: take the long one."""
+        """Append a record to the open batch of its partition, the short way of most records. None: call `append`."""
         if self._is_transactional and self.transactions.state is not State.IN_TRANSACTION:
             return None
         if partition is None and key is not None and self._hashes_keys:
@@ -117,9 +118,10 @@ class ProducerCore:
         return batch
 
     def append(self, record: Record, now_ms: float) -> ProducerBatch | None:
-        """The batch that the record is the last of now; None: it has to stand in line.
+        """Append a record, and return its batch; None: the record has to stand in line.
 
-        Raises RecordTooLargeError, RefusedError for a partition that is none, and what the transaction's state raises.
+        Raises RecordTooLargeError, RefusedError for a partition that does not exist, and errors of the transaction's
+        state.
         """
         if self._is_transactional:
             self.transactions.check_may_send()
@@ -129,7 +131,7 @@ class ProducerCore:
         return self._place(record, now_ms)
 
     def stand_in_line(self, record: Record, now_ms: float, settled: Settled) -> None:
-        """Raises BufferExhaustedError where the line is full, too."""
+        """Put a record into the line. Raises BufferExhaustedError where the line is full, too."""
         self.line.join(record, now_ms, self.view, settled)
         self.accumulator.is_short_of_memory = self.line.is_for_memory
 
@@ -161,7 +163,7 @@ class ProducerCore:
         return batch
 
     def _partition_of(self, record: Record, count: int) -> int | None:
-        """None: the sticky one."""
+        """Return the partition that record, partitioner or key choose; None: the sticky partition."""
         if record.partition is not None:
             if not 0 <= record.partition < count:
                 raise RefusedError(
@@ -251,7 +253,7 @@ class ProducerCore:
     def _next_deadline(self, now_ms: float) -> float:
         due = self.accumulator.oldest_ms + self.settings.delivery_timeout_ms
         if due <= now_ms:
-            due = NEVER  # It is given up, and its request is still under way.
+            due = NEVER  # The batch is given up, and its request is still under way.
         if self.transactions.retry_at_ms > now_ms:
             due = min(due, self.transactions.retry_at_ms)
         return min(due, self.line.next_expiry_ms)
@@ -259,7 +261,7 @@ class ProducerCore:
     # ---------------------------------------------------------------------------------------------- answers
 
     def request_done(self, node_id: int) -> None:
-        """A produce request to the node was answered, or will never be."""
+        """Note that a produce request to the node was answered, or never will be."""
         self._under_way[node_id] -= 1
 
     def batch_answered(self, batch: ProducerBatch, answer: PartitionAnswer, now_ms: float) -> None:
@@ -269,7 +271,7 @@ class ProducerCore:
             self._wants_metadata = True
         batch.is_id_refused = answer.error in OF_ANOTHER_TOPIC
         if batch.is_done:
-            # It was given up before its answer came (S2-41).
+            # The batch was given up before its answer came (S2-41).
             self.accumulator.release(batch)
             return
         batch.may_be_written |= leaves_open(answer.error)
@@ -292,7 +294,7 @@ class ProducerCore:
             self._fail(batch, error, record_refusals(answer, error))
 
     def batch_lost(self, batch: ProducerBatch, error: ClientError, now_ms: float) -> None:
-        """Its request was not answered: the connection broke, or time ran out. It may have been written."""
+        """Handle a batch without an answer: the connection broke, or time ran out. The batch may have been written."""
         code = error.error_code or ErrorCode.NETWORK_EXCEPTION
         if isinstance(error, FatalError):
             batch.is_under_way = False
@@ -302,7 +304,7 @@ class ProducerCore:
         self.batch_answered(batch, PartitionAnswer(code, message=str(error)), now_ms)
 
     def call_answered(self, answer: Answer, call: Call, now_ms: float) -> None:
-        """Of `Step.call`. An identity that is refused ends the records that wait for it."""
+        """Take the answer to `Step.call`. An identity that is refused ends the records that wait for it."""
         self.transactions.answered(answer, now_ms)
         if isinstance(call, InitProducerId) and self.transactions.state is not State.READY:
             error = self.transactions.error
@@ -356,7 +358,7 @@ class ProducerCore:
         record_errors: dict[int, ClientError] | None,
         is_sent: bool = False,
     ) -> None:
-        """`is_sent`: its request is still under way; the memory is free when that is answered."""
+        """End a batch with an error. `is_sent`: its request is under way, and its memory is freed with the answer."""
         if self._is_transactional:
             if batch.has_sequence:
                 self.transactions.left_unknown()
@@ -383,7 +385,7 @@ class ProducerCore:
             self._fail(batch, self._too_late(batch), None, is_sent=True)
 
     def _leave_old_topics(self) -> None:
-        """A topic that was deleted and made again under its name is another one: what was sent to the old one ends.
+        """End the batches sent to a topic that was deleted and made again: its new topic is another one.
 
         Leader and metadata must both say so, for one of them alone may be behind.
         """
@@ -418,7 +420,7 @@ class ProducerCore:
         )
 
     def _begin_again(self) -> None:
-        """A producer without transactions goes on behind a hole in a new epoch (S2-68, S2-69)."""
+        """Let a producer without transactions go on behind a hole in its sequences, in a new epoch (S2-68, S2-69)."""
         if self._is_transactional or not self.settings.enable_idempotence:
             return
         partitions = self.sequences.partitions_to_begin_again()
@@ -431,7 +433,7 @@ class ProducerCore:
     # ---------------------------------------------------------------------------------------------- the end
 
     def _drop_unsent(self, error: ClientError) -> None:
-        """What waits in the line or in a queue; what is under way is waited for."""
+        """Fail the records that wait in the line or in a queue. Batches under way are waited for."""
         self.line.send_all_away(error)
         for batch in self.accumulator.take_all():
             if batch.has_sequence and self._is_transactional:
@@ -443,7 +445,7 @@ class ProducerCore:
             batch.fail(error)
 
     def end(self, error: ClientError) -> None:
-        """Nothing is sent any more: everything that is not done ends with `error` (S2-79)."""
+        """End the producer: every record that is not done fails with `error` (S2-79)."""
         self._drop_unsent(error)
         for batch in list(self.accumulator.unfinished.values()):
             self.accumulator.release(batch)

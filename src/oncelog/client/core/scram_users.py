@@ -1,4 +1,4 @@
-"""Users of SCRAM, as an administrator sets them (KIP-554). A password does not leave the client, which salts it."""
+"""Users of SCRAM, as an administrator sets them (KIP-554). The client salts a password, which never leaves it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ _NUMBERS: Final = {name: number for number, name in SCRAM_NAMES.items()}
 @dataclass(frozen=True, slots=True)
 class ScramCredentialInfo:
     mechanism: str
-    """SCRAM-SHA-256 or SCRAM-SHA-512; of one that is neither, its number."""
+    """SCRAM-SHA-256 or SCRAM-SHA-512; for another mechanism, its number."""
     iterations: int
 
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialUpsertion:
-    """The user can log in with this password from then on."""
+    """A change that lets the user log in with this password from then on."""
 
     user: str
     mechanism: str
@@ -52,7 +52,8 @@ def what_of(alteration: Alteration) -> str:
 
 
 def salted(alteration: Alteration) -> bytes:
-    """What is sent in the place of the password; a deletion has none. Raises ClientError for what cannot be sent."""
+    """Return the salted password, which is sent in its place; empty for a deletion.
+    Raises ClientError if it cannot be sent."""
     what = what_of(alteration)
     if alteration.mechanism not in _NUMBERS:
         known = " and ".join(_NUMBERS)
@@ -76,7 +77,7 @@ def salted(alteration: Alteration) -> bytes:
 
 
 def rounds(alterations: Iterable[Alteration]) -> list[dict[str, Alteration]]:
-    """By user, for one request after the other: a request may alter a user once."""
+    """Return one mapping, user → alteration, for each request to send: a request may alter a user once."""
     found: list[dict[str, Alteration]] = []
     for one in alterations:
         free = next((each for each in found if one.user not in each), None)

@@ -1,4 +1,4 @@
-"""The sequences of an idempotent producer, for each partition: what was given out, and whether a hole may be there.
+"""The sequences of an idempotent producer, for each partition: those given out, and whether a hole may be there.
 
 ```
  stamped ─▶ under way ─▶ acknowledged
@@ -36,30 +36,30 @@ NOBODY = Identity()
 
 @dataclass(slots=True)
 class _Line:
-    """One partition."""
+    """The sequences of one partition."""
 
     identity: Identity
     next_sequence: int = 0
     unfinished: dict[Order, ProducerBatch] = field(default_factory=dict)
     """Batches with a sequence that are not done: under way, or waiting to be retried."""
     stamped: int = 0
-    """Batches that were given a sequence."""
+    """Number of batches that were given a sequence."""
     places: dict[Order, int] = field(default_factory=dict)
-    """Of each unfinished batch: how many were stamped before it."""
+    """For each unfinished batch: how many batches were given a sequence before it."""
     given_up: Order | None = None
     """The newest batch that was given up; a hole may be there."""
     has_hole: bool = False
-    """A leader refused what follows on a hole, or on lost state."""
+    """True if a leader refused a batch that follows a hole, or lost state."""
 
     def add(self, batch: ProducerBatch) -> None:
-        """It has its sequence now."""
+        """Add a batch that has just got its sequence."""
         self.next_sequence = batch.next_sequence
         self.unfinished[batch.order] = batch
         self.places[batch.order] = self.stamped
         self.stamped += 1
 
     def remove(self, order: Order) -> None:
-        """It is done."""
+        """Remove a batch that is done."""
         del self.unfinished[order], self.places[order]
 
 
@@ -70,12 +70,13 @@ class Sequences:
         self._in_flight_max = in_flight_max
 
     def start(self, identity: Identity) -> None:
-        """A new identity: every partition begins at 0, once what it has unfinished under another is done."""
+        """Take a new identity: each partition begins at 0, once its batches under another identity are done."""
         self.identity = identity
         self._lines = {one: line for one, line in self._lines.items() if line.unfinished}
 
     def bump(self, partitions: list[Partition]) -> bool:
-        """The next epoch, where these have used the present one; False: it is exhausted, and another id is needed."""
+        """Raise the epoch, if these partitions have used the present one.
+        False: the epoch is exhausted, and a new id is needed."""
         if all(self._lines[one].identity != self.identity for one in partitions):
             return True
         if self.identity.is_exhausted:
@@ -95,7 +96,7 @@ class Sequences:
         if line.has_hole:
             return False
         if batch.has_sequence:
-            # It is retried: nothing before it may be unfinished, or it would be out of order again.
+            # The batch is retried: no batch before it may be unfinished, or it would be out of order again.
             return min(line.unfinished) == batch.order
         if line.given_up is not None:
             return False
@@ -108,7 +109,7 @@ class Sequences:
         return line.stamped - min(line.places.values()) < self._in_flight_max
 
     def stamp(self, batch: ProducerBatch) -> None:
-        """Give the batch its sequence, unless it is retried with the one that it has."""
+        """Give the batch its sequence; a batch that is retried keeps the sequence that it has."""
         if batch.has_sequence:
             return
         line = self._lines.get(batch.partition)
@@ -129,25 +130,26 @@ class Sequences:
             line.given_up = None
 
     def is_real_hole(self, batch: ProducerBatch) -> bool:
-        """OUT_OF_ORDER_SEQUENCE_NUMBER: not because a batch before it is still on its way."""
+        """True if OUT_OF_ORDER_SEQUENCE_NUMBER is not due to an earlier batch that is still under way."""
         line = self._line_of(batch)
         return line is None or min(line.unfinished) == batch.order
 
     def found_hole(self, batch: ProducerBatch) -> None:
-        """This partition needs a new beginning."""
+        """Note a hole: the batch's partition needs a new beginning."""
         line = self._line_of(batch)
         if line is not None:
             line.has_hole = True
 
     def gave_up(self, batch: ProducerBatch) -> None:
-        """It failed for good. If it was sent, nobody knows whether it was written."""
+        """Note that a batch failed for good. If it was sent, nobody knows whether it was written."""
         line = self._line_of(batch)
         if line is not None:
             line.remove(batch.order)
             line.given_up = max(batch.order, line.given_up or batch.order)
 
     def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """It was refused as too large. Its parts have its sequences, so those behind it keep theirs."""
+        """Put parts in the place of a batch that was refused as too large.
+        They use its sequences, so later batches keep theirs."""
         line = self._line_of(batch)
         if line is None:
             return
@@ -160,7 +162,7 @@ class Sequences:
             line.unfinished[part.order], line.places[part.order] = part, place
 
     def partitions_to_begin_again(self) -> list[Partition]:
-        """Those with a hole, or what may be one, of which nothing is under way any more."""
+        """Return the partitions with a hole, or with what may be one, that have no batch under way."""
         return [
             partition
             for partition, line in self._lines.items()
@@ -169,7 +171,7 @@ class Sequences:
         ]
 
     def begin_again(self, partition: Partition) -> None:
-        """At 0, under the newest identity; what was to be retried goes first, in its order."""
+        """Begin the partition again at 0 under the newest identity. Batches to be retried go first, in their order."""
         old = self._lines.pop(partition)
         line = self._lines[partition] = _Line(self.identity)
         for order in sorted(old.unfinished):
@@ -178,6 +180,6 @@ class Sequences:
             line.add(batch)
 
     def _line_of(self, batch: ProducerBatch) -> _Line | None:
-        """None where the batch belongs to an identity that is over."""
+        """Return the line of the batch; None where the batch belongs to an identity that is over."""
         line = self._lines.get(batch.partition)
         return line if line is not None and batch.order in line.unfinished else None

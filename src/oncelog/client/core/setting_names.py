@@ -24,7 +24,7 @@ def kafka_name(keyword: str) -> str:
 
 
 def split_login(config: Mapping[str, object]) -> tuple[dict[str, object], ClientLogin | None]:
-    """What is no login, and the login; None where no name of one is given. Raises ConfigError."""
+    """Return the settings that are no login, and the login; None if no login is given. Raises ConfigError."""
     rest = {name: value for name, value in config.items() if not name.startswith(_LOGIN_PREFIXES)}
     given = {name: str(value) for name, value in config.items() if name not in rest}
     if not given:
@@ -38,7 +38,8 @@ def split_login(config: Mapping[str, object]) -> tuple[dict[str, object], Client
 def merged(
     keywords: Mapping[str, object], config: Mapping[str, object], known: Iterable[str]
 ) -> dict[str, object]:
-    """Keyword → value, of what was given. Raises ConfigError for a name that is none, or is given twice."""
+    """Return keyword → value of the given settings.
+    Raises ConfigError for a name that is unknown, or is given twice."""
     names = tuple(known)
     found = {name: value for name, value in keywords.items() if value is not None}
     for name in found:
@@ -58,7 +59,7 @@ def merged(
 
 
 def settings_of(kind: type[SettingsT], given: Mapping[str, object]) -> SettingsT:
-    """A settings dataclass of what was given. Raises ConfigError for a value of another type, or below 0."""
+    """Return a settings dataclass with the given values. Raises ConfigError for a value of another type, or below 0."""
     by_name = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
     values = {name: _value(name, by_name[name].type, value) for name, value in given.items()}
     return kind(**values)

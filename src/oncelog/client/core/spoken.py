@@ -1,8 +1,8 @@
-"""Which versions of Kafka's APIs this client speaks. All of them are in Apache Kafka 4.0 and in oncelog.
+"""The versions of Kafka's APIs that this client speaks. All of them are in Apache Kafka 4.0 and in oncelog.
 
-A broker is asked for the newest version that both sides know. Produce 12, EndTxn 5 and TxnOffsetCommit 5 belong to the
-transaction protocol TV2 (KIP-890). Where the cluster's finalized `transaction.version` is below 2, the versions before
-them are spoken.
+The client asks a broker in the newest version that both sides know. Produce 12, EndTxn 5 and TxnOffsetCommit 5 belong
+to the transaction protocol TV2 (KIP-890). Where the cluster's finalized `transaction.version` is below 2, the client
+speaks the versions before them.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ TV1_MAX: Final[Mapping[int, int]] = {
     versions.TXN_OFFSET_COMMIT: 4,
     versions.END_TXN: 4,
 }
-"""The newest versions that still mean the older transaction protocol."""
+"""The newest versions that still mean TV1, the older transaction protocol."""
 
 BY_NAME_MAX: Final[Mapping[int, int]] = {versions.PRODUCE: 12, versions.FETCH: 12}
 """The newest versions that name topics. Later ones have ids (KIP-516): a topic that is made again is another topic."""
@@ -76,7 +76,7 @@ BY_NAME_MAX: Final[Mapping[int, int]] = {versions.PRODUCE: 12, versions.FETCH: 1
 def chosen_version(
     api_key: int, served: Mapping[int, tuple[int, int]], where: object, at_most: int | None = None
 ) -> int:
-    """The newest version that both sides know. Raises UnsupportedError that names what the broker serves."""
+    """Return the newest version that both sides know. Raises UnsupportedError that names what the broker serves."""
     low, high = SPOKEN[api_key]
     if at_most is not None:
         high = min(high, at_most)

@@ -1,6 +1,7 @@
-"""Where records without a key go: to one partition until a batch is full, then to the next (KIP-480, KIP-794).
+"""The sticky partitioner of records without a key: one partition until a batch is full, then the next (KIP-480,
+KIP-794).
 
-The next one is drawn among the partitions that have a leader, with more weight for those whose queues are short. Until
+The next partition is drawn among those that have a leader, with more weight for those whose queues are short. Until
 every partition has had a batch the draw is uniform (S2-22 to S2-29).
 """
 
@@ -12,7 +13,7 @@ from oncelog.client.core.cluster_view import NO_NODE, Leader
 
 
 class StickyPartitioner:
-    """Of one topic. `draw` gives a number from 0 up to 1."""
+    """The sticky partitioner of one topic. `draw` gives a number from 0 up to 1."""
 
     def __init__(self, batch_size: int, draw: Callable[[], float]) -> None:
         self._batch_size = batch_size
@@ -20,16 +21,16 @@ class StickyPartitioner:
         self._partition = -1
         self._bytes = 0
         self._loads: tuple[Sequence[int], Sequence[int]] | None = None
-        """(partitions, their weights summed up from the first); None: all are alike."""
+        """(partitions, their weights summed up from the first); None: all partitions weigh the same."""
 
     def partition(self, leaders: Sequence[Leader]) -> int:
-        """The one that is written to now."""
+        """Return the partition that is written to now."""
         if not 0 <= self._partition < len(leaders):
             self._partition = self._next(leaders)
         return self._partition
 
     def appended(self, size_bytes: int, leaders: Sequence[Leader]) -> None:
-        """A batch of so many bytes is closed. The partition is left once `batch.size` bytes went there.
+        """Count a closed batch of so many bytes. The partition is left once `batch.size` bytes went there.
 
         An open batch is always filled first: records go on to another partition between two batches only.
         """
@@ -41,7 +42,8 @@ class StickyPartitioner:
     def update_loads(
         self, queues: Mapping[int, int], partition_count: int, is_usable: Callable[[int], bool]
     ) -> None:
-        """`queues`: partition → batches that wait there. Without one for each partition there is nothing to weigh."""
+        """Weigh the partitions by their queues, partition → waiting batches.
+        Without a queue for each there is nothing to weigh."""
         usable = [one for one in range(partition_count) if is_usable(one)]
         if len(queues) < partition_count or not usable:
             self._loads = None

@@ -1,4 +1,4 @@
-"""What a producer asks its coordinators, as values: the shell makes Kafka's messages of them, and tells the answer."""
+"""A producer's calls to its coordinators, as values. The shell makes Kafka's messages of them, and tells the answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from oncelog.ids import Partition
 
 
 class GroupMember(NamedTuple):
-    """Who consumed, for `send_offsets_to_transaction` (KIP-447). Without a generation the group has no members."""
+    """A consumer as a group member, for `send_offsets_to_transaction` (KIP-447).
+    Generation -1: the group has no members."""
 
     group_id: str
     generation: int = -1
@@ -26,8 +27,8 @@ class OffsetToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """`known`: the identity to go on from, whose epoch is raised (KIP-360). `keep_prepared`: an open transaction stays
-    (KIP-939)."""
+    """The call that gets an identity. `known`: the identity to go on from, whose epoch is raised (KIP-360).
+    `keep_prepared`: an open transaction stays (KIP-939)."""
 
     known: Identity
     keep_prepared: bool = False
@@ -47,7 +48,7 @@ class AddOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """It goes to the group's coordinator."""
+    """The call that commits offsets in the transaction, at the group's coordinator."""
 
     identity: Identity
     member: GroupMember
@@ -65,7 +66,8 @@ Call = InitProducerId | AddPartitions | AddOffsets | CommitOffsets | EndTxn
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`error` is the worst code of the answer, NONE for success; `message` says more where the broker did."""
+    """The answer to a call. `error` is its worst code, NONE for success;
+    `message` is the broker's text, if there is one."""
 
     error: ErrorCode
     message: str = ""

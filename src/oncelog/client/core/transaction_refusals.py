@@ -1,4 +1,4 @@
-"""Which error a program is told when a coordinator refuses a call of a producer."""
+"""The errors that a program gets when a coordinator refuses a call of its producer."""
 
 from typing import Final
 
@@ -47,7 +47,7 @@ _FENCED_TEXT: Final = (
 
 
 def refusal(settings: ProducerSettings, what: str, answer: Answer) -> ClientError:
-    """The error that a program is told. Its family says what can be done about it."""
+    """Return the error that the program gets. Its family says what can be done about it."""
     code = answer.error
     said = f"{what} was refused with {code.name}{': ' + answer.message if answer.message else ''}"
     if code in _FENCED:

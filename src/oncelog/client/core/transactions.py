@@ -64,11 +64,11 @@ class State(Enum):
 
 _NOT_ANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 _DELIVERS: Final = frozenset({State.IN_TRANSACTION, State.PREPARING, State.COMMITTING})
-"""Records and offsets of the transaction go out."""
+"""The states in which records and offsets of the transaction go out."""
 
 
 class Transactions:
-    """Of a producer with a transactional id, or of an idempotent one, which only needs an identity."""
+    """The transactions of a producer with a transactional id; for an idempotent producer, only its identity."""
 
     def __init__(
         self, settings: ProducerSettings, sequences: Sequences, draw: Callable[[], float]
@@ -78,16 +78,17 @@ class Transactions:
         self._draw = draw
         self.state = State.UNINITIALIZED
         self.error: ClientError | None = None
-        """Why the state is an error."""
+        """The error that put the producer into an error state."""
         self.has_tv2 = True
-        """Of the cluster, as the shell has learnt it; a transaction keeps to what was true at its begin."""
+        """True if the cluster speaks TV2, as the shell has learnt it. A transaction keeps the value of its begin."""
         self._is_tv2 = True
         self._added: set[Partition] = set()
         self._new: dict[Partition, None] = {}
         self._is_started = False
-        """A coordinator may know of this transaction."""
+        """True if a coordinator may know of this transaction."""
         self._needs_new_epoch = False
-        """Sequences were left unknown: after the abort the epoch must be raised (TV1; in TV2 every end does it)."""
+        """True if sequences were left unknown: after the abort the epoch must be raised (TV1;
+        in TV2 every end does it)."""
         self._group_calls: deque[tuple[Call, Operation]] = deque()
         self._init: Operation | None = None
         self._end: Operation | None = None
@@ -95,16 +96,17 @@ class Transactions:
         self._attempts = 0
         self._retry_at_ms = 0.0
         self.refusal: ErrorCode | None = None
-        """Why the call is repeated, where a coordinator said so."""
+        """The coordinator's error because of which the call is repeated."""
         self._is_end_open = False
-        """A try of EndTxn was not answered: it may have decided."""
+        """True if a try of EndTxn was not answered: it may have decided the transaction."""
         self.prepared: PreparedTransaction | None = None
-        """What waits for its decision; in READY, None unless this producer has just looked for one, and found none."""
+        """The transaction that waits for its decision.
+        In READY: None unless this producer has just looked for one, and found none."""
 
     # ---------------------------------------------------------------------------------------------- a program's calls
 
     def initialize(self) -> Operation:
-        """Fence the producers that had the transactional id before. Again after a refusal by an ACL (S2-73).
+        """Fence the producers that had the transactional id before. Called again after a refusal by an ACL (S2-73).
 
         With two-phase commit the open transaction stays: `prepared` tells of it.
         """
@@ -133,7 +135,7 @@ class Transactions:
         self._new.clear()
 
     def check_may_send(self) -> None:
-        """Raises what stands in the way of a record, or of offsets."""
+        """Raise the error of a state in which no record and no offsets may be sent."""
         if self.state is State.IN_TRANSACTION:
             return
         self._raise_if_over()
@@ -149,7 +151,7 @@ class Transactions:
         )
 
     def wants(self, partition: Partition) -> None:
-        """A record for this partition is in the accumulator."""
+        """Note that the accumulator has a record for this partition."""
         if not self._is_tv2 and partition not in self._added:
             self._new[partition] = None
 
@@ -160,7 +162,7 @@ class Transactions:
         operation = Operation()
         commit = CommitOffsets(self._sequences.identity, member, dict(offsets))
         if not self._is_tv2:
-            # Its own outcome is not waited for: what it refuses makes the transaction abortable.
+            # Nobody waits for this call alone: a refusal makes the transaction abortable.
             self._group_calls.append((AddOffsets(self._sequences.identity, member), Operation()))
         self._group_calls.append((commit, operation))
         return operation
@@ -182,7 +184,7 @@ class Transactions:
         return self._end
 
     def abort(self) -> Operation:
-        """Also after an error; what was asked for the group is dropped."""
+        """Abort, also after an error. Offsets that were to be committed for a group are dropped."""
         if self.state is State.ABORTING and self._end is not None:
             return self._end
         self._raise_if_over()
@@ -196,7 +198,7 @@ class Transactions:
         return self._end
 
     def prepare(self) -> Operation:
-        """Deliver everything; then `prepared` is what to store. Only commit, abort and complete go on from there."""
+        """Deliver all records; then `prepared` is what to store. Only commit, abort and complete go on from there."""
         if self.state is State.PREPARING and self._end is not None:
             return self._end
         self.check_may_send()
@@ -211,7 +213,7 @@ class Transactions:
         return self._end
 
     def complete(self, stored: PreparedTransaction) -> tuple[Operation | None, Completion]:
-        """Commit if this is what is prepared, else abort. The operation is None where nothing is open."""
+        """Commit if `stored` is what is prepared, else abort. The operation is None where no transaction is open."""
         if self.state is State.READY and self.prepared is not None:
             return None, Completion.NOTHING
         if self.prepared is not None and self._end is not None:
@@ -235,25 +237,26 @@ class Transactions:
         return self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR)
 
     def may_drain(self, partition: Partition) -> bool:
-        """TV1: only to a partition that the coordinator knows. Nothing new goes out in an error, or while aborting."""
+        """True if records may go to the partition. In TV1 the coordinator must know it.
+        An error or abort lets nothing new out."""
         if self.state not in _DELIVERS:
             return False
         return self._is_tv2 or partition in self._added
 
     @property
     def is_tv2(self) -> bool:
-        """The protocol of the open transaction."""
+        """True if the open transaction uses TV2."""
         return self._is_tv2
 
     def drained(self) -> None:
         self._is_started = True
 
     def left_unknown(self) -> None:
-        """A batch with a sequence was given up, or refused by its sequence."""
+        """Note that a batch with a sequence was given up, or refused by its sequence."""
         self._needs_new_epoch = True
 
     def failed(self, error: ClientError) -> None:
-        """A record or a call of the open transaction failed."""
+        """Note that a record or a call of the open transaction failed."""
         if isinstance(error, FatalError):
             self.over(error)
         elif self.state in _DELIVERS or self.state is State.ABORTABLE_ERROR:
@@ -264,7 +267,7 @@ class Transactions:
             self._drop_calls(abortable)
 
     def over(self, error: FatalError) -> None:
-        """This producer can do nothing more."""
+        """End the producer, which can do nothing more."""
         if self.state is State.FATAL_ERROR:
             return
         self.state, self.error = State.FATAL_ERROR, error
@@ -283,7 +286,7 @@ class Transactions:
     # ---------------------------------------------------------------------------------------------- calls
 
     def next_call(self, now_ms: float, has_unfinished_batches: bool) -> Call | None:
-        """What to ask now. None: nothing, or not yet: `retry_at_ms` says when to look again."""
+        """Return the call to make now. None: there is none, or not yet: `retry_at_ms` says when to look again."""
         if self._under_way is not None or now_ms < self._retry_at_ms:
             return None
         found = self._choose(has_unfinished_batches)
@@ -319,7 +322,7 @@ class Transactions:
         return None
 
     def _is_prepared(self) -> None:
-        """Everything is delivered. A transaction without anything has no identity of its own: none must be stored."""
+        """Enter PREPARED: everything is delivered. An empty transaction gets no identity, so that none is stored."""
         end, self._end = self._end, None
         self.state = State.PREPARED
         self.prepared = PreparedTransaction(
@@ -329,7 +332,7 @@ class Transactions:
             end.succeed()
 
     def answered(self, answer: Answer, now_ms: float) -> None:
-        """Of the call that `next_call` gave last."""
+        """Take the answer to the call that `next_call` returned last."""
         assert self._under_way is not None
         call, operation = self._under_way
         self._under_way = None
@@ -433,7 +436,7 @@ class Transactions:
             self._ended(answer.identity)
             return
         error = refusal(self._settings, "EndTxn", answer)
-        # TV1 tells nobody apart; INVALID_TXN_STATE says that this epoch's transaction was aborted.
+        # TV1 has one code for several causes; INVALID_TXN_STATE says that this epoch's transaction was aborted.
         error.may_be_done = self._is_end_open and answer.error is not ErrorCode.INVALID_TXN_STATE
         end, self._end = self._end, None
         if end is not None:

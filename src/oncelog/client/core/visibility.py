@@ -1,10 +1,10 @@
-"""Which batches of a fetch response a read_committed consumer sees.
+"""The batches of a fetch response that a read_committed consumer sees.
 
 A response lists the aborted transactions that may overlap it, each with its producer id and first offset. The batches
 are walked in offset order. A transaction of the list becomes active when a batch reaches its first offset and ends at
 that producer's abort marker; while it is active, the producer's transactional batches are dropped. Control batches are
-never seen. This is what Kafka's own consumer does with the list, so it holds for one response and starts anew with the
-next (facts 3, Fetch).
+never seen. Kafka's own consumer does the same with the list. So the list holds for one response, and the next has its
+own (facts 3, Fetch).
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """A batch at `position` in the response; the records of one that is not visible must not be shown."""
+    """A batch at `position` in the response. The records of a batch that is not visible must not be shown."""
 
     position: int
     header: BatchHeader
@@ -28,7 +28,7 @@ class Sighting(NamedTuple):
 
 
 def sight_batches(records: Buffer, aborted: Iterable[AbortedTransaction]) -> Iterator[Sighting]:
-    """Every whole batch in order, with its visibility at read_committed.
+    """Yield every whole batch in order, with its visibility at read_committed.
 
     Raises KafkaError(CORRUPT_MESSAGE) for a batch or a marker that is malformed.
     """

@@ -1,6 +1,6 @@
-"""Brokers as a client on asyncio reaches them: connections, metadata, coordinators.
+"""The brokers of a client on asyncio: connections, metadata, coordinators.
 
-What an administrator asks for is imported when it is used: a command makes one call, and should start soon.
+The administrator's modules are imported when they are used: a command makes one call, and should start soon.
 """
 
 from importlib import import_module

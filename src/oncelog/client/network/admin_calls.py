@@ -1,4 +1,5 @@
-"""An administrator's requests: to any broker, to each, to leaders and coordinators; again where that may help."""
+"""An administrator's requests to any broker, to each broker, to leaders and to coordinators, with retries where they
+may help."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -25,20 +26,20 @@ def message_of(answer: Any) -> str:
 
 
 def outcome(answer: Any, what: str, value: ResultT) -> ResultT | ClientError:
-    """The value, or the error that stands in the answer."""
+    """Return the value, or the error that stands in the answer."""
     code = code_of(answer)
     return value if code is ErrorCode.NONE else item_error(code, what, message_of(answer))
 
 
 def raise_error(answer: Any, what: str) -> None:
-    """The error that stands in the answer, if one does."""
+    """Raise the error that stands in the answer, if one does."""
     code = code_of(answer)
     if code is not ErrorCode.NONE:
         raise item_error(code, what, message_of(answer))
 
 
 def check_codes(codes: Iterable[ErrorCode], what: str) -> None:
-    """Raises KafkaError for a code that may pass, so that the call is made again."""
+    """Raise KafkaError for a code that may pass, so that the call is made again."""
     for code in codes:
         if code.is_retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise KafkaError(code, what)
@@ -50,7 +51,7 @@ class AdminCalls:
         self.timeout_ms = timeout_ms
 
     async def retrying(self, attempt: Callable[[], Awaitable[ResultT]], what: str) -> ResultT:
-        """Raises TimedOutError, and the error of the whole call in the client's families."""
+        """Repeat the attempt until it succeeds. Raises TimedOutError, and the call's error in the client's families."""
         try:
             return await self.brokers.retrying(attempt, self.timeout_ms, what)
         except KafkaError as error:
@@ -59,7 +60,7 @@ class AdminCalls:
     async def any(
         self, api_key: int, build: Build, what: str, codes: Callable[[Any], Iterable[ErrorCode]]
     ) -> Any:
-        """`codes`: those of the answer; the call is made again for one that may pass."""
+        """Call any broker. `codes` returns the codes of the answer; the call is made again for a code that may pass."""
 
         async def attempt() -> Any:
             response = await self.brokers.call_any(api_key, build)
@@ -82,7 +83,8 @@ class AdminCalls:
     async def every(
         self, api_key: int, build: Build, what: str, codes: Callable[[Any], Iterable[ErrorCode]]
     ) -> list[Any]:
-        """The answer of each broker. Who does not answer fails the call: a list with a hole looks whole."""
+        """Call each broker, and return all answers.
+        A broker without an answer fails the call: a list with a hole looks whole."""
         view = await self.retrying(lambda: self.brokers.refresh(()), what)
 
         async def one(node_id: int) -> Any:
@@ -121,8 +123,11 @@ class AdminCalls:
         ask: Callable[[int, Mapping[Partition, ResultT]], Awaitable[Mapping[Partition, Any]]],
         what: str,
     ) -> dict[Partition, Any]:
-        """`ask` is called for each leader, with what it leads. It may raise KafkaError: then all that is left is asked
-        again. A ClientError of a partition is its result; so is that of a partition which does not exist."""
+        """Call `ask` for each leader with its partitions, and return the result of each partition.
+
+        `ask` may raise KafkaError: then the partitions without a result are asked for again. A ClientError of a
+        partition is its result. So is the error of a partition that does not exist.
+        """
         found: dict[Partition, Any] = {}
 
         async def attempt() -> None:

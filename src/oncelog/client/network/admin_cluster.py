@@ -1,4 +1,4 @@
-"""The cluster itself: its brokers, features, and who may do what, as an administrator handles them."""
+"""The administrator's requests about the cluster itself: its brokers, features and ACLs."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -187,7 +187,7 @@ async def delete_acls(
 
 
 def _deleted(wanted: AclFilter, found: Any) -> tuple[Acl, ...] | ClientError:
-    """The entries that are gone; the first that could not be deleted is the error of the filter."""
+    """Return the ACLs that the filter deleted. The first ACL that could not be deleted is the error of the filter."""
     if code_of(found) is not ErrorCode.NONE:
         return item_error(code_of(found), str(wanted), message_of(found))
     for one in found.matching_acls:

@@ -1,4 +1,4 @@
-"""Groups of both protocols and their offsets, as an administrator handles them."""
+"""The administrator's requests about groups of both protocols and their offsets."""
 
 import struct
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ async def list_groups(
 
 
 async def describe_group(calls: AdminCalls, group_id: str) -> GroupDescription:
-    """As a group of KIP-848; where it is none, as one of the classic protocol."""
+    """Describe the group as one of KIP-848; if it is none, as one of the classic protocol."""
     what = f"group {group_id!r}"
     response = await calls.coordinator(
         group_id,
@@ -132,7 +132,10 @@ async def _describe_classic(calls: AdminCalls, group_id: str, what: str) -> Grou
 
 
 def _classic_assignment(data: bytes) -> frozenset[Partition]:
-    """Of ConsumerProtocolAssignment: version i16, topics [name, partitions [i32]], user data. Others have their own."""
+    """Return the partitions of a ConsumerProtocolAssignment; an assignment of another format has none.
+
+    The format is: version i16, topics [name, partitions [i32]], user data.
+    """
     found: set[Partition] = set()
     try:
         (count,), at = struct.unpack_from(">i", data, 2), 6

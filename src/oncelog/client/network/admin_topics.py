@@ -1,4 +1,4 @@
-"""Topics, partitions, configs and records, as an administrator handles them."""
+"""The administrator's requests about topics, partitions, configs and records."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -28,7 +28,7 @@ from oncelog.protocol import versions
 _SET, _DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 _HERE: Final = frozenset({ConfigResource.BROKER, ConfigResource.BROKER_LOGGER})
-"""Each broker answers for its own."""
+"""The resources whose configs each broker keeps for itself."""
 
 
 async def create_topics(
@@ -117,7 +117,7 @@ async def create_partitions(
 async def describe_topics(
     calls: AdminCalls, names: Iterable[str] | None
 ) -> Results[str, TopicDescription]:
-    """None: all that the user may see."""
+    """Describe these topics; None: all that the user may see."""
     wanted = None if names is None else tuple(names)
     response = await calls.any(
         versions.METADATA,

@@ -1,4 +1,4 @@
-"""Transactions as an administrator sees and ends them (KIP-664)."""
+"""The administrator's requests about transactions: it sees and ends them (KIP-664)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -168,7 +168,7 @@ async def abort_transaction(
 
 
 async def fence_producers(calls: AdminCalls, names: Iterable[str]) -> Results[str, FencedProducer]:
-    """InitProducerId in their names: the open transaction is aborted, and the epoch raised."""
+    """Fence each transactional id by an InitProducerId: the open transaction is aborted, and the epoch raised."""
     return Results({name: await _fence_producer(calls, name) for name in names})
 
 

@@ -1,4 +1,4 @@
-"""Users of SCRAM, as an administrator handles them."""
+"""The administrator's requests about users of SCRAM."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ async def describe_users(
 ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
     wanted = None if users is None else tuple(dict.fromkeys(users))
     if wanted == ():
-        return Results({})  # A broker takes it for all.
+        return Results({})  # A broker takes an empty list for all users.
     response = await calls.any(
         versions.DESCRIBE_USER_SCRAM_CREDENTIALS,
         lambda types: types.DescribeUserScramCredentialsRequest(

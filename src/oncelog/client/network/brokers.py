@@ -1,8 +1,8 @@
-"""The brokers of one cluster: a connection to each that is needed, who leads what, and who coordinates what.
+"""The brokers of one cluster: a connection to each that is needed, the leaders and the coordinators.
 
 Connections open in the background: `ready` says whether one is there, and asks for it where it is not. After a failed
-attempt a broker is left alone for a while that grows (`reconnect.backoff.ms`). Metadata is asked for when
-somebody needs a topic, when an answer said that it is old, and after `metadata.max.age.ms`.
+attempt a broker is left alone for a while that grows (`reconnect.backoff.ms`). Metadata is asked for when somebody
+needs a topic, when an answer said that it is old, and after `metadata.max.age.ms`.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ from oncelog.protocol import versions
 logger = logging.getLogger(__name__)
 
 GROUP, TRANSACTION = 0, 1
-"""What FindCoordinator is asked for."""
+"""The kinds of coordinator that FindCoordinator finds."""
 START_TIMEOUT_MS: Final = 30_000
-"""Until a client must have begun: an error then says why it cannot."""
+"""Milliseconds within which a client must have reached its cluster. An error then says why it could not."""
 _METADATA_PAUSE_S: Final = 0.1
-"""Between two questions for metadata that brought nothing new."""
+"""Seconds between two requests for metadata that brought no news."""
 
 ResultT = TypeVar("ResultT")
 Build = Callable[[Any], Any]
-"""Makes a request of the constructors of its version (`Schema.request_types`)."""
+"""A function that makes a request from the constructors of its version (`Schema.request_types`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkOptions:
-    """What a program may say of its network, beside its servers and its login. Times in milliseconds."""
+    """The settings of a program's network, beside its servers and its login. Times are in milliseconds."""
 
     client_id: str = "oncelog"
     connect_timeout_ms: int = 10_000
@@ -57,7 +57,7 @@ class NetworkOptions:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """How a client reaches its brokers. Times in milliseconds."""
+    """The settings with which a client reaches its brokers. Times are in milliseconds."""
 
     bootstrap: tuple[Address, ...]
     client_id: str = "oncelog"
@@ -72,7 +72,7 @@ class NetworkSettings:
 
 
 class Brokers:
-    """One client's view of the cluster. For one event loop. `close` ends it."""
+    """One client's view of the cluster, and its connections, on one event loop. `close` ends it."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class Brokers:
         *,
         makes_topics: bool = False,
     ) -> None:
-        """With `makes_topics` a broker that makes topics by itself makes those that nobody has found yet. One that
+        """`makes_topics` lets a broker that makes topics by itself make those that nobody has found yet. A topic that
         was there and is gone was deleted, and is not brought back."""
         self.settings = settings
         self.view = ClusterView()
         self.features = Features(-1, {})
         self.fatal: FatalError | None = None
-        """Why no broker will ever be reached: the login was refused."""
+        """The error for which no broker will ever be reached: the login was refused."""
         self._on_change = on_change or (lambda: None)
         self._loop = asyncio.get_running_loop()
         self._connections: dict[Address, Connection] = {}
@@ -95,12 +95,12 @@ class Brokers:
         self._backoffs: dict[Address, Backoff] = {}
         self._resting: dict[Address, float] = {}
         self._muted: dict[Address, float] = {}
-        """Brokers that could not be reached, and brokers that asked for silence, are left alone until then."""
+        """Brokers that could not be reached or asked for silence, with the time until which they are left alone."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._makes_topics = makes_topics
         self._found_once: set[str] = set()
         self._topics: dict[str, None] = {}
-        """Those that somebody needs."""
+        """Topics that somebody needs."""
         self._refreshing: asyncio.Task[None] | None = None
         self._asked_at = float("-inf")
         self._age_timer: asyncio.TimerHandle | None = None
@@ -121,13 +121,13 @@ class Brokers:
 
     @property
     def has_tv2(self) -> bool:
-        """The cluster speaks the transaction protocol of KIP-890, by its finalized feature."""
+        """True if the cluster speaks the transaction protocol of KIP-890, by its finalized feature."""
         return self.features.levels.get(TRANSACTION_VERSION, 0) >= TV2
 
     # ---------------------------------------------------------------------------------------------- connections
 
     def ready(self, node_id: int) -> Connection | None:
-        """An open connection to the node that is not throttled; None: `on_change` is called when there is one."""
+        """Return an open connection to the node that is not throttled; None: `on_change` tells when there is one."""
         node = self.view.nodes.get(node_id)
         if node is None:
             return None
@@ -140,13 +140,13 @@ class Brokers:
         return connection
 
     def throttle(self, connection: Connection, seconds: float) -> None:
-        """A broker asked for silence (KIP-219)."""
+        """Leave a broker alone that asked for silence (KIP-219)."""
         if seconds > 0:
             self._leave_alone(self._muted, connection.address, seconds)
 
     def _leave_alone(self, whom: dict[Address, float], address: Address, seconds: float) -> None:
-        """Until its timer comes. Nobody compares clocks then: a timer of uvloop may be a millisecond early. Who finds
-        that it is not yet time looks again at the next event, which may be far."""
+        """Leave a broker alone until its timer comes. No clock is compared then: a timer of uvloop may be a millisecond
+        early. A caller who finds that it is not yet time looks again at the next event, which may be far."""
         until = self._loop.time() + seconds
         if until > whom.get(address, 0.0):
             whom[address] = until
@@ -158,7 +158,7 @@ class Brokers:
             self._on_change()
 
     async def connection(self, address: Address) -> Connection:
-        """The open connection to `address`, made where there is none. Raises as `Connection.connect` does."""
+        """Return the open connection to `address`; make one if there is none. Raises as `Connection.connect` does."""
         found = self._connections.get(address)
         if found is not None and self._loop.time() < found.renew_at:
             return found
@@ -219,7 +219,7 @@ class Brokers:
         self._on_change()
 
     def _retire(self, connection: Connection) -> None:
-        """It is closed once its last answer has come."""
+        """Close a connection once its last answer has come."""
         if connection.pending_count:
             self._loop.call_later(0.1, self._retire, connection)
         else:
@@ -233,8 +233,8 @@ class Brokers:
             self._on_change()
 
     async def reach(self, timeout_ms: int) -> None:
-        """Until a broker has told of the cluster, 30 s at most. Raises TimedOutError, and FatalError where it says
-        no."""
+        """Wait until a broker has described the cluster, 30 s at most.
+        Raises TimedOutError, and FatalError if a broker refuses."""
         try:
             await self.retrying(
                 lambda: self.refresh(()), min(START_TIMEOUT_MS, timeout_ms), "reaching the cluster"
@@ -243,9 +243,9 @@ class Brokers:
             raise FatalError(str(error), error.error_code) from error
 
     async def any_connection(self) -> Connection:
-        """The open one with the least under way; else the first broker that accepts, the bootstrap addresses last.
+        """Return the open connection with the fewest pending requests; else connect to the first broker that accepts.
 
-        Raises what the last one raised.
+        The bootstrap addresses come last. Raises what the last attempt raised.
         """
         if self.fatal is not None:
             raise self.fatal
@@ -273,8 +273,8 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> Any:
-        """In the newest version that both sides know, `at_most` if given. Raises DisconnectedError, TimedOutError,
-        UnsupportedError."""
+        """Make a call in the newest version that both sides know, `at_most` if given.
+        Raises DisconnectedError, TimedOutError, UnsupportedError."""
         schema = connection.schema(api_key, at_most)
         timeout_s = (timeout_ms or self.settings.request_timeout_ms) / 1000
         response = await connection.call(schema, build(schema.request_types), timeout_s)
@@ -300,7 +300,8 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> Any:
-        """Raises KafkaError(COORDINATOR_NOT_AVAILABLE) for a node that the metadata does not know."""
+        """Call a node by its id.
+        Raises KafkaError(COORDINATOR_NOT_AVAILABLE) for a node that is not in the metadata."""
         node = self.view.nodes.get(node_id)
         if node is None:
             self.update_soon()
@@ -319,7 +320,7 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> Any:
-        """Of a group or a transactional id. One that does not answer is looked up again the next time."""
+        """Call the coordinator of a group or a transactional id. One that fails is looked up again the next time."""
         node_id = await self.coordinator_of(kind, key)
         try:
             return await self.call_node(node_id, api_key, build, timeout_ms, at_most)
@@ -328,7 +329,7 @@ class Brokers:
             raise
 
     async def coordinator_of(self, kind: int, key: str) -> int:
-        """Its node id. Raises KafkaError with what FindCoordinator answered."""
+        """Return the coordinator's node id. Raises KafkaError with the error of FindCoordinator."""
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
@@ -358,9 +359,9 @@ class Brokers:
     async def retrying(
         self, attempt: Callable[[], Awaitable[ResultT]], timeout_ms: int, what: str
     ) -> ResultT:
-        """Until it does not raise a retriable error, or the time is over: then TimedOutError tells the last one.
+        """Repeat a call while it raises a retriable error and time is left; then TimedOutError tells the last error.
 
-        For calls that do no harm when they are done twice.
+        The call must do no harm when it is done twice.
         """
         deadline = self._loop.time() + timeout_ms / 1000
         backoff = Backoff(
@@ -393,7 +394,7 @@ class Brokers:
     # ---------------------------------------------------------------------------------------------- metadata
 
     def need(self, topics: Iterable[str]) -> bool:
-        """These topics are asked for from now on. True: all of them are known already."""
+        """Ask for the metadata of these topics from now on. Return True if all of them are known already."""
         is_known = True
         for topic in topics:
             if topic not in self._topics:
@@ -411,11 +412,11 @@ class Brokers:
             self._refreshing.add_done_callback(self._refreshed)
 
     def told_of_leader(self, partition: Partition, leader: Leader, node: Node | None) -> None:
-        """By a produce or fetch answer (KIP-951)."""
+        """Note the leader that a produce or fetch answer named (KIP-951)."""
         self.view = self.view.with_leader(partition, leader, node)
 
     async def refresh(self, topics: Sequence[str] | None) -> ClusterView:
-        """The metadata of these topics, None: of all. Raises as `call_any` does."""
+        """Ask for the metadata of these topics, None: of all, and return the new view. Raises as `call_any` does."""
         is_any_new = not self._found_once.issuperset(topics or ())
         response = await self.call_any(
             versions.METADATA,
@@ -436,7 +437,7 @@ class Brokers:
         return self.view
 
     async def _refresh_later(self) -> None:
-        """At most ten times a second, until an answer has come."""
+        """Ask for metadata at most ten times a second, until an answer has come."""
         while not self.is_closed and self.fatal is None:
             wait_s = self._asked_at + _METADATA_PAUSE_S - self._loop.time()
             if wait_s > 0:
@@ -487,6 +488,6 @@ def _topic_view(topic: Any) -> TopicView:
 
 
 def _retrieved(task: asyncio.Task[Connection]) -> None:
-    """Its failure was told to `on_change`; nobody else waits for it."""
+    """Mark the task's error as seen: `on_change` was told of the failure, and nobody else waits for it."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""One connection to a broker: requests leave at once, answers come in their order.
+"""One connection to a broker: requests leave at once, answers come in the order of the requests.
 
 ```
 connect ─▶ TLS ─▶ ApiVersions ─▶ SASL ─▶ open ─▶ closed, for good
@@ -37,19 +37,19 @@ from oncelog.protocol.frames import (
 from oncelog.protocol.messages import Schema, schema_of
 
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
-"""A longer answer is taken for garbage: no broker sends more than it was asked for and one batch."""
+"""The longest answer that is read, in bytes. A longer one is garbage: no broker sends so much."""
 CORRELATION_ID_MAX: Final = 2**31 - 1
 LOGIN_AGAIN_AFTER: Final = 0.85
-"""Of a session's lifetime (KIP-368), as in Kafka's clients. The connection is then replaced."""
+"""The part of a session's lifetime (KIP-368) after which the connection is replaced, as in Kafka's clients."""
 SOFTWARE_NAME: Final = "oncelog-client"
 _CORRELATION_BYTES: Final = 4
 
 OnAnswer = Callable[[Any, ClientError | None], None]
-"""Called with the answer and None, or with None and why there is no answer."""
+"""A callback that is called with the answer and None, or with None and the error."""
 
 
 class Features(NamedTuple):
-    """The cluster's finalized features; `epoch` -1: none are told."""
+    """The cluster's finalized features; `epoch` -1: the broker told none."""
 
     epoch: int
     levels: Mapping[str, int]
@@ -63,7 +63,7 @@ class _Pending(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """`connect` makes one that is open."""
+    """A connection to a broker. `connect` makes one that is open."""
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.address = address
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         self.features = Features(-1, {})
         self.is_open = False
         self.renew_at = float("inf")
-        """By the loop's clock: another connection is due, for the session of this one ends soon."""
+        """The time, by the loop's clock, at which another connection is due, for the session of this one ends soon."""
         self.on_close: Callable[[], None] | None = None
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
@@ -86,8 +86,11 @@ class Connection(asyncio.Protocol):
     async def connect(
         cls, address: Address, client_id: str, timeout_s: float, login: ClientLogin | None = None
     ) -> Self:
-        """Raises DisconnectedError or TimedOutError where nobody accepts, AuthenticationError for a login that is
-        refused, and UnsupportedError for what is no broker of today."""
+        """Open a connection, ask for the broker's versions, and log in.
+
+        Raises DisconnectedError or TimedOutError where nobody accepts. Raises AuthenticationError for a login that is
+        refused, and UnsupportedError for a server that is no broker, or too old a one.
+        """
         loop = asyncio.get_running_loop()
         context = None
         if login is not None and login.has_tls:
@@ -147,7 +150,8 @@ class Connection(asyncio.Protocol):
             answer = await self.call(schema, request, timeout_s)
 
     async def _ask_versions(self, timeout_s: float) -> None:
-        """The newest version first; a broker that does not know it answers as version 0 would (KIP-511)."""
+        """Ask for the broker's API versions, in the newest version first.
+        A broker that does not know it answers as version 0 (KIP-511)."""
         version = SPOKEN[versions.API_VERSIONS].high
         while True:
             schema = schema_of(versions.API_VERSIONS, version)
@@ -173,15 +177,15 @@ class Connection(asyncio.Protocol):
 
     @property
     def pending_count(self) -> int:
-        """Requests sent and not yet answered."""
+        """The number of requests that are sent and not yet answered."""
         return len(self._pending)
 
     def schema(self, api_key: int, at_most: int | None = None) -> Schema:
-        """Of the newest version that both sides know. Raises UnsupportedError."""
+        """Return the schema of the newest version that both sides know. Raises UnsupportedError."""
         return schema_of(api_key, chosen_version(api_key, self.served, self.address, at_most))
 
     def send(self, schema: Schema, request: Any, timeout_s: float, on_answer: OnAnswer) -> None:
-        """Written at once. `on_answer` is called once, and never from here."""
+        """Write a request at once. `on_answer` is called once, and never before `send` returns."""
         if self._transport is None:
             error = DisconnectedError(
                 f"{self.address} closed the connection", ErrorCode.NETWORK_EXCEPTION
@@ -195,14 +199,15 @@ class Connection(asyncio.Protocol):
             self._set_timer()
 
     def send_one_way(self, schema: Schema, request: Any) -> bool:
-        """For what is not answered (acks=0). False: the connection is closed."""
+        """Write a request that gets no answer (acks=0). False: the connection is closed."""
         if self._transport is None:
             return False
         self._write(schema, request)
         return True
 
     async def call(self, schema: Schema, request: Any, timeout_s: float) -> Any:
-        """Send and wait. Raises DisconnectedError or TimedOutError; the effect is then unknown."""
+        """Send a request and wait for its answer. Raises DisconnectedError or TimedOutError;
+        the effect is then unknown."""
         future = self._loop.create_future()
 
         def answered(response: Any, error: ClientError | None) -> None:
@@ -226,7 +231,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(framed([head, *schema.write_request(request)]))
 
     def close(self, error: ClientError | None = None) -> None:
-        """What is pending is answered with `error`."""
+        """Close the connection. Pending requests end with `error`."""
         if self._transport is None:
             return
         self._transport.abort() if error is not None else self._transport.close()
@@ -308,7 +313,8 @@ class _ExchangeOver(Exception):
 
 
 def _next_step(exchange: Any, answer: Any) -> tuple[Schema, Any]:
-    """Its end is an exception of our own: StopIteration cannot leave a thread's future."""
+    """Return the exchange's next request.
+    Raises _ExchangeOver at its end: StopIteration cannot leave a thread's future."""
     try:
         schema, request = exchange.send(answer)
     except StopIteration as ended:
@@ -318,7 +324,8 @@ def _next_step(exchange: Any, answer: Any) -> tuple[Schema, Any]:
 
 
 def _read_api_versions(schema: Schema, frame: memoryview) -> Any:
-    """A broker that does not know the version answers in version 0, which is told by the error code alone."""
+    """Read the answer to ApiVersions.
+    A broker that does not know our version answers in version 0, which only the error code tells."""
     code = int.from_bytes(frame[_CORRELATION_BYTES : _CORRELATION_BYTES + 2], "big", signed=True)
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return schema_of(versions.API_VERSIONS, 0).read_response(frame, _CORRELATION_BYTES)

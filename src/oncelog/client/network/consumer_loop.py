@@ -1,7 +1,7 @@
-"""The consumer's turns on the event loop: what its cores want asked leaves, and what comes is told to them.
+"""The consumer's turns on the event loop: they send what its cores ask for, and tell the cores what comes.
 
-Questions that are rare (positions, heartbeats, commits) are tasks. What a program must be
-told waits for its next call: `needs_attention` says so, and a call that waits for records is woken.
+Rare requests (positions, heartbeats, commits) are tasks. News for the program waits for its next call:
+`needs_attention` says so, and a call that waits for records is woken.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ _PASSING: Final = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
     }
 )
-"""Of a member that the next heartbeat brings up to date."""
+"""The errors of a member that the next heartbeat brings up to date."""
 _NO_MEMBER: Final = _PASSING - {ErrorCode.STALE_MEMBER_EPOCH} | {
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.FENCED_INSTANCE_ID,
@@ -81,10 +81,10 @@ class ConsumerLoop:
         self.loop = asyncio.get_running_loop()
         self.fetches = Fetches(self.core, self.brokers, self._fetched, self.wake)
         self.needs_attention = False
-        """The program must be told something, or offsets are due to be committed."""
+        """True if the program must be told something, or offsets are due to be committed."""
         self.was_polled = True
         self.waits_for_records = 0
-        """Calls of the program that wait."""
+        """The number of the program's calls that wait for records."""
         self.needs_all_topics = False
         self.commit_due_ms = self.now_ms() + settings.auto_commit_interval_ms
         self._polled_ms = self.now_ms()
@@ -95,12 +95,12 @@ class ConsumerLoop:
         self._names: tuple[int, dict[bytes, str]] = (-1, {})
 
     def now_ms(self) -> float:
-        """By the loop's clock."""
+        """Return the loop's time in milliseconds."""
         return self.loop.time() * 1000
 
     @property
     def names(self) -> Mapping[bytes, str]:
-        """Topic id → name, as the metadata says."""
+        """Topic id → name, by the metadata."""
         view = self.brokers.view
         if self._names[0] != view.version:
             found = {topic.topic_id: name for name, topic in view.topics.items() if topic.topic_id}
@@ -127,14 +127,14 @@ class ConsumerLoop:
     # ---------------------------------------------------------------------------------------------- waiting
 
     def tell(self) -> None:
-        """A call that waits looks again."""
+        """Wake the calls that wait, so that they look again."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     async def changed(self, timeout_s: float | None) -> None:
-        """Returns at the next `tell`, or when the time is over."""
+        """Return at the next `tell`, or when the time is over."""
         future = self.loop.create_future()
         self._waiting.append(future)
         handle = None
@@ -152,7 +152,7 @@ class ConsumerLoop:
     # ---------------------------------------------------------------------------------------------- turns
 
     def wake(self) -> None:
-        """A turn soon."""
+        """Take a turn soon."""
         if self._turn is None and not self.brokers.is_closed:
             self._turn = self.loop.call_soon(self.take_turn)
 
@@ -180,7 +180,7 @@ class ConsumerLoop:
         if step.wants_metadata:
             self.brokers.update_soon()
         if step.has_failed:
-            self.loop.call_soon(self.tell)  # Not at once: who takes this turn may be about to wait.
+            self.loop.call_soon(self.tell)  # Not at once: the caller may be about to wait.
         next_ms = min(step.next_ms, self._keep_membership(now_ms))
         if self._timer is not None:
             self._timer.cancel()
@@ -189,7 +189,8 @@ class ConsumerLoop:
             self._timer = self.loop.call_at(next_ms / 1000, self.wake)
 
     def _keep_membership(self, now_ms: float) -> float:
-        """Heartbeats, the program's own pace, and what it must be told. Returns when to look again."""
+        """Send the heartbeats, watch the program's pace, and note what it must be told.
+        Return when to look again, in ms."""
         member, settings = self.membership, self.settings
         next_ms = NEVER
         if self.was_polled or self.waits_for_records:
@@ -236,7 +237,7 @@ class ConsumerLoop:
         return self.brokers.ready(node_id) is not None
 
     def _fetched(self) -> None:
-        """The next fetch leaves first; only then is a call that waits for records woken."""
+        """Send the next fetch, and only then wake a call that waits for records."""
         self.take_turn()
         self.tell()
 
@@ -375,7 +376,8 @@ class ConsumerLoop:
         return worst, found
 
     async def commit(self, offsets: Mapping[Partition, OffsetToCommit]) -> None:
-        """Once. Raises RetriableError for what may pass, RefusedError where the group went on without the member."""
+        """Commit once.
+        Raises RetriableError for what may pass, RefusedError where the group went on without the member."""
         member = self.member
         response = await self.ask_group(
             versions.OFFSET_COMMIT, lambda types: offset_commit_request(types, member, offsets)
@@ -415,7 +417,7 @@ class ConsumerLoop:
         self.wake()
 
     def learn_names(self) -> None:
-        """Of topics that the target names by their ids."""
+        """Ask for the metadata of topics that the target names by their ids."""
         if self.needs_all_topics:
             self.spawn(self._learn_all())
         else:

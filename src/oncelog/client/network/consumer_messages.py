@@ -1,4 +1,4 @@
-"""The consumer's questions as Kafka's messages, and the answers as values of the core.
+"""The consumer's requests as Kafka's messages, and the answers as values of the core.
 
 A Fetch names a topic by its id where both sides know one: then a topic that was made again is another one.
 """
@@ -42,7 +42,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 
 def fetch_version_max(fetch: Fetch) -> int | None:
-    """None: any. Without ids the topics are named."""
+    """Return the newest version of Fetch to use; None: any. Without topic ids it is the last version with names."""
     has_ids = all(part.topic_id for part in fetch.parts)
     return None if has_ids else BY_NAME_MAX[versions.FETCH]
 
@@ -85,7 +85,7 @@ def _uuid(topic_id: bytes) -> UUID | None:
 
 
 def fetched_partitions(response: Any, fetch: Fetch) -> dict[Partition, Any]:
-    """What the answer tells of each partition that it has."""
+    """Return the answer's part for each partition that it contains."""
     names = _names(fetch)
     return {
         Partition(_name(topic, names), one.partition_index): one
@@ -97,7 +97,10 @@ def fetched_partitions(response: Any, fetch: Fetch) -> dict[Partition, Any]:
 def fetch_answers(
     error: ErrorCode, told: Mapping[Partition, Any], fetch: Fetch, asked: Asked
 ) -> list[tuple[FetchPart, FetchAnswer | None]]:
-    """None: nothing is new. A whole answer has all partitions; one that is not there is asked for again."""
+    """Return the answer to each part of the fetch; None: the partition has no news.
+
+    An answer outside of a session contains all partitions; one that is missing is asked for again.
+    """
     otherwise = _LEFT_OUT if asked.is_whole else None
     if error is not ErrorCode.NONE:
         otherwise = FetchAnswer(error)
@@ -123,12 +126,12 @@ def _fetch_answer(one: Any) -> FetchAnswer:
 
 
 def _names(fetch: Fetch) -> dict[bytes, str]:
-    """Topic id → name, of what was asked."""
+    """Return topic id → name, for the topics of the fetch."""
     return {part.topic_id: part.partition.topic for part in fetch.parts if part.topic_id}
 
 
 def _name(topic: Any, names: Mapping[bytes, str]) -> str:
-    """Of a topic in an answer, which has its name or its id."""
+    """Return the name of a topic in an answer, which has its name or its id."""
     name: str | None = getattr(topic, "topic", None)
     if name is not None:
         return name
@@ -138,7 +141,7 @@ def _name(topic: Any, names: Mapping[bytes, str]) -> str:
 def fetch_leaders(
     response: Any, told: Mapping[Partition, Any]
 ) -> list[tuple[Partition, Leader, Node | None]]:
-    """What the answer tells of leaders (KIP-951)."""
+    """Return the leaders that the answer names (KIP-951)."""
     nodes = {
         one.node_id: Node(one.node_id, Address(one.host, one.port), one.rack)
         for one in getattr(response, "node_endpoints", ())
@@ -160,7 +163,7 @@ def fetch_leaders(
 def list_offsets_request(
     types: Any, isolation: int, wanted: Sequence[tuple[Partition, int, int]], timeout_ms: int
 ) -> Any:
-    """`wanted`: partition, timestamp, leader's epoch."""
+    """Return a ListOffsets request. `wanted`: partition, timestamp in ms, leader's epoch."""
     topics: dict[str, list[Any]] = {}
     for partition, timestamp_ms, leader_epoch in wanted:
         one = types.ListOffsetsPartition(
@@ -181,7 +184,7 @@ def list_offsets_request(
 
 
 def listed_offsets(response: Any) -> dict[Partition, Any]:
-    """Of each partition its `error_code`, `offset`, `timestamp` and `leader_epoch`."""
+    """Return, for each partition, its `error_code`, `offset`, `timestamp` and `leader_epoch`."""
     return {
         Partition(topic.name, one.partition_index): one
         for topic in response.topics
@@ -210,7 +213,7 @@ def epochs_request(types: Any, checks: Sequence[Validation]) -> Any:
 def epoch_answers(
     response: Any, checks: Sequence[Validation]
 ) -> list[tuple[Validation, ErrorCode, int, int]]:
-    """Validation, error, epoch, end offset."""
+    """Return the answer to each validation: error, epoch, end offset."""
     found = {
         Partition(topic.topic, one.partition): one
         for topic in response.topics
@@ -230,7 +233,7 @@ def epoch_answers(
 def lookup_answers(
     response: Any, lookups: Sequence[Lookup]
 ) -> list[tuple[Lookup, ErrorCode, int, int]]:
-    """Lookup, error, offset, epoch."""
+    """Return the answer to each lookup: error, offset, epoch."""
     found = listed_offsets(response)
     answers: list[tuple[Lookup, ErrorCode, int, int]] = []
     for look in lookups:
@@ -249,7 +252,7 @@ def lookup_answers(
 def offset_fetch_request(
     types: Any, member: GroupMember, partitions: Iterable[Partition] | None, require_stable: bool
 ) -> Any:
-    """`partitions` None: all of the group."""
+    """Return an OffsetFetch request. `partitions` None: all of the group."""
     topics = None
     if partitions is not None:
         topics = tuple(
@@ -266,7 +269,7 @@ def offset_fetch_request(
 
 
 def fetched_offsets(response: Any) -> tuple[ErrorCode, dict[Partition, OffsetToCommit | None]]:
-    """The worst error, and of each partition what is committed; None: nothing."""
+    """Return the worst error, and the committed offset of each partition; None: none is committed."""
     group = response.groups[0]
     worst = error_code_of(group.error_code.value)
     found: dict[Partition, OffsetToCommit | None] = {}

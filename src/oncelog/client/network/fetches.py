@@ -1,4 +1,4 @@
-"""The Fetches of one consumer: each leaves at once in the session that its node has, and its answer has a callback."""
+"""The Fetch requests of one consumer: each leaves at once in its node's session, and its answer has a callback."""
 
 import asyncio
 import logging
@@ -100,7 +100,7 @@ class Fetches:
         self._on_answer()
 
     def close(self) -> None:
-        """Nodes free what they hold of this consumer. It waits for no answer: that would come behind a long poll."""
+        """Close the sessions, so that nodes free them. It waits for no answer: that would come behind a long poll."""
         for node_id, session in self._sessions.items():
             connection = self._brokers.ready(node_id)
             asked = session.close()

@@ -1,4 +1,4 @@
-"""Offsets of many partitions, each from its leader: where a log begins and ends, and the first record since a time."""
+"""Offsets of many partitions, each from its leader: the start and end of a log, and the first record since a time."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,14 +16,15 @@ from oncelog.protocol import versions
 class OffsetAtTime(NamedTuple):
     offset: int
     timestamp_ms: int
-    """Of the record at the offset; -1 where the question was for an end of the log."""
+    """The time of the record at the offset, in ms; -1 if the question was for an end of the log."""
     leader_epoch: int
 
 
 async def offsets_at(
     brokers: Brokers, isolation: int, wanted: Mapping[Partition, int], timeout_ms: int
 ) -> dict[Partition, OffsetAtTime | None]:
-    """Partition → timestamp, or -2 for the beginning, -1 for the end. None: no record is that new.
+    """Return each partition's offset for a timestamp in ms, -2 for the start, -1 for the end; None: no record is that
+    new.
 
     Raises TimedOutError where a leader does not answer in time, AuthorizationError, RefusedError.
     """
@@ -46,7 +47,7 @@ async def offsets_at(
 async def _by_leader(
     brokers: Brokers, wanted: Mapping[Partition, int]
 ) -> dict[int, list[tuple[Partition, int, int]]]:
-    """Raises KafkaError where a leader is not known."""
+    """Group the questions by the node id of the leader. Raises KafkaError where a leader is not known."""
     topics = sorted({partition.topic for partition in wanted})
     if any(_unled(brokers, partition) for partition in wanted):
         await brokers.refresh(topics)

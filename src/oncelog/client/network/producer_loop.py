@@ -1,7 +1,7 @@
-"""The producer's turns on the event loop: what the core wants sent leaves, and what comes is told to the core.
+"""The producer's turns on the event loop: they send what the core wants sent, and tell the core what comes.
 
-A turn costs no task. It comes soon after something has changed, however often that was said, and when the core's next
-deadline is due.
+A turn costs no task. It comes soon after a change, however many changes there were, and when the core's next deadline
+is due.
 """
 
 import asyncio
@@ -56,11 +56,11 @@ class ProducerLoop:
         self._room: list[asyncio.Future[None]] = []
 
     def now_ms(self) -> float:
-        """By the loop's clock."""
+        """Return the loop's time in milliseconds."""
         return self.loop.time() * 1000
 
     async def close(self, error: FatalError) -> None:
-        """Everything that is not done ends with `error`."""
+        """Close the producer. Each record that is not done ends with `error`."""
         self.core.end(error)
         self.core.transactions.over(error)
         for handle in (self._turn, self._timer, self._asking):
@@ -72,14 +72,14 @@ class ProducerLoop:
     # ---------------------------------------------------------------------------------------------- waiting
 
     async def no_line(self) -> None:
-        """Returns when nobody stands in line for memory or metadata."""
+        """Return when no record waits in line for memory or metadata."""
         while self.core.line:
             future = self.loop.create_future()
             self._room.append(future)
             await future
 
     async def all_done(self) -> None:
-        """Returns when everything that is in the buffer now is done; what comes later is not waited for."""
+        """Return when each record that is in the buffer now is done. Later records are not waited for."""
         await self.no_line()
         await asyncio.gather(
             *(self._done(batch) for batch in list(self.core.accumulator.unfinished.values()))
@@ -93,7 +93,8 @@ class ProducerLoop:
         await future
 
     async def operation(self, operation: Operation, what: str, timeout_ms: int) -> None:
-        """Raises its error; TimedOutError where it takes longer, and it goes on."""
+        """Wait for an operation, and raise its error. Raises TimedOutError when it takes longer;
+        the operation goes on."""
         future = self.loop.create_future()
         operation.watch(lambda: None if future.done() else future.set_result(None))
         self.wake()
@@ -124,7 +125,7 @@ class ProducerLoop:
     # ---------------------------------------------------------------------------------------------- turns
 
     def wake(self) -> None:
-        """A turn soon."""
+        """Take a turn soon."""
         if self._turn is None and not self.brokers.is_closed:
             self._turn = self.loop.call_soon(self._take_turn)
 
@@ -189,7 +190,7 @@ class ProducerLoop:
     def _send_one_way(
         self, connection: Connection, schema: Schema, message: Any, request: Drained
     ) -> None:
-        """acks=0: delivered when it is written; the offset is not known (S2-56)."""
+        """Send batches with acks=0: they count as delivered when written, and their offset is not known (S2-56)."""
         is_written = connection.send_one_way(schema, message)
         code = ErrorCode.NONE if is_written else ErrorCode.NETWORK_EXCEPTION
         self.core.request_done(request.node_id)

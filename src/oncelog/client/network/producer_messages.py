@@ -1,4 +1,4 @@
-"""The producer's calls as Kafka's messages, and its answers as values of the core."""
+"""The producer's calls as Kafka's messages, and their answers as values of the core."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -30,7 +30,7 @@ from oncelog.protocol import versions
 from oncelog.protocol.messages import Schema
 
 _TWO_PHASE_FROM: Final = 6
-"""Of InitProducerId (KIP-939)."""
+"""InitProducerId's first version with two-phase commit (KIP-939)."""
 
 API_OF: Final[Mapping[type, int]] = {
     InitProducerId: versions.INIT_PRODUCER_ID,
@@ -73,7 +73,8 @@ def produce_request(schema: Schema, settings: ProducerSettings, request: Drained
 def produce_answers(
     response: Any, batches: Sequence[ProducerBatch]
 ) -> list[tuple[ProducerBatch, PartitionAnswer]]:
-    """A batch that the answer does not name is answered with NETWORK_EXCEPTION: nobody knows."""
+    """Return the answer to each batch.
+    One that the response leaves out gets NETWORK_EXCEPTION: its outcome is unknown."""
     found: dict[Partition, PartitionAnswer] = {}
     names = _names(batches)
     for topic in response.responses:
@@ -84,12 +85,12 @@ def produce_answers(
 
 
 def _names(batches: Iterable[ProducerBatch]) -> dict[bytes, str]:
-    """Topic id → name, of what was asked."""
+    """Return topic id → name, for the topics of the batches."""
     return {batch.topic_id: batch.partition.topic for batch in batches if batch.topic_id}
 
 
 def _name(topic: Any, names: Mapping[bytes, str]) -> str:
-    """Of a topic in an answer, which has its name or its id."""
+    """Return the name of a topic in an answer, which has its name or its id."""
     name: str | None = getattr(topic, "name", None)
     if name is not None:
         return name
@@ -99,7 +100,7 @@ def _name(topic: Any, names: Mapping[bytes, str]) -> str:
 def new_leaders(
     response: Any, batches: Iterable[ProducerBatch]
 ) -> list[tuple[Partition, Leader, Node | None]]:
-    """What the answer tells of leaders (KIP-951)."""
+    """Return the leaders that the answer names (KIP-951)."""
     names = _names(batches)
     told: list[tuple[Partition, Leader, Node | None]] = []
     nodes = {
@@ -137,7 +138,8 @@ def _partition_answer(one: Any) -> PartitionAnswer:
 
 
 async def ask(brokers: Brokers, settings: ProducerSettings, call: Call, is_tv2: bool) -> Answer:
-    """Raises as `Brokers.call_coordinator` does."""
+    """Send a call to its coordinator, or to any broker, and return the answer.
+    Raises as `Brokers.call_coordinator` does."""
     api_key = API_OF[type(call)]
     at_most = None if is_tv2 else TV1_MAX.get(api_key)
 
@@ -158,7 +160,7 @@ async def ask(brokers: Brokers, settings: ProducerSettings, call: Call, is_tv2: 
 
 
 def forget_coordinator(brokers: Brokers, settings: ProducerSettings, call: Call) -> None:
-    """It said that it is the coordinator no more."""
+    """Forget the coordinator of this call, which said that it is the coordinator no more."""
     if isinstance(call, CommitOffsets):
         brokers.forget_coordinator(GROUP, call.member.group_id)
     elif settings.transactional_id is not None:
@@ -208,7 +210,8 @@ def _request(types: Any, settings: ProducerSettings, call: Call) -> Any:
 
 
 def _two_phase(types: Any, settings: ProducerSettings, keep_prepared: bool) -> dict[str, bool]:
-    """Raises UnsupportedError where the broker does not know what is asked for."""
+    """Return InitProducerId's fields of two-phase commit.
+    Raises UnsupportedError where the broker does not know them."""
     enabled = settings.transaction_two_phase_commit_enable
     if not (enabled or keep_prepared):
         return {}
@@ -275,7 +278,7 @@ def _answer(call: Call, response: Any) -> Answer:
 
 
 def _of_partitions(codes: Iterable[tuple[Partition, int]]) -> Answer:
-    """A code that may pass is the whole answer's, unless another one is final."""
+    """Return the answer for these partitions. A retriable code is the whole answer's, unless another code is final."""
     refused = [(partition, error_code_of(code)) for partition, code in codes if code]
     final = [one for one in refused if not one[1].is_retriable]
     if final:
