@@ -54,7 +54,7 @@ OF_THE_SIMULATOR: Final = frozenset(
 
 
 def find_faketime() -> Path | None:
-    """libfaketime's library, if this machine has it."""
+    """Return the path of libfaketime's library, or None if this machine does not have it."""
     for folder in _FAKETIME:
         for found in sorted(Path(folder).glob("**/faketime/libfaketime.so.1")):
             return found
@@ -62,7 +62,7 @@ def find_faketime() -> Path | None:
 
 
 class Clocks:
-    """What each process believes the time is, in a file that libfaketime reads."""
+    """The false clocks of processes: for each, a file from which libfaketime reads its time."""
 
     def __init__(self, folder: Path, library: Path) -> None:
         self._folder = folder
@@ -70,7 +70,8 @@ class Clocks:
         folder.mkdir(parents=True, exist_ok=True)
 
     def environment(self, name: str) -> dict[str, str]:
-        """For the process; its clock is right until it is set."""
+        """Return the environment variables that put the process under its own clock, which is right until it is set.
+        """
         self.set(name, 0)
         return {
             "LD_PRELOAD": str(self._library),
@@ -96,7 +97,8 @@ class ProcessInjector:
         clocks: Clocks | None,
         kill_client: Callable[[float], str],
     ) -> None:
-        """`kill_client` kills one of those that run, chosen by a number between 0 and 1, and tells which."""
+        """Make an injector; `kill_client` kills one of the running clients, chosen by a number from 0 to 1, and
+        returns its name."""
         self._cluster = cluster
         self._proxy = proxy
         self._clocks = clocks
@@ -105,11 +107,11 @@ class ProcessInjector:
         self._is_closing = False
         self._under_way: dict[str, PlannedFault] = {}
         self.findings: list[str] = []
-        """What a fault must not bring about: a process that did not come back, or ended by itself."""
+        """Failures that no fault excuses: a process that did not come back, or that ended by itself."""
         self.facts: dict[str, str] = {}
-        """What was done, by the name of the fault, when its plan does not say it."""
+        """What was done, by the name of the fault, where its plan does not say so."""
         self.missed: set[str] = set()
-        """Names of faults that broke nothing: they are no hits."""
+        """Names of faults that broke nothing and do not count as hits."""
 
     def can(self, kind: FaultKind) -> bool:
         if kind is FaultKind.CLOCK_SKEW:
@@ -147,7 +149,7 @@ class ProcessInjector:
         await self._call(self._report_dead)
 
     def close(self) -> None:
-        """Nothing is started after this, also when a run is given up in the middle of a storm."""
+        """Start no process after this, also when a run is given up in the middle of a storm."""
         self._is_closing = True
         self._threads.shutdown(cancel_futures=True)
 
@@ -232,7 +234,8 @@ class ProcessInjector:
             self.findings.append(f"{name} did not end in {took_s:.0f} s of SIGTERM")
 
     def _start(self, name: str) -> None:
-        """Again and again, as a supervisor does: it may need somebody whom another fault has taken away."""
+        """Try to start the process again until it runs, as a supervisor does: another fault may have stopped one that
+        it needs."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._is_closing and self._cluster.state_of(name) in ("dead", "stopped"):
             try:
@@ -244,7 +247,7 @@ class ProcessInjector:
                 time.sleep(_RETRY_S)
 
     def _start_all(self, names: Sequence[str]) -> None:
-        """Together: one may wait for another, and a supervisor does not wait at all."""
+        """Start these processes at the same time, because one may wait for another."""
         with ThreadPoolExecutor(max(1, len(names))) as threads:
             for started in [threads.submit(self._start, name) for name in names]:
                 started.result()
@@ -268,7 +271,7 @@ class ProcessInjector:
                 self._start(name)
 
     def _is_struck(self, name: str) -> bool:
-        """A fault is under way on its role."""
+        """True if a fault is under way on the role of this process."""
         return role_of(name) in {role_of(fault.target) for fault in list(self._under_way.values())}
 
     def _revive(self) -> None:

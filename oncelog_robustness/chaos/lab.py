@@ -34,7 +34,7 @@ from oncelog_server.cli.client_config import read_client_config
 
 HISTORY: Final = "history.jsonl"
 TOLD: Final = "told"
-"""The folder of what clients tell, a file each while it lives."""
+"""The name of the folder in which each client that lives has a file of what it reports."""
 STEP_MS: Final = 100
 PROGRESS_S: Final = 0.5
 _OVER: Final = 0
@@ -44,15 +44,15 @@ _OVER: Final = 0
 class LabOrder:
     bootstrap: str
     client_config: str
-    """Path of a `client.properties`, or empty."""
+    """Path of a `client.properties` for the clients' login, or empty."""
     folder: str
     seed: int
     replicas: int
     began_s: float
-    """When the run began, by the clock that all processes of a machine share."""
+    """When the run began, in seconds of the clock that all processes of a machine share."""
     libraries: tuple[str, ...]
     workloads: tuple[dict[str, Any], ...]
-    """`kind`, `name`, and the parameters."""
+    """The workloads to run, each with its `kind`, its `name` and its parameters."""
     facts: dict[str, str]
     topic_config: dict[str, str] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class LabOrder:
 
 
 class ForkLab:
-    """A `Lab`. Its copy in a child belongs to that child."""
+    """A `Lab` whose clients are forked processes. The copy of it in a child belongs to that child."""
 
     def __init__(self, order: LabOrder, clients: Sequence[Clients]) -> None:
         self.clients = clients
@@ -170,7 +170,7 @@ class ForkLab:
 
 
 class WorkloadFailed(Exception):
-    """A bug, not a verdict."""
+    """A workload raised an exception: a bug of the workload, not a verdict."""
 
 
 def say(event: str, **facts: object) -> None:
@@ -215,7 +215,7 @@ async def _report(lab: ForkLab) -> None:
 
 
 class Wishes:
-    """What the runner asks for while the workloads run."""
+    """The lines that the runner sends while the workloads run: `end`, `check` and `kill`."""
 
     def __init__(self) -> None:
         self.checking = asyncio.Event()

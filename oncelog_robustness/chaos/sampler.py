@@ -1,4 +1,5 @@
-"""How far the LSO is behind, second by second: `python -m oncelog_robustness.chaos.sampler BOOTSTRAP CONFIG PREFIX`.
+"""The sampler of the LSO's lag, second by second: `python -m oncelog_robustness.chaos.sampler BOOTSTRAP CONFIG
+PREFIX`.
 
 A client of its own, so that no hanging workload stops the measuring. Each line of its output is one sample; a second
 in which nobody answered has none.
@@ -20,9 +21,11 @@ TIMEOUT_S: Final = 2.0
 
 
 def sample(admin: AdminClient, prefix: str) -> dict[str, int]:
-    """Records between the last stable offset and the high watermark, of each partition that has any.
+    """Return how many records lie between the last stable offset and the high watermark, for each partition that has
+    any.
 
-    Of topics whose names begin with `prefix`."""
+    Only topics whose names begin with `prefix` count.
+    """
     topics = admin.list_topics(timeout=TIMEOUT_S).topics
     partitions = [
         TopicPartition(name, number)

@@ -70,7 +70,7 @@ def _judge_log(case: Case, log: ReplicaLog, states: dict[int, StateRecorded]) ->
 
 
 def _judge_last_stable_offsets(case: Case, observations: Observations) -> None:
-    """Of the newest leader epoch of each partition that is still there, as it was seen last."""
+    """Judge the LSO of each partition that still exists, by the last state seen of its newest leader epoch."""
     there = newest_logs(observations)
     leaders: dict[tuple[str, str, int], ReplicaState] = {}
     for state in observations.replicas:

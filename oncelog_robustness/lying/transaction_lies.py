@@ -1,4 +1,4 @@
-"""Bugs of coordinators: who may write, how a transaction ends, and what becomes of its offsets."""
+"""Bugs of coordinators: wrong fencing, wrong endings of transactions, and lost offsets."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -16,7 +16,7 @@ _INIT_VERSION: Final = 4
 
 
 class SameProducerId(Lie):
-    """From its moment on; the first producer without a transactional id gives its id to the later ones."""
+    """From its moment on, give the id of the first producer without a transactional id to the later ones."""
 
     name = "same-producer-id"
     says = "one producer id is handed out twice"
@@ -60,7 +60,8 @@ class AnswerAbortedCommit(Lie):
 
 
 class ForgetOffsets(Lie):
-    """From its moment on; a later commit would hide a single one that was forgotten."""
+    """From its moment on, forget the offsets of transactions. A later commit would hide a single one that was
+    forgotten."""
 
     name = "forget-offsets"
     says = "offsets of a transaction are answered with success and forgotten"
@@ -89,7 +90,7 @@ class ForgetOffsets(Lie):
 
 
 class FenceWrong(Lie):
-    """A healthy producer asks for its commit, and is fenced as by a successor that nobody started."""
+    """Fence a healthy producer that requests its commit, as if somebody had started a successor."""
 
     name = "fence-wrong"
     says = "a producer is fenced though nobody took its transactional id"
@@ -115,7 +116,7 @@ def _init_request(transactional_id: str) -> Any:
 
 
 class ZombieWrite(Lie):
-    """From its moment on; what a fenced producer sends lands as if it were no part of a transaction."""
+    """From its moment on, let what a fenced producer sends land in the log, outside any transaction."""
 
     name = "zombie-write"
     says = "a batch of a fenced producer lands in the log"
@@ -125,7 +126,7 @@ class ZombieWrite(Lie):
         # A zombie sends few batches, most of them before it is one.
         self.moments = Moments(self.name, seed, most=3)
         self._current: dict[str, tuple[int, int]] = {}
-        """Of each transactional id the producer id and epoch that its last producer was given at its start."""
+        """The producer id and epoch that each transactional id's newest producer received at its start."""
         self._ids: dict[int, str] = {}
 
     def answered(self, exchange: Exchange, response: Any) -> Any:
@@ -143,7 +144,8 @@ class ZombieWrite(Lie):
             self._produce(exchange)
 
     def _add(self, exchange: Exchange) -> None:
-        """A zombie below TV2 asks first; with a refusal it would not even send."""
+        """Answer a zombie's AddPartitionsToTxn with success, because a zombie below TV2 sends that first and would
+        stop at a refusal."""
         request, types = exchange.request, exchange.types
         producer_id = request.v3_and_below_producer_id
         if not self._is_zombie(producer_id, request.v3_and_below_producer_epoch):

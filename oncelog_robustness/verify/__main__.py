@@ -116,7 +116,7 @@ def main(
 
 
 def _refuse_both(bootstrap: str, history: Path | None, clean: str, faults: Faults) -> None:
-    """Raises OncelogError for options that contradict each other."""
+    """Raise OncelogError for options that contradict each other."""
     if history is not None and (bootstrap or clean or faults.is_given):
         raise OncelogError("--history is judged by itself: give no BOOTSTRAP, --clean or faults")
     if history is None and not bootstrap:

@@ -22,7 +22,7 @@ PROBE_DELAY: Final = (
 
 
 def helper_patch(image: str, target: str) -> dict[str, Any]:
-    """For `pods/ephemeralcontainers`."""
+    """Return the patch for `pods/ephemeralcontainers` that adds the helper to a pod."""
     container = {
         "name": HELPER,
         "image": image,
@@ -40,7 +40,8 @@ def helper_patch(image: str, target: str) -> dict[str, Any]:
 
 
 def cut_script(fault: PlannedFault, peers: Sequence[str]) -> str:
-    """Shell commands that begin it in the target's pod. `peers` are addresses; none: everybody."""
+    """Return the shell commands that begin the fault in the target's pod. `peers` are the addresses to cut off; none:
+    all."""
     if fault.kind is FaultKind.DELAY:
         shortest, longest = DELAY_MS
         delay_ms = shortest + int(fault.strength * (longest - shortest))
@@ -61,7 +62,7 @@ def cut_script(fault: PlannedFault, peers: Sequence[str]) -> str:
 
 
 def heal_script() -> str:
-    """Undoes whatever is there; the same for every kind, and done twice it does nothing."""
+    """Return the shell commands that undo any of these faults; running them twice does no harm."""
     lines = ["tc qdisc del dev eth0 root 2>/dev/null"]
     for way, chain, device in (("IN", "INPUT", "-i"), ("OUT", "OUTPUT", "-o")):
         name = f"{_CHAIN}-{way}"
