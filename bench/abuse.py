@@ -121,8 +121,8 @@ class Wire:
 
 
 def commit_until_stopped(bootstrap: str, commands: Connection, login: Mapping[str, str]) -> None:
-    """Commit one transaction after the other: the neighbour, in a process of its own. Each command is answered with
-    the times since the last."""
+    """Commit one transaction after the other: the neighbour, in a process of its own.
+    Each command is answered with the times since the last."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": "neighbour", "linger.ms": 0, **login}
     )

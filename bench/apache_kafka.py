@@ -57,8 +57,8 @@ share.coordinator.state.topic.min.isr={in_sync}
 
 
 class ApacheKafka:
-    """A cluster of Apache Kafka: one node, or three whose internal topics have three replicas. Raises NoJarsError
-    where it cannot run."""
+    """A cluster of Apache Kafka: one node, or three whose internal topics have three replicas.
+    Raises NoJarsError where it cannot run."""
 
     def __init__(self, folder: Path, *, nodes: int = 1, shards: int = 50) -> None:
         self._jars = fetched_jars(CACHE, POM)
@@ -143,8 +143,8 @@ class ApacheKafka:
 
 @contextmanager
 def formatted_kafka(*, nodes: int = 1, shards: int = 50) -> Iterator[ApacheKafka | None]:
-    """Yield a Kafka that can be started, on a folder that is removed with it; None where it cannot run, after a line
-    that says why."""
+    """Yield a Kafka that can be started, on a folder that is removed with it; None where it cannot run,
+    after a line that says why."""
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-kafka-") as folder:
         try:
             kafka = ApacheKafka(Path(folder), nodes=nodes, shards=shards)

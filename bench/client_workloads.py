@@ -27,8 +27,8 @@ COUNTS = {RECORD_BYTES_SMALL: 1_000_000, RECORD_BYTES_LARGE: 300_000}
 
 
 class CommitBars(NamedTuple):
-    """The bars of a commit: percentiles as a ratio to the mock's (1 partition) and to Kafka's, and milliseconds of
-    processor time."""
+    """The bars of a commit: percentiles as a ratio to the mock's (1 partition) and to Kafka's, and
+    milliseconds of processor time."""
 
     mock: Mapping[float, float]
     kafka: Mapping[float, float]
@@ -71,8 +71,8 @@ def rounds_of(is_quick: bool) -> int:
 
 
 def commit_latency(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """Measure the time from begin to the response of commit, with one record to each of 1 and 10 partitions, and the
-    server's CPU for each."""
+    """Measure the time from begin to the response of commit, and the server's CPU, with a record to
+    each of 1 and 10 partitions."""
     with side_by_side() as brokers:
         for partitions in (1, 10):
             yield from commits(
@@ -227,8 +227,8 @@ def _rate(broker: Broker, topic: str, count: int, seconds: float) -> tuple[float
 
 
 def throughput(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """Measure the records a second of one idempotent producer, until the last is acknowledged, and the server's CPU
-    and memory."""
+    """Measure the records a second of one idempotent producer, until the last is acknowledged, and the
+    server's CPU and memory."""
     with side_by_side() as brokers:
         for size, count in COUNTS.items():
             yield from writing(
@@ -280,8 +280,8 @@ def writing(
 
 
 def reading(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """Measure the records a second of one consumer at read_committed from the start of a topic, and the server's CPU
-    and memory.
+    """Measure the records a second of one consumer at read_committed from the start of a topic, and the
+    server's CPU and memory.
 
     The mock keeps a few megabytes of a partition, and drops the rest.
     """

@@ -1,5 +1,5 @@
-"""The workload `console`: pages of the console with ten thousand transactional ids, two thousand partitions and two
-hundred groups.
+"""The workload `console`: pages of the console with ten thousand transactional ids, two thousand
+partitions and two hundred groups.
 
 A thousand of the ids have a transaction open.
 """

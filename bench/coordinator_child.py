@@ -2,8 +2,8 @@
 
 `python -m bench.coordinator_child fill FOLDER IDS FINISHED` writes what FINISHED transactions of IDS ids leave
 behind, and one open transaction of each id. It writes record by record as coordinators do, into the shards of a
-storage node that cleans them with default settings. `load FOLDER` starts a coordinator on them and prints, as JSON,
-seconds and bytes.
+storage node that cleans them with default settings. `load FOLDER` starts a coordinator on them and prints, as
+JSON, seconds and bytes.
 """
 
 import asyncio

@@ -35,8 +35,8 @@ KAFKA_LOADED = re.compile(
 
 
 def coordinator_recovery(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Measure the time from the coordinator's start to all its shards loaded, while storage runs and its pages are
-    warm."""
+    """Measure the time from the coordinator's start to all its shards loaded, while storage
+    runs and its pages are warm."""
     scale = 10 if is_quick else 1
     found = []
     for finished, what in ((0, "no history"), (FINISHED_BEFORE, f"{FINISHED_BEFORE:,} before")):
@@ -61,8 +61,8 @@ def coordinator_recovery(is_quick: bool, show_step: ShowStep) -> list[Measuremen
 
 
 def shard_recovery(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """Measure the time from a coordinator's start in a running process until its shards are loaded; 100 producers are
-    open."""
+    """Measure the time from a coordinator's start in a running process until its shards are
+    loaded; 100 producers are open."""
     rounds = rounds_of(is_quick)
     for shards in SHARDS:
         loading_ms: Rounds = {"oncelog": []}
@@ -115,8 +115,8 @@ class Load(NamedTuple):
 
 
 def kafka_loads(log: str) -> list[Load]:
-    """Return the last loading of each shard in the log: after a crash a new leader epoch stops the first, which has
-    found nothing."""
+    """Return the last loading of each shard in the log: after a crash a new leader epoch stops the first,
+    which has found nothing."""
     found = {
         shard: Load(int(ids), float(taken_ms)) for ids, shard, taken_ms in KAFKA_LOADED.findall(log)
     }
@@ -124,8 +124,8 @@ def kafka_loads(log: str) -> list[Load]:
 
 
 def coordinator_memory(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Measure the resident memory of a process with a controller, a storage node and a coordinator that has loaded
-    its ids."""
+    """Measure the resident memory of a process with a controller, a storage node and a coordinator
+    that has loaded its ids."""
     ids = IDS // 10 if is_quick else IDS
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
         show_step(f"filling {ids:,} ids")

@@ -1,5 +1,5 @@
-"""The workload `growth`: how cost grows with partitions, transactional ids, producers and bytes of a log, over three
-decades of each.
+"""The workload `growth`: how cost grows with partitions, transactional ids, producers and bytes of a log,
+over three decades of each.
 
 A step is a size. At each step commits of one record go one after the other, and the server's resident memory is read.
 A row has the cost of the last step as a ratio to the first.
@@ -37,7 +37,7 @@ TOPIC_PARTITIONS_MAX: Final = 1_000
 PARTITIONS_MAX: Final = {"ONCELOG_CONTROLLER_PARTITIONS_MAX": "20000"}
 ZEROS: Final = bytes(1_000_000)
 DIG_EVERY: Final = 1_000
-"""How many records of a megabyte are written before their zeros are given back to the file system."""
+"""The number of records of a megabyte that are written before their zeros are given back to the file system."""
 
 
 class Step(NamedTuple):
@@ -154,11 +154,11 @@ def _by_producers(is_quick: bool, show_step: ShowStep) -> Iterator[Step]:
 
 
 def _by_bytes(is_quick: bool, show_step: ShowStep) -> Iterator[Step]:
-    """Yield steps of ever more bytes, which the partitions share. Every record is written by a producer and holds
-    zeros.
+    """Yield steps of ever more bytes, which the partitions share.
+    Every record is written by a producer and holds zeros.
 
-    The file system may then keep a hole for the zeros: the log reads the same bytes, and the disk need not have the
-    room.
+    The file system may then keep a hole for the zeros: the log reads the same bytes, and the
+    disk need not have the room.
     """
     with _server() as server:
         there = 0
@@ -199,7 +199,7 @@ def _write_zeros(bootstrap: str, count: int) -> None:
 
 
 def _dig_holes(data: Path) -> None:
-    """Give the zeros of the log's files back to the file system, while nobody writes. `fallocate` belongs to
-    util-linux."""
+    """Give the zeros of the log's files back to the file system, while nobody writes.
+    `fallocate` belongs to util-linux."""
     for path in data.rglob("*.log"):
         subprocess.run(["fallocate", "--dig-holes", str(path)], check=True)

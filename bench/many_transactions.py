@@ -1,5 +1,5 @@
-"""Many transactional ids, some of them in an open transaction, made over raw connections: a producer for each would
-be a thread for each."""
+"""Many transactional ids, some of them in an open transaction, made over raw connections: a producer for each
+would be a thread for each."""
 
 import threading
 import time

@@ -38,8 +38,8 @@ Rate = Callable[[str, int], Awaitable[float]]
 
 
 def own_client(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Measure commit latency beside confluent-kafka, and records/s of an idempotent producer and of a consumer beside
-    aiokafka."""
+    """Measure commit latency beside confluent-kafka, and records/s of an idempotent producer and of a
+    consumer beside aiokafka."""
     with oncelog() as server:
         create_topic(server.bootstrap, TOPIC, PARTITIONS)
         measurements = _commits("oncelog", server.bootstrap, is_quick, show_step)

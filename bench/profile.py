@@ -48,8 +48,8 @@ Act = Callable[[], None]
 
 
 class Row(NamedTuple):
-    """A row to profile: `prepare` makes what one step of the load needs, and returns the step; a step is so many
-    `units`."""
+    """A row to profile: `prepare` makes what one step of the load needs, and returns the step; a
+    step is so many `units`."""
 
     prepare: Callable[[str], Act]
     unit: str
@@ -121,8 +121,8 @@ class Place(NamedTuple):
 def place_of(stack: Iterable[str]) -> Place:
     """Return the place of `stack`, py-spy's frames `function (file:line)`, the outermost first.
 
-    A library that is not named counts as its caller. Work that the loop does for no role in particular counts as the
-    loop's.
+    A library that is not named counts as its caller.
+    Work that the loop does for no role in particular counts as the loop's.
     """
     role, layer = "", EVENT_LOOP
     for frame in stack:

@@ -80,7 +80,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A workload that ended early."""
+    """The failure of a workload that ended early."""
 
     workload: str
     why: str

@@ -1,4 +1,4 @@
-"""One hop between two processes: a session against a plain unary gRPC call, in turns of one run.
+"""The cost of one hop between two processes: a session against a plain unary gRPC call, in turns of one run.
 
 python -m bench.rpc_hop
 """

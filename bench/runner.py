@@ -43,8 +43,8 @@ class Outcome:
 
 
 def seconds_left(expected_s: Sequence[float], taken_s: Sequence[float], current_s: float) -> float:
-    """Return the seconds that all workloads still take. Those of `taken_s` are done; the next has run for
-    `current_s`."""
+    """Return the seconds that all workloads still take.
+    Those of `taken_s` are done; the next has run for `current_s`."""
     done = len(taken_s)
     pace = sum(taken_s) / sum(expected_s[:done]) if done else 1.0
     current, *later = (one * pace for one in expected_s[done:])

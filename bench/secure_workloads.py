@@ -1,5 +1,5 @@
-"""The workload `secure`, the cost of security: clients over TLS that log in beside plain ones, and mutual TLS between
-processes beside none.
+"""The workload `secure`, the cost of security: clients over TLS that log in beside plain ones, and mutual TLS
+between processes beside none.
 
 Turns alternate, so that a busy moment of the machine affects both.
 """

@@ -3,9 +3,9 @@
     python -m bench.strangers             10,000 connections, then 100,000 frames
     python -m bench.strangers --tls       the same, where each would begin with a TLS handshake
 
-For each this prints how long it took, the client's p50 and p99 of a commit before and meanwhile, and by how much the
-server's resident memory grew. Nothing else may run on the machine. The bars: memory below + 100 MB, and the p99 at
-most doubles.
+For each this prints how long it took, and the client's p50 and p99 of a commit before and meanwhile. It also prints
+by how much the server's resident memory grew. Nothing else may run on the machine. The bars: memory below + 100 MB,
+and the p99 at most doubles.
 """
 
 import argparse
@@ -62,8 +62,8 @@ def open_connections(address: tuple[str, int]) -> int:
 
 
 def send_garbage(address: tuple[str, int]) -> int:
-    """Send frames with a right length and random bytes; a connection ends at the first that cannot be read. Return
-    how many."""
+    """Send frames with a right length and random bytes; a connection ends at the first that cannot be read.
+    Return how many."""
     chance = random.Random(1)
     count = 0
     while count < _FRAMES:

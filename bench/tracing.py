@@ -1,13 +1,13 @@
-"""The cost of traces for a commit: `oncelog up` without traces, with a tenth of them and with all, in turns of one
-run.
+"""The cost of traces for a commit: `oncelog up` without traces, with a tenth of them and with
+all, in turns of one run.
 
     python -m bench.tracing               two servers of each kind side by side, one working at a time
     python -m bench.tracing --rounds 30 --partitions 4
 
-Servers of the same code differ by some percent, so there are two of each kind. A receiver of OTLP in its own process
-takes the spans. For each kind this prints the p50 of a commit, and the median over the rounds of its ratio to a
-server without traces. It also prints the server's processor time for a commit, which other work on the machine
-affects less.
+Servers of the same code differ by some percent, so there are two of each kind. A receiver of OTLP in its own
+process takes the spans. For each kind this prints the p50 of a commit, and the median over the rounds of its
+ratio to a server without traces. It also prints the server's processor time for a commit, which other work on
+the machine affects less.
 """
 
 import argparse
@@ -53,8 +53,8 @@ class _Server:
     partitions: int
     times: list[list[float]] = field(default_factory=list)
     cpu_s: float = 0.0
-    """The processor time of the server in all rounds, in seconds: the kernel counts hundredths of a second, too
-    coarse for one round."""
+    """The processor time of the server in all rounds, in seconds: the kernel counts hundredths of a second,
+    too coarse for one round."""
 
     def commit(self) -> None:
         """Commit one round of transactions, and note their times."""

@@ -1,7 +1,7 @@
 """The cost of transactions for clients that do not wait for them.
 
-One producer commits ten times a second. One reader follows the end of partitions. One of the partitions is held up by
-a producer that neither commits nor aborts.
+One producer commits ten times a second. One reader follows the end of partitions.
+One of the partitions is held up by a producer that neither commits nor aborts.
 """
 
 import struct
@@ -26,8 +26,8 @@ from bench.runner import ShowStep
 
 COMMIT_EVERY_S: Final = 0.1
 QUEUE_KB: Final = 4_000
-"""The most KB that a producer may queue. A commit waits for the queue: a long one would make transactions of a
-second."""
+"""The most KB that a producer may queue.
+A commit waits for the queue: a long one would make transactions of a second."""
 TOPIC: Final = "tail"
 STUCK_PARTITION: Final = 0
 WRITE_EVERY_S: Final = 0.02
@@ -154,8 +154,8 @@ class _Tail(NamedTuple):
 
 
 def tail_reader(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """Measure the times from sending to reading, with no producer stuck and behind a stuck producer, and what its
-    abort uncovers."""
+    """Measure the times from sending to reading, with no producer stuck and behind a stuck producer, and
+    what its abort uncovers."""
     seconds = 2.0 if is_quick else 15.0
     found: dict[str, _Tail] = {}
     with log_and_kafka() as brokers:

@@ -1,4 +1,4 @@
-"""How commands that run for minutes can be ended from outside and still print what they have found."""
+"""Ending commands that run for minutes: SIGTERM and Ctrl-C stop one, and it still prints what it has found."""
 
 import contextlib
 import signal
@@ -21,8 +21,8 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_interrupt() -> Iterator[None]:
-    """Put off Ctrl-C and SIGTERM until a fork is over: an exception in a hook of the fork, such as logging's, is
-    ignored."""
+    """Put off Ctrl-C and SIGTERM until a fork is over: an exception in a hook of the fork, such
+    as logging's, is ignored."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
         yield

@@ -1,8 +1,8 @@
-"""A plan of faults, drawn from a seed before anything runs: which strikes what and when. A fault injector carries it
-out.
+"""A plan of faults, drawn from a seed before anything runs: which strikes what and when.
+A fault injector carries it out.
 
-The plan is the same for the simulator and for processes; the injector decides what a kind of fault means there. An
-injector that cannot do a kind reports it beforehand (`can`), so that no plan is half carried out in silence.
+The plan is the same for the simulator and for processes; the injector decides what a kind of fault means there.
+An injector that cannot do a kind reports it beforehand (`can`), so that no plan is half carried out in silence.
 """
 
 import random
@@ -71,8 +71,8 @@ FAMILIES: Final[Mapping[str, tuple[FaultKind, ...]]] = {
     "machines": (FaultKind.MACHINE_DRAIN, FaultKind.MACHINE_LOST),
     "database": (FaultKind.DATABASE_OUTAGE, FaultKind.REDIS_OUTAGE),
 }
-"""The kinds of faults, by what they take away: processes, time, the network, files and clocks, machines, or
-databases."""
+"""The kinds of faults, by what they take away: processes, time, the network, files and
+clocks, machines, or databases."""
 
 NETWORK: Final = FAMILIES["network"]
 OF_MACHINES: Final = FAMILIES["machines"]
@@ -80,16 +80,16 @@ OF_MACHINES: Final = FAMILIES["machines"]
 ANY: Final = "any"
 """The target of a fault whose injector chooses what it strikes."""
 DATABASE: Final = "database"
-"""The target of a database outage for all controllers; an outage with one controller as its target is for that one
-alone."""
+"""The target of a database outage for all controllers; an outage with one controller as its
+target is for that one alone."""
 _FIND_THEIR_OWN: Final = frozenset((FaultKind.CLIENT_KILL, FaultKind.MOVE, FaultKind.OPERATE))
 WHOLE_ROLE: Final = frozenset((FaultKind.KILL_ALL, FaultKind.ROLLING_RESTART))
 _ASKS_THE_DATABASE: Final = "controller"
 
 
 def storm_targets(kind: FaultKind, roles: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Return what a storm may name as a target of `kind` in a cluster of these roles and processes; of a pair, each
-    half.
+    """Return what a storm may name as a target of `kind` in a cluster of these roles and
+    processes; of a pair, each half.
 
     Storms are the simulator's: kinds that it does not have get no targets. Chaos plans its own faults.
     """
@@ -107,8 +107,8 @@ def storm_targets(kind: FaultKind, roles: Sequence[str], names: Sequence[str]) -
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """A fault that begins `at_ms` after the run's beginning and lasts `lasts_ms`. `strength` is from 0 to 1; its
-    meaning depends on the kind."""
+    """A fault that begins `at_ms` after the run's beginning and lasts `lasts_ms`.
+    `strength` is from 0 to 1; its meaning depends on the kind."""
 
     at_ms: int
     lasts_ms: int
@@ -127,8 +127,8 @@ class FaultInjector(Protocol):
     async def begin(self, fault: PlannedFault) -> None: ...
 
     async def end(self, fault: PlannedFault) -> None:
-        """Undo the fault, whatever else goes on. The run also calls this for every fault that is under way when it
-        heals."""
+        """Undo the fault, whatever else goes on.
+        The run also calls this for every fault that is under way when it heals."""
         ...
 
     async def heal(self) -> None:
@@ -138,8 +138,8 @@ class FaultInjector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """The rates, targets and lengths of a run's faults. A run is calm or wild by its seed: `intensity` scales the
-    rates."""
+    """The rates, targets and lengths of a run's faults.
+    A run is calm or wild by its seed: `intensity` scales the rates."""
 
     rates: Mapping[FaultKind, float]
     """The faults per minute of each kind, at intensity 1."""

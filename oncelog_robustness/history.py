@@ -1,8 +1,8 @@
-"""The history of a run: what clients did and saw, in the order in which operations began. Checkers know clients only
-by it.
+"""The history of a run: what clients did and saw, in the order in which operations began.
+Checkers know clients only by it.
 
-An operation ends in one of three ways: OK (it happened), FAIL (it did not, and never will), INFO (nobody knows). A
-request without a response is INFO. A client that cannot be sure writes INFO, because a checker believes FAIL.
+An operation ends in one of three ways: OK (it happened), FAIL (it did not, and never will), INFO (nobody knows).
+A request without a response is INFO. A client that cannot be sure writes INFO, because a checker believes FAIL.
 
 Values are unique in a whole run, so a value names the one send that wrote it.
 """
@@ -18,8 +18,8 @@ Partition = tuple[str, int]
 """A topic and a partition number."""
 
 RECORDS_DELETED_FROM: Final = "records deleted from"
-"""The name of a fact: the topics whose records a workload deletes, with spaces between. Any other log begins at 0 for
-ever, because retention removes nothing. Where the fact is missing, nobody knows."""
+"""The name of a fact: the topics whose records a workload deletes, with spaces between.
+Any other log begins at 0 for ever, because retention removes nothing. Where the fact is missing, nobody knows."""
 
 
 class Outcome(StrEnum):
@@ -29,13 +29,13 @@ class Outcome(StrEnum):
 
 
 class Ending(StrEnum):
-    """What the client requested at the end of a transaction."""
+    """The ending that the client requested for a transaction."""
 
     COMMIT = "commit"
     ABORT = "abort"
     NONE = "none"
-    """The client died before it requested an ending, or was refused before: the coordinator decides, by timeout or by
-    fencing."""
+    """No ending was requested, because the client died or was refused before: the coordinator decides,
+    by timeout or by fencing."""
 
 
 class Isolation(StrEnum):
@@ -76,13 +76,13 @@ class Operation:
     """The name of one incarnation of one client, such as `writer-2#3`."""
     invoked_ms: int
     completed_ms: int | None
-    """When the operation completed, in milliseconds; None if it never did."""
+    """The time at which the operation completed, in milliseconds; None if it never did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction(Operation):
-    """A transaction from begin to end. OK with COMMIT: every send is in the log. FAIL, or OK with ABORT: none is.
-    INFO: all or none."""
+    """A transaction from begin to end. OK with COMMIT: every send is in the log.
+    FAIL, or OK with ABORT: none is. INFO: all or none."""
 
     transactional_id: str
     protocol: str
@@ -93,20 +93,19 @@ class Transaction(Operation):
     sends: tuple[Send, ...]
     """The sends, in the order of the calls."""
     reads: tuple[Read, ...] = ()
-    """The records that the client read in the transaction, or consumed to compute its sends from, at read_committed.
-    """
+    """The records that the client read in the transaction, or consumed to compute its sends from, at read_committed."""
     offsets: GroupOffsets | None = None
     asked_ms: int | None = None
-    """When the client requested the ending, just before the call, in milliseconds. None: never, or it was not
-    recorded."""
+    """The time just before the client requested the ending, in milliseconds. None: never, or it was not recorded."""
     offsets_taken_ms: int | None = None
-    """When the offsets were answered with success, in milliseconds. None: never, or it was not recorded."""
+    """The time at which the offsets were answered with success, in milliseconds. None: never, or it was not recorded.
+    """
     error: str = ""
     timeout_ms: int | None = None
     """The time after which the coordinator may abort the transaction, in milliseconds; None: it was not recorded."""
     is_taken: bool = False
-    """True if, before the client requested an abort, it was answered that somebody else had ended the transaction or
-    fenced it."""
+    """True if, before the client requested an abort, it was answered that somebody else had ended the
+    transaction or fenced it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,13 +214,12 @@ class History:
     """Results that `once` keeps; None in a history that is not sealed."""
 
     def sealed(self) -> "History":
-        """Return a history of the same operations that is not changed any more, so that results of `once` are kept.
-        """
+        """Return a history of the same operations that is not changed any more, so that results of `once` are kept."""
         return History(self.facts, self.operations, {})
 
     def once(self, name: Any, make: Callable[[], FoundT]) -> FoundT:
-        """Return what `make` returns. A sealed history calls `make` once for each `name`; nobody may change the
-        result."""
+        """Return what `make` returns.
+        A sealed history calls `make` once for each `name`; nobody may change the result."""
         if self._found is None:
             return make()
         if name not in self._found:

@@ -1,16 +1,16 @@
 """Judging a history that lies in a file, part by part: `python -m oncelog_robustness.judging HISTORY.jsonl`.
 
-A history of millions of operations is more than the memory of a machine holds as objects. But most operations do not
-concern each other: they belong together only if they share a client, a topic, a group or a transactional id. So the
-file is read twice:
+A history of millions of operations is more than the memory of a machine holds as objects. But most operations do
+not concern each other: they belong together only if they share a client, a topic, a group or a transactional id.
+So the file is read twice:
 
 1. Each line is searched for names, without being parsed. Lines that share a name come into one part.
 2. The parts, several small ones at once, are read as histories and judged by every checker, by one process for each
    processor.
 
-Each checker sees every operation that can matter to its rule, so its verdicts together equal its verdict on the
-whole. A history that cannot be taken apart, such as one topic with all operations, is judged as one part, and needs
-its memory.
+Each checker sees every operation that can matter to its rule, so its verdicts together equal its verdict on
+the whole. A history that cannot be taken apart, such as one topic with all operations, is judged as one
+part, and needs its memory.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Parts:
         self._parents: list[int] = []
         self._known: dict[frozenset[bytes], int] = {}
         self._lines: list[array[int]] = []
-        """For each slot, the positions of its lines in the file."""
+        """The positions in the file of each slot's lines."""
         self._faults: array[int] = array("q")
         self.facts = _facts(file.readline())
         self.count = 0
@@ -84,8 +84,8 @@ class Parts:
         self._lines[slot].append(at)
 
     def _join(self, names: Sequence[bytes], line: bytes) -> int:
-        """Join the parts of these names and return the slot. Raises OncelogError for a line without a name:
-        `History.lines` writes none."""
+        """Join the parts of these names and return the slot.
+        Raises OncelogError for a line without a name: `History.lines` writes none."""
         if not names or not line.startswith(_BEGIN):
             raise OncelogError(f"this is no operation of a history: {line[:80]!r}")
         slots = [self._slot(name) for name in names]
@@ -151,8 +151,8 @@ def _names_in_fact(line: bytes) -> set[bytes]:
 
 
 def judge_file(path: Path, most: int = PART_OPERATIONS, jobs: int = 0) -> list[Verdict]:
-    """Return the verdicts of every checker. `jobs`: how many processes, 0 for one for each processor. Raises
-    OncelogError, ValueError."""
+    """Return the verdicts of every checker.
+    `jobs`: how many processes, 0 for one for each processor. Raises OncelogError, ValueError."""
     gc.disable()
     with path.open("rb") as file:
         parts = Parts(file)
@@ -192,8 +192,8 @@ def merged(found: Sequence[Sequence[Verdict]]) -> list[Verdict]:
 
 
 def _merged(nothing: Verdict, verdicts: Sequence[Verdict]) -> Verdict:
-    """Merge the verdicts of one checker. Broken counts whatever else is unclear; a part with nothing to judge does
-    not count."""
+    """Merge the verdicts of one checker.
+    Broken counts whatever else is unclear; a part with nothing to judge does not count."""
     judged = sum(one.judged for one in verdicts)
     telling = [one for one in verdicts if one != nothing]
     for answer in (Answer.BROKEN, Answer.UNKNOWN):

@@ -34,8 +34,8 @@ from oncelog_storage.log_directory import (
 )
 
 _SEGMENT: Final = re.compile(r"\d{20}\.log(\.swap)?")
-"""The name of a segment's file. With `.swap` the segment is cleaned, and the next start puts it in place of its
-originals."""
+"""The name of a segment's file.
+With `.swap` the segment is cleaned, and the next start puts it in place of its originals."""
 _LEADER_EPOCH: Final = slice(12, 16)
 
 
@@ -59,8 +59,8 @@ def partition_folders(data_dir: Path) -> list[tuple[Partition, Path]]:
 
 
 def read_checkpoint(data_dir: Path, name: str) -> dict[Partition, int]:
-    """Read a checkpoint file of the data folder. The result is empty if there is none, or if an unsynced one was
-    torn."""
+    """Read a checkpoint file of the data folder.
+    The result is empty if there is none, or if an unsynced one was torn."""
     try:
         return decode_checkpoint(_read(data_dir / name).decode())
     except FileNotFoundError:
@@ -79,8 +79,8 @@ def read_logs(
 ) -> list[ReplicaLog]:
     """Return the logs of every replica in this folder.
 
-    Without `live`, the checkpoints of a node that has stopped in order tell what is committed. A partition that is
-    missing there has one replica, and all of its log is committed.
+    Without `live`, the checkpoints of a node that has stopped in order tell what is committed.
+    A partition that is missing there has one replica, and all of its log is committed.
     """
     starts = read_checkpoint(data_dir, LOG_STARTS)
     cleaned = read_checkpoint(data_dir, CLEANER_OFFSETS)
@@ -142,8 +142,7 @@ def batches_of(folder: Path) -> Iterator[tuple[BatchHeader, bytes]]:
 
 
 def read_states(folder: Path, shard: int, high_watermark: int) -> Iterator[StateRecorded]:
-    """Yield the states of transactional ids that a shard of `__transaction_state` recorded below the high watermark.
-    """
+    """Yield the states of transactional ids that a shard of `__transaction_state` recorded below the high watermark."""
     for header, data in batches_of(folder):
         if header.is_control or header.next_offset > high_watermark:
             continue
@@ -173,8 +172,8 @@ def read_states(folder: Path, shard: int, high_watermark: int) -> Iterator[State
 
 
 def read_all_states(replicas: Iterable[tuple[Path, ReplicaLog]]) -> list[StateRecorded]:
-    """Return the recorded states of every shard once, from the replica with the most committed. Each replica comes
-    with its data folder."""
+    """Return the recorded states of every shard once, from the replica with the most committed.
+    Each replica comes with its data folder."""
     best: dict[int, tuple[Path, ReplicaLog]] = {}
     for data_dir, log in replicas:
         if log.topic != TRANSACTION_STATE_TOPIC or not log.batches:
@@ -191,8 +190,8 @@ def read_all_states(replicas: Iterable[tuple[Path, ReplicaLog]]) -> list[StateRe
 
 
 def _segments(folder: Path) -> list[str]:
-    """Return the segment files in order, as a start would leave them: a `.log.swap` replaces every segment that it
-    covers."""
+    """Return the segment files in order, as a start would leave them: a `.log.swap` replaces
+    every segment that it covers."""
     names = {name for name in os.listdir(folder) if _SEGMENT.fullmatch(name)}
     segments: list[str] = []
     covered = 0

@@ -1,7 +1,7 @@
 """Observations inside a cluster: the state of replicas, shards and decisions, for checkers of invariants.
 
-The simulator observes all of this at every step; outside it is read from the metadata, the logs and the REST
-interface.
+The simulator observes all of this at every step; outside it is read from the metadata, the
+logs and the REST interface.
 """
 
 from dataclasses import dataclass, field, replace
@@ -24,11 +24,11 @@ class ReplicaState:
     """The LSO of a leader; None for a follower, which has none."""
     end_offset: int
     topic_id: str = ""
-    """The topic's id, which tells the topic from a deleted one of the same name; empty if the observer does not know
-    it."""
+    """The topic's id, which tells the topic from a deleted one of the same name; empty if the
+    observer does not know it."""
     start_over_count: int = 0
-    """How often this replica was emptied since its process began, because it was damaged or below the leader's log
-    start."""
+    """The number of times that this replica was emptied since its process began: it was damaged, or
+    below the leader's log start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ReplicaLog:
     is_part: bool = False
     """True if only the last batches were kept: they tell where the log ended, not what was in it."""
     whole_until: int | None = None
-    """In a part of a log, where the whole had its first hole or damaged batch, or its end."""
+    """The first hole or damaged batch of the whole log, of which this is a part, or else its end."""
 
     @property
     def end_offset(self) -> int:

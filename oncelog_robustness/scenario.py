@@ -1,5 +1,5 @@
-"""A scenario: the cluster, the workloads and the storm of a run. It is a TOML file in `scenarios/`; the seed draws
-the rest.
+"""A scenario: the cluster, the workloads and the storm of a run.
+It is a TOML file in `scenarios/`; the seed draws the rest.
 
 name = "storm"
 duration_ms = 30_000
@@ -101,17 +101,17 @@ def _refuse_reversed(name: str, bounds: tuple[float, float]) -> None:
 
 
 class Upgrade(BaseModel):
-    """An upgrade: processes of an older version each restart as this version while the storm goes on; or the other
-    way round."""
+    """An upgrade: processes of an older version each restart as this version while the storm goes
+    on; or the other way round."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     older: str = Field("last", min_length=1, max_length=1_000)
-    """The older version: one that `tests/golden` keeps, `last` for the newest of them, `this` for today's, or a
-    folder like theirs."""
+    """The older version: one that `tests/golden` keeps, `last` for the newest of them, `this` for today's,
+    or a folder like theirs."""
     without: tuple[str, ...] = ()
-    """What the older version lacks besides: `RequestOrigin`, `RequestOrigin.request`, `Storage.Fetch`, or a tagged
-    field of a transaction's record, `__transaction_state:100`."""
+    """The parts that the older version lacks besides: `RequestOrigin`, `RequestOrigin.request`, `Storage.Fetch`, or a
+    tagged field of a transaction's record, `__transaction_state:100`."""
 
 
 class Scenario(BaseModel):
@@ -197,8 +197,8 @@ def _storm_named(name: str) -> dict[FaultKind, Faults]:
 def load_scenario(
     name_or_path: str, kinds: Mapping[str, type[BaseModel]] | None = None
 ) -> Scenario:
-    """Load a scenario. Raises OncelogError that says what is wrong with a file, or which scenarios and storms there
-    are.
+    """Load a scenario.
+    Raises OncelogError that says what is wrong with a file, or which scenarios and storms there are.
 
     `kinds` are the kinds of workloads there are, with their parameters; without it, those of the catalog.
     """

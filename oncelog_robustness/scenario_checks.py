@@ -1,5 +1,5 @@
-"""Checks of the names and values in a scenario file, with errors in words. A wrong name would do nothing in silence:
-the run would inject no fault, and then report that nothing is broken.
+"""Checks of the names and values in a scenario file, with errors in words.
+A wrong name would do nothing in silence: the run would inject no fault, and then report that nothing is broken.
 
 Heavy imports wait: a planted bug must be in place before the code it breaks.
 """

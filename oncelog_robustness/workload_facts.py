@@ -1,5 +1,5 @@
-"""Facts that workloads record for their own checkers: the content of `WorkloadFact`, and the values that carry a
-meaning.
+"""Facts that workloads record for their own checkers: the content of `WorkloadFact`, and the
+values that carry a meaning.
 
 Workloads and checkers both import this module and nothing of each other. A fact is a frozen dataclass of strings,
 numbers, booleans and tuples of them; `note` makes the operation, `facts_of` finds all facts of one kind again.
@@ -20,8 +20,8 @@ SEPARATOR: Final = "|"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerReady:
     """A call of `init_transactions` that returned; the operation has its times. From then on the producers that had
-    the transactional id before are fenced. If the operation never completed, the call was not answered, and they may
-    be fenced at any time."""
+    the transactional id before are fenced. If the operation never completed, the call was not answered, and they
+    may be fenced at any time."""
 
     kind: ClassVar[str] = "producer-ready"
     transactional_id: str
@@ -83,8 +83,8 @@ class Copier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyDeleted:
-    """A tombstone that was sent. It is committed or not together with `with_value`, which the same transaction sent
-    before."""
+    """A tombstone that was sent.
+    It is committed or not together with `with_value`, which the same transaction sent before."""
 
     kind: ClassVar[str] = "key-deleted"
     topic: str
@@ -125,11 +125,10 @@ class SparkBatchEnded:
     batch: int
     attempt: str
     outcome: str
-    """The `Outcome` of the attempt: ok, it was committed (also if by an earlier call); fail, it never will be; info,
-    nobody knows."""
+    """The `Outcome` of the attempt: ok, it was committed (also if by an earlier call); fail, it never
+    will be; info, nobody knows."""
     winners: tuple[tuple[int, str], ...]
-    """The winning tries as the driver named them, each with its task and branch; empty if it never tried to commit.
-    """
+    """The winning tries as the driver named them, each with its task and branch; empty if it never tried to commit."""
 
     @property
     def was(self) -> Outcome:
@@ -138,15 +137,15 @@ class SparkBatchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProgress:
-    """The progress of a group that had time to finish after healing. The fact is written when it has, or when the
-    time was up."""
+    """The progress of a group that had time to finish after healing.
+    The fact is written when it has, or when the time was up."""
 
     kind: ClassVar[str] = "group-progress"
     group: str
     waited_ms: int
     partitions: tuple[tuple[str, int, int, int], ...]
-    """Each partition with its topic, the group's committed offset (-1 for none), and the least offset that means all
-    was read."""
+    """Each partition with its topic, the group's committed offset (-1 for none), and the least offset
+    that means all was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +159,8 @@ class PaymentsBooked:
     topic: str
     partitions: int
     payments: tuple[tuple[str, str, str, int], ...]
-    """Each payment with its value, transactional id, the transaction's stored text, and when the database committed
-    it."""
+    """Each payment with its value, transactional id, the transaction's stored text, and when
+    the database committed it."""
 
 
 class Copy(NamedTuple):
@@ -267,8 +266,8 @@ def copy_value(unique: str, original: str) -> str:
 
 
 def copy_partition(offset: int, partitions: int) -> int:
-    """Return the output partition of the copy of a record at this offset, in whichever input partition the record
-    lies."""
+    """Return the output partition of the copy of a record at this offset, in whichever input
+    partition the record lies."""
     return offset % partitions
 
 

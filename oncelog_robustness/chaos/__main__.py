@@ -159,7 +159,7 @@ def main(
 def _refuse_both(
     containers: bool, kubernetes: bool, bootstrap: str, kinds: Sequence[FaultKind]
 ) -> None:
-    """Raises OncelogError for options that contradict each other."""
+    """Raise OncelogError for options that contradict each other."""
     if containers and (kubernetes or bootstrap):
         raise OncelogError(
             "--containers starts its own cluster: give neither --kubernetes nor --bootstrap with it"
@@ -273,8 +273,8 @@ class Place:
 
 
 def _of_containers(kinds: Sequence[FaultKind], scenario: Scenario) -> tuple[Target, str]:
-    """Return a target of containers, and the options that choose it again. Raises OncelogError when there is no
-    engine."""
+    """Return a target of containers, and the options that choose it again.
+    Raises OncelogError when there is no engine."""
     from oncelog_robustness.chaos.containers.engine import find_engine
     from oncelog_robustness.chaos.containers.plan import Images
     from oncelog_robustness.chaos.containers.target import ContainerTarget
@@ -284,8 +284,8 @@ def _of_containers(kinds: Sequence[FaultKind], scenario: Scenario) -> tuple[Targ
 
 
 def _refuse_login(config: str, secure: bool, *, is_there: bool, is_own: bool) -> None:
-    """Raise OncelogError for a login that this target cannot have. `is_there`: the cluster runs already. `is_own`:
-    the run makes it of containers."""
+    """Raise OncelogError for a login that this target cannot have.
+    `is_there`: the cluster runs already. `is_own`: the run makes it of containers."""
     if config and not is_there:
         raise OncelogError(
             "--config says how to log in at --bootstrap or at a release (--kubernetes); "
@@ -308,8 +308,8 @@ def _refuse_without_clients() -> None:
 def _target(
     folder: Path, bootstrap: str, config: str, scenario: Scenario, *, is_secure: bool
 ) -> tuple[Target, str]:
-    """Return the target, and the arguments that choose it again. Raises OncelogError when a cluster of processes
-    needs a package that is not installed."""
+    """Return the target, and the arguments that choose it again.
+    Raises OncelogError when a cluster of processes needs a package that is not installed."""
     _refuse_without_clients()
     if bootstrap:
         from oncelog_robustness.chaos.address import AddressTarget

@@ -1,5 +1,5 @@
-"""The contract between the runner, a target and its fault injector. A target is where chaos happens; its injector
-carries faults out there."""
+"""The contract between the runner, a target and its fault injector.
+A target is where chaos happens; its injector carries faults out there."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -31,8 +31,8 @@ class Target(Protocol):
     name: str
     """The target's name in a report."""
     limits: Sequence[str]
-    """What cannot be done or seen at this target, a sentence each. The list is complete once the target has started.
-    """
+    """The things that cannot be done or seen at this target, a sentence each.
+    The list is complete once the target has started."""
 
     @property
     def roles(self) -> Sequence[str]:
@@ -65,8 +65,7 @@ class Target(Protocol):
     def injector(self, kill_client: Callable[[float], str]) -> ChaosInjector: ...
 
     def observe(self, at_ms: int) -> Observations:
-        """Return what can be seen inside the cluster after the run; a target that must be stopped for it is stopped.
-        """
+        """Return what can be seen inside the cluster after the run; a target that must be stopped for it is stopped."""
         ...
 
     def verdicts(self) -> Sequence[Verdict]:

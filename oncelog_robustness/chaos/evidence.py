@@ -39,8 +39,8 @@ _NOBODY: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The places where evidence lies: data folders by node id, and the URL of the metadata database (empty: none is
-    read)."""
+    """The places where evidence lies: data folders by node id, and the URL of the metadata
+    database (empty: none is read)."""
 
     data_dirs: Mapping[int, Path]
     database_url: str = ""
@@ -85,8 +85,8 @@ class Evidence:
         return found
 
     def wait_settled(self, timeout_s: float) -> str:
-        """Wait until no transaction is open and every replica is complete, and return "". After `timeout_s` seconds,
-        return what is not."""
+        """Wait until no transaction is open and every replica is complete, and return "".
+        After `timeout_s` seconds, return what is not."""
         deadline = time.monotonic() + timeout_s
         while True:
             open_still = self.unsettled()

@@ -1,14 +1,14 @@
 """Faults on real processes: signals, resource limits, a fake clock, and the network between them.
 
-What each kind means here, where it is not what its name says:
+These kinds mean something else here than their names say:
 
-- A partition is longer than TCP retransmits: when it ends, connections on which anything waited break. CLOG is the same
-  without that: what waited arrives, all at once.
-- DISK_FULL is a limit on the size of files (RLIMIT_FSIZE of the running process): every write that would make a file
-  longer than the limit is refused or cut short, with EFBIG where a full disk says ENOSPC. It needs no root.
+- A partition is longer than TCP retransmits: when it ends, connections on which bytes waited break. CLOG is a
+  partition that breaks no connection: the bytes that waited arrive, all at once.
+- DISK_FULL is a limit on the size of files (RLIMIT_FSIZE of the running process). A write that would make a file
+  longer than the limit is refused or cut short, with EFBIG where a full disk returns ENOSPC. It needs no root.
 - CLOCK_SKEW needs libfaketime; the wall clock of one process is wrong, its monotonic clock is not.
-- POWER_CUT, SLOW_DISK and BIT_FLIP are the simulator's: a killed process leaves to the system what it wrote. So are
-  CLOCK_JUMP, and what operators do (MOVE, OPERATE).
+- POWER_CUT, SLOW_DISK and BIT_FLIP are the simulator's, because a killed process leaves its writes to the system. So
+  are CLOCK_JUMP, and what operators do (MOVE, OPERATE).
 """
 
 import asyncio
@@ -70,8 +70,7 @@ class Clocks:
         folder.mkdir(parents=True, exist_ok=True)
 
     def environment(self, name: str) -> dict[str, str]:
-        """Return the environment variables that put the process under its own clock, which is right until it is set.
-        """
+        """Return the environment variables that put the process under its own clock, which is right until it is set."""
         self.set(name, 0)
         return {
             "LD_PRELOAD": str(self._library),
@@ -97,8 +96,8 @@ class ProcessInjector:
         clocks: Clocks | None,
         kill_client: Callable[[float], str],
     ) -> None:
-        """Make an injector; `kill_client` kills one of the running clients, chosen by a number from 0 to 1, and
-        returns its name."""
+        """Make an injector; `kill_client` kills one of the running clients, chosen by a number from 0 to
+        1, and returns its name."""
         self._cluster = cluster
         self._proxy = proxy
         self._clocks = clocks
@@ -109,7 +108,7 @@ class ProcessInjector:
         self.findings: list[str] = []
         """Failures that no fault excuses: a process that did not come back, or that ended by itself."""
         self.facts: dict[str, str] = {}
-        """What was done, by the name of the fault, where its plan does not say so."""
+        """Facts about what was done, by the name of the fault, where its plan does not say so."""
         self.missed: set[str] = set()
         """Names of faults that broke nothing and do not count as hits."""
 
@@ -145,7 +144,7 @@ class ProcessInjector:
         await self._call(self._revive)
 
     async def look_for_dead(self) -> None:
-        """Report each process that ended although no fault was upon it, and start it again."""
+        """Report each process that ended although no fault was given to it, and start it again."""
         await self._call(self._report_dead)
 
     def close(self) -> None:
@@ -234,8 +233,8 @@ class ProcessInjector:
             self.findings.append(f"{name} did not end in {took_s:.0f} s of SIGTERM")
 
     def _start(self, name: str) -> None:
-        """Try to start the process again until it runs, as a supervisor does: another fault may have stopped one that
-        it needs."""
+        """Try to start the process again until it runs, as a supervisor does: another fault may have
+        stopped one that it needs."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._is_closing and self._cluster.state_of(name) in ("dead", "stopped"):
             try:

@@ -1,7 +1,9 @@
-"""Workloads against a real target, each client a process of its own: `python -m oncelog_robustness.chaos.lab`.
+"""The lab: workloads against a real target, each client a process of its own: `python -m
+oncelog_robustness.chaos.lab`.
 
-A process apart from the runner, because forking wants a process without gRPC and with few threads. The runner writes
-one `LabOrder` on its input, then a line a wish (`end`, `check`, `kill 0.7`); events go out as lines of JSON:
+The lab is a process apart from the runner, because forking needs a process without gRPC and with few threads.
+The runner writes one `LabOrder` on its input, then one line for each wish (`end`, `check`, `kill 0.7`); events
+go out as lines of JSON:
 
     {"event": "ready"}                        topics are there; clients begin
     {"event": "progress", "commits": 120, …}  twice a second
@@ -49,7 +51,7 @@ class LabOrder:
     seed: int
     replicas: int
     began_s: float
-    """When the run began, in seconds of the clock that all processes of a machine share."""
+    """The time at which the run began, in seconds of the clock that all processes of a machine share."""
     libraries: tuple[str, ...]
     workloads: tuple[dict[str, Any], ...]
     """The workloads to run, each with its `kind`, its `name` and its parameters."""

@@ -18,8 +18,8 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 class LabProcess:
-    """The lab as a child process that starts at once. Events are awaited on the loop that made it; `kill_client`
-    blocks and is called by threads."""
+    """The lab as a child process that starts at once.
+    Events are awaited on the loop that made it; `kill_client` blocks and is called by threads."""
 
     def __init__(self, order: LabOrder, log: Path) -> None:
         self._log = log

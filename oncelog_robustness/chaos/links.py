@@ -14,16 +14,16 @@ CLIENTS = "clients"
 
 class Effect(StrEnum):
     HOLD = "hold"
-    """Nothing passes; bytes that wait go on when the rule is lifted."""
+    """The effect that nothing passes; bytes that wait go on when the rule is lifted."""
     DELAY = "delay"
 
 
 class AfterHold(StrEnum):
-    """What becomes of held bytes, and of their connection, when the rule is lifted."""
+    """The fate of held bytes, and of their connection, when the rule is lifted."""
 
     DELIVER = "deliver"
     BREAK = "break"
-    """Held bytes are lost, and their connection breaks: the partition was longer than TCP retransmits."""
+    """The held bytes are lost, and their connection breaks: the partition was longer than TCP retransmits."""
     GHOST = "ghost"
     """The connection breaks for the sender, and yet the held bytes arrive at the receiver."""
 

@@ -24,7 +24,7 @@ _ENDED: Final = frozenset(FAMILIES["ended"])
 class Commit:
     client: str
     began_ms: int
-    """When the transaction began, in milliseconds of the run."""
+    """The time at which the transaction began, in milliseconds of the run."""
     asked_ms: int
     ended_ms: int
 
@@ -113,8 +113,8 @@ def measure(
     roles: Sequence[str],
     lags: Sequence[Lag],
 ) -> Measures:
-    """Compute the measures of a run. `pulse` is the client that commits without a pause; its incarnations are
-    `pulse#1` and so on."""
+    """Compute the measures of a run.
+    `pulse` is the client that commits without a pause; its incarnations are `pulse#1` and so on."""
     commits = sorted(
         (
             Commit(one.client, one.invoked_ms, one.asked_ms, one.completed_ms)
@@ -142,8 +142,8 @@ def measure(
 
 
 def _next(commits: Sequence[Commit], at_ms: int) -> Commit | None:
-    """Return the first commit of a transaction that was begun at `at_ms` or later. One client works at a time, so one
-    that began later ended later."""
+    """Return the first commit of a transaction that was begun at `at_ms` or later.
+    One client works at a time, so one that began later ended later."""
     at = bisect_left(commits, at_ms, key=lambda commit: commit.began_ms)
     return commits[at] if at < len(commits) else None
 

@@ -97,8 +97,8 @@ class ClusterNetwork:
         """The bootstrap address for clients: the proxy's frontends of the listeners."""
 
     def take_in(self, state: ClusterState) -> None:
-        """Open the proxy's frontends of a planned cluster and give each process its own; made for
-        `Cluster(on_plan=...)`."""
+        """Open the proxy's frontends of a planned cluster and give each process its own; made
+        for `Cluster(on_plan=...)`."""
         # The cluster's own are free until its processes run.
         self._ports.keep(ports_of(state.members))
         frontends: list[Frontend] = []
@@ -134,8 +134,8 @@ class ClusterNetwork:
         return {"ONCELOG_NODE_HTTP_PROXY": frontend.listen, "no_grpc_proxy": "none.invalid"}
 
     def _socket(self, member: Member, name: str) -> str:
-        """Return the path of a frontend's socket, in a folder as private as the socket behind it. A socket's path has
-        107 bytes at most."""
+        """Return the path of a frontend's socket, in a folder as private as the socket behind it.
+        A socket's path has 107 bytes at most."""
         folder = self._folder / "front" / member.name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / name).unlink(missing_ok=True)

@@ -18,8 +18,8 @@ END_TIMEOUT_S: Final = 5.0
 def start_part(
     module: str, *arguments: str, log: Path, output: int | IO[bytes] = subprocess.PIPE
 ) -> "subprocess.Popen[str]":
-    """Start a part of the runner; its stderr goes into `log`. Ctrl-C does not reach it: without proxy and lab no
-    cluster drains and no history is written."""
+    """Start a part of the runner; its stderr goes into `log`.
+    Ctrl-C does not reach it: without proxy and lab no cluster drains and no history is written."""
     with log.open("ab") as errors:
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],

@@ -28,15 +28,14 @@ from oncelog_server.cluster.plan import (
 CardT = TypeVar("CardT")
 
 HITS_PER_MINUTE: Final = 2.2
-"""How often each role is hit per minute: twenty times in ten minutes, with a reserve for faults that cannot be
-carried out."""
+"""The hits of each role per minute: twenty in ten minutes, with a reserve for faults that cannot be carried out."""
 REPLICAS: Final = 3
 """The replicas of each topic that a run writes, where the cluster has as many nodes."""
 MACHINES: Final = "machines"
 """The role name of the machines on which processes run, where chaos can take machines away."""
 MACHINE_SHARE: Final = 0.2
-"""The hits of machines as a share of a role's. Machines are struck more seldom, since each takes processes of every
-role with it."""
+"""The hits of machines as a share of a role's.
+Machines are struck more seldom, since each takes processes of every role with it."""
 SLOT_SHARE_MAX: Final = 0.6
 """The share of a slot that a fault may last; the rest is for the recovery."""
 
@@ -160,8 +159,8 @@ def plan_chaos(
     decks: Mapping[str, Mapping[FaultKind, int]] = DECKS,
     hits_per_minute: float = HITS_PER_MINUTE,
 ) -> list[PlannedFault]:
-    """Return the planned faults in order of their beginnings. `members` has the processes of each role; a role of one
-    thing has its own name as its member."""
+    """Return the planned faults in order of their beginnings.
+    `members` has the processes of each role; a role of one thing has its own name as its member."""
     faults: list[PlannedFault] = []
     everybody = [name for names in members.values() for name in names]
     for number, (role, names) in enumerate(members.items()):

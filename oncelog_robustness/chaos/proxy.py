@@ -1,13 +1,13 @@
 """The network between the processes of a cluster, as a process: `python -m oncelog_robustness.chaos.proxy`.
 
-Every process of a cluster has an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`). The frontend
-through which a connection comes in says who opened it, and the address it asks for says to whom. Postgres, Redis and
-the Kafka ports have frontends with one target. Nobody's advertised address changes but that of listeners.
+Every process of a cluster has an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`). The
+frontend through which a connection comes in tells who opened it, and CONNECT names its target. Postgres, Redis and
+the Kafka ports have frontends with one target. No advertised address changes but that of listeners.
 
-A held flow is what a network without packets is to TCP: connections stay, new ones are not made, nothing arrives, not
-even the end of a connection. It is no refusal: nobody is told anything.
+A held flow is like TCP on a network that drops every packet. Connections stay, new ones are not made, and nothing
+arrives, not even the end of a connection. A hold is no refusal: neither side learns of it.
 
-The runner speaks to it in lines of JSON, one answer a line; when its input ends, so does the process.
+The runner sends lines of JSON and receives one line for each; when its input ends, the proxy ends.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The report of a run, three times: for programs, for a pull request, and for people to look at."""
+"""The report of a run in three forms: for programs, for a pull request, and for people to look at."""
 
 import json
 import textwrap

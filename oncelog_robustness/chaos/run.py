@@ -1,4 +1,4 @@
-"""One run: a target, workloads, a plan of faults, healing, the last reads, the verdicts, and the report.
+"""One run of chaos: a target, workloads, a plan of faults, healing, the last reads, the verdicts, and the report.
 
 start    everything is up, topics are there
 storm    clients work, faults come and go by the plan
@@ -35,7 +35,7 @@ from oncelog_robustness.scenario import Scenario
 from oncelog_robustness.workloads.catalog import facts_about
 
 HEALED_S: Final = 5.0
-"""How long clients work on after healing, in seconds."""
+"""Seconds for which clients work on after healing."""
 HEALED_S_SHORT: Final = 2.0
 LOOK_S: Final = 0.5
 WORK_END_TIMEOUT_S: Final = 180.0
@@ -76,7 +76,7 @@ class RunResult:
     measures: Measures
     wall_s: float
     limits: tuple[str, ...] = ()
-    """What could not be done or seen, a sentence each."""
+    """The things that could not be done or seen, a sentence each."""
 
     @property
     def is_sound(self) -> bool:
@@ -106,8 +106,8 @@ class ChaosRun:
         self._stopping.set()
 
     async def run(self) -> RunResult:
-        """Run everything and return the result. Raises OncelogError when there is nothing to judge: no target, or
-        workloads that failed."""
+        """Run everything and return the result.
+        Raises OncelogError when there is nothing to judge: no target, or workloads that failed."""
         options, progress = self._options, self._progress
         options.folder.mkdir(parents=True, exist_ok=True)
         progress.phase("starting")
@@ -150,8 +150,8 @@ class ChaosRun:
         )
 
     async def _started(self) -> None:
-        """Start the target in a thread, and wait for it also when the run is cancelled. A thread cannot be
-        interrupted, and a half started target cannot be ended."""
+        """Start the target in a thread, and wait for it also when the run is cancelled.
+        A thread cannot be interrupted, and a half started target cannot be ended."""
         starting = asyncio.create_task(
             asyncio.to_thread(self._target.start, self._progress.process), name="starting"
         )
@@ -386,8 +386,8 @@ def roles_hit(
 
 
 def recovers_in(measures: Measures, bar_ms: int) -> Verdict:
-    """Return the verdict on recoveries from kills while no other fault lasted. A frozen or cut off process stays away
-    for as long as the plan says."""
+    """Return the verdict on recoveries from kills while no other fault lasted.
+    A frozen or cut off process stays away for as long as the plan says."""
     judged = sum(one.kills for one in measures.roles)
     late = tuple(
         f"{one.role}: p99 of {one.kills} kills is {one.kills_p99_ms} ms, the bar is {bar_ms} ms"

@@ -1,8 +1,8 @@
-"""The sampler of the LSO's lag, second by second: `python -m oncelog_robustness.chaos.sampler BOOTSTRAP CONFIG
-PREFIX`.
+"""The sampler of the LSO's lag, second by second: `python -m oncelog_robustness.chaos.sampler
+BOOTSTRAP CONFIG PREFIX`.
 
-A client of its own, so that no hanging workload stops the measuring. Each line of its output is one sample; a second
-in which nobody answered has none.
+The sampler is a client of its own, so that no hanging workload stops the measuring.
+Each line of its output is one sample; a second without a response has none.
 """
 
 import json
@@ -21,8 +21,8 @@ TIMEOUT_S: Final = 2.0
 
 
 def sample(admin: AdminClient, prefix: str) -> dict[str, int]:
-    """Return how many records lie between the last stable offset and the high watermark, for each partition that has
-    any.
+    """Return how many records lie between the last stable offset and the high watermark, for
+    each partition that has any.
 
     Only topics whose names begin with `prefix` count.
     """

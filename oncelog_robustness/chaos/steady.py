@@ -1,4 +1,5 @@
-"""One producer that commits a small transaction after the other, into every partition of a topic: the cluster's pulse.
+"""The pulse of the cluster: one producer that commits a small transaction after the other, into
+every partition of a topic.
 
 It hardly pauses, and a producer that cannot go on is replaced at once: a gap between its commits is a time in which an
 application could not commit. Its transactions are judged like all others.

@@ -29,8 +29,8 @@ from oncelog_robustness.history import History, Outcome, Read, Transaction
 from oncelog_robustness.observations import Observations
 
 Graph = list[dict[int, str]]
-"""A graph: for each transaction, and after them for each barrier, the nodes that its edges lead to, each with the
-edge's reason."""
+"""A graph: for each transaction, and after them for each barrier, the nodes that its edges lead to,
+each with the edge's reason."""
 _ANSWERED: Final = "was answered before the begin of"
 
 
@@ -70,15 +70,15 @@ def _flows(history: History, nodes: Sequence[Transaction]) -> list[_Flow]:
 
 
 def id_of(one: Transaction) -> tuple[str, str, int, str]:
-    """Return a key of the transaction. Values are unique, so the first value tells transactions of one millisecond
-    apart."""
+    """Return a key of the transaction.
+    Values are unique, so the first value tells transactions of one millisecond apart."""
     first = one.sends[0].value if one.sends else ""
     return one.client, one.transactional_id, one.invoked_ms, first
 
 
 def _moment(one: Transaction) -> int:
-    """Return a moment between the transaction's begin and its answer, in milliseconds. By it no edge of a client or
-    of real time leads back."""
+    """Return a moment between the transaction's begin and its answer, in milliseconds.
+    By it no edge of a client or of real time leads back."""
     is_answered = one.outcome is Outcome.OK and one.completed_ms is not None
     return one.completed_ms if is_answered and one.completed_ms is not None else one.invoked_ms
 

@@ -1,5 +1,5 @@
-"""The case that a checker of the cluster builds up to its verdict, and questions about logs that several checkers
-share."""
+"""The case that a checker of the cluster builds up to its verdict, and questions about logs
+that several checkers share."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ PROOFS_MAX: Final = 20
 SHARD_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
 
 PartitionKey = tuple[str, str, int]
-"""A topic, its id (empty if unknown) and a partition number. A topic that is made again under its name is another
-one."""
+"""A topic, its id (empty if unknown) and a partition number.
+A topic that is made again under its name is another one."""
 
 
 class Case:
@@ -41,8 +41,8 @@ class Case:
             self._proof.append(sentence)
 
     def cannot(self, reason: str) -> None:
-        """Note why something could not be judged. Such a reason decides the verdict only if nothing at all could be
-        judged."""
+        """Note why something could not be judged.
+        Such a reason decides the verdict only if nothing at all could be judged."""
         if reason not in self._reasons and len(self._reasons) < PROOFS_MAX:
             self._reasons.append(reason)
 
@@ -85,8 +85,8 @@ def newest_logs(observations: Observations) -> dict[PartitionKey, list[ReplicaLo
 
 
 def fullest_logs(observations: Observations) -> list[ReplicaLog]:
-    """Return one log for each partition: of the newest logs an undamaged one with the most committed, then the
-    longest."""
+    """Return one log for each partition: of the newest logs an undamaged one with the most
+    committed, then the longest."""
     return [max(logs, key=_fullness) for logs in newest_logs(observations).values()]
 
 
@@ -96,8 +96,8 @@ def _fullness(log: ReplicaLog) -> tuple[bool, int, int, int]:
 
 
 def compacted_partitions(observations: Observations) -> frozenset[PartitionKey]:
-    """Return the partitions that any replica compacted. A replica that copied such a log has its gaps without having
-    cleaned anything."""
+    """Return the partitions that any replica compacted.
+    A replica that copied such a log has its gaps without having cleaned anything."""
     return frozenset(key_of(log) for log in observations.logs if log.is_compacted)
 
 
@@ -117,8 +117,8 @@ def with_producer(log: ReplicaLog) -> Iterator[BatchSeen]:
 
 
 class Neighbours:
-    """The records of each shard, to tell whether some may be missing between two. Cleaning also removes records from
-    the middle, while it is done with only some segments."""
+    """The records of each shard, to tell whether some may be missing between two.
+    Cleaning also removes records from the middle, while it is done with only some segments."""
 
     def __init__(self, observations: Observations) -> None:
         self._whole = whole_shards(observations)

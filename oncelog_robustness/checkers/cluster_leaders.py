@@ -17,8 +17,7 @@ class Leaders:
         self._leaders: dict[tuple[PartitionKey, int], ReplicaState] = {}
 
     def rival(self, state: ReplicaState) -> str | None:
-        """Return a sentence if another node, or another process of the same node, led this partition in this epoch.
-        """
+        """Return a sentence if another node, or another process of the same node, led this partition in this epoch."""
         if not state.is_leader or state.leader_epoch < 0:
             return None
         first = self._leaders.setdefault((key_of(state), state.leader_epoch), state)

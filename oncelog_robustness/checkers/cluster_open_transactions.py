@@ -1,4 +1,4 @@
-"""After healing nothing is open: no transaction in a partition, none at its coordinator, no LSO below its HW.
+"""No transaction stays open after healing: none in a partition, none at its coordinator, and no LSO below its HW.
 
 A transaction that its coordinator has ended but a partition still holds open is a hanging one (KIP-890): its marker was
 lost, or data came in behind it. Before healing a marker may be on its way, so nothing is said then.

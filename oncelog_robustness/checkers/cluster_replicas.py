@@ -4,9 +4,9 @@ There are two verdicts. `replicas-differ`: the batches differ (offsets, leader e
 were both called committed, or a copy lacks what it must have. `corrupt-minority`: the batches are the same but not
 their bytes, or bytes fail their own CRC; the majority tells which copy is damaged.
 
-A part that only some replicas removed (log start, compaction) cannot be compared. Replicas are compared below the
-smaller of their high watermarks; after healing below the greatest of all, because every replica must have caught up
-by then.
+A part that only some replicas removed (log start, compaction) cannot be compared. Replicas are compared
+below the smaller of their high watermarks; after healing below the greatest of all, because every replica
+must have caught up by then.
 """
 
 from collections import Counter

@@ -89,8 +89,8 @@ def _error(known: _Expected, batch: BatchSeen, *, is_compacted: bool) -> str:
 
 
 def check_producer_epochs(_history: History, observations: Observations) -> Verdict:
-    """Judge that producer epochs never go back. A batch of an older epoch than one before it is from a zombie that
-    was not fenced."""
+    """Judge that producer epochs never go back.
+    A batch of an older epoch than one before it is from a zombie that was not fenced."""
     case = Case("producer-epoch-went-back")
     for log in observations.logs:
         latest: dict[int, BatchSeen] = {}

@@ -12,15 +12,15 @@ from oncelog_robustness.observations import Observations, ShardOwned
 
 
 class Owners:
-    """The owner that was active under each coordinator epoch, as far as it was seen; made for judging at every step
-    as well."""
+    """The owner that was active under each coordinator epoch, as far as it was seen; made for
+    judging at every step as well."""
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, int, int], ShardOwned] = {}
 
     def rival(self, owned: ShardOwned) -> str | None:
-        """Return a sentence if another node, or another process of the same node, was active for this shard under
-        this epoch."""
+        """Return a sentence if another node, or another process of the same node, was active for
+        this shard under this epoch."""
         shard = (owned.topic, owned.shard, owned.coordinator_epoch)
         first = self._owners.setdefault(shard, owned)
         if (first.node_id, first.node_incarnation) == (owned.node_id, owned.node_incarnation):

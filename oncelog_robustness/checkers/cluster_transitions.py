@@ -77,9 +77,9 @@ def _identity_error(before: StateRecorded, record: StateRecorded, state: TxnStat
 def _kept_error(before: StateRecorded, record: StateRecorded, state: TxnState) -> str:
     """Return what is wrong with a record of a kept transaction; empty if nothing is.
 
-    A kept transaction has a second identity, that of its newest owner, until its completion hands it on (KIP-939).
-    Each new owner has another identity, so that the one before is fenced. The decision raises the epoch, as for every
-    transaction.
+    A kept transaction has a second identity, that of its newest owner, until its completion hands it on
+    (KIP-939). Each new owner has another identity, so that the one before is fenced. The decision raises the
+    epoch, as for every transaction.
     """
     owner = before.next_owner
     if record.next_owner is None:

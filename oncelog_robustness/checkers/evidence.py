@@ -1,4 +1,4 @@
-"""What a history says about a value: its writer, its readers, and whether it is in the log at the end."""
+"""The facts of a history about a value: its writer, its readers, and whether it is in the log at the end."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ def must_not_be_there(by: Transaction | PlainSend) -> bool:
 
 
 class Presence(StrEnum):
-    """Whether a value that was sent is in the final read of its partition, or why nobody can say."""
+    """The presence of a sent value in the final read of its partition, or the reason why nobody can tell."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -127,8 +127,8 @@ class FinalLog:
     newest: dict[str, int]
     """The highest offset of each key."""
     may_begin_later: bool
-    """True if a workload may delete records of the log, or nobody knows; otherwise what is missing below its start is
-    lost."""
+    """True if a workload may delete records of the log, or nobody knows; otherwise what is missing
+    below its start is lost."""
 
     def presence(self, send: Send) -> Presence:
         if send.value in self.offsets:
@@ -199,8 +199,8 @@ class FinalState:
         )
 
     def committed_presence(self, written: Written) -> Presence | None:
-        """Return the presence of a value at read_committed. None if its partition was not read after the writer had
-        ended."""
+        """Return the presence of a value at read_committed.
+        None if its partition was not read after the writer had ended."""
         send, by = written
         log = self.committed.get((send.topic, send.partition))
         if log is None or not log.is_after(by):
@@ -214,8 +214,8 @@ class FinalState:
         return Presence.BEYOND if at >= log.read.end_offset else Presence.ABSENT
 
     def decided(self, transaction: Transaction) -> bool | None:
-        """True if the transaction committed, False if it aborted, None if neither its client's answer nor its values
-        tell."""
+        """True if the transaction committed, False if it aborted, None if neither its client's
+        answer nor its values tell."""
         if must_be_there(transaction):
             return True
         if must_not_be_there(transaction):

@@ -31,8 +31,8 @@ from oncelog_robustness.observations import Observations
 from oncelog_robustness.workload_facts import ProducerReady, facts_of
 
 OPENS_AT_ONCE_MS: Final = 2_000
-"""The longest opening call, in milliseconds, that was surely made once; a longer one may have been repeated by the
-client or a listener."""
+"""The longest opening call, in milliseconds, that was surely made once; a longer one may have been repeated by
+the client or a listener."""
 _OPERATE: Final = "operate"
 _CLOCKS: Final = ("clock-skew", "clock-jump")
 _COPY_NOTHING: Final = (*_CLOCKS, "client-kill", _OPERATE)
@@ -65,8 +65,8 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _told_ms(by: Transaction) -> int | None:
-    """Return when the client received its transaction's outcome, if within the time-out, in milliseconds; None if the
-    operation says nothing."""
+    """Return when the client received its transaction's outcome, if within the time-out, in milliseconds; None if
+    the operation says nothing."""
     is_answered = by.is_taken or (by.ending is Ending.COMMIT and by.outcome is Outcome.OK)
     if by.timeout_ms is None or by.completed_ms is None or not is_answered:
         return None

@@ -1,7 +1,7 @@
 """inconsistent-offsets: acknowledgements and readers agree on which value has which offset.
 
-One offset holds one value, one value has one offset, and it lies in the partition it was sent to. What one reader saw
-twice is `duplicate`; here two tellers disagree: two readers, or a reader and the acknowledgement.
+One offset holds one value, one value has one offset, and it lies in the partition it was sent to. A value that one
+reader saw twice is `duplicate`. Here two witnesses disagree: two readers, or a reader and the acknowledgement.
 """
 
 from typing import NamedTuple

@@ -78,8 +78,8 @@ def _changes(history: History) -> dict[_Key, list[_Change]]:
 
 
 def _is_beyond(final: FinalState, log: FinalLog, key: _Key, change: _Change) -> bool:
-    """True if the change is above the end that read_committed reached, or below a start that moved, which other
-    checkers judge."""
+    """True if the change is above the end that read_committed reached, or below a start that moved,
+    which other checkers judge."""
     if change.offset is not None:
         return not log.read.start_offset <= change.offset < log.read.end_offset
     if change.value is None:

@@ -44,7 +44,7 @@ class _Log(NamedTuple):
     reads: list[Read]
     offsets: list[int]
     superseded_ms: list[int | None]
-    """For each read, from when on a newer record of its key may have been there, in milliseconds; None: never."""
+    """The time from which a newer record of each read's key may have been there, in milliseconds; None: never."""
 
     @classmethod
     def of(cls, log: FinalLog, writers: Mapping[str, Written]) -> "_Log":

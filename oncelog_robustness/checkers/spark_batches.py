@@ -1,8 +1,8 @@
 """spark-batch: a micro-batch of a query is in the sink once if its driver was so answered, else once or not at all.
 
-Once means: from one attempt, and in it from one try of each task, with everything that this try wrote. An attempt
-that failed is never in the sink. One with an unknown outcome is there with the tries that its driver had named, or
-not at all.
+Once means: from one attempt, and in it from one try of each task, with everything that this try wrote. An
+attempt that failed is never in the sink. One with an unknown outcome is there with the tries that its driver
+had named, or not at all.
 """
 
 from dataclasses import dataclass, field
@@ -132,8 +132,8 @@ def _judge(findings: Findings, name: str, tried: _Attempt) -> None:
 
 
 def _judge_unnamed(findings: Findings, name: str, tried: _Attempt) -> None:
-    """Judge an attempt whose winning tries are not in the history: one try of each task that wrote anything must be
-    there."""
+    """Judge an attempt whose winning tries are not in the history: one try of each task that
+    wrote anything must be there."""
     shown: dict[int, _Try] = {}
     for one in tried.visible:
         before = shown.setdefault(one.task, one)

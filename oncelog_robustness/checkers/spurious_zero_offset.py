@@ -1,8 +1,8 @@
 """spurious-zero-offset: a group that has committed an offset never receives the answer that it has none, or 0.
 
-A consumer that receives this begins again at the start. A group is known to have committed if, before the fetch
-began, a commit above 0 was answered, or an offset above 0 was returned. This does not hold if a client may have
-committed 0.
+A consumer that receives this begins again at the start. A group is known to have committed if, before the
+fetch began, a commit above 0 was answered, or an offset above 0 was returned. This does not hold if a
+client may have committed 0.
 """
 
 from typing import NamedTuple

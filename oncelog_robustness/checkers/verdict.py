@@ -21,12 +21,12 @@ class Verdict:
     """The anomaly that the checker looks for, such as `lost-write`."""
     answer: Answer
     judged: int
-    """How many things the checker held against its rule."""
+    """The number of things that the checker held against its rule."""
     proof: tuple[str, ...] = ()
-    """The reasons for the answer. BROKEN: sentences a person can check, with client, value, partition, offset and
-    time. UNKNOWN: why."""
+    """The reasons for the answer.
+    BROKEN: sentences a person can check, with client, value, partition, offset and time. UNKNOWN: why."""
 
 
 Checker = Callable[[History, Observations], Verdict]
-"""A pure function that judges one anomaly. Each has a module in this package; `ALL` in `checkers.all` lists them in
-the order of a report."""
+"""A pure function that judges one anomaly.
+Each has a module in this package; `ALL` in `checkers.all` lists them in the order of a report."""

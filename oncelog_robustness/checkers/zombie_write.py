@@ -1,9 +1,9 @@
 """zombie-write: no record of a fenced producer is committed once its successor is ready.
 
-A producer is fenced when a later `init_transactions` with its transactional id has returned. Later means that it was
-called after that of the fenced producer had returned; two that overlapped may have come in either order. A
-transaction that the fenced producer began after that moment, or had begun without a request to commit, must be
-aborted.
+A producer is fenced when a later `init_transactions` with its transactional id has returned. Later means that
+it was called after that of the fenced producer had returned; two that overlapped may have come in either
+order. A transaction that the fenced producer began after that moment, or had begun without a request to
+commit, must be aborted.
 """
 
 from bisect import bisect_right

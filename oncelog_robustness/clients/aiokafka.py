@@ -7,8 +7,8 @@ This adapter adds exact endings, because aiokafka repeats requests without telli
     a batch was given up                            aiokafka would commit the rest: the adapter refuses to ask
     a call takes too long                           Unanswered; from then on the client may send nothing any more
 
-The adapter speaks TV1 and sends offsets without a generation: only its transactional id fences it (KIP-447 needs a
-client that does both).
+The adapter speaks TV1 and sends offsets without a generation: only its transactional id fences it (KIP-447 needs
+a client that does both).
 """
 
 import asyncio
@@ -56,7 +56,7 @@ _UNREADABLE: Final = (
 
 
 class AiokafkaClients:
-    """Makes clients of aiokafka against the brokers at `bootstrap`, a list of `host:port`."""
+    """A factory of aiokafka clients against the brokers at `bootstrap`, a list of `host:port`."""
 
     library = "aiokafka"
 
@@ -148,14 +148,14 @@ class AiokafkaProducer:
         self._client: Any = _Producer(**settings, **options)
         self._requests = _Requests(self._client.client)
         self._queueing = asyncio.Lock()
-        """The lock that keeps sends in the order of the calls: in aiokafka, two that wait for metadata could overtake
-        each other."""
+        """The lock that keeps sends in the order of the calls, which aiokafka alone would not do."""
         self._order = asyncio.Lock()
         """A second lock for the order of sends, which no code takes."""
         self._transaction = 0
         """The number of the newest transaction."""
         self._failed = ""
-        """Why this transaction must not be committed, such as a batch that was given up; empty if it may be."""
+        """The reason why this transaction must not be committed, such as a batch that was
+        given up; empty if it may be."""
         self._dead: Refused | None = None
         """The error because of which no other transaction can begin; None if one can."""
 
@@ -282,8 +282,7 @@ class AiokafkaProducer:
             raise Unanswered(f"abort: {error!r}") from error
 
     async def close(self) -> None:
-        """Stop the client and give up its requests. A close that flushes would decide what its caller did not ask
-        for."""
+        """Stop the client and give up its requests: a flush would decide what its caller did not ask for."""
         self._requests.is_cut = True
         await _stop(self._client, self._client.client)
 
@@ -323,8 +322,7 @@ class AiokafkaProducer:
 
 
 def _end_of_commit(error: BaseException, sent_count: int) -> Refused | None:
-    """Return what a failed commit proves if EndTxn may have reached a coordinator `sent_count` times; None if
-    nothing."""
+    """Return what a failed commit proves if up to `sent_count` EndTxn may have reached a coordinator; None: nothing."""
     if sent_count > 1 or (isinstance(error, TimeoutError) and sent_count):
         return None
     if isinstance(error, _FENCED):
@@ -335,8 +333,7 @@ def _end_of_commit(error: BaseException, sent_count: int) -> Refused | None:
 
 
 class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
-    """A consumer that is paused after a rebalance until the history has its new positions; only then it returns
-    records."""
+    """A consumer that returns records after a rebalance only once the history has its new positions."""
 
     def __init__(self, settings: Mapping[str, Any], isolation: Isolation, group: str | None):
         self.group = group
@@ -479,8 +476,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 async def _stop(library: Any, client: Any) -> None:
-    """Close the library's client if that is possible in time; otherwise abandon it, as an application does that
-    exits."""
+    """Close the library's client if that is possible in time; else abandon it, as an application that exits does."""
     for step in (library.stop, client.close):
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):

@@ -1,4 +1,5 @@
-"""Runs oncelog's blocking client (`oncelog.client`, as the Spark sink uses it) on an asyncio loop, unchanged.
+"""An adapter that runs oncelog's blocking client (`oncelog.client`, as the Spark sink uses it) on an
+asyncio loop, unchanged.
 
     outcome = await blocking(open_attempt, cluster, name, timeout_ms)
 
@@ -6,7 +7,7 @@ The call runs in a greenlet of its own. Where it would block, in a socket or in 
 and goes on with its result. So there is no thread, and many calls run side by side. In the simulator a call is as
 deterministic, as slow and as mortal as everything else: its connections are the loop's.
 
-Only what runs in such a greenlet is affected: elsewhere in the process the client blocks as it always does.
+Only code in such a greenlet is affected: elsewhere in the process the client blocks as it always does.
 """
 
 import asyncio

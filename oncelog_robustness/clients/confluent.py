@@ -46,7 +46,7 @@ _REFUSED_OFFSETS: Final = (
 
 
 class ConfluentClients:
-    """Makes clients of confluent-kafka against the brokers at `bootstrap`, a list of `host:port`."""
+    """A factory of confluent-kafka clients against the brokers at `bootstrap`, a list of `host:port`."""
 
     library = "confluent-kafka"
 
@@ -76,8 +76,8 @@ class ConfluentClients:
 
 
 class _Requests:
-    """The number of requests of each kind that left for brokers, by librdkafka's own statistics. It lives in the
-    library's thread."""
+    """The number of requests of each kind that left for brokers, by librdkafka's own statistics.
+    It lives in the library's thread."""
 
     def __init__(self) -> None:
         self._reports = 0
@@ -127,7 +127,7 @@ class ConfluentProducer:
         self._under_way = 0
         self._pump: asyncio.Task[None] | None = None
         self._failed = ""
-        """Why this transaction must not be committed; empty if it may be."""
+        """The reason why this transaction must not be committed; empty if it may be."""
         self._dead: Refused | None = None
 
     async def init_transactions(self) -> None:
@@ -302,8 +302,7 @@ def _is_fenced(error: KafkaError) -> bool:
 
 
 def _end_of_commit(error: KafkaError, sent_count: int) -> Refused | None:
-    """Return what a failed commit proves if EndTxn may have reached a coordinator `sent_count` times; None if
-    nothing."""
+    """Return what a failed commit proves if up to `sent_count` EndTxn may have reached a coordinator; None: nothing."""
     if sent_count > 1:
         return None
     if error.fatal() and _is_fenced(error):

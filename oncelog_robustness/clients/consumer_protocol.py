@@ -179,8 +179,7 @@ class ProtocolConsumer:
         raise AssertionError("offsets go into a transaction, or by GroupCalls")
 
     async def close(self) -> None:
-        """Leave the group, for a static member only for a while. If the request is lost, the session will time out.
-        """
+        """Leave the group, for a static member only for a while. If the request is lost, the session will time out."""
         if self._epoch != JOINS:
             leaving = LEAVES if self._instance_id is None else LEAVES_FOR_A_WHILE
             with suppress(Lost, Unreachable, KafkaError):

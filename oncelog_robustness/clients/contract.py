@@ -47,15 +47,15 @@ class Producer(Protocol):
         ...
 
     async def send(self, partition: Partition, value: str | None, key: str | None = None) -> int:
-        """Send a record and return its offset, once acknowledged. Several sends may be under way at a time. `value`
-        None is a tombstone of the key."""
+        """Send a record and return its offset, once acknowledged.
+        Several sends may be under way at a time. `value` None is a tombstone of the key."""
         ...
 
     async def send_offsets(
         self, offsets: Mapping[Partition, int], consumer: "Consumer | str"
     ) -> None:
-        """Add the next offsets to read to the transaction, for a member's group (with its generation, KIP-447) or a
-        group by name."""
+        """Add the next offsets to read to the transaction, for a member's group (with its generation,
+        KIP-447) or a group by name."""
         ...
 
     async def commit(self) -> None: ...
@@ -82,8 +82,8 @@ class Consumer(Protocol):
     async def poll(self, timeout_ms: int) -> Sequence[Read]: ...
 
     def take_new_positions(self) -> Mapping[Partition, int] | None:
-        """Return, after a rebalance since the last call, every partition that the member has with its position; else
-        None."""
+        """Return, after a rebalance since the last call, every partition that the member has with
+        its position; else None."""
         ...
 
     async def position(self, partition: Partition) -> int:

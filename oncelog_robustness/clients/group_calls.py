@@ -1,7 +1,7 @@
 """The calls of a group member to its coordinator, in both protocols, each as one request that is not repeated.
 
-A library sends only what is right; a member here sends whatever a test makes it send. KafkaError has the
-coordinator's answer. Lost means that nobody knows whether the request was carried out.
+A library sends only what is right; a member here sends whatever a test makes it send.
+KafkaError has the coordinator's answer. Lost means that nobody knows whether the request was carried out.
 """
 
 import uuid
@@ -35,7 +35,7 @@ class Joined(NamedTuple):
 
 
 class HeartbeatAnswer(NamedTuple):
-    """The answer to a heartbeat of the consumer protocol."""
+    """The response to a heartbeat of the consumer protocol."""
 
     member_id: str
     epoch: int
@@ -64,8 +64,8 @@ class GroupCalls:
         self._topic_ids: dict[str, uuid.UUID] = {}
 
     async def ask(self, api_key: int, request: Any, version: int | None = None) -> Any:
-        """Send the request to the coordinator once. Raises Lost, Unreachable, or KafkaError when there is no
-        coordinator."""
+        """Send the request to the coordinator once.
+        Raises Lost, Unreachable, or KafkaError when there is no coordinator."""
         coordinator = await self.brokers.coordinator_of(GROUP, self.group)
         return await self.brokers.call(coordinator, api_key, request, version)
 
@@ -78,8 +78,8 @@ class GroupCalls:
         protocols: Mapping[str, bytes],
         timeouts_ms: tuple[int, int],
     ) -> Joined:
-        """Send a JoinGroup. `timeouts_ms`: of its session and of a rebalance. Raises KafkaError; with
-        MEMBER_ID_REQUIRED its message is the id to come back with."""
+        """Send a JoinGroup. `timeouts_ms`: of its session and of a rebalance.
+        Raises KafkaError; with MEMBER_ID_REQUIRED its message is the id to come back with."""
         types = types_of(versions.JOIN_GROUP)
         session_ms, rebalance_ms = timeouts_ms
         request = types.JoinGroupRequest(
@@ -147,8 +147,8 @@ class GroupCalls:
     # ------------------------------------------------------------------------------------- the consumer protocol
 
     async def say(self, member_id: str, instance_id: str | None, said: Said) -> HeartbeatAnswer:
-        """Send a heartbeat of the consumer protocol. Raises KafkaError with the coordinator's error, or because a
-        topic has no id now."""
+        """Send a heartbeat of the consumer protocol.
+        Raises KafkaError with the coordinator's error, or because a topic has no id now."""
         types = types_of(versions.CONSUMER_GROUP_HEARTBEAT)
         owned_of = None if said.owned is None else by_topic(sorted(said.owned))
         for topic in (*(said.topics or ()), *(owned_of or ())):

@@ -1,5 +1,5 @@
-"""The login of every client of this process. Chaos sets it before the first client is made; elsewhere clients are
-plain."""
+"""The login of every client of this process.
+Chaos sets it before the first client is made; elsewhere clients are plain."""
 
 import asyncio
 from typing import Any

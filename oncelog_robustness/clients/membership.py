@@ -19,8 +19,8 @@ class Member(Protocol):
 
     @property
     def membership(self) -> Membership | None:
-        """Return the membership of the generation in which the member received its last records. A newer one would
-        vouch for records that it never returned. None: it is no member yet."""
+        """Return the membership of the generation in which the member received its last records.
+        A newer one would vouch for records that it never returned. None: it is no member yet."""
         ...
 
     def check_member(self) -> None:

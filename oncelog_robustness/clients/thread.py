@@ -1,7 +1,7 @@
 """A thread for one client of a library that blocks: one call at a time, in the order of the requests.
 
-It is a daemon thread. A call that never returns (librdkafka has such) delays neither its client's close nor the end
-of the process.
+It is a daemon thread.
+A call that never returns (librdkafka has such) delays neither its client's close nor the end of the process.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ class CallThread:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     async def call(self, timeout_s: float, function: Callable[[], ResultT]) -> ResultT:
-        """Run the function in the thread. Raises Unanswered when that takes longer than `timeout_s`, and from then on
-        at once."""
+        """Run the function in the thread.
+        Raises Unanswered when that takes longer than `timeout_s`, and from then on at once."""
         if self._is_stuck:
             raise Unanswered("an earlier call has not come back")
         loop = asyncio.get_running_loop()

@@ -71,8 +71,8 @@ class TransactionCalls:
     async def keep(
         self, transactional_id: str, timeout_ms: int
     ) -> tuple[Identity, Identity | None]:
-        """Take the transactional id over and keep its transaction (KIP-939). Return the new identity, and that of the
-        kept transaction; None if nothing was open."""
+        """Take the transactional id over and keep its transaction (KIP-939).
+        Return the new identity, and that of the kept transaction; None if nothing was open."""
         request = types_of(versions.INIT_PRODUCER_ID, TWO_PHASE_INIT).InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout=timedelta(milliseconds=timeout_ms),
@@ -106,8 +106,7 @@ class TransactionCalls:
     async def produce(
         self, transactional_id: str, me: Identity, partition: Partition, value: str
     ) -> None:
-        """Send one record in a transaction by TV1, whether the partition was added to the transaction before or not.
-        """
+        """Send one record in a transaction by TV1, whether the partition was added to the transaction before or not."""
         batch = encode_batch(
             [Record(None, value.encode(), time.time_ns() // 1_000_000)],
             producer_id=me.producer_id,

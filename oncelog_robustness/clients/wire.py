@@ -4,8 +4,8 @@
     Lost          it was sent, and nobody knows
     KafkaError    it was answered so (`oncelog.errors`)
 
-The caller repeats a request, because it knows what is safe to repeat; `retrying` does so for requests that always
-are.
+The caller repeats a request, because it knows what is safe to repeat; `retrying` does so for
+requests that always are.
 """
 
 import asyncio
@@ -61,8 +61,8 @@ SPOKEN: Final[Mapping[int, int]] = {
     versions.CONSUMER_GROUP_HEARTBEAT: 0,
     versions.CONSUMER_GROUP_DESCRIBE: 0,
 }
-"""The version that is sent of each API; Apache Kafka 4.0 and later has them all. Produce 12, EndTxn 5 and
-TxnOffsetCommit 5 make a client TV2 (KIP-890)."""
+"""The version that is sent of each API; Apache Kafka 4.0 and later has them all.
+Produce 12, EndTxn 5 and TxnOffsetCommit 5 make a client TV2 (KIP-890)."""
 
 TOPIC_IDS_VERSION: Final = 12
 """The first version of Metadata that asks for a topic by its name and returns its id."""
@@ -202,8 +202,7 @@ class Brokers:
             raise
 
     async def call_any(self, api_key: int, request: Any, version: int | None = None) -> Any:
-        """Send a request to the broker that answered last, after a failure to the next one, and return the response.
-        """
+        """Send a request to the broker that answered last, after a failure to the next one, and return the response."""
         known = tuple(dict.fromkeys((*self._addresses.values(), *self._bootstrap)))
         try:
             return await self.call(known[self._turn % len(known)], api_key, request, version)
@@ -249,8 +248,8 @@ class Brokers:
         return leader
 
     async def refresh(self, topic: str) -> int:
-        """Learn the leaders of a topic and return its number of partitions. Raises KafkaError when the topic does not
-        exist."""
+        """Learn the leaders of a topic and return its number of partitions.
+        Raises KafkaError when the topic does not exist."""
         types = types_of(versions.METADATA)
         request = types.MetadataRequest(
             topics=(types.MetadataRequestTopic(name=topic),),

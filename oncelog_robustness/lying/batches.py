@@ -1,5 +1,5 @@
-"""Record batches, changed as a lie needs them. The functions take and return bytes, with a correct CRC in every
-batch."""
+"""Record batches, changed as a lie needs them.
+The functions take and return bytes, with a correct CRC in every batch."""
 
 import struct
 from collections.abc import Callable, Iterator

@@ -39,8 +39,8 @@ VERSION_MAX: Final[Mapping[int, int]] = {
     versions.FETCH: 12,
     versions.TXN_OFFSET_COMMIT: 5,
 }
-"""The highest version that clients may use of each API. From the next version on Produce, Fetch and TxnOffsetCommit
-give topic ids."""
+"""The highest version that clients may use of each API.
+From the next version on Produce, Fetch and TxnOffsetCommit give topic ids."""
 DECODED: Final = frozenset(VERSION_MAX)
 _NO_ACKS: Final = 0
 _UNSUPPORTED_VERSION: Final = 35
@@ -108,8 +108,8 @@ def request_bytes(
 
 
 def read_response(api_key: int, version: int, frame: Frame) -> tuple[Schema, Any]:
-    """Decode a response; return it with its schema, because a broker refuses ApiVersions in version 0. Raises
-    FrameError."""
+    """Decode a response; return it with its schema, because a broker refuses ApiVersions in version 0.
+    Raises FrameError."""
     schema = schema_of(api_key, version)
     position = LENGTH_BYTES
     if versions.APIS[api_key].response_has_tags(version):

@@ -37,7 +37,7 @@ def partitions_of(response: Any) -> Iterator[tuple[str, Any]]:
 
 
 class DropBatch(Lie):
-    """Drop a batch for all readers: it is gone from the log, and its offsets stay."""
+    """A lie that drops a batch for all readers: it is gone from the log, and its offsets stay."""
 
     name = "drop-batch"
     says = "a batch that was acknowledged is not in the log"
@@ -87,8 +87,8 @@ class RepeatBatch(Lie):
 
 
 class ShowAborted(Lie):
-    """Show the records of an aborted transaction. A transaction that was left out of a response once is left out
-    every time."""
+    """A lie that shows the records of an aborted transaction.
+    A transaction left out of a response once is left out every time."""
 
     name = "show-aborted"
     says = "records of an aborted transaction are shown at read_committed"
@@ -118,7 +118,7 @@ class ShowAborted(Lie):
 
 
 class ReorderBatches(Lie):
-    """Swap two batches of one producer and one size, so that every other offset stays as it was."""
+    """A lie that swaps two batches of one producer and one size, so that every other offset stays as it was."""
 
     name = "reorder-batches"
     says = "two batches of a producer stand in the log in the wrong order"
@@ -167,8 +167,8 @@ def _may_be_swapped(one: Batch, other: Batch) -> bool:
 
 
 class StableOffsetTooFar(Lie):
-    """Show records beyond the LSO. The broker is asked for everything; aborted transactions are computed from their
-    markers."""
+    """A lie that shows records beyond the LSO.
+    The broker is asked for everything; aborted transactions come from their markers."""
 
     name = "lso-too-far"
     says = "the last stable offset is the high watermark: records of open transactions are shown at read_committed"

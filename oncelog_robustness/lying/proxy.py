@@ -29,14 +29,13 @@ from oncelog_robustness.lying.lie import Lie
 FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
 READ_BYTES: Final = 256 * 1024
 _OWN_CORRELATION: Final = 0x6C696573
-"""The correlation id of the proxy's own requests. Responses come in the order of requests, so it need not be unique.
-"""
+"""The correlation id of the proxy's own requests. Responses come in the order of requests, so it need not be unique."""
 Address = tuple[str, int]
 
 
 class LyingProxy:
-    """The proxy, which listens while it is entered by `async with`. `listen` is the address that clients use; port 0
-    takes a free one."""
+    """The proxy, which listens while it is entered by `async with`.
+    `listen` is the address that clients use; port 0 takes a free one."""
 
     def __init__(self, lie: Lie, to: Address, listen: Address) -> None:
         self._lie = lie

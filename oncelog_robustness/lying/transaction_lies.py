@@ -16,7 +16,8 @@ _INIT_VERSION: Final = 4
 
 
 class SameProducerId(Lie):
-    """From its moment on, give the id of the first producer without a transactional id to the later ones."""
+    """A lie that gives the id of the first producer without a transactional id to all later ones, from its moment on.
+    """
 
     name = "same-producer-id"
     says = "one producer id is handed out twice"
@@ -60,8 +61,8 @@ class AnswerAbortedCommit(Lie):
 
 
 class ForgetOffsets(Lie):
-    """From its moment on, forget the offsets of transactions. A later commit would hide a single one that was
-    forgotten."""
+    """A lie that forgets the offsets of transactions from its moment on.
+    A later commit would hide a single forgotten one."""
 
     name = "forget-offsets"
     says = "offsets of a transaction are answered with success and forgotten"
@@ -90,7 +91,7 @@ class ForgetOffsets(Lie):
 
 
 class FenceWrong(Lie):
-    """Fence a healthy producer that requests its commit, as if somebody had started a successor."""
+    """A lie that fences a healthy producer which requests its commit, as if somebody had started a successor."""
 
     name = "fence-wrong"
     says = "a producer is fenced though nobody took its transactional id"
@@ -116,7 +117,7 @@ def _init_request(transactional_id: str) -> Any:
 
 
 class ZombieWrite(Lie):
-    """From its moment on, let what a fenced producer sends land in the log, outside any transaction."""
+    """A lie that lets what a fenced producer sends land in the log, outside any transaction, from its moment on."""
 
     name = "zombie-write"
     says = "a batch of a fenced producer lands in the log"
@@ -144,8 +145,8 @@ class ZombieWrite(Lie):
             self._produce(exchange)
 
     def _add(self, exchange: Exchange) -> None:
-        """Answer a zombie's AddPartitionsToTxn with success, because a zombie below TV2 sends that first and would
-        stop at a refusal."""
+        """Answer a zombie's AddPartitionsToTxn with success, because a zombie below TV2 sends that first and
+        would stop at a refusal."""
         request, types = exchange.request, exchange.types
         producer_id = request.v3_and_below_producer_id
         if not self._is_zombie(producer_id, request.v3_and_below_producer_epoch):

@@ -34,8 +34,8 @@ EXIT_NOT_CAUGHT: Final = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 caught (or listed), 1 not caught within the budget, 2 used wrongly,
-    130 ended from outside."""
+    """Run the command and return its exit code: 0 caught (or listed), 1 not caught within the budget, 2 used
+    wrongly, 130 ended from outside."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.all:

@@ -1,5 +1,5 @@
-"""The definition of a planted bug: a small change of the production code that breaks one promise, and the checkers
-that must notice."""
+"""The definition of a planted bug: a small change of the production code that breaks one promise, and the
+checkers that must notice."""
 
 from dataclasses import dataclass
 
@@ -15,18 +15,17 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """A planted bug. It is plausible: a tired person could commit it. It is reachable: a client can suffer from it.
-    """
+    """A planted bug. It is plausible: a tired person could commit it. It is reachable: a client can suffer from it."""
 
     name: str
     promise: str
     """The promise of the production code that this bug breaks, in one sentence."""
     source: str
-    """The place where the promise is made: a section of the protocol facts, a KIP, an ADR or a page of the
-    architecture."""
+    """The place where the promise is made: a section of the protocol facts, a KIP, an ADR or a
+    page of the architecture."""
     edits: tuple[Edit, ...]
-    """The edits that make the bug: one, unless the promise is kept in several places on purpose, which all must
-    forget it."""
+    """The edits that make the bug: one, unless the promise is kept in several places on purpose,
+    which all must forget it."""
     caught_by: tuple[str, ...]
     """The names of the checkers meant to notice, by `Verdict.checker`; one of them must answer broken."""
     scenario: str

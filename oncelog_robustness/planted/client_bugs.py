@@ -1,5 +1,5 @@
-"""Planted bugs that only clients see: in what they read, in where their records go, in groups that never end their
-work."""
+"""Planted bugs that only clients see: in what they read, in where their records go, in groups
+that never end their work."""
 
 from typing import Final
 

@@ -18,8 +18,8 @@ from oncelog_robustness.planted.bug import Bug
 from oncelog_robustness.planted.importing import bug_named, install
 
 SCENARIOS: Final = Path(__file__).parent / "scenarios"
-"""The folder of the bugs' scenarios, each short and wild for one family of bugs; `oncelog_robustness/scenarios`
-serves as well."""
+"""The folder of the bugs' scenarios, each short and wild for one family of bugs;
+`oncelog_robustness/scenarios` serves as well."""
 _END_S: Final = 10
 """Seconds that a hunt which must end gets to kill its runs and remove their folders."""
 
@@ -34,7 +34,7 @@ class Finding:
     failures: tuple[str, ...]
     """The last line of each kind of failure that is no verdict, such as an exception, or a run that never ended."""
     unfinished: str = ""
-    """Why the run was killed by its time limit and shows nothing; empty if it finished."""
+    """The reason why the run was killed by its time limit and shows nothing; empty if it finished."""
 
     def catcher(self, bug: Bug) -> str | None:
         """Return the first checker meant to notice that did; None if none did."""
@@ -56,7 +56,7 @@ class Hunted:
     unfinished: int = 0
     """The number of seeds whose run was killed by its time limit and shows nothing."""
     failure: str = ""
-    """Why the hunt itself failed and shows nothing; empty if it did not."""
+    """The reason why the hunt itself failed and shows nothing; empty if it did not."""
 
 
 def findings(
@@ -118,8 +118,7 @@ def hunted_all(
     seeds: int | None = None,
     jobs: int = 1,
 ) -> Iterator[Hunted]:
-    """Yield the hunts as they end, `jobs` at a time. Each bug has a process of its own, because a planted bug stays.
-    """
+    """Yield the hunts as they end, `jobs` at a time. Each bug has a process of its own, because a planted bug stays."""
     waiting = iter(names)
     hunters: dict[Connection, _Hunter] = {}
     try:

@@ -1,5 +1,4 @@
-"""Planted bugs in a log and in what its replicas know of it: offsets, epochs, sequences, the newest record of a key.
-"""
+"""Planted bugs in a log and in what its replicas know of it: offsets, epochs, sequences, the newest record of a key."""
 
 from typing import Final
 

@@ -1,5 +1,5 @@
-"""Planted bugs of partitions: in producer state, in what is committed, in what is read, and in what survives a
-restart."""
+"""Planted bugs of partitions: in producer state, in what is committed, in what is read, and in
+what survives a restart."""
 
 from typing import Final
 

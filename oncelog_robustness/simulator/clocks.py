@@ -4,8 +4,8 @@
     clocks.skew("storage-2", clocks.draw_ms(strength))
     clocks.heal("storage-2")
 
-Each host has one clock: every process there has its time, also one that is started later. Monotonic clocks are never
-wrong, and neither is the metadata database's.
+Each host has one clock: every process there has its time, also one that is started later.
+Monotonic clocks are never wrong, and neither is the metadata database's.
 """
 
 import random
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from oncelog_robustness.simulator.world import World
 
 LARGEST_MS: Final = 3_600_000 - 60_000
-"""The largest skew, at strength 1. A timestamp further ahead than the hour that a topic allows by default would be
-refused."""
+"""The largest skew, at strength 1.
+A timestamp further ahead than the hour that a topic allows by default would be refused."""
 SMALLEST_MS: Final = 10
 
 
@@ -31,8 +31,8 @@ class SimClocks:
         self._draw: random.Random = world.streams.stream("clocks")
 
     def draw_ms(self, strength: float) -> int:
-        """Draw how far a clock is off, ahead or behind: from milliseconds at 0 to most of an hour at 1, with each
-        power of ten alike."""
+        """Draw how far a clock is off, ahead or behind: from milliseconds at 0 to most of an hour at 1, with
+        each power of ten alike."""
         largest = SMALLEST_MS * (LARGEST_MS / SMALLEST_MS) ** min(max(strength, 0.0), 1.0)
         size = round(self._draw.uniform(largest / 3, largest))
         return size if self._draw.random() < 0.5 else -size

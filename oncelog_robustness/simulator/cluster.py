@@ -42,7 +42,7 @@ RPC_PORT: Final = 9090
 KAFKA_PORT: Final = 9092
 DRAIN_TIMEOUT_S: Final = 20.0
 START_AGAIN_S: Final = 1.0
-"""An orchestrator's pause before it starts a process again that ended by itself."""
+"""Seconds that an orchestrator waits before it starts a process again that ended by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class _Launch:
 
 
 class SimCluster:
-    """The processes of a simulated cluster. `settings_of(member)` gives a process's environment variables and is
-    called at each start."""
+    """The processes of a simulated cluster.
+    `settings_of(member)` gives a process's environment variables and is called at each start."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class SimCluster:
         self.members = {name: _member(name) for name in shape.names()}
         self._launches: dict[str, _Launch] = {}
         self._wanted: dict[str, bool] = {}
-        """Whether the orchestrator starts the process again when it ends by itself, by name."""
+        """Flags by name: whether the orchestrator starts the process again when it ends by itself."""
         self.restarts_by_itself = 0
         self.contracts: dict[str, Contracts] = {}
         """The contracts of each process that is of an older version, by name; read anew at each start."""
@@ -169,8 +169,7 @@ class SimCluster:
         self._launches[name].process.resume()
 
     async def terminate(self, name: str, timeout_s: float = 2 * DRAIN_TIMEOUT_S) -> None:
-        """Stop the process as SIGTERM does: it drains and ends, and is killed if that takes longer than `timeout_s`.
-        """
+        """Stop the process as SIGTERM does: it drains and ends, and is killed if that takes longer than `timeout_s`."""
         launch = self._launches[name]
         self._wanted[name] = False
         self._world.trace("terminate", name)

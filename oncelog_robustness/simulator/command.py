@@ -31,8 +31,8 @@ EXIT_UNFINISHED: Final = 3
 EXIT_NOBODY_READS: Final = 141
 _SHOWN_FAILURES: Final = 5
 RUN_TIMEOUT_S: Final = 240
-"""The time limit of one run, in seconds of a processor. A longer run loops, or its scenario is too much: nobody knows
-which."""
+"""The time limit of one run, in seconds of a processor.
+A longer run loops, or its scenario is too much: nobody knows which."""
 RUN_TIMEOUT_MAX_S: Final = 86_400
 
 
@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _must_be_of_one_run(options: argparse.Namespace) -> None:
-    """Raise OncelogError if several runs would write to one file: each would replace the last, or their lines would
-    be mixed."""
+    """Raise OncelogError if several runs would write to one file: each would replace the last, or
+    their lines would be mixed."""
     if options.first_seed + options.seeds - 1 > SEED_MAX:
         raise OncelogError(
             f"--first-seed {options.first_seed} --seeds {options.seeds} goes beyond the last seed, {SEED_MAX}"
@@ -271,8 +271,8 @@ def _scenarios(names: Sequence[str] | None) -> "dict[str, Scenario]":
 def _with_older(
     scenarios: "dict[str, Scenario]", older: str | None, without: Sequence[str] | None
 ) -> "dict[str, Scenario]":
-    """Return the scenarios with this older version. Raises OncelogError for one that cannot be had, or that no
-    scenario uses."""
+    """Return the scenarios with this older version.
+    Raises OncelogError for one that cannot be had, or that no scenario uses."""
     from oncelog_robustness.simulator.kept_versions import older_contracts
 
     given = {"older": older, "without": None if without is None else tuple(without)}
@@ -295,8 +295,8 @@ def _with_older(
 def _replays(
     scenarios: "dict[str, Scenario]", options: argparse.Namespace
 ) -> "Callable[[RunResult], str]":
-    """Return a function that gives the command which repeats a run, with the scenario as it was selected, by name or
-    file."""
+    """Return a function that gives the command which repeats a run, with the scenario as it was
+    selected, by name or file."""
     names = {scenario.name: name for name, scenario in scenarios.items()}
     flags = [("--planted", options.planted), ("--older", options.older)]
     flags += [("--without", name) for name in options.without or ()]

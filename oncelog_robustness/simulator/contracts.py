@@ -28,8 +28,7 @@ _NEEDED_BY_SESSIONS: Final = {
     "SessionReply": {"call_id", "response", "status"},
 }
 _NOT_THERE: Final = "~"
-"""The suffix for the path of a method that the older version lacks, so that today's code has no such method either.
-"""
+"""The suffix for the path of a method that the older version lacks, so that today's code has no such method either."""
 
 
 class Contracts:
@@ -58,8 +57,8 @@ class Contracts:
         return self._methods.get(path)
 
     def passed(self, kind: Any, payload: bytes) -> bytes:
-        """Return what is left of a message of this class. A message that cannot be decoded stays: its receiver
-        refuses it."""
+        """Return what is left of a message of this class.
+        A message that cannot be decoded stays: its receiver refuses it."""
         try:
             message = kind.FromString(payload)
         except DecodeError:
@@ -88,7 +87,7 @@ class Spoken:
         if known is not None:
             self._request, self._answer = known
         self._awaited: dict[int, Any] = {}
-        """In a session, the class of the response for which each call in flight waits."""
+        """The class of the response for which each call of a session waits."""
 
     def request(self, payload: bytes) -> bytes:
         return self._passed(self._request, payload)

@@ -1,5 +1,5 @@
-"""The controllers' metadata database in a simulated world: one SQLite file, reached through the real `Database`
-class.
+"""The controllers' metadata database in a simulated world: one SQLite file, reached through
+the real `Database` class.
 
     database = SimDatabase(world, root)
     database.install()
@@ -59,7 +59,7 @@ class SimDatabase:
         self._outages: dict[str, bool] = {}
         """The outages by host ("" for all hosts): True if no call is refused and each waits for its timeout."""
         self._breaks: Counter[str] = Counter()
-        """How often the calls under way were cut off, by host, or "" for all of them."""
+        """The number of times that calls under way were cut off, by host, or "" for all of them."""
         self._answers_to_lose: Counter[str] = Counter()
         self._timeout_ms: dict[str, int] = {}
         self._connections: dict[SimProcess, list[sqlite3.Connection]] = {}

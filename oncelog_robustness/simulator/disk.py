@@ -4,8 +4,8 @@
     disks.install()                       # production code's file calls go through `disk_calls` from here on
     settings.data_dir = disks.folder("storage-1")
 
-Production code does its real operations on real files. The layer between knows the host and the process of each
-operation, so that
+Production code does its real operations on real files.
+The layer between knows the host and the process of each operation, so that
 
 - a killed process loses its descriptors and its locks and nothing else: the page cache is the kernel's;
 - `crash_after` kills a process between two file operations of one step, or in the middle of a write;
@@ -65,7 +65,7 @@ class SimHostDisk:
     free_bytes: int | None = None
     """The bytes that still fit on the disk; None for more than will ever be written."""
     failing_syncs: int = 0
-    """How many of the next syncs fail."""
+    """The number of next syncs that fail."""
     power_cuts: int = 0
 
     @property
@@ -158,24 +158,24 @@ class SimDisks:
     # ------------------------------------------------------------------------------------------------ processes
 
     def enter(self) -> SimProcess | None:
-        """Return the process that makes a file call. Raises ProcessKilled for a dead process, whose stack is being
-        unwound."""
+        """Return the process that makes a file call.
+        Raises ProcessKilled for a dead process, whose stack is being unwound."""
         process = owner()
         if process is not None and process.state is ProcessState.DEAD:
             raise ProcessKilled(repr(process))
         return process
 
     def opened_as(self, descriptor: int) -> OpenFile | None:
-        """Return the open file of a descriptor, or None if it is not a simulated one. Raises ProcessKilled as `enter`
-        does."""
+        """Return the open file of a descriptor, or None if it is not a simulated one.
+        Raises ProcessKilled as `enter` does."""
         file = self.descriptors.get(descriptor)
         if file is None:
             self.enter()
         return file
 
     def enter_change(self, last_words: Callable[[], None] | None = None) -> None:
-        """Note a change of a disk before it is made. A process that must die here dies, after `last_words`. Raises
-        ProcessKilled."""
+        """Note a change of a disk before it is made.
+        A process that must die here dies, after `last_words`. Raises ProcessKilled."""
         process = self.enter()
         if not self._crashes or process is None or process not in self._crashes:
             return
@@ -312,8 +312,8 @@ class SimDisks:
         self.host(host).delay_s = delay_s
 
     def fill(self, host: str, free_bytes: int = 0) -> None:
-        """Let only `free_bytes` more fit on the disk; deleting makes room. A write that does not fit whole is cut
-        short."""
+        """Let only `free_bytes` more fit on the disk; deleting makes room.
+        A write that does not fit whole is cut short."""
         self.host(host).free_bytes = free_bytes
 
     def fail_syncs(self, host: str, count: int) -> None:

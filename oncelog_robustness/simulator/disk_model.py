@@ -1,7 +1,7 @@
 """The model of a disk: which bytes and names survive a power cut for certain, and what may become of the rest.
 
-The model is a journaling file system (ext4 with data=ordered or data=writeback, xfs) of which only the promises of
-`man fsync` are used:
+The model is a journaling file system (ext4 with data=ordered or data=writeback, xfs) of which only the promises
+of `man fsync` are used:
 
 - A synced file has at least the bytes that were synced. Bytes that were written after may be there, be missing, or be
   there in part. An added page may be zeros (its extent was allocated, its data was not written); an overwritten page
@@ -38,8 +38,8 @@ class SimFile:
     replaced: list[tuple[int, bytes]] = field(default_factory=list)
     """The bytes of the synced part before each write or truncation, with their positions, in order."""
     lost: list[tuple[int, bytes]] = field(default_factory=list)
-    """Bytes that a failed sync left on the disk, with their positions. Later syncs leave them, unless somebody writes
-    there again."""
+    """Bytes that a failed sync left on the disk, with their positions.
+    Later syncs leave them, unless somebody writes there again."""
     growths: int = 0
     """The number of writes since the last sync that made the file longer."""
     mtime_ns: int = 0
@@ -57,8 +57,8 @@ class SimFile:
         )
 
     def synced_bytes_at(self, position: int, count: int) -> int:
-        """Return how many of the bytes about to be overwritten are synced ones, which the caller must add to
-        `replaced`."""
+        """Return how many of the bytes about to be overwritten are synced ones, which the
+        caller must add to `replaced`."""
         return max(0, min(position + count, self.size, self.synced_size) - position)
 
     def written(self, position: int, count: int) -> None:

@@ -1,13 +1,13 @@
-"""Settings drawn from the seed, so that rare branches are reached: segments of a kilobyte, blocks of one producer id,
-queues of one.
+"""Settings drawn from the seed, so that rare branches are reached: segments of a kilobyte, blocks of one
+producer id, queues of one.
 
     draw = world.streams.stream("settings")
     environment |= draw_storage_settings(draw)
 
-A run is ordinary in most settings and extreme in some. Every value lies within the bounds that the setting declares,
-and a cluster works with all of them together: a value that would only make it slow, deaf or forgetful is not drawn.
-Ordinary values are those of a cluster in a hurry: production's defaults wait for minutes where a run has minutes in
-all.
+A run is ordinary in most settings and extreme in some. Every value lies within the bounds that the setting
+declares, and a cluster works with all of them together: a value that would only make it slow, deaf or
+forgetful is not drawn. Ordinary values are those of a cluster in a hurry: production's defaults wait for
+minutes where a run has minutes in all.
 """
 
 import random
@@ -137,8 +137,7 @@ _PAGE_ROWS: Final = DrawnSetting((1000,), (1, 3))
 
 
 def draw_storage_settings(draw: random.Random, wildness: float = 1.0) -> dict[str, str]:
-    """Draw the environment variables of a storage node. `wildness` from 0 to 1 scales how many settings are extreme.
-    """
+    """Draw the environment variables of a storage node. `wildness` from 0 to 1 scales how many settings are extreme."""
     return _environment("ONCELOG_STORAGE_", STORAGE, draw, wildness)
 
 
@@ -175,8 +174,8 @@ def extreme_count(environment: Mapping[str, str]) -> int:
 
 
 def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, int]:
-    """Draw constants for which production has no setting, replace them in the whole interpreter, and return them by
-    name."""
+    """Draw constants for which production has no setting, replace them in the whole interpreter,
+    and return them by name."""
     drawn = {}
     # A round of the scrub in a minute is of no use to a run of a minute.
     replace(replication, "_SCRUB_PAUSE_S", SCRUB_PAUSE_S)

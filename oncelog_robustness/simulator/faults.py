@@ -30,8 +30,8 @@ class Fault:
         self.sends_again = sends_again
         """True if segments are lost during the fault, and their senders try again now and then."""
         self._only_forward = only_forward
-        """True if only traffic to the side that accepted the connection is held; new connections are made all the
-        same."""
+        """True if only traffic to the side that accepted the connection is held; new
+        connections are made all the same."""
         self.text = " ".join(
             (_text(sources), "<->" if both_ways else "->", _text(targets), _text_of_delay(delay))
         ).strip()
@@ -72,8 +72,8 @@ class Fault:
         )
 
     def blocks(self, source: str, target: str, is_forward: bool) -> bool:
-        """True if the fault holds traffic from `source` to `target`; `is_forward` is the direction from the dialer to
-        the acceptor."""
+        """True if the fault holds traffic from `source` to `target`; `is_forward` is the direction from
+        the dialer to the acceptor."""
         if not self._is_blocking or (self._only_forward and not is_forward):
             return False
         return self._is_between(source, target)

@@ -23,8 +23,8 @@ from oncelog_robustness.simulator.run import RunOptions, RunResult, run_seed
 from oncelog_robustness.simulator.warming import warm_up
 
 STANDS_STILL_AFTER: Final = 10
-"""How many times its limit of processor time a run may take by the wall clock; a longer run waits for the real world.
-"""
+"""The wall time that a run may take, as a multiple of its limit of processor time; a longer run
+waits for the real world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +162,9 @@ def _end(child: _Child) -> tuple[int, float]:
 
 
 def _folder(job: Job) -> tuple[Path, int]:
-    """Make an empty folder, and return it with the descriptor of the lock that reserves it. Error texts name the
-    folder, and they cross the simulated network. So a seed has the same one in every run, unless the seed is being
-    run already."""
+    """Make an empty folder, and return it with the descriptor of the lock that reserves it. Error texts name
+    the folder, and they cross the simulated network. So a seed has the same one in every run, unless the
+    seed is being run already."""
     shm = Path("/dev/shm")
     base = shm if shm.is_dir() else Path(tempfile.gettempdir())
     for number in itertools.count():

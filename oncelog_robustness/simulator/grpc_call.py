@@ -129,8 +129,8 @@ async def until_done(stream: ClientStream) -> None:
 
 
 class SimCall:
-    """The object that a caller holds: `read`, `write`, iteration, `cancel`, and the status. As in gRPC, the call goes
-    on when this is dropped."""
+    """The object that a caller holds: `read`, `write`, iteration, `cancel`, and the status.
+    As in gRPC, the call goes on when this is dropped."""
 
     poller: "asyncio.Task[None] | None" = None
 

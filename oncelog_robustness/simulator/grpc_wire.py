@@ -1,7 +1,7 @@
 """The frames that two ends of a simulated gRPC connection exchange: those of HTTP/2 that matter, but not their bytes.
 
 Messages travel serialized; only the framing around them is a tuple instead of bytes. Each stream has a window in each
-direction, so a message that nobody reads holds up its writer, and each end pings a quiet connection.
+direction, so a message that is not read holds up its writer. Each end pings a quiet connection.
 """
 
 import asyncio

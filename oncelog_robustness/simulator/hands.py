@@ -43,8 +43,8 @@ class SimHands:
         self._world.loop.create_task(self._injector.end(fault), context=self._world.own_context)
 
     async def open_transaction(self, transactional_id: str) -> Identity | None:
-        """Return the identity of the transactional id's open transaction; None if it has none, or no coordinator
-        answered."""
+        """Return the identity of the transactional id's open transaction; None if it has none, or
+        no coordinator answered."""
         request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
         for name in self._cluster.names("coordinator"):
             answer = await self._operator.ask_coordinator(name, "DescribeTransactions", request)
@@ -57,8 +57,8 @@ class SimHands:
     async def complete_prepared(
         self, transactional_id: str, transaction: Identity, *, is_commit: bool
     ) -> bool:
-        """Ask a coordinator to complete the prepared transaction. True if it has; False if all refused or nobody
-        knows."""
+        """Ask a coordinator to complete the prepared transaction.
+        True if it has; False if all refused or nobody knows."""
         request = coordinator_pb2.CompletePreparedTransactionRequest(
             transactional_id=transactional_id,
             producer_id=transaction.producer_id,

@@ -25,8 +25,8 @@ _STEP_COMES_WITHIN_S: Final = 0.5
 
 
 class SimInjector:
-    """The `FaultInjector` of the simulator. It can do every kind but the end of a Redis, which no role runs with
-    here."""
+    """The `FaultInjector` of the simulator.
+    It can do every kind but the end of a Redis, which no role runs with here."""
 
     def __init__(
         self,
@@ -176,8 +176,8 @@ class SimInjector:
         return lambda: self._disks.heal(fault.target)
 
     def _harm_database(self, fault: PlannedFault) -> Callable[[], object]:
-        """Begin an outage of the database for one controller or for all; for one, the answer of a commit is lost
-        first."""
+        """Begin an outage of the database for one controller or for all; for one, the answer
+        of a commit is lost first."""
         host = fault.target if fault.target in self._cluster.members else ""
         if host:
             self._database.lose_answers(host)

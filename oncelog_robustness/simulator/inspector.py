@@ -66,7 +66,7 @@ class _Replica:
     facts: tuple[object, ...]
     """The facts of the replica that may change, to be compared with the next look."""
     emptied_before: int
-    """How often the replica was dropped and made again in this process."""
+    """The number of times that the replica was dropped and made again in this process."""
     state: ReplicaState
     index: int = -1
     """The index of `state` in the observations."""
@@ -195,8 +195,8 @@ class Inspector:
     def _before_open(
         self, original: Callable[..., Any], directory: LogDirectory, *args: Any
     ) -> None:
-        """Look at what a storage node's disk kept, when the node starts and before its logs are recovered or copied
-        again."""
+        """Look at what a storage node's disk kept, when the node starts and before its logs are
+        recovered or copied again."""
         process = owner()
         if process is not None:
             self._world.own_context.copy().run(self._hold_to_promises, process, directory)
@@ -370,8 +370,7 @@ class Inspector:
         return unsettled(self._cluster)
 
     async def finish(self) -> None:
-        """Look for the last time, and read every replica's log. A transaction that has not settled by now is stuck.
-        """
+        """Look for the last time, and read every replica's log. A transaction that has not settled by now is stuck."""
         # What is under way in this instant comes first.
         await asyncio.sleep(0)
         self._sweep()

@@ -48,8 +48,8 @@ _MODULES: Final[tuple[Any, ...]] = (
 
 
 def older_contracts(version: str, without: Sequence[str] = ()) -> Contracts:
-    """Return the contracts of a version: `this`, `last`, one that is kept, or a folder with its files. Raises
-    OncelogError."""
+    """Return the contracts of a version: `this`, `last`, one that is kept, or a folder with its files.
+    Raises OncelogError."""
     if version == TODAY:
         files, tags = _todays_files(), TODAYS_TAGS
     else:

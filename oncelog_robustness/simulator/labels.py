@@ -17,8 +17,8 @@ _MACHINE: Final = Path(machine.__file__)
 GUARDS: Final = frozenset(
     {"delivery_ignored", "resend_ignored", "stale_delivery_ignored", "stale_resend_ignored"}
 )
-"""Labels that no shell of ours causes: an outcome of a delivery, or a timer to repeat one, whose decision is
-complete.
+"""Labels that no shell of ours causes: an outcome of a delivery, or a timer to repeat one,
+whose decision is complete.
 
 A machine has one delivery of a decision under way in its life, and one outcome of it is submitted. Only a refusal
 sets the timer, and only the delivery that the timer asks for completes the decision. Machines are tested against such

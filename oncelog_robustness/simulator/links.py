@@ -29,8 +29,8 @@ _HELD: Final = float("inf")
 
 
 def checksum(data: bytes) -> int:
-    """Return a checksum that ignores the order of the bytes: a protobuf map has its entries in another order in every
-    process."""
+    """Return a checksum that ignores the order of the bytes: a protobuf map has its entries in
+    another order in every process."""
     # The lower half of Adler-32 is the sum of all bytes, at the speed of C.
     return zlib.adler32(data) & 0xFFFF
 
@@ -247,8 +247,8 @@ class Pipe:
             self.go_on()
 
     def take_back(self, size_max: int) -> bytes | None:
-        """Take back the newest segment if it is still on its way and has at most `size_max` bytes, to send it
-        together with the next."""
+        """Take back the newest segment if it is still on its way and has at most `size_max` bytes, to send
+        it together with the next."""
         if not self.queue:
             return None
         at, item, size, _ = self.queue[-1]
@@ -259,7 +259,7 @@ class Pipe:
         return item
 
     def go_on(self) -> None:
-        """Arm the timer for the next arrival, if there is one."""
+        """Arm the timer for the next arrival, if one is left."""
         if not self.queue or self.timer is not None:
             return
         at = self.queue[0][0]

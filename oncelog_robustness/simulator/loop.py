@@ -3,10 +3,10 @@
     loop = SimLoop(executor_delay_s)
     loop.run_until_complete(main())
 
-It differs from a real loop in these points only: `time` is virtual; a callback runs only while its process does; and
-sockets are those of `network`. Work for a thread runs on the loop in one instant, a drawn moment after it was given,
-and is answered another moment later. Tasks and futures hash by their number, so that a set of them has the same order
-in every run.
+It differs from a real loop in these points only: `time` is virtual; a callback runs only while its process does;
+and sockets are those of `network`. Work for a thread runs on the loop in one instant, a drawn moment after it was
+given, and is answered another moment later. Tasks and futures hash by their number, so that a set of them has the
+same order in every run.
 """
 
 import asyncio
@@ -46,8 +46,7 @@ _numbers: Final = itertools.count(1)
 
 
 class _Handle(asyncio.Handle):
-    """A handle that the loop itself fills in, without a debug mode, because a million of them are made in a minute.
-    """
+    """A handle that the loop itself fills in, without a debug mode, because a million of them are made in a minute."""
 
     __slots__ = ()
     _source_traceback = None
@@ -106,8 +105,8 @@ class _TimerHandle(asyncio.TimerHandle):
 
 
 class _Numbered:
-    """An object that hashes by a number of its own, so that sets of such objects have one order, whatever the
-    addresses in memory."""
+    """An object that hashes by a number of its own, so that sets of such objects have one order, whatever
+    the addresses in memory."""
 
     _number = 0
 
@@ -155,8 +154,7 @@ class _Work:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Run the work. A thread that has begun goes on though nobody waits any more; one that has not never begins.
-        """
+        """Run the work. A thread that has begun goes on though nobody waits any more; one that has not never begins."""
         if self.is_done:
             return
         self.is_done = True
@@ -211,8 +209,8 @@ class SimLoop(asyncio.BaseEventLoop):
     get_debug = bool
 
     def _run_once(self) -> None:
-        """Run turns as asyncio does, until the loop must stop; where asyncio would sleep, time jumps to the next
-        timer.
+        """Run turns as asyncio does, until the loop must stop; where asyncio would sleep, time
+        jumps to the next timer.
 
         One call runs all turns: most turns have one callback, and a call for each would cost a good part of the time.
         """
@@ -378,8 +376,8 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> "asyncio.Future[Any]":
         """Run `func` after the executor's earlier work, for `executor_delay_s`.
 
-        All of its effects happen at one moment in between: it sees nothing of later events, and is not known to be
-        done before the end.
+        All of its effects happen at one moment in between: it sees nothing of later events, and is not known
+        to be done before the end.
         """
         if getattr(executor, "_shutdown", False):
             raise RuntimeError("cannot schedule new futures after shutdown")

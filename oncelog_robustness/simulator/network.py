@@ -135,8 +135,7 @@ class SimNetwork:
         return OUTSIDE if process is None else process.host
 
     def host_at(self, address: str) -> str | None:
-        """Return the host at an address, as seen by the code that is running; the name of a host is an address, too.
-        """
+        """Return the host at an address, as seen by the code that is running; the name of a host is an address, too."""
         if address.startswith("127.") or address == "localhost":
             return self.host_here()
         host = self._hosts.get(address)
@@ -191,8 +190,8 @@ class SimNetwork:
 
     @staticmethod
     def _refuse_the_dead() -> None:
-        """Raise for a process that is dead: one that was killed in a step unwinds its stack, and must reach nobody on
-        the way."""
+        """Raise for a process that is dead: one that was killed in a step unwinds its stack, and must
+        reach nobody on the way."""
         process = owner()
         if process is not None and process.state is ProcessState.DEAD:
             raise OSError(errno.EBADF, "Bad file descriptor")
@@ -331,8 +330,8 @@ class SimNetwork:
         return undo
 
     def _refresh(self, *, sends_again: bool = False) -> None:
-        """Apply the present faults to all pipes. `sends_again`: held segments wait for their sender's retransmission
-        timer."""
+        """Apply the present faults to all pipes.
+        `sends_again`: held segments wait for their sender's retransmission timer."""
         for pipe in list(self._pipes):
             self._apply_faults(pipe, sends_again=sends_again)
         attempts, self.waiting_attempts = self.waiting_attempts, {}

@@ -1,8 +1,8 @@
 """An operator under simulation, who does what no Kafka client can: ends transactions by force, drains and removes
 nodes, and changes the levels of features, rightly and wrongly, while everything goes on.
 
-The request is drawn when the fault begins, and sent once. A drain or a level must be taken back. From the fault's end
-on that is tried until a controller has done it.
+The request is drawn when the fault begins, and sent once. A drain or a level must be taken back.
+From the fault's end on that is tried until a controller has done it.
 """
 
 import asyncio
@@ -32,8 +32,7 @@ FEATURES: Final = {"transaction.version": 2, "group.version": 1}
 NOBODY: Final = 99
 """The id of a node that does not exist."""
 LATE_S: Final = 5.0
-"""Seconds for which a request whose connection broke may still be worked on; what it did is then taken back as well.
-"""
+"""Seconds for which a request whose connection broke may still be worked on; what it did is then taken back as well."""
 
 
 class Operator:
@@ -62,8 +61,8 @@ class Operator:
     # ------------------------------------------------------------------------------------------- transactions
 
     async def _terminate(self, draw: random.Random, is_over: asyncio.Event) -> None:
-        """End a transaction by force: one that a coordinator lists, in whatever state it is, or one that does not
-        exist."""
+        """End a transaction by force: one that a coordinator lists, in whatever state it is, or
+        one that does not exist."""
         dice, names = draw.random(), []
         for name in self._cluster.names("coordinator"):
             request = coordinator_pb2.ListTransactionsRequest(duration_filter_ms=-1)
@@ -152,8 +151,8 @@ class Operator:
                 await asyncio.sleep(PAUSE_S)
 
     async def _of_controllers(self, method: str, request: Any) -> bool:
-        """Send a request to the controllers in turn. True if one of them, the active one, has done it or found it
-        done."""
+        """Send a request to the controllers in turn.
+        True if one of them, the active one, has done it or found it done."""
         for name in self._cluster.names("controller"):
             answer = await self._call(name, CONTROLLER, method, request)
             if answer is not None and not answer.status.error_code:

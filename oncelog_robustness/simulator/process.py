@@ -18,8 +18,8 @@ OWNER: "contextvars.ContextVar[SimProcess | None]" = contextvars.ContextVar("OWN
 
 
 class ProcessKilled(BaseException):
-    """An exception that unwinds the stack of a process killed in the middle of a step; nothing done on the way
-    counts."""
+    """An exception that unwinds the stack of a process killed in the middle of a step;
+    nothing done on the way counts."""
 
 
 class ProcessState(Enum):
@@ -49,8 +49,8 @@ class SimProcess:
         return f"<{self.name}#{self.incarnation} {self.state.value}>"
 
     def on_end(self, action: Callable[[], None]) -> None:
-        """Register an action that is called once when the process is killed or has stopped, as a kernel closes
-        sockets and files."""
+        """Register an action that is called once when the process is killed or has stopped, as a kernel
+        closes sockets and files."""
         self._on_end.append(action)
 
     def context(self) -> contextvars.Context:
@@ -81,8 +81,8 @@ class SimProcess:
             self.state = ProcessState.PAUSED
 
     def resume(self) -> None:
-        """Let the process go on as SIGCONT does. Callbacks that became due meanwhile run now: arrivals, then timers,
-        then the rest."""
+        """Let the process go on as SIGCONT does.
+        Callbacks that became due meanwhile run now: arrivals, then timers, then the rest."""
         if self.state is not ProcessState.PAUSED:
             return
         self.state = ProcessState.RUNNING
@@ -97,8 +97,8 @@ def owner() -> SimProcess | None:
 
 
 def _taken_tasks() -> "set[asyncio.Task[Any]]":
-    """Return all tasks of all processes, because a task does not tell its process. asyncio forgets these tasks, so
-    that the next end need not look at them again."""
+    """Return all tasks of all processes, because a task does not tell its process.
+    asyncio forgets these tasks, so that the next end need not look at them again."""
     try:
         found = asyncio.all_tasks()
     except RuntimeError:

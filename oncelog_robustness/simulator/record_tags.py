@@ -1,5 +1,5 @@
-"""Tagged fields of transactions' records, as a process of an older version writes and reads them: without unknown
-ones.
+"""Tagged fields of transactions' records, as a process of an older version writes and reads
+them: without unknown ones.
 
 The golden tests hold the other records that an older version reads (docs/upgrades.md): of the consumer protocol's
 records those tagged fields are Kafka's, and the metadata journal has none.
@@ -41,8 +41,8 @@ def with_tags(value: bytes, known: frozenset[int]) -> bytes:
 
 
 def install_record_tags() -> None:
-    """Hide unknown tags from processes of older versions, in the whole interpreter; a process of this version is not
-    affected."""
+    """Hide unknown tags from processes of older versions, in the whole interpreter; a process of this
+    version is not affected."""
 
     def encode_value(txn: TxnMetadata, version: int) -> bytes:
         value, contracts = _encode_value(txn, version), contracts_here()

@@ -78,8 +78,8 @@ class RunResult:
     failures: list[str] = field(default_factory=list)
     """Errors that ended the run before its time, or that are bugs outside the cluster."""
     unfinished: str = ""
-    """Why the run was killed by its time limit before it had a result; empty if it was not. Such a run is neither
-    good nor broken."""
+    """The reason why the run was killed by its time limit before it had a result; empty if it was not.
+    Such a run is neither good nor broken."""
     simulated_s: float = 0.0
     real_s: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)

@@ -25,8 +25,8 @@ EPOCH_MS = 1_800_000_000_000
 
 
 def replace(target: Any, name: str, replacement: object) -> None:
-    """Put `replacement` where production code looks for `target.name`. Raises AttributeError when there is no such
-    name."""
+    """Put `replacement` where production code looks for `target.name`.
+    Raises AttributeError when there is no such name."""
     getattr(target, name)
     setattr(target, name, replacement)
 
@@ -69,8 +69,8 @@ def _never_submits(*_args: object, **_kwargs: object) -> None:
 
 
 def replace_what_aiokafka_takes_from_c() -> None:
-    """Replace the clock of aiokafka's compiled batch builder, and its sets, over which it iterates in another order
-    in each process."""
+    """Replace the clock of aiokafka's compiled batch builder, and its sets, over which it iterates in
+    another order in each process."""
     append = BatchBuilder.append
 
     def append_at_our_time(self: Any, *, timestamp: int | None, **record: Any) -> Any:
@@ -83,8 +83,8 @@ def replace_what_aiokafka_takes_from_c() -> None:
 
 
 def _rests_no_time(event: threading.Event, timeout: float | None = None) -> bool:
-    """Replace a wait in a thread's work, which is one instant: the loop stands still meanwhile, so waiting would
-    change nothing."""
+    """Replace a wait in a thread's work, which is one instant: the loop stands still meanwhile, so
+    waiting would change nothing."""
     assert timeout is not None or event.is_set(), "this would wait for ever"
     return event.is_set()
 

@@ -1,5 +1,5 @@
-"""asyncio's transports and servers over the simulated network, and a `socket` module for code that binds its own
-port.
+"""asyncio's transports and servers over the simulated network, and a `socket` module for code
+that binds its own port.
 
 `SimLoop` hands its `create_server` and `create_connection` to the network, so `asyncio.open_connection`,
 `asyncio.start_server` and every client that builds on them work as they are.
@@ -347,8 +347,7 @@ async def create_connection(
 
 
 class SimSocket:
-    """The part of a socket's interface that is used before asyncio takes it over, or of a socket that asyncio shows.
-    """
+    """The part of a socket's interface that is used before asyncio takes it over, or of a socket that asyncio shows."""
 
     family = socket.AF_INET
     type = socket.SOCK_STREAM
@@ -397,8 +396,7 @@ class SimSocket:
 
 
 class SimSocketModule:
-    """A replacement of the module `socket`: sockets and names are simulated, constants and errors are the real ones.
-    """
+    """A replacement of the module `socket`: sockets and names are simulated, constants and errors are the real ones."""
 
     def __init__(self, network: "SimNetwork") -> None:
         self._network = network

@@ -53,8 +53,8 @@ class RollPlan:
 
 
 class RollingUpgrade:
-    """The upgrade of a run. Call `begin` before the cluster starts, `roll` with the storm, `stop` when everything
-    must heal."""
+    """The upgrade of a run.
+    Call `begin` before the cluster starts, `roll` with the storm, `stop` when everything must heal."""
 
     def __init__(self, world: World, cluster: SimCluster, older: Contracts, storm_ms: int) -> None:
         self._world = world

@@ -45,8 +45,8 @@ _SPOKEN_BY_AIOKAFKA: Final[Mapping[int, int]] = {
     versions.END_TXN: 0,
     versions.TXN_OFFSET_COMMIT: 0,
 }
-"""The versions that aiokafka uses of each API. A missing version is loaded by the runs that use it: slower, and
-nothing else."""
+"""The versions that aiokafka uses of each API.
+A missing version is loaded by the runs that use it: slower, and nothing else."""
 
 
 def warm_up() -> None:

@@ -23,8 +23,7 @@ class World:
         self.effects: Counter[Effect] = Counter()
         """The number of effects that faults have had so far."""
         self.executor_delay_s: Callable[[Executor | None], float] = self._thread_delay_s
-        """The function that draws how long a thread's work takes, in seconds; the fault of a slow disk replaces it.
-        """
+        """The function that draws how long a thread's work takes, in seconds; the fault of a slow disk replaces it."""
         self.loop = SimLoop(
             lambda executor: self.executor_delay_s(executor),  # noqa: PLW0108
             self.streams.stream("threads.moment").random,

@@ -1,7 +1,7 @@
 """The cleaning after a run: topics and groups whose names begin with the run's prefix are deleted, and no others.
 
-Kafka has no request that deletes a transactional id. It forgets one after `transactional.id.expiration.ms`, seven
-days by default.
+Kafka has no request that deletes a transactional id.
+It forgets one after `transactional.id.expiration.ms`, seven days by default.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from oncelog_robustness.clients.wire import (
 BEGINNING: Final = "oncelog-verify-"
 LIST_GROUPS_VERSION: Final = 4
 GROUPS_TIMEOUT_S: Final = 20.0
-"""How long to wait until a group is empty, in seconds: killed members are in it until their session ends."""
+"""Seconds to wait until a group is empty: killed members are in it until their session ends."""
 _RUN: Final = re.compile(r"[0-9a-f]{6}")
 _GONE: Final = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -39,8 +39,8 @@ def new_run() -> str:
 
 
 def prefix_of(run: str) -> str:
-    """Return the prefix of a run's names. Raises OncelogError for a text that is no id of a run, because its prefix
-    might be that of other topics."""
+    """Return the prefix of a run's names.
+    Raises OncelogError for a text that is no id of a run, because its prefix might be that of other topics."""
     if not _RUN.fullmatch(run):
         raise OncelogError(
             f"--clean {run!r} is no id of a run: six of 0-9 and a-f, as a run prints it"
@@ -49,8 +49,8 @@ def prefix_of(run: str) -> str:
 
 
 async def clean(bootstrap: Sequence[str], prefix: str) -> str:
-    """Delete the topics and groups with the prefix, and return what was removed, in words. Raises OncelogError with
-    what could not be."""
+    """Delete the topics and groups with the prefix, and return what was removed, in words.
+    Raises OncelogError with what could not be."""
     assert re.fullmatch(f"{BEGINNING}{_RUN.pattern}-", prefix), prefix
     brokers = Brokers(bootstrap, "oncelog-verify")
     admin = WireAdmin(bootstrap, "oncelog-verify")
@@ -103,8 +103,8 @@ async def _groups(brokers: Brokers, prefix: str) -> list[str]:
 
 
 async def _delete_groups(brokers: Brokers, prefix: str) -> int:
-    """Delete the groups with the prefix and return how many. A group with members is tried again until its last
-    session has ended."""
+    """Delete the groups with the prefix and return how many.
+    A group with members is tried again until its last session has ended."""
     deleted: dict[str, None] = {}
     deadline = Deadline(GROUPS_TIMEOUT_S)
     while groups := await _groups(brokers, prefix):

@@ -1,5 +1,5 @@
-"""The first look at a cluster: who answers at an address, and whether a run can begin there, in one probe of each
-kind.
+"""The first look at a cluster: who answers at an address, and whether a run can begin there,
+in one probe of each kind.
 
 Anything that the cluster lacks or does not allow becomes one sentence, which names it and says what to do.
 """
@@ -58,16 +58,16 @@ class Found:
 
     @property
     def topic_config(self) -> dict[str, str]:
-        """Return the configuration of topics: with three replicas one may be away, and with fewer all must be in
-        sync, or all but one."""
+        """Return the configuration of topics: with three replicas one may be away, and with fewer all must be
+        in sync, or all but one."""
         return {"min.insync.replicas": str(max(1, self.replicas - 1))}
 
 
 async def look(
     bootstrap: Sequence[str], prefix: str, wanted: Sequence[str], on_step: Callable[[str], None]
 ) -> Found:
-    """Look at the cluster. This makes a topic and a group that begin with `prefix`, and leaves them. Raises
-    OncelogError in one line."""
+    """Look at the cluster. This makes a topic and a group that begin with `prefix`, and leaves them.
+    Raises OncelogError in one line."""
     on_step("asking the brokers")
     brokers = Brokers(bootstrap, "oncelog-verify")
     try:

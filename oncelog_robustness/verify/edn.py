@@ -1,5 +1,5 @@
-"""A reader of the part of EDN that histories use: maps, vectors, lists, sets, keywords, text, numbers, tags. It is
-strict about the rest.
+"""A reader of the part of EDN that histories use: maps, vectors, lists, sets, keywords, text, numbers, tags.
+It is strict about the rest.
 
 This reader is our own, because the maintained package, edn_format, reads 0.1 MB a second, and a history has many.
 """

@@ -53,8 +53,8 @@ class Driver(Protocol):
 
 
 class Shell:
-    """The shell that runs the user's commands. Their output goes into one file, so that programs which they leave
-    running hold no pipe."""
+    """The shell that runs the user's commands.
+    Their output goes into one file, so that programs which they leave running hold no pipe."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -107,8 +107,8 @@ class CommandDriver:
 
 
 class ProcessDriver:
-    """The driver of processes of this machine, each named by a file with its process id. They are frozen, and killed
-    where they can be restarted."""
+    """The driver of processes of this machine, each named by a file with its process id.
+    They are frozen, and killed where they can be restarted."""
 
     role = BROKER
 

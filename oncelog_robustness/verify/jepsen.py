@@ -63,8 +63,8 @@ class Given(NamedTuple):
 
 
 def read_jepsen(text: str, isolation: Isolation) -> Given:
-    """Read a history of Jepsen's, whose consumers read at `isolation`. Raises EdnError with the line of what cannot
-    be read."""
+    """Read a history of Jepsen's, whose consumers read at `isolation`.
+    Raises EdnError with the line of what cannot be read."""
     reading = _Reading(isolation)
     for operation in _operations(text):
         reading.take(operation)
@@ -85,7 +85,7 @@ class _Reading:
     isolation: Isolation
     _begun: dict[Any, _Operation] = field(default_factory=dict)
     _lives: Counter[Any] = field(default_factory=Counter)
-    """How often each process was repositioned: in matters of order it is then another consumer."""
+    """The number of times that each process was repositioned: in matters of order it is then another consumer."""
     _transactions: list[Transaction] = field(default_factory=list)
     _polls: list[Poll] = field(default_factory=list)
     _ignored: Counter[str] = field(default_factory=Counter)

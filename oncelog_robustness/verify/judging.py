@@ -32,8 +32,8 @@ class Anomaly:
     checker: str
     sentence: str
     operations: tuple[AnyOperation, ...]
-    """The operations that the sentence is about. Of their reads only the named ones are kept, and their neighbours in
-    final reads."""
+    """The operations that the sentence is about.
+    Of their reads only the named ones are kept, and their neighbours in final reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ def _values_of(operation: AnyOperation) -> Iterator[str]:
 def _proving(
     sentence: str, history: History, by_value: Mapping[str, Sequence[AnyOperation]]
 ) -> tuple[AnyOperation, ...]:
-    """Return the operations that prove the sentence: the writers of its values, their first and last readers, and the
-    final reads."""
+    """Return the operations that prove the sentence: the writers of its values, their first and last
+    readers, and the final reads."""
     values = dict.fromkeys(_QUOTED.findall(sentence))
     found: dict[int, AnyOperation] = {}
     spots: dict[Partition, list[int]] = {}

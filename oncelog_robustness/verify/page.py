@@ -1,5 +1,5 @@
-"""The page of verify: first the verdict and the promises, then the proofs, then when and how long nothing could be
-committed."""
+"""The page of verify: first the verdict and the promises, then the proofs, then when and how long
+nothing could be committed."""
 
 import json
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""The promises of Kafka's documentation about idempotence, transactions and read_committed, and which checkers answer
-each."""
+"""The promises of Kafka's documentation about idempotence, transactions and read_committed, and
+which checkers answer each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

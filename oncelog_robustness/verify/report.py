@@ -40,7 +40,7 @@ class About:
     """The id of the run; empty for a history that was given."""
     clients: tuple[str, ...]
     limits: tuple[str, ...]
-    """What could not be done, used or judged, a sentence each."""
+    """The things that could not be done, used or judged, a sentence each."""
     again: str
     """The command that judges the kept history again."""
     is_stopped: bool = False
@@ -152,8 +152,8 @@ def _fault(one: Recovery, measures: Measures) -> dict[str, Any]:
 
 
 def measures_of(history: History) -> Measures:
-    """Return the measures of a history that was given: its clients worked from the first operation to the last of a
-    writer."""
+    """Return the measures of a history that was given: its clients worked from the first operation
+    to the last of a writer."""
     writers = [*history.all(Transaction), *history.all(PlainSend)]
     begun = [one.invoked_ms for one in writers]
     ended = [one.completed_ms for one in writers if one.completed_ms is not None]

@@ -66,8 +66,8 @@ class Order:
 
 
 def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
-    """Verify a cluster and return the exit code. Raises OncelogError when the run cannot begin, Stopped at a second
-    Ctrl-C."""
+    """Verify a cluster and return the exit code.
+    Raises OncelogError when the run cannot begin, Stopped at a second Ctrl-C."""
     choose_login(read_client_config(order.client_config).login)
     driver = faults.driver(order.folder)
     found, missing = _looked(order, console)
@@ -98,8 +98,8 @@ def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
 
 
 def _looked(order: Order, console: Console) -> tuple[Found, tuple[str, ...]]:
-    """Look at the cluster; return the result and why some clients take no part. If this raises, what it made is
-    removed first."""
+    """Look at the cluster; return the result and why some clients take no part.
+    If this raises, what it made is removed first."""
     wanted, missing = installed(order.libraries)
     if not wanted:
         raise OncelogError(". ".join(missing))

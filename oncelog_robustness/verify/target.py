@@ -1,5 +1,5 @@
-"""The target of a verify run: a cluster at an address, what may be broken in it, and what is cleaned when the run
-ends."""
+"""The target of a verify run: a cluster at an address, what may be broken in it, and what is
+cleaned when the run ends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -18,8 +18,7 @@ CLIENT_DECK: Final = {FaultKind.CLIENT_KILL: 1}
 
 
 class VerifyTarget:
-    """The `Target` of verify. `cleaned` has the result of the cleaning; `is_hurried` leaves everything where it is.
-    """
+    """The `Target` of verify. `cleaned` has the result of the cleaning; `is_hurried` leaves everything where it is."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""An application: a transactional id of its own, the client library that its number selects, and incarnation after
-incarnation until the run is over. Each incarnation has the same id, so it fences its predecessor and ends what that
-one began."""
+"""An application: a transactional id of its own, the client library that its number selects, and incarnation
+after incarnation until the run is over. Each incarnation has the same id, so it fences its predecessor and
+ends what that one began."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial

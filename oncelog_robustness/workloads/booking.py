@@ -149,8 +149,7 @@ class Place:
 
 
 class Recoverer:
-    """A tool that ends what an application has left. It requests a time-out, which a kept transaction does not have.
-    """
+    """A tool that ends what an application has left. It requests a time-out, which a kept transaction does not have."""
 
     def __init__(self, place: Place, orders: Orders, process: ClientProcess) -> None:
         self._place = place
@@ -178,8 +177,8 @@ class Recoverer:
 
 
 class Incarnation:
-    """One incarnation, which books payments until it fails, or the run is over. `is_last`: it only ends what was
-    left."""
+    """One incarnation, which books payments until it fails, or the run is over.
+    `is_last`: it only ends what was left."""
 
     def __init__(self, place: Place, orders: Orders, process: ClientProcess) -> None:
         self._lab = place.lab
@@ -196,8 +195,7 @@ class Incarnation:
         self._values = 0
 
     async def live(self, *, is_last: bool) -> None:
-        """Live until an error or the end of the run; on an error exit as it is, and leave the rest to the successor.
-        """
+        """Live until an error or the end of the run; on an error exit as it is, and leave the rest to the successor."""
         try:
             await self._step(Step.INIT, self._producer.init_transactions())
             await self._recover()
@@ -215,8 +213,8 @@ class Incarnation:
         return await self._orders.during(step, call, self._nth)
 
     async def _recover(self) -> None:
-        """End what the predecessor left. The producer is initialised first, so that nobody else can end what this
-        reads as undecided."""
+        """End what the predecessor left.
+        The producer is initialised first, so that nobody else can end what this reads as undecided."""
         taken = await self._step(Step.TAKE_OVER, self._database.take_over(self._name))
         self._generation = taken.generation
         await self._step(Step.RECOVER, self._producer.complete(taken.stored))

@@ -54,8 +54,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def make_workload(kind: str, name: str, parameters: Mapping[str, object]) -> Workload:
-    """Make a workload. `name` begins its topics, groups and transactional ids. Raises ValueError for an unknown kind,
-    and for a parameter that is unknown or out of bounds."""
+    """Make a workload. `name` begins its topics, groups and transactional ids.
+    Raises ValueError for an unknown kind, and for a parameter that is unknown or out of bounds."""
     found = KINDS.get(kind)
     if found is None:
         raise ValueError(f"no workload {kind!r}; there are {', '.join(KINDS)}")
@@ -63,8 +63,8 @@ def make_workload(kind: str, name: str, parameters: Mapping[str, object]) -> Wor
 
 
 def facts_about(workloads: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the facts that checkers must know about these workloads, each given as in a scenario, by `kind` and
-    perhaps `name`."""
+    """Return the facts that checkers must know about these workloads, each given as in a scenario, by
+    `kind` and perhaps `name`."""
     topics = [
         str(one.get("name", one["kind"]))
         for one in workloads

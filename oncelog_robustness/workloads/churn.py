@@ -1,6 +1,6 @@
 """The workload `churn`: topics appear, grow and vanish, and records are deleted, under transactions that span them
-and a topic that stays. It shows that a deleted topic takes nothing else with it, and that no transaction hangs on a
-partition that is gone.
+and a topic that stays. It shows that a deleted topic takes nothing else with it, and that no transaction hangs on
+a partition that is gone.
 
 The time alone decides which topics exist, so that writers know it without messages. Writers are wrong for as long as
 a creation or deletion takes, and that is the point. A name is never used again. So the target must not create topics

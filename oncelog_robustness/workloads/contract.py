@@ -1,8 +1,8 @@
 """The contract of a workload: clients with a plan, and a history of what they did. It judges nothing; checkers do.
 
     setup   once, while nothing is broken: topics, first records
-    start   until `lab.is_over`: clients work, errors are their daily bread, every operation goes into the history
-    check   after healing: the last reads, into the history as well
+    start   until `lab.is_over`: clients work, bear errors, and record every operation in the history
+    check   after healing: the last reads are recorded as well
 
 The same workload runs in the simulator, against `oncelog cluster`, and against Apache Kafka.
 """
@@ -17,8 +17,8 @@ from oncelog_robustness.history import AnyOperation
 
 
 class ClientProcess(Protocol):
-    """A client as a process of its own, which can die in the middle of everything. It exits when its code returns,
-    and then nothing of it goes on, closed or not."""
+    """A client as a process of its own, which can die in the middle of everything.
+    It exits when its code returns, and then nothing of it goes on, closed or not."""
 
     name: str
     """The client's name with its incarnation, such as `writer-2#3`."""
@@ -42,8 +42,8 @@ class ClientProcess(Protocol):
         ...
 
     async def ended(self) -> None:
-        """Wait until the client's code returned, was killed, or raised (which fails the run). To give up waiting (a
-        timeout) does the process no harm."""
+        """Wait until the client's code returned, was killed, or raised (which fails the run).
+        To give up waiting (a timeout) does the process no harm."""
         ...
 
 
@@ -74,15 +74,15 @@ class Lab(Protocol):
     ) -> ClientProcess:
         """Run `work` as the next incarnation of client `name`.
 
-        Outside the simulator the client is a process of the operating system, forked here. `work` sees the state
-        before the fork and keeps its changes to itself. It draws from a `random` of its own, and tells others by
-        `record` alone.
+        Outside the simulator the client is a process of the operating system, forked here. `work` sees the
+        state before the fork and keeps its changes to itself. It draws from a `random` of its own, and tells
+        others by `record` alone.
         """
         ...
 
     async def sleep(self, ms: int) -> None:
-        """Sleep for `ms`, or less when the run becomes over meanwhile. A sleep that begins after that, in `check`,
-        lasts its whole time."""
+        """Sleep for `ms`, or less when the run becomes over meanwhile.
+        A sleep that begins after that, in `check`, lasts its whole time."""
         ...
 
 

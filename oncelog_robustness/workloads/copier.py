@@ -43,7 +43,7 @@ from oncelog_robustness.workloads.reading import (
 from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, Transactor
 
 IDLE_POLLS: Final = 20
-"""How many polls in a row return nothing before a member checks whether anything is left."""
+"""The number of polls in a row without a record after which a member checks whether anything is left."""
 
 
 class CopierParameters(Watched):
@@ -64,11 +64,11 @@ class CopierParameters(Watched):
     consumer_protocol: bool = False
     """True if members speak the new protocol (KIP-848), whatever their library does."""
     static_share: Share = 0.0
-    """The share of static members, with the new protocol: one that comes back under its name gets the partitions that
-    it had."""
+    """The share of static members, with the new protocol: one that comes back under its name gets
+    the partitions that it had."""
     finish_limit_ms: Timeout = 180_000
-    """The time after healing for a group to read its input to the end: sessions and transactions of dead members time
-    out first."""
+    """The time after healing for a group to read its input to the end: sessions and transactions of
+    dead members time out first."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,8 @@ class Copier:
 
 
 def _goal(inputs: Sequence[FinalRead]) -> dict[Partition, int]:
-    """Return the least offset of each partition that means it was read: behind the last record, because markers need
-    not be passed."""
+    """Return the least offset of each partition that means it was read: behind the last record, because
+    markers need not be passed."""
     stable = [one for one in inputs if one.isolation is Isolation.READ_COMMITTED]
     return {
         (one.topic, one.partition): one.reads[-1].offset + 1 if one.reads else -1 for one in stable
@@ -269,8 +269,8 @@ class _Member:
         return any(found[one] < wanted for one, wanted in self._goal.items())
 
     async def _copy_on(self, reader: WrittenReader) -> bool:
-        """Copy until a transaction is not committed, or nothing is left. Returns False when this producer can do
-        nothing more."""
+        """Copy until a transaction is not committed, or nothing is left.
+        Returns False when this producer can do nothing more."""
         draw, idle = self._lab.random, 0
         while self._goal is not None or not self._lab.is_over:
             reads = await reader.poll()

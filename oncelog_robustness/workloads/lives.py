@@ -10,7 +10,7 @@ from oncelog_robustness.history import Fault
 from oncelog_robustness.workloads.contract import ClientProcess, Lab
 
 GRACE_MS: Final = 120_000
-"""How long a client may take to end what it has begun when the run is over, in milliseconds."""
+"""The time that a client may take to end what it has begun when the run is over, in milliseconds."""
 
 STEP_MS: Final = 1_000
 
@@ -32,8 +32,8 @@ def drawn_life_ms(lab: Lab, mean_ms: int) -> int | None:
 
 
 async def outlive(lab: Lab, process: ClientProcess, life_ms: int | None) -> None:
-    """Wait until the client has ended: by itself, or killed after `life_ms`, or killed because it did not end with
-    the run."""
+    """Wait until the client has ended: by itself, or killed after `life_ms`, or killed because it
+    did not end with the run."""
     began_ms = lab.now_ms()
     over_ms: int | None = None
     while True:

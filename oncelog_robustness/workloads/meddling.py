@@ -3,8 +3,8 @@ send requests in the name of producers that they are not or are no more. They wr
 change a topic's configuration, and play a sink's attempts in every wrong order. It shows that a client without the
 right changes nothing, and that a late write is written nowhere.
 
-Meddlers have ids, sinks and attempts of their own. Of the writers they only use identities that never existed, or are
-over.
+Meddlers have ids, sinks and attempts of their own.
+Of the writers they only use identities that never existed, or are over.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -165,8 +165,8 @@ class _Meddler:
         return f"{self._process.name}-{self._ids}"
 
     async def _be_somebody_else(self) -> None:
-        """Send a request in the name of a writer: as a producer that does not exist, or as one of an epoch that is
-        over."""
+        """Send a request in the name of a writer: as a producer that does not exist, or as one
+        of an epoch that is over."""
         draw, calls = self._lab.random, self._calls
         victim = draw.choice(self._victims)
         its = await calls.described(victim)
@@ -205,8 +205,8 @@ class _Meddler:
             return me
 
     async def _end_twice(self) -> None:
-        """End a transaction twice: the second request has the identity that the first one returned, while markers are
-        on their way."""
+        """End a transaction twice: the second request has the identity that the first one returned, while
+        markers are on their way."""
         mine = self._own_id()
         me = await self._calls.init(mine, self._timeout_ms)
         await self._calls.add(mine, me, self._partition())

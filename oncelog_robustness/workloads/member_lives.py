@@ -1,7 +1,7 @@
 """One incarnation of one member that keeps to no order, in each of the two protocols of groups.
 
-Every step is drawn: the right one, or one that a coordinator must refuse. The member goes on, whatever the response
-is.
+Every step is drawn: the right one, or one that a coordinator must refuse.
+The member goes on, whatever the response is.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ PROTOCOLS: Final = ("range", "roundrobin", "sticky")
 UNANSWERED: Final = (Lost, Unreachable, KafkaError)
 
 Commits = Callable[[GroupCalls, Membership, bool], Awaitable[None]]
-"""A function that commits an offset in the name of a member and records it. True: nobody ever was or will be that
-member."""
+"""A function that commits an offset in the name of a member and records it.
+True: nobody ever was or will be that member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class ClassicMemberRun:
         self._calls.brokers.close()
 
     def _drawn_protocols(self) -> dict[str, bytes]:
-        """Draw the member's subscription under each assignor that it supports; most members prefer the first
-        assignor."""
+        """Draw the member's subscription under each assignor that it supports; most members
+        prefer the first assignor."""
         run = self._run
         topics = list(run.topics) if run.strikes(0.7) else []
         metadata = ConsumerProtocolMemberMetadata(0, topics, b"").encode()

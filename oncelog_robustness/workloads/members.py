@@ -51,8 +51,8 @@ from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, T
 OFFSET_MAX: Final = 2**50
 DELETED: Final = -1
 TAKEN_LIMIT_MS: Final = 60_000
-"""The time after healing until a newcomer must have every partition: sessions and rebalances of dead members time out
-first."""
+"""The time after healing until a newcomer must have every partition: sessions and rebalances of
+dead members time out first."""
 
 
 class MembersParameters(Watched):
@@ -239,9 +239,9 @@ class Members:
 class _Offsets:
     """The commits and deletions of one client, one at a time; each is in the history before it is requested.
 
-    A listener repeats a request without a response. The first copy may have been carried out when the second is
-    refused, because the member was removed meanwhile. So a refusal proves something only where no copy can be right,
-    or none is made.
+    A listener repeats a request without a response. The first copy may have been carried out when the second
+    is refused, because the member was removed meanwhile. So a refusal proves something only where no copy can
+    be right, or none is made.
     """
 
     def __init__(self, lab: Lab, process: ClientProcess, partitions: Sequence[Partition]) -> None:
@@ -272,8 +272,8 @@ class _Offsets:
         *,
         is_sure: bool,
     ) -> None:
-        """Send the request of a commit and record how it ended. `is_sure`: a refusal proves that nothing was done.
-        Raises its error."""
+        """Send the request of a commit and record how it ended.
+        `is_sure`: a refusal proves that nothing was done. Raises its error."""
         operation = OffsetsCommitted(
             client=self._process.name,
             invoked_ms=self._lab.now_ms(),

@@ -17,8 +17,8 @@ Timeout = Annotated[int, Field(ge=500, le=900_000)]
 
 
 class Parameters(BaseModel):
-    """The base of a workload's parameters. Unknown names and values out of bounds are refused with pydantic's
-    ValidationError."""
+    """The base of a workload's parameters.
+    Unknown names and values out of bounds are refused with pydantic's ValidationError."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

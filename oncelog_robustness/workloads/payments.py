@@ -4,8 +4,8 @@ It has a row for each payment, and one for each application. An application's ro
 that was booked last, and a generation. A next incarnation raises the generation before it reads. A commit needs the
 generation that its writer received, so that a commit of a predecessor is refused (ADR 0043).
 
-A call is one instant of the database. Before it the request travels, and after it the answer does. Either may be late
-or lost, and a request that is on its way arrives though its client has died.
+A call is one instant of the database. Before it the request travels, and after it the answer does.
+Either may be late or lost, and a request that is on its way arrives though its client has died.
 """
 
 import asyncio
@@ -27,8 +27,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Overtaken(ClientError):
-    """The call was refused for good: another incarnation has taken over since, and this writer's generation is over.
-    """
+    """The call was refused for good: another incarnation has taken over since, and this writer's generation is over."""
 
 
 class NotAnswered(ClientError):
@@ -69,8 +68,8 @@ class PaymentsDatabase:
     _context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     async def take_over(self, application: str) -> TakenOver:
-        """Raise the application's generation and read its row, in one transaction. Raises NotAnswered; a repetition
-        raises the generation again."""
+        """Raise the application's generation and read its row, in one transaction.
+        Raises NotAnswered; a repetition raises the generation again."""
 
         def work() -> TakenOver:
             row = self._row(application)
@@ -80,8 +79,8 @@ class PaymentsDatabase:
         return await self._ask(work)
 
     async def write(self, application: str, generation: int) -> None:
-        """Write in an open transaction, which nobody sees before its commit. It is refused only if the row's
-        generation has changed."""
+        """Write in an open transaction, which nobody sees before its commit.
+        It is refused only if the row's generation has changed."""
         await self._ask(lambda: self._check(application, generation))
 
     async def commit(

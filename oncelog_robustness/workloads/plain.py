@@ -1,5 +1,5 @@
-"""The workload `plain`: idempotent producers outside transactions. What is acknowledged stands once, the rest at most
-once, all in order."""
+"""The workload `plain`: idempotent producers outside transactions.
+What is acknowledged stands once, the rest at most once, all in order."""
 
 import asyncio
 from collections.abc import Sequence
@@ -92,8 +92,8 @@ class _Writer:
         self._sent = 0
 
     async def write_on(self, bursts: Bursts) -> None:
-        """Write until the run is over or a send is not acknowledged: its sequences may be lost then, so this
-        incarnation exits."""
+        """Write until the run is over or a send is not acknowledged: its sequences may be lost then,
+        so this incarnation exits."""
         draw = self._lab.random
         while not self._lab.is_over:
             count = draw.randint(1, bursts.sends_max)

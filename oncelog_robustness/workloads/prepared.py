@@ -45,7 +45,7 @@ FEATURE: Final = {"two.phase.commit.version": 1}
 _UNDER_WAY_MS: Final = 30
 """The longest time after the begin of a call at which a blow comes under way, in milliseconds."""
 _LAST_WAIT_MS: Final = 60_000
-"""How long a client gets to end by itself when the run is over, in milliseconds."""
+"""The time that a client gets to end by itself when the run is over, in milliseconds."""
 _NAMES: Final = 3
 """The number of names that an application's incarnations have in turn: one may live on beside two successors."""
 
@@ -124,8 +124,8 @@ class Prepared:
         lab.record(note(booked, client=client, invoked_ms=invoked_ms, completed_ms=lab.now_ms()))
 
     async def _operate(self, lab: Lab) -> None:
-        """Decide open transactions by what the database holds. As a successor does, the operator takes the row over
-        before it reads."""
+        """Decide open transactions by what the database holds.
+        As a successor does, the operator takes the row over before it reads."""
         hands = hands_of(lab)
         while not lab.is_over:
             await lab.sleep(lab.random.randint(0, self.parameters.operator_ms))
@@ -156,8 +156,7 @@ async def _allow_two_phase_commit(lab: Lab) -> None:
 
 
 class _Application:
-    """An application: incarnation after incarnation until the run is over, then one more, which ends what was left.
-    """
+    """An application: incarnation after incarnation until the run is over, then one more, which ends what was left."""
 
     def __init__(self, lab: Lab, workload: Prepared, number: int) -> None:
         self._lab = lab

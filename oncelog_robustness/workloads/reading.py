@@ -22,8 +22,8 @@ POLL_MS: Final = 100
 FINAL_READ_LIMIT_MS: Final = 60_000
 """The time limit for the last read of one partition, in milliseconds; when a consumer fails, another one reads on."""
 DECIDED_LIMIT_MS: Final = 60_000
-"""The time after healing for every transaction to be decided, in milliseconds. The timeout of transactions that
-clients leave open is added."""
+"""The time after healing for every transaction to be decided, in milliseconds.
+The timeout of transactions that clients leave open is added."""
 RETRY_TIMEOUT_MS: Final = 120_000
 """The time limit for the requests of `setup` and `check`, in milliseconds."""
 
@@ -178,8 +178,8 @@ async def make_topic(
 ) -> None:
     """Make a topic, with `replicas` or, for 0, as many as are usual here.
 
-    Half the time its segments have a drawn size so small that they are full all the time. Retention removes nothing,
-    whatever the target's defaults are: a removed record would be taken for lost.
+    Half the time its segments have a drawn size so small that they are full all the time.
+    Retention removes nothing, whatever the target's defaults are: a removed record would be taken for lost.
     """
     wanted = {
         "retention.ms": "-1",
@@ -211,8 +211,8 @@ def partitions_of(topic: str, count: int) -> list[Partition]:
 async def await_decided(
     lab: Lab, admin: Admin, partitions: Sequence[Partition], limit_ms: int
 ) -> bool:
-    """Wait until no transaction is open: the last stable offset is the high watermark. Returns False after
-    `limit_ms`."""
+    """Wait until no transaction is open: the last stable offset is the high watermark.
+    Returns False after `limit_ms`."""
     deadline_ms = lab.now_ms() + limit_ms
     while True:
         try:
@@ -230,8 +230,8 @@ async def await_decided(
 async def final_reads(
     lab: Lab, client: str, partitions: Sequence[Partition], decided_limit_ms: int
 ) -> list[FinalRead]:
-    """Read every partition from its start to its end at both isolation levels, with each library in turn, and record
-    the reads."""
+    """Read every partition from its start to its end at both isolation levels, with each library in
+    turn, and record the reads."""
     admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin(client))
     await await_decided(lab, admin, partitions, decided_limit_ms)
     found: list[FinalRead] = []

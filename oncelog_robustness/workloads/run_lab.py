@@ -30,8 +30,8 @@ _OWNER: "contextvars.ContextVar[ClientTask | None]" = contextvars.ContextVar("_O
 
 
 def run(lab: "RunLab", workloads: Sequence[Workload]) -> None:
-    """Run workloads in three steps: the setup of each, all of them together, the check of each. Raises what they
-    raised."""
+    """Run workloads in three steps: the setup of each, all of them together, the check of each.
+    Raises what they raised."""
     run_on_killing_loop(lab.run(workloads))
 
 
@@ -213,8 +213,7 @@ def _is_dead(task: "asyncio.Task[Any]") -> bool:
 
 
 def _never_finalize(task: "asyncio.Task[Any]") -> None:
-    """Keep the task for ever: collecting a suspended coroutine runs its `finally`, which a killed process does not.
-    """
+    """Keep the task for ever: collecting a suspended coroutine runs its `finally`, which a killed process does not."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
 
@@ -246,8 +245,8 @@ class KillingLoop(asyncio.SelectorEventLoop):
         return handle
 
     def call_exception_handler(self, context: Any) -> None:
-        """Ignore errors that nobody awaits of a fenced producer: aiokafka gives its error to waiters that nobody
-        waits for."""
+        """Ignore errors that nobody awaits of a fenced producer: aiokafka gives its error to
+        waiters that nobody waits for."""
         is_left = context.get("message") == "Future exception was never retrieved"
         if not (is_left and isinstance(context.get("exception"), ClientLibraryError)):
             super().call_exception_handler(context)

@@ -63,8 +63,8 @@ from oncelog_robustness.workloads.reading import (
 )
 
 SURE_WITHIN_MS: Final = 1_000
-"""The longest answer, in milliseconds, that proves something when it says that another attempt did the batch. The
-coordinator knows who decided the last twenty batches. A later answer may come after twenty more."""
+"""The longest answer, in milliseconds, that proves something when it says that another attempt did the batch.
+The coordinator knows who decided the last twenty batches. A later answer may come after twenty more."""
 
 HASTY_MS_MAX: Final = 3_000
 """The longest of the timeouts so short that they may pass while a step of the attempt is being written, in
@@ -312,8 +312,7 @@ class _Driver:
     async def _try(
         self, attempt: AttemptName, identity: TaskIdentity, pause_ms: int, adopts: bool
     ) -> _Try | None:
-        """Run one try of a task; return None when it failed, as a task of Spark raises, and its driver learns of it.
-        """
+        """Run one try of a task; return None when it failed, as a task of Spark raises, and its driver learns of it."""
         name = str(identity.task_attempt_id)
         draw = self._lab.random
         try:

@@ -45,16 +45,16 @@ class Ended(NamedTuple):
     is_committed: bool
     """True if the transaction is committed, as far as this client knows."""
     is_usable: bool
-    """True if the producer can go on. Otherwise nobody knows what it would do next; its successor, with the same id,
-    begins anew."""
+    """True if the producer can go on.
+    Otherwise nobody knows what it would do next; its successor, with the same id, begins anew."""
 
 
 _USELESS: Final = Ended(is_committed=False, is_usable=False)
 
 
 class OpenTransaction:
-    """A transaction that a producer has begun. From `update_last_word` on it is in the history, whatever becomes of
-    the process."""
+    """A transaction that a producer has begun.
+    From `update_last_word` on it is in the history, whatever becomes of the process."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class OpenTransaction:
             raise min(errors, key=_gravity)
 
     async def delete_key(self, partition: Partition, key: str) -> None:
-        """Send a tombstone, after a record of the same transaction. The history has it as a fact about that record,
-        and not as a send."""
+        """Send a tombstone, after a record of the same transaction.
+        The history has it as a fact about that record, and not as a send."""
         fact = KeyDeleted(
             topic=partition[0],
             partition=partition[1],
@@ -124,8 +124,8 @@ class OpenTransaction:
     async def send_offsets(
         self, group: str, offsets: Mapping[Partition, int], member: Consumer | None
     ) -> None:
-        """Add offsets to the transaction. `member` is the consumer that read them, None when the group has no
-        members."""
+        """Add offsets to the transaction.
+        `member` is the consumer that read them, None when the group has no members."""
         self.offsets = GroupOffsets(
             group, tuple((topic, number, at) for (topic, number), at in offsets.items())
         )
@@ -135,8 +135,8 @@ class OpenTransaction:
         self.update_last_word()
 
     def update_last_word(self) -> None:
-        """Set what the history says if the process dies now. A transaction whose commit was not requested cannot be
-        committed."""
+        """Set what the history says if the process dies now.
+        A transaction whose commit was not requested cannot be committed."""
         outcome = Outcome.INFO if self._ending is Ending.COMMIT else Outcome.FAIL
         self._process.last_word(_WORD, self._as_history(outcome, "the process ended", None))
 

@@ -1,5 +1,5 @@
-"""The workloads of zombies: several applications with one transactional id. They show that nobody sees what a fenced
-producer writes.
+"""The workloads of zombies: several applications with one transactional id.
+They show that nobody sees what a fenced producer writes.
 
 zombies   an application is replaced while it works, and goes on: in the middle of a transaction, or after a sleep
 hijack    live applications take the id from one another for ever, each as if it were the only one

@@ -37,8 +37,8 @@ class Engine:
         environment: Mapping[str, str] | None = None,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> Said:
-        """Run a command and return how it ended; a failure is an answer. Raises OncelogError when it does not end in
-        time."""
+        """Run a command and return how it ended; a failure is an answer.
+        Raises OncelogError when it does not end in time."""
         try:
             done = subprocess.run(
                 [self.command, *arguments],

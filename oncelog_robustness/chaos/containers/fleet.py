@@ -45,8 +45,8 @@ _NO_PROXY: Final = build_opener(ProxyHandler({}))
 
 
 class Fleet:
-    """The containers of one cluster; use it with `with`, which removes them all. A machine can have one fleet at a
-    time."""
+    """The containers of one cluster; use it with `with`, which removes them all.
+    A machine can have one fleet at a time."""
 
     def __init__(
         self,
@@ -196,16 +196,16 @@ class Fleet:
         return int(found[0]["State"]["ExitCode"]) if found else -1
 
     def replace(self, name: str) -> int:
-        """Drain the container and put another in its place, with its address and data; return the exit code of the
-        first."""
+        """Drain the container and put another in its place, with its address and data; return
+        the exit code of the first."""
         code = self.terminate(name)
         self.engine.do("rm", full_name(name))
         self.create(self._by_name[name])
         return code
 
     def states(self) -> dict[str, str]:
-        """Return the state of each container by its name: `running`, `paused`, `exited`, or another word of the
-        engine."""
+        """Return the state of each container by its name: `running`, `paused`, `exited`, or
+        another word of the engine."""
         found = self.engine.look([full_name(one.name) for one in self.containers])
         return {
             one["Name"].removeprefix("/").removeprefix(f"{PREFIX}-"): str(one["State"]["Status"])
@@ -227,8 +227,8 @@ class Fleet:
         return False
 
     def await_ready(self, names: Sequence[str], timeout_s: float = READY_S) -> None:
-        """Wait until these containers are ready. Raises OncelogError with the last log lines of the first that does
-        not become so."""
+        """Wait until these containers are ready.
+        Raises OncelogError with the last log lines of the first that does not become so."""
         deadline = time.monotonic() + timeout_s
         for name in names:
             while not self.is_ready(self._by_name[name]):

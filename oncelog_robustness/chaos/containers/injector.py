@@ -1,4 +1,4 @@
-"""Faults given to containers. What each kind means here, where it is not what its name says:
+"""Faults given to containers. These kinds mean something else here than their names say:
 
 - KILL is SIGKILL to the container's first process; the container is started again, as a restart policy would, with its
   volume and its address. RESTART is `stop`: SIGTERM and a drain; then a start.
@@ -129,14 +129,13 @@ class ContainerInjector:
         return [self._one(fault)]
 
     def _one(self, fault: PlannedFault) -> Container:
-        """Return the container that the fault targets; a role of one container is named by its role alone in a plan.
-        """
+        """Return the container that the fault targets; a role of one container is named by its role alone in a plan."""
         first = fault.target.partition("+")[0]
         return next(one for one in self._fleet.containers if first in (one.name, one.role))
 
     def _kill(self, fault: PlannedFault) -> None:
-        """Kill the containers of the fault that run; those that another fault has killed or frozen are left to that
-        fault."""
+        """Kill the containers of the fault that run; those that another fault has killed or
+        frozen are left to that fault."""
         states = self._fleet.states()
         struck = [one.name for one in self._struck(fault) if states.get(one.name) == RUNNING]
         if not struck:
@@ -167,8 +166,8 @@ class ContainerInjector:
             self._in_networks(struck, heal_script())
 
     def _in_networks(self, containers: Sequence[Container], script: str) -> None:
-        """Run the script in each container's network; a container that does not run has none, and gets a new one when
-        it starts."""
+        """Run the script in each container's network; a container that does not run has none, and gets
+        a new one when it starts."""
         states = self._fleet.states()
         alive = [one for one in containers if states.get(one.name) in (RUNNING, PAUSED)]
         with ThreadPoolExecutor(max(1, len(alive))) as threads:
@@ -201,8 +200,8 @@ class ContainerInjector:
                 done.result()
 
     def _start(self, one: Container, after: str) -> None:
-        """Try to start the container until it is ready, as a restart policy does: another fault may have stopped one
-        that it needs."""
+        """Try to start the container until it is ready, as a restart policy does: another fault may have
+        stopped one that it needs."""
         deadline = time.monotonic() + COME_BACK_S
         while not self._is_closing.is_set():
             try:
@@ -226,8 +225,7 @@ class ContainerInjector:
         return self._fleet.states().get(one.name, "gone")
 
     def _is_struck_meanwhile(self, one: Container, after: str) -> bool:
-        """True if another fault that is under way strikes this container too; that fault's end will start it again.
-        """
+        """True if another fault that is under way strikes this container too; that fault's end will start it again."""
         return any(
             name != after and one.name in {other.name for other in self._struck(fault)}
             for name, fault in list(self._under_way.items())

@@ -109,8 +109,8 @@ def given_subnet() -> str:
 def plan_containers(
     subnet: str, images: Images, passwords: Mapping[str, str]
 ) -> tuple[Container, ...]:
-    """Return the containers in the order in which they start. Raises OncelogError if `subnet` is no network, or too
-    small."""
+    """Return the containers in the order in which they start.
+    Raises OncelogError if `subnet` is no network, or too small."""
     try:
         hosts = list(ipaddress.IPv4Network(subnet).hosts())
     except ValueError as error:

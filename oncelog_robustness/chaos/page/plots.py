@@ -1,4 +1,4 @@
-"""The four plots: availability under faults, commit latency, LSO lag, recovery."""
+"""The four plots of a report: availability under faults, commit latency, LSO lag, recovery."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -30,8 +30,8 @@ class Kubernetes:
     """The client of one namespace and one release in it. Many threads may call it at once."""
 
     def __init__(self, namespace: str, release: str, context: str) -> None:
-        """Connect by the pod's service account, or outside a pod by the kubeconfig. An empty `namespace` means that
-        of the account or of the kubeconfig."""
+        """Connect by the pod's service account, or outside a pod by the kubeconfig.
+        An empty `namespace` means that of the account or of the kubeconfig."""
         self._configuration = client.Configuration()
         self.is_inside = False
         try:
@@ -76,8 +76,8 @@ class Kubernetes:
         return [pod_from(one) for one in content["items"]]
 
     def delete(self, pod: Pod, grace_s: int | None = None) -> None:
-        """Delete the pod. `grace_s` None: with its own grace; 0: the API forgets it at once. A pod that is gone is no
-        error."""
+        """Delete the pod. `grace_s` None: with its own grace; 0: the API forgets it at once.
+        A pod that is gone is no error."""
         body = client.V1DeleteOptions(
             grace_period_seconds=grace_s, preconditions=client.V1Preconditions(uid=pod.uid)
         )
@@ -237,8 +237,8 @@ class Kubernetes:
 
 
 def _exit_code(shell: Any) -> int:
-    """Return the exit code of the shell, or -1 if the container went before it reported one. Call it before the
-    output is read, which drops the code."""
+    """Return the exit code of the shell, or -1 if the container went before it reported one.
+    Call it before the output is read, which drops the code."""
     try:
         return int(shell.returncode)
     except (TypeError, KeyError, ValueError, IndexError):

@@ -25,8 +25,8 @@ if token := os.environ.get("ONCELOG_GATEWAY_ADMIN_TOKEN_FILE"):
     request.add_header("Authorization", "Bearer " + pathlib.Path(token).read_text().strip())
 print(urllib.request.urlopen(request, timeout=15).read().decode())
 """
-"""A script for the gateway's pod that requests REST with the pod's own token, if it has one; the token never leaves
-the pod."""
+"""A script for the gateway's pod that requests REST with the pod's own token, if it has one; the
+token never leaves the pod."""
 QUESTIONS: Final = (
     "/v1/cluster",
     "/v1/partitions?troubled=true&limit=1000",
@@ -37,8 +37,8 @@ QUESTIONS: Final = (
 
 
 def ask_gateway(kubernetes: "Kubernetes", path: str) -> Any:
-    """Return the REST response to a GET of `path`. Raises OncelogError when no gateway is there, or it does not
-    answer."""
+    """Return the REST response to a GET of `path`.
+    Raises OncelogError when no gateway is there, or it does not answer."""
     gateways = [one for one in kubernetes.pods() if one.role == "gateway" and one.is_ready]
     if not gateways:
         raise OncelogError("no pod of the gateway is ready")
@@ -93,8 +93,8 @@ def unsettled(answers: Sequence[Any], node_count: int) -> list[str]:
 
 
 def settled(ask: Callable[[str], Any], node_count: int, timeout_s: float) -> Verdict:
-    """Ask until the cluster has settled. After `timeout_s` seconds the verdict is broken, with what has not settled
-    as its proof."""
+    """Ask until the cluster has settled.
+    After `timeout_s` seconds the verdict is broken, with what has not settled as its proof."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

@@ -1,15 +1,15 @@
-"""Faults given to pods. What each kind means here, where it is not what its name says:
+"""Faults given to pods. These kinds mean something else here than their names say:
 
 - KILL deletes the pod without grace, or ends its processes by SIGKILL from within. The second needs a pod that shares
   its process namespace (the chart's `chaos.enabled`): nothing can kill the first process of its own namespace. A pod
   gets it once: Kubernetes makes a container wait longer each time it ends, and that wait is not ours to measure.
-- PAUSE is SIGSTOP to every process of the pod, and needs the same. The longest one is shorter than what liveness probes
-  bear.
+- PAUSE is SIGSTOP to every process of the pod, and needs the same namespace. The longest pause is shorter than
+  liveness probes allow.
 - RESTART deletes the pod with its own grace: it drains. ROLLING_RESTART is `kubectl rollout restart`.
-- A partition drops packets in the pod's network, the kubelet's probes as well. Connections survive when TCP retransmits
-  for longer. RESET answers every packet of a second with a TCP reset.
+- A partition drops packets in the pod's network, the kubelet's probes as well. Connections survive when TCP
+  retransmits for longer. RESET answers every packet of a second with a TCP reset.
 - DISK_FULL fills the volume of a node with a file, where the volume is a small file system of its own.
-- What is gone comes back by its controller: a fault ends when every pod of the role is Ready again.
+- A lost pod comes back by its controller: a fault ends when every pod of the role is Ready again.
 """
 
 import asyncio
@@ -68,8 +68,8 @@ class PodInjector:
         tools_image: str,
         kill_client: Callable[[float], str],
     ) -> None:
-        """Make an injector. `kinds` are the faults that it can give; `counts` says how many pods each role has when
-        all is well."""
+        """Make an injector.
+        `kinds` are the faults that it can give; `counts` says how many pods each role has when all is well."""
         self._kubernetes = kubernetes
         self._machines = machines
         self._kinds = kinds
@@ -329,8 +329,8 @@ class PodInjector:
         return named(self._kubernetes.pods())
 
     def _find(self, name: str) -> Pod:
-        """Return the pod of this name, and wait for it if another fault has taken it away. Raises OncelogError when
-        it does not become Ready."""
+        """Return the pod of this name, and wait for it if another fault has taken it away.
+        Raises OncelogError when it does not become Ready."""
         deadline = time.monotonic() + FIND_S
         while True:
             # A role of one pod is its own name in a plan.
@@ -346,8 +346,8 @@ class PodInjector:
         return next((one for one in self._kubernetes.pods() if one.uid == pod.uid), None)
 
     def _struck_pods(self) -> dict[str, Pod]:
-        """Return the pods of roles that faults may strike, by uid. Pods of Jobs and tests are left out, since they
-        come and go by themselves."""
+        """Return the pods of roles that faults may strike, by uid.
+        Pods of Jobs and tests are left out, since they come and go by themselves."""
         return {one.uid: one for one in self._kubernetes.pods() if one.role in self._counts}
 
     def _roles_struck(self) -> set[str]:

@@ -19,8 +19,8 @@ RETRY_S: Final = 0.5
 
 
 class Machines:
-    """The machines on which the release had pods when the run began. A plan calls them `machines-1`, `machines-2`, in
-    the order of their names."""
+    """The machines on which the release had pods when the run began.
+    A plan calls them `machines-1`, `machines-2`, in the order of their names."""
 
     def __init__(
         self, kubernetes: "Kubernetes", names: Sequence[str], roles: Sequence[str]

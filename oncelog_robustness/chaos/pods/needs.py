@@ -20,8 +20,8 @@ def _verbs(group: str, resource: str, *verbs: str) -> frozenset[Verb]:
 
 
 EXEC: Final = _verbs("", "pods/exec", "get", "create")
-"""The permission to run a command in a pod. Opening its websocket is a `get`, and for newer servers a `create` as
-well."""
+"""The permission to run a command in a pod.
+Opening its websocket is a `get`, and for newer servers a `create` as well."""
 TO_LOOK: Final = _verbs("", "pods", "get", "list") | _verbs("", "pods/log", "get") | EXEC
 """The permissions that every run needs, to see the pods, why one ended, and what the gateway answers."""
 _DELETE: Final = _verbs("", "pods", "delete")

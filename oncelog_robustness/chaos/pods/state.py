@@ -17,9 +17,9 @@ class Container:
     restarts: int
     is_ready: bool
     waits_for: str
-    """Why the container does not run, in Kubernetes' word; empty when it runs."""
+    """The reason why the container does not run, in Kubernetes' word; empty when it runs."""
     ended: str
-    """How the container ended the last time, as reason and exit code; empty if it never has."""
+    """The container's last end, as reason and exit code; empty if it never ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ def _container(name: str, status: Mapping[str, Any]) -> Container:
 
 
 def named(pods: Iterable[Pod]) -> dict[str, Pod]:
-    """Return the pods by the names that a plan has: role and number. Pods without a number are counted from 1, the
-    oldest first."""
+    """Return the pods by the names that a plan has: role and number.
+    Pods without a number are counted from 1, the oldest first."""
     found: dict[str, Pod] = {}
     without: dict[str, list[Pod]] = {}
     for pod in sorted(pods, key=lambda one: (one.born, one.name)):
@@ -136,7 +136,7 @@ def named(pods: Iterable[Pod]) -> dict[str, Pod]:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A process that ended, or a pod that went, and no fault had been given to it."""
+    """The loss of a process that ended, or of a pod that went, although no fault was given to it."""
 
     pod: Pod
     container: str
@@ -145,8 +145,8 @@ class Loss:
 
 
 def losses(before: Mapping[str, Pod], after: Mapping[str, Pod], struck: set[str]) -> Iterator[Loss]:
-    """Yield the losses between two looks at the pods, each by uid. For roles in `struck` only those that no fault
-    causes count: out of memory."""
+    """Yield the losses between two looks at the pods, each by uid.
+    For roles in `struck` only those that no fault causes count: out of memory."""
     for uid, earlier in before.items():
         later = after.get(uid)
         if later is not None:

@@ -1,5 +1,4 @@
-"""A release of the chart in a namespace, as a chaos target. It runs already, and chaos neither starts nor stops it.
-"""
+"""A release of the chart in a namespace, as a chaos target. It runs already, and chaos neither starts nor stops it."""
 
 import re
 import time
@@ -30,7 +29,8 @@ SETTLE_S: Final = 90.0
 WELL_S: Final = 300.0
 LOOK_S: Final = 1.0
 VOLUME_BYTES_MAX: Final = 4 * 1024**3
-"""A larger file system is not filled: it may be the machine's own, and filling it would take minutes."""
+"""The size in bytes of the largest file system that is filled.
+A larger one may be the machine's own, and filling it would take minutes."""
 KAFKA_PORT: Final = 9092
 ADVERTISED: Final = "ONCELOG_LISTENER_EXTERNAL_ADVERTISED"
 KEEP: Final = (STORAGE.role, POSTGRES)
@@ -67,8 +67,8 @@ class PodTarget:
         self._nodes = 0
 
     def start(self, on_progress: OnProgress) -> None:
-        """Look at the release. Raises OncelogError when it does not exist, is not well, or this account may not look
-        at it."""
+        """Look at the release.
+        Raises OncelogError when it does not exist, is not well, or this account may not look at it."""
         on_progress(self._kubernetes.namespace, "looking")
         may = {verb: self._kubernetes.allows(verb) for verb in all_verbs()}
         refused = sorted(verb for verb in TO_LOOK if not may[verb])
@@ -215,8 +215,8 @@ class PodTarget:
         return (settled(self.ask_gateway, self._nodes, SETTLE_S),)
 
     def ask_gateway(self, path: str) -> Any:
-        """Return the REST response to a GET of `path`. Raises OncelogError when no gateway is there, or it does not
-        answer."""
+        """Return the REST response to a GET of `path`.
+        Raises OncelogError when no gateway is there, or it does not answer."""
         return ask_gateway(self._kubernetes, path)
 
     def close(self) -> None:
@@ -247,8 +247,8 @@ def tools_image_of(pods: Sequence[Pod]) -> str:
 
 
 def bootstrap_of(pods: Sequence[Pod], kubernetes: "Kubernetes") -> str:
-    """Return the bootstrap address. Inside the cluster it is the Service's name, since addresses of pods change with
-    each deletion."""
+    """Return the bootstrap address.
+    Inside the cluster it is the Service's name, since addresses of pods change with each deletion."""
     listeners = [one for one in pods if one.role == "listener"]
     if kubernetes.is_inside:
         service = re.sub(r"-listener-\d+$", "-listener", listeners[0].name)
