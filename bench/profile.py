@@ -121,8 +121,8 @@ class Place(NamedTuple):
 def place_of(stack: Iterable[str]) -> Place:
     """Return the place of `stack`, py-spy's frames `function (file:line)`, the outermost first.
 
-    A library that is not named counts as its caller.
-    Work that the loop does for no role in particular counts as the loop's.
+    A library that is not named counts as its caller. Work that the loop does for no role in
+    particular counts as the loop's.
     """
     role, layer = "", EVENT_LOOP
     for frame in stack:

@@ -26,8 +26,8 @@ class Workload(NamedTuple):
 
     run: Callable[[bool, ShowStep], Iterable[Measurement]]
     expected_s: float
-    """The expected length on two slow cores, in seconds; the length of the first workloads corrects that of the rest.
-    """
+    """The expected length on two slow cores, in seconds; the length of the first workloads
+    corrects that of the rest."""
 
 
 @dataclass(slots=True)

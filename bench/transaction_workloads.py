@@ -1,7 +1,7 @@
 """The cost of transactions for clients that do not wait for them.
 
-One producer commits ten times a second. One reader follows the end of partitions.
-One of the partitions is held up by a producer that neither commits nor aborts.
+One producer commits ten times a second. One reader follows the end of partitions. One of the partitions is held up by
+a producer that neither commits nor aborts.
 """
 
 import struct

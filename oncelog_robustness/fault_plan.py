@@ -1,8 +1,8 @@
 """A plan of faults, drawn from a seed before anything runs: which strikes what and when.
 A fault injector carries it out.
 
-The plan is the same for the simulator and for processes; the injector decides what a kind of fault means there.
-An injector that cannot do a kind reports it beforehand (`can`), so that no plan is half carried out in silence.
+The plan is the same for the simulator and for processes; the injector decides what a kind of fault means there. An
+injector that cannot do a kind reports it beforehand (`can`), so that no plan is half carried out in silence.
 """
 
 import random
@@ -114,8 +114,8 @@ class PlannedFault:
     lasts_ms: int
     kind: FaultKind
     target: str
-    """The target: a process, `storage-2`; for a role's faults the role, `storage`; for a pair `storage-2+listener-1`.
-    """
+    """The target: a process, `storage-2`; for a role's faults the role, `storage`; for a
+    pair `storage-2+listener-1`."""
     strength: float = 0.5
 
 

@@ -1,8 +1,8 @@
 """The history of a run: what clients did and saw, in the order in which operations began.
 Checkers know clients only by it.
 
-An operation ends in one of three ways: OK (it happened), FAIL (it did not, and never will), INFO (nobody knows).
-A request without a response is INFO. A client that cannot be sure writes INFO, because a checker believes FAIL.
+An operation ends in one of three ways: OK (it happened), FAIL (it did not, and never will), INFO (nobody knows). A
+request without a response is INFO. A client that cannot be sure writes INFO, because a checker believes FAIL.
 
 Values are unique in a whole run, so a value names the one send that wrote it.
 """
@@ -98,8 +98,8 @@ class Transaction(Operation):
     asked_ms: int | None = None
     """The time just before the client requested the ending, in milliseconds. None: never, or it was not recorded."""
     offsets_taken_ms: int | None = None
-    """The time at which the offsets were answered with success, in milliseconds. None: never, or it was not recorded.
-    """
+    """The time at which the offsets were answered with success, in milliseconds.
+    None: never, or it was not recorded."""
     error: str = ""
     timeout_ms: int | None = None
     """The time after which the coordinator may abort the transaction, in milliseconds; None: it was not recorded."""
@@ -247,8 +247,8 @@ class History:
 
     @classmethod
     def from_lines(cls, lines: Iterable[str]) -> "History":
-        """Return the history that these lines hold. Raises ValueError that names a line which `lines` does not write.
-        """
+        """Return the history that these lines hold.
+        Raises ValueError that names a line which `lines` does not write."""
         history = cls()
         for number, line in enumerate(lines, start=1):
             content = json.loads(line)

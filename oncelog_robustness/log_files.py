@@ -79,8 +79,8 @@ def read_logs(
 ) -> list[ReplicaLog]:
     """Return the logs of every replica in this folder.
 
-    Without `live`, the checkpoints of a node that has stopped in order tell what is committed.
-    A partition that is missing there has one replica, and all of its log is committed.
+    Without `live`, the checkpoints of a node that has stopped in order tell what is committed. A partition that is
+    missing there has one replica, and all of its log is committed.
     """
     starts = read_checkpoint(data_dir, LOG_STARTS)
     cleaned = read_checkpoint(data_dir, CLEANER_OFFSETS)

@@ -113,8 +113,8 @@ class StateRecorded:
     state: str
     partitions: tuple[tuple[str, int], ...]
     next_owner: tuple[int, int] | None = None
-    """The producer id and epoch of the new producer for which the transaction was kept (KIP-939); None if it was not.
-    """
+    """The producer id and epoch of the new producer for which the transaction was kept
+    (KIP-939); None if it was not."""
 
 
 @dataclass(frozen=True, slots=True)

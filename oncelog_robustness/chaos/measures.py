@@ -42,8 +42,8 @@ class Recovery:
     ms: int | None
     """The time to that commit in milliseconds; None if nothing was committed any more."""
     is_watched: bool = True
-    """True if the client that commits was not itself killed meanwhile. Otherwise its own restart is part of the time.
-    """
+    """True if the client that commits was not itself killed meanwhile.
+    Otherwise its own restart is part of the time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,8 @@ def _faults(faults: Sequence[Fault]) -> dict[str, Any]:
 
 
 def never_reached(result: RunResult) -> dict[str, list[str]]:
-    """Return what this run shows nothing about: kinds of faults not given, checkers without an answer, roles not hit.
-    """
+    """Return what this run shows nothing about: kinds of faults not given, checkers without
+    an answer, roles not hit."""
     struck = {fault.kind for fault in result.history.all(Fault)}
     return {
         "faults": [kind.value for kind in FaultKind if kind.value not in struck],

@@ -370,8 +370,8 @@ def came_back(findings: Sequence[str], judged: int) -> Verdict:
 def roles_hit(
     measures: Measures, duration_ms: int, hits_per_minute: float = HITS_PER_MINUTE
 ) -> Verdict:
-    """Return the verdict that every role was hit often enough: a run that did not break what it should shows nothing.
-    """
+    """Return the verdict that every role was hit often enough: a run that did not break what
+    it should shows nothing."""
     wanted = {
         one.role: int(hits_for(duration_ms, one.role, hits_per_minute) * 0.9)
         for one in measures.roles

@@ -1,8 +1,8 @@
 """The sampler of the LSO's lag, second by second: `python -m oncelog_robustness.chaos.sampler
 BOOTSTRAP CONFIG PREFIX`.
 
-The sampler is a client of its own, so that no hanging workload stops the measuring.
-Each line of its output is one sample; a second without a response has none.
+The sampler is a client of its own, so that no hanging workload stops the measuring. Each line of its output is one
+sample; a second without a response has none.
 """
 
 import json

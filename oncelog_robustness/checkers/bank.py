@@ -1,7 +1,7 @@
 """bank: transfers move money and make none, so at read_committed the sum over all accounts is what was paid in.
 
-The rule is judged at the end, over all bookings of the bank's topic.
-It is also judged at each read that saw every transfer whole or not at all.
+The rule is judged at the end, over all bookings of the bank's topic. It is also judged at each read that saw every
+transfer whole or not at all.
 """
 
 from oncelog_robustness.checkers.evidence import FinalState, writer_of

@@ -17,8 +17,8 @@ no offsets are pending. Where compaction removed states, the markers in that pla
 Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all markers of
 one such pair must be the same.
 
-Where the decisions cannot be read any more, partitions can still be compared with each other.
-A marker that raises the epoch of what it ends belongs to the one transaction that wrote in the epoch before.
+Where the decisions cannot be read any more, partitions can still be compared with each other. A marker that raises
+the epoch of what it ends belongs to the one transaction that wrote in the epoch before.
 """
 
 from dataclasses import dataclass

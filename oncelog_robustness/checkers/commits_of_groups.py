@@ -20,8 +20,8 @@ class GroupCommit(NamedTuple):
     def ended_ms(self) -> int | None:
         """The latest time at which the group coordinator took the commit, in milliseconds. None: nobody knows.
 
-        For a transaction: when its offsets were accepted, however much later it committed.
-        A commit of the group in between is newer (facts 5.2).
+        For a transaction: when its offsets were accepted, however much later it committed. A commit of the group in
+        between is newer (facts 5.2).
         """
         if self.by.outcome is not Outcome.OK:
             return None

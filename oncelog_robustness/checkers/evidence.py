@@ -42,8 +42,8 @@ class Reading(NamedTuple):
 
     @property
     def handed_ms(self) -> int | None:
-        """The last moment at which the operation can have received a record, in milliseconds; None if it never ended.
-        """
+        """The last moment at which the operation can have received a record, in
+        milliseconds; None if it never ended."""
         if isinstance(self.by, Transaction) and self.by.asked_ms is not None:
             return self.by.asked_ms
         return self.by.completed_ms

@@ -30,8 +30,8 @@ class Findings:
     _more: dict[int, int] = field(default_factory=dict)
 
     def breaks(self, about: tuple[str | int | None, ...], sentence: str) -> None:
-        """Note a violation. For violations about the same thing only the first sentence is kept; the rest is counted.
-        """
+        """Note a violation.
+        For violations about the same thing only the first sentence is kept; the rest is counted."""
         at = self._first.setdefault(about, len(self.broken))
         if at == len(self.broken):
             self.broken.append(sentence)

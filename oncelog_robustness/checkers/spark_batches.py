@@ -1,4 +1,4 @@
-"""spark-batch: a micro-batch of a query is in the sink once if its driver was so answered, else once or not at all.
+"""spark-batch: a micro-batch whose commit was answered is in the sink once, any other one once or not at all.
 
 Once means: from one attempt, and in it from one try of each task, with everything that this try wrote. An
 attempt that failed is never in the sink. One with an unknown outcome is there with the tries that its driver

@@ -4,8 +4,8 @@ The final read_uncommitted read shows the log. It may have a value of an answere
 acknowledged plain send, that the later read_committed read has not. That value is unseen, whether it was
 skipped or the end lies below it.
 
-A reader of one level may get to the end of a partition while a reader of the other never does.
-Then the reader has not given up too early; the record cannot be seen.
+A reader of one level may get to the end of a partition while a reader of the other never does. Then the reader has
+not given up too early; the record cannot be seen.
 """
 
 from oncelog_robustness.checkers.evidence import FinalState, Presence, must_be_there, writes

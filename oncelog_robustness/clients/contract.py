@@ -11,7 +11,7 @@ from oncelog_robustness.history import Isolation, Partition, Read
 
 
 class ClientError(Exception):
-    """The common base of the errors below."""
+    """The base of all errors that a client's call raises."""
 
 
 class Refused(ClientError):

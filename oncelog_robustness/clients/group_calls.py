@@ -1,7 +1,7 @@
 """The calls of a group member to its coordinator, in both protocols, each as one request that is not repeated.
 
-A library sends only what is right; a member here sends whatever a test makes it send.
-KafkaError has the coordinator's answer. Lost means that nobody knows whether the request was carried out.
+A library sends only what is right; a member here sends whatever a test makes it send. KafkaError has the
+coordinator's answer. Lost means that nobody knows whether the request was carried out.
 """
 
 import uuid

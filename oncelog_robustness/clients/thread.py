@@ -1,7 +1,7 @@
 """A thread for one client of a library that blocks: one call at a time, in the order of the requests.
 
-It is a daemon thread.
-A call that never returns (librdkafka has such) delays neither its client's close nor the end of the process.
+It is a daemon thread. A call that never returns (librdkafka has such) delays neither its client's close
+nor the end of the process.
 """
 
 import asyncio

@@ -88,8 +88,8 @@ class Lost(Exception):
 
 
 class Connection:
-    """An open connection to a broker. After a failure it is closed for good, because its place in the stream is lost.
-    """
+    """An open connection to a broker.
+    After a failure it is closed for good, because its place in the stream is lost."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str

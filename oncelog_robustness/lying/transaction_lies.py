@@ -16,8 +16,8 @@ _INIT_VERSION: Final = 4
 
 
 class SameProducerId(Lie):
-    """A lie that gives the id of the first producer without a transactional id to all later ones, from its moment on.
-    """
+    """A lie that gives the id of the first producer without a transactional id to all later
+    ones, from its moment on."""
 
     name = "same-producer-id"
     says = "one producer id is handed out twice"

@@ -1,5 +1,5 @@
-"""Planted bugs of the roles that decide: coordinators of transactions, groups and sinks, marker senders, controllers.
-"""
+"""Planted bugs of the roles that decide: coordinators of transactions, groups and sinks,
+marker senders, controllers."""
 
 from typing import Final
 

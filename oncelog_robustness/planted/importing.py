@@ -18,8 +18,8 @@ from oncelog_robustness.planted.catalog import BUGS
 
 
 class CannotPlant(Exception):
-    """The bug cannot be planted: there is no such bug, it does not fit the source, or its module is imported already.
-    """
+    """The bug cannot be planted: there is no such bug, it does not fit the source, or its
+    module is imported already."""
 
 
 def bug_named(name: str) -> Bug:

@@ -54,8 +54,8 @@ def print_hunts(hunts: Sequence[Hunted]) -> None:
 
 @contextmanager
 def showing_hunts(total: int) -> Iterator[Callable[[Hunted], None]]:
-    """Yield a function to be called with each hunt that ended: it moves a bar, or prints a line where no terminal is.
-    """
+    """Yield a function to be called with each hunt that ended: it moves a bar, or prints a
+    line where no terminal is."""
     if not sys.stderr.isatty():
         yield _lines(total)
         return

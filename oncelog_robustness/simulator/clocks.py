@@ -4,8 +4,8 @@
     clocks.skew("storage-2", clocks.draw_ms(strength))
     clocks.heal("storage-2")
 
-Each host has one clock: every process there has its time, also one that is started later.
-Monotonic clocks are never wrong, and neither is the metadata database's.
+Each host has one clock: every process there has its time, also one that is started later. Monotonic clocks are never
+wrong, and neither is the metadata database's.
 """
 
 import random

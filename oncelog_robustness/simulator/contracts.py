@@ -57,8 +57,8 @@ class Contracts:
         return self._methods.get(path)
 
     def passed(self, kind: Any, payload: bytes) -> bytes:
-        """Return what is left of a message of this class.
-        A message that cannot be decoded stays: its receiver refuses it."""
+        """Return the message of this class without the fields that the version does not know.
+        One that cannot be decoded stays: its receiver refuses it."""
         try:
             message = kind.FromString(payload)
         except DecodeError:

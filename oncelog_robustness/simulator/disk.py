@@ -4,8 +4,8 @@
     disks.install()                       # production code's file calls go through `disk_calls` from here on
     settings.data_dir = disks.folder("storage-1")
 
-Production code does its real operations on real files.
-The layer between knows the host and the process of each operation, so that
+Production code does its real operations on real files. The layer between knows the host and the process
+of each operation, so that
 
 - a killed process loses its descriptors and its locks and nothing else: the page cache is the kernel's;
 - `crash_after` kills a process between two file operations of one step, or in the middle of a write;
@@ -364,8 +364,8 @@ class SimDisks:
     # --------------------------------------------------------------------------------------------------- power cuts
 
     def power_cut(self, host: str) -> None:
-        """Cut the power of `host`, whose processes have all ended: bytes that were not synced are kept, lost or torn.
-        """
+        """Cut the power of `host`, whose processes have all ended: bytes that were not
+        synced are kept, lost or torn."""
         disk = self.host(host)
         users = [file for file in self.descriptors.values() if file.disk is disk]
         assert not users, f"{users[0].process} still has {users[0].name} open"

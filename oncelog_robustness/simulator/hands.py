@@ -1,5 +1,5 @@
-"""The means by which a workload acts on a simulated cluster: it kills a process at a chosen step, or is its operator.
-"""
+"""The means by which a workload acts on a simulated cluster: it kills a process at a chosen
+step, or is its operator."""
 
 import random
 

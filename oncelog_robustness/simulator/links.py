@@ -52,7 +52,7 @@ class Receiver(Protocol):
         """Handle the loss of the connection, whose end is closed."""
 
     def has_room(self) -> None:
-        """Continue to send: no more bytes are unread than `End.notify_of_room` was given."""
+        """Continue to send, because at most as many bytes are unread as `End.notify_of_room` was given."""
 
 
 class End:

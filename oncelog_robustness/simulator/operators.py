@@ -1,8 +1,8 @@
 """An operator under simulation, who does what no Kafka client can: ends transactions by force, drains and removes
 nodes, and changes the levels of features, rightly and wrongly, while everything goes on.
 
-The request is drawn when the fault begins, and sent once. A drain or a level must be taken back.
-From the fault's end on that is tried until a controller has done it.
+The request is drawn when the fault begins, and sent once. A drain or a level must be taken back. From the fault's end
+on that is tried until a controller has done it.
 """
 
 import asyncio

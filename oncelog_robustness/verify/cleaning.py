@@ -1,7 +1,7 @@
 """The cleaning after a run: topics and groups whose names begin with the run's prefix are deleted, and no others.
 
-Kafka has no request that deletes a transactional id.
-It forgets one after `transactional.id.expiration.ms`, seven days by default.
+Kafka has no request that deletes a transactional id. It forgets one after
+`transactional.id.expiration.ms`, seven days by default.
 """
 
 import asyncio
@@ -86,8 +86,8 @@ async def _topics(brokers: Brokers) -> list[str]:
 
 
 async def _groups(brokers: Brokers, prefix: str) -> list[str]:
-    """Return the groups with the prefix, asking every broker, because each lists only the groups that it coordinates.
-    """
+    """Return the groups with the prefix, asking every broker, because each lists only the
+    groups that it coordinates."""
     types = types_of(versions.LIST_GROUPS, LIST_GROUPS_VERSION)
     found = []
     for one in (await _metadata(brokers, ())).brokers:

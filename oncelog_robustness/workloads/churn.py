@@ -112,8 +112,8 @@ class Churn:
             await admin.close()
 
     async def _step(self, lab: Lab, admin: Admin, due: tuple[int, int, int]) -> bool:
-        """Make one of the changes that are due, the oldest topic's first. A change without a response is tried again.
-        """
+        """Make one of the changes that are due, the oldest topic's first.
+        A change without a response is tried again."""
         created, grown, deleted = due
         partitions = self.parameters.partitions
         if self._deleted < deleted and self._deleted < self._created:

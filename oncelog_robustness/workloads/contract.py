@@ -1,7 +1,7 @@
 """The contract of a workload: clients with a plan, and a history of what they did. It judges nothing; checkers do.
 
     setup   once, while nothing is broken: topics, first records
-    start   until `lab.is_over`: clients work, bear errors, and record every operation in the history
+    start   until `lab.is_over`: clients work, meet errors, and record every operation in the history
     check   after healing: the last reads are recorded as well
 
 The same workload runs in the simulator, against `oncelog cluster`, and against Apache Kafka.

@@ -79,7 +79,7 @@ async def _ended_within(process: ClientProcess, ms: int) -> bool:
 async def retried(
     lab: Lab, limit_ms: int, call: Callable[[], Awaitable[ResultT]], pause_ms: int = 200
 ) -> ResultT:
-    """Call until the result is no error and return it. After `limit_ms` the error is raised."""
+    """Repeat `call` until it raises no error, and return its result. After `limit_ms` the error is raised."""
     deadline_ms = lab.now_ms() + limit_ms
     while True:
         try:

@@ -3,8 +3,8 @@ send requests in the name of producers that they are not or are no more. They wr
 change a topic's configuration, and play a sink's attempts in every wrong order. It shows that a client without the
 right changes nothing, and that a late write is written nowhere.
 
-Meddlers have ids, sinks and attempts of their own.
-Of the writers they only use identities that never existed, or are over.
+Meddlers have ids, sinks and attempts of their own. Of the writers they only use identities that
+never existed, or are over.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

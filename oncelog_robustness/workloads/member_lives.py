@@ -1,7 +1,7 @@
 """One incarnation of one member that keeps to no order, in each of the two protocols of groups.
 
-Every step is drawn: the right one, or one that a coordinator must refuse.
-The member goes on, whatever the response is.
+Every step is drawn: the right one, or one that a coordinator must refuse. The member goes on,
+whatever the response is.
 """
 
 import asyncio

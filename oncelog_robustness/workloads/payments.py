@@ -4,8 +4,8 @@ It has a row for each payment, and one for each application. An application's ro
 that was booked last, and a generation. A next incarnation raises the generation before it reads. A commit needs the
 generation that its writer received, so that a commit of a predecessor is refused (ADR 0043).
 
-A call is one instant of the database. Before it the request travels, and after it the answer does.
-Either may be late or lost, and a request that is on its way arrives though its client has died.
+A call is one instant of the database. Before it the request travels, and after it the answer does. Either may be late
+or lost, and a request that is on its way arrives though its client has died.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from oncelog_robustness.clients.contract import ClientError
 ANSWER_TIMEOUT_S: Final = 2.0
 _TRAVEL_S: Final = (0.000_3, 0.01)
 _LATE_S: Final = (0.01, 4.0)
-"""The range of a late journey, in seconds; most of it is longer than the client waits."""
+"""The range of a late journey, in seconds; about half of it is longer than the client waits."""
 
 ResultT = TypeVar("ResultT")
 
@@ -133,7 +133,8 @@ class PaymentsDatabase:
         return self.draw.random() < self.lost_share
 
     def _later(self, call: Callable[[], object]) -> None:
-        """Call later, in the database's context, so that a client that dies stops nothing that is under way."""
+        """Make the call after the time of a journey, in the database's context.
+        So a client that dies stops nothing that is under way."""
         is_late = self.draw.random() < self.late_share
         delay_s = self.draw.uniform(*(_LATE_S if is_late else _TRAVEL_S))
         asyncio.get_running_loop().call_later(delay_s, call, context=self._context)

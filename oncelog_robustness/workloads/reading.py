@@ -178,8 +178,8 @@ async def make_topic(
 ) -> None:
     """Make a topic, with `replicas` or, for 0, as many as are usual here.
 
-    Half the time its segments have a drawn size so small that they are full all the time.
-    Retention removes nothing, whatever the target's defaults are: a removed record would be taken for lost.
+    Half the time its segments have a drawn size so small that they are full all the time. Retention removes nothing,
+    whatever the target's defaults are: a removed record would be taken for lost.
     """
     wanted = {
         "retention.ms": "-1",

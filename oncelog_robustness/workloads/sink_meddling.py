@@ -82,7 +82,7 @@ class SinkMeddler:
         return f"{self._sink}-none" if dice < 0.12 else self._sink
 
     def _nonce(self) -> bytes:
-        """Draw a nonce: mostly a known one, sometimes a new one, and now and then none at all."""
+        """Draw a nonce: mostly a known one, sometimes a new one, and now and then one of the wrong length."""
         draw = self._lab.random
         dice = draw.random()
         if self._nonces and dice < 0.8:

@@ -1,5 +1,5 @@
-"""One transaction of a client, from begin to end, with every response that it can get, and the record in the history.
-"""
+"""One transaction of a client, from begin to end, with every response that it can get, and
+the record in the history."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

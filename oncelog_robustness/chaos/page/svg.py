@@ -45,8 +45,8 @@ class Scale:
 
 
 def nice_step(least: float, of: Sequence[float]) -> float:
-    """Return the first step of `of` that is not below `least`; steps that begin at 1 are tried in every power of ten.
-    """
+    """Return the first step of `of` that is not below `least`; steps that begin at 1 are
+    tried in every power of ten."""
     power = 10.0 ** math.floor(math.log10(max(least, 1e-9))) if of[0] == 1 else 1.0
     return next((power * one for one in of if power * one >= least * (1 - 1e-9)), power * of[-1])
 
