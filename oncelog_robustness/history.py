@@ -104,8 +104,8 @@ class Transaction(Operation):
     timeout_ms: int | None = None
     """The time after which the coordinator may abort the transaction, in milliseconds; None: it was not recorded."""
     is_taken: bool = False
-    """True if, before the client requested an abort, it was answered that somebody else had ended the
-    transaction or fenced it."""
+    """True if the client received the answer that somebody else had ended the transaction or fenced its producer,
+    before it requested an abort."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

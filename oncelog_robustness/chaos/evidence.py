@@ -6,9 +6,9 @@
     ...                                    the cluster is stopped
     observations = evidence.read(at_ms, blocks)
 
-Files are only read. High watermarks come from the checkpoints that a node writes when it ends; while it runs these are
-some seconds old, and the end of a log is taken instead. What replicas and leaders were in between nobody saw, so the
-checkers of moments have nothing to judge here.
+Files are only read. High watermarks come from the checkpoints that a node writes when it ends. While the node runs
+these are some seconds old, and the end of a log is taken instead. The states of replicas and leaders in between are
+not seen, so the checkers of moments have nothing to judge here.
 """
 
 import json

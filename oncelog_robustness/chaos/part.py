@@ -1,6 +1,7 @@
 """Parts of the runner that are processes of their own: the proxy, the lab, the sampler. Each is a module with a main.
 
-Proxy and lab are told by lines on their input, answer by lines, and end when their input does. The sampler is killed.
+Proxy and lab read commands as lines on their input, answer in lines, and end when their input
+does. The sampler is killed.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """No transaction stays open after healing: none in a partition, none at its coordinator, and no LSO below its HW.
 
-A transaction that its coordinator has ended but a partition still holds open is a hanging one (KIP-890): its marker was
-lost, or data came in behind it. Before healing a marker may be on its way, so nothing is said then.
+A transaction that its coordinator has ended but a partition still holds open is a hanging one (KIP-890): its marker
+was lost, or data came in behind it. Before healing a marker may be on its way, so nothing is judged then.
 """
 
 from oncelog_robustness.checkers.cluster_case import (

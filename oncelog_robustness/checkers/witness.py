@@ -1,8 +1,9 @@
 """The witness of a verdict: the few operations of a history that prove it, short enough to read in a minute.
 
-A checker's sentence is true of the whole history. Here operations are left out, by halves, quarters and so on, as long
-as the checker still says that very sentence (delta debugging, Zeller and Hildebrandt 2002). What stays shows it. A
-sentence that says what is not there, such as "no transaction consumed it", needs the whole history to be true.
+A checker's sentence is true of the whole history. Here operations are left out, by halves, quarters and so on, as
+long as the checker still says that very sentence (delta debugging, Zeller and Hildebrandt 2002). The operations
+that stay prove it. A sentence about something that is missing, such as "no transaction consumed it", needs the
+whole history to be true.
 """
 
 import re

@@ -1,8 +1,8 @@
 """The adapter of our own producer (`oncelog.client`), which speaks TV2 (KIP-890). It reads with aiokafka.
 
-What a refusal proves, as the contract wants it:
+A refusal proves this:
 
-    a record in a transaction     nowhere: who cannot commit can only abort; 47 says that others have ended it
+    a record in a transaction     it is not in the log: the producer can only abort; 47 says that others have ended it
     EndTxn refused as fenced      fenced, unless a try before it may have decided: then nobody knows
     EndTxn refused by state (48)  this epoch's transaction was aborted, whatever earlier tries did
 """

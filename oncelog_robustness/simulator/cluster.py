@@ -1,7 +1,7 @@
 """The simulated cluster: the very programs that `python -m oncelog_*` runs, each as a simulated process.
 
-What an operating system and an orchestrator do for a real process is done here: start it with its settings, restart it
-when it gives up, kill, stop, continue it, and tell it to end in order.
+The cluster does what an operating system and an orchestrator do for a real process. It starts a process with its
+settings, restarts one that gives up, kills, stops and continues it, and tells it to end in order.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 """The workload `plain`: idempotent producers outside transactions.
-What is acknowledged stands once, the rest at most once, all in order."""
+An acknowledged record stands in the log once, any other at most once, and all in order."""
 
 import asyncio
 from collections.abc import Sequence

@@ -245,8 +245,8 @@ class KillingLoop(asyncio.SelectorEventLoop):
         return handle
 
     def call_exception_handler(self, context: Any) -> None:
-        """Ignore errors that nobody awaits of a fenced producer: aiokafka gives its error to
-        waiters that nobody waits for."""
+        """Ignore errors of aiokafka that are never awaited: for a fenced producer it also gives the error to
+        futures without a waiter."""
         is_left = context.get("message") == "Future exception was never retrieved"
         if not (is_left and isinstance(context.get("exception"), ClientLibraryError)):
             super().call_exception_handler(context)

@@ -17,7 +17,7 @@ from oncelog_robustness.workloads.contract import Lab
 QUERY: Final = "query"
 TIMEOUT_MS: Final = 5_000
 BATCHES: Final = 3
-"""The number of batches after the last committed one from which the meddler draws."""
+"""The number of batch ids, from 0 on, from which a join now and then draws one."""
 
 
 class _Branch(NamedTuple):

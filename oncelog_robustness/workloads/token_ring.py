@@ -1,4 +1,4 @@
-"""The workload `token-ring`: tokens move round the partitions of a topic. Each hop is a transaction that takes
+"""The workload `token_ring`: tokens move round the partitions of a topic. Each hop is a transaction that takes
 a token from one partition and puts it into the next, with the offset of what it took. It shows that no token
 is ever lost or doubled.
 
