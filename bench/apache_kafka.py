@@ -25,7 +25,7 @@ VERSION: Final = "4.4.0"
 START_TIMEOUT_S: Final = 120
 POLL_S: Final = 0.01
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
-# As kafka-server-start.sh and kafka-run-class.sh have them.
+# These are the options of kafka-server-start.sh and kafka-run-class.sh.
 JVM: Final = (
     "java",
     "-Xms1G",

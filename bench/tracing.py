@@ -132,7 +132,7 @@ def main() -> int:
             server.times.clear()
             server.cpu_s = 0.0
         for done in range(options.rounds):
-            # Another one begins each round: none always follows the same one.
+            # Another server begins each round, so that none always follows the same one.
             first = done % len(servers)
             for _, server in servers[first:] + servers[:first]:
                 server.commit()

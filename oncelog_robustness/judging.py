@@ -68,7 +68,7 @@ class Parts:
 
     def _take(self, line: bytes, at: int) -> None:
         if line.startswith(_FAULT):
-            # It says who was struck, and matters to every part.
+            # A fault matters to every part.
             self._faults.append(at)
             return
         if line.startswith(_FINAL_READ):

@@ -125,7 +125,7 @@ def read_batches(folder: Path) -> list[BatchSeen]:
         try:
             data = _read(folder / name)
         except FileNotFoundError:
-            # Retention or compaction took it meanwhile.
+            # Retention or compaction removed the segment meanwhile.
             continue
         found += (_seen(header, data[at : at + header.size_bytes]) for at, header in _headers(data))
     while found and not found[-1].is_sound:
@@ -203,7 +203,7 @@ def _segments(folder: Path) -> list[str]:
             try:
                 headers = _headers(_read(folder / name))
             except FileNotFoundError:
-                # It has its own name by now.
+                # The segment has been renamed to its own name by now.
                 return _segments(folder)
             covered = max((one.next_offset for _, one in headers), default=0)
     return segments

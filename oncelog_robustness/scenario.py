@@ -221,7 +221,7 @@ def load_scenario(
 
 
 def _kinds_of_the_catalog() -> Mapping[str, type[BaseModel]]:
-    # Late: it brings in clients, and a bug may be planted in those.
+    # This import is late: it imports clients, and a bug may be planted in those.
     from oncelog_robustness.workloads.catalog import KINDS
 
     return {name: kind.parameters for name, kind in KINDS.items()}

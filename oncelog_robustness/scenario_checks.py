@@ -107,7 +107,7 @@ def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:
     known = [_variable(kind, name) for kind in readers for name in kind.model_fields]
     for name in settings:
         if name not in known:
-            # All of them begin alike.
+            # All these names begin alike.
             hint = nearest(name, known, 0.8) or "python -m oncelog_storage --help lists a role's"
             yield f"settings: no process has a setting {shown(name)}; {hint.rstrip()}"
     for kind in readers:

@@ -193,7 +193,7 @@ def _stay(seconds: float, folder: Path) -> None:
 
 
 def _say(console: Console, what: str, error: OncelogError) -> None:
-    # What stands in brackets in it is a table of a file or a list, not a colour.
+    # Brackets in the error are a table of a file or a list, and not a colour.
     text = f"[bold red]{what}:[/] {escape(str(error))}"
     console.print(text, highlight=False, soft_wrap=True)
 

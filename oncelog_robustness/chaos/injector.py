@@ -209,7 +209,7 @@ class ProcessInjector:
                 self._cluster.resume(target)
             case FaultKind.DISK_FULL:
                 if self._cluster.state_of(target) == "dead":
-                    # As Kafka does: a node whose only disk refuses writes may end.
+                    # A node whose only disk refuses writes may end, as in Kafka.
                     self.facts[name_of(fault)] = "it ended"
                     self._start(target)
                 else:
@@ -264,7 +264,7 @@ class ProcessInjector:
         for name in [*(one.name for one in self._cluster.members), POSTGRES, REDIS]:
             if self._is_struck(name) or self._cluster.process(name) is None:
                 continue
-            # Before and after: a fault may begin while the state is read.
+            # This is checked before and after, because a fault may begin while the state is read.
             if self._cluster.state_of(name) == "dead" and not self._is_struck(name):
                 self.findings.append(f"{name} ended by itself; see {self._cluster.log_of(name)}")
                 self._start(name)

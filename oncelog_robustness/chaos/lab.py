@@ -87,7 +87,7 @@ class ForkLab:
         self._client_files.mkdir(parents=True, exist_ok=True)
         self._history = (Path(order.folder) / HISTORY).open("w")
         print(json.dumps({"facts": order.facts}), file=self._history)
-        # Shared with every child: the only thing that they are told.
+        # This page is shared with every child, and is the only message to them.
         self._shared = mmap.mmap(-1, mmap.PAGESIZE)
         self._child: ClientChild | None = None
         self._incarnations: Counter[str] = Counter()
@@ -127,7 +127,7 @@ class ForkLab:
             await asyncio.sleep(ms / 1000)
             return
         until_ms = self.now_ms() + ms
-        # The flag lies in memory that processes share, which wakes nobody.
+        # The flag lies in shared memory, which cannot wake a sleeper.
         while not self.is_over and (left_ms := until_ms - self.now_ms()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(min(left_ms, STEP_MS) / 1000)
 
@@ -237,7 +237,7 @@ class Wishes:
 
 
 async def serve() -> None:
-    # Here, because the catalog of this process has one kind more than that of all.
+    # This is imported here, because only this process has one kind of workload more in its catalog.
     from oncelog_robustness.chaos.steady import make_workload
 
     loop = asyncio.get_running_loop()

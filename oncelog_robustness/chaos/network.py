@@ -99,7 +99,7 @@ class ClusterNetwork:
     def take_in(self, state: ClusterState) -> None:
         """Open the proxy's frontends of a planned cluster and give each process its own; made
         for `Cluster(on_plan=...)`."""
-        # The cluster's own are free until its processes run.
+        # The cluster's own ports are free until its processes run.
         self._ports.keep(ports_of(state.members))
         frontends: list[Frontend] = []
         kafka: list[str] = []

@@ -150,7 +150,7 @@ class Connection:
 
     def made(self, side: Side) -> None:
         if side is not self._opener:
-            # Here and not when the connecting task goes on: a server may speak first, and at once.
+            # This is done here, before the connecting task goes on: a server may send first, and at once.
             self._reached(side)
             return
         self._proxy.connections[self] = None

@@ -324,7 +324,7 @@ class ChaosRun:
             try:
                 sample = json.loads(line)
             except ValueError:
-                # The last one, when it was killed while it wrote.
+                # The last line is cut if the sampler was killed while it wrote.
                 continue
             lags: dict[str, int] = sample["lags"]
             farthest = max(lags, key=lambda name: lags[name])

@@ -35,7 +35,7 @@ def sample(admin: AdminClient, prefix: str) -> dict[str, int]:
     ]
     if not partitions:
         return {}
-    # The stable one first: what is written between the two questions may be counted, never hidden.
+    # The stable end is read first: records written between the two requests may be counted, never hidden.
     stable = _ends(admin, partitions, IsolationLevel.READ_COMMITTED)
     high = _ends(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
     # A leader that does not know its end yet is shown as one at -1.

@@ -37,7 +37,7 @@ def check(history: History, observations: Observations) -> Verdict:
     if not promises:
         case.cannot("no replica was seen to sync every append")
     emptied = _emptied(observations)
-    # Of a topic that was deleted nobody knows at the end whether it was compacted.
+    # At the end nobody knows whether a deleted topic was compacted.
     without_holes = newest_logs(observations).keys() - compacted_partitions(observations)
     is_rotten = any(one.kind == BIT_FLIP for one in history.all(Fault))
     for log in observations.logs:

@@ -173,7 +173,7 @@ def _explain(
         return
     case.judge(max(len(markers), 1))
     may_lack_first = may_lack_all or log.start_offset > 0
-    # Which decision the last marker may have been of; -1: of none that is known.
+    # The decisions to which the last marker may belong; -1: to none that is known.
     reached = [-1]
     for marker in markers:
         follows = _follow(
@@ -212,7 +212,7 @@ def _follow(
     follows: list[int] = []
     for last in reached:
         if gaps[last + 1]:
-            # Of a decision that nobody can read any more.
+            # The marker belongs to a decision that cannot be read any more.
             follows.append(last)
         is_late = any(gaps[: last + 1]) or any(_fits(marker, one) for one in decided[: last + 1])
         if is_late and not marker.ends_data:

@@ -44,7 +44,7 @@ def _judge_log(case: Case, log: ReplicaLog, *, is_compacted: bool) -> None:
     expected: dict[int, _Expected] = {}
     for batch in log.batches:
         if not batch.is_sound:
-            # Nobody knows whose it was.
+            # The producer of a damaged batch is not known.
             expected, at_first = {}, None
         if batch.producer_id < 0 or not batch.is_sound:
             continue

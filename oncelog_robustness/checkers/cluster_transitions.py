@@ -26,7 +26,7 @@ def check(_history: History, observations: Observations) -> Verdict:
         last[record.transactional_id] = record
         is_whole = neighbours.is_whole(record.shard)
         if before is not None and not neighbours.are_all_between_known(before, record):
-            # Compaction took what was between, so that the id begins anew for us.
+            # Compaction removed the records in between, so the id begins anew for this checker.
             before = None
         error = _error(before, record, is_whole=is_whole)
         if error:

@@ -208,7 +208,7 @@ class FinalState:
         found = log.presence(send)
         if found is not Presence.ABSENT or send.offset is not None:
             return found
-        # Nobody was told its offset: it may lie above the end that read_committed reached.
+        # The offset is not known: it may lie above the end that read_committed reached.
         below = self.uncommitted.get((send.topic, send.partition))
         at = -1 if below is None else below.offsets.get(send.value, -1)
         return Presence.BEYOND if at >= log.read.end_offset else Presence.ABSENT

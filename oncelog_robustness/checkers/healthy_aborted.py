@@ -112,7 +112,7 @@ class _Circumstances:
             for one in self.observations.shards
             if (one.topic, one.shard) == (SHARD_TOPICS[0], shard)
         ]
-        # Without any, nobody saw who owned it.
+        # Without such a take-over, the owner of the shard is not known.
         return bool(taken_over_ms) and not any(
             by.invoked_ms <= at_ms <= told_ms for at_ms in taken_over_ms
         )

@@ -64,7 +64,7 @@ def _changes(history: History) -> dict[_Key, list[_Change]]:
         deletions.setdefault(deleted.with_value, []).append(deleted)
     found: dict[_Key, list[_Change]] = {}
     for by in history.all(Transaction):
-        # A writer deletes when it has sent all it sends.
+        # A writer sends its tombstones after all its values.
         behind = [one for send in by.sends for one in deletions.get(send.value, ())]
         for send in by.sends:
             if send.key is not None:

@@ -199,7 +199,7 @@ class AiokafkaProducer:
         except _FENCED as error:
             raise self._fenced(error) from error
         except (errors.KafkaError, errors.IllegalOperation, TimeoutError) as error:
-            # It never reached the queue of records to be sent.
+            # The record never reached the queue of records to be sent.
             raise self._given_up(f"not sent: {error!r}") from error
         return await self._acknowledged(future, partition)
 
@@ -233,7 +233,7 @@ class AiokafkaProducer:
     ) -> None:
         self._check_alive()
         if isinstance(consumer, Member):
-            # Without a generation on the wire it is the application that must notice.
+            # Without a generation in the request the application itself must notice a rebalance.
             consumer.check_member()
         group = consumer if isinstance(consumer, str) else consumer.group
         wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
@@ -419,7 +419,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             try:
                 positions[tuple(partition)] = await self._client.position(partition)
             except errors.IllegalStateError:
-                # It has been taken away meanwhile: the next poll finds what came instead.
+                # The partition was taken away meanwhile; the next poll finds the new assignment.
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
                 return
         if self.group is not None:
@@ -484,7 +484,7 @@ async def _stop(library: Any, client: Any) -> None:
         except (errors.KafkaError, OSError, TimeoutError, AssertionError):
             continue
         except asyncio.CancelledError:
-            # It cancels its own tasks, and one that had not begun yet passes that on to us.
+            # The library cancels its own tasks, and one that had not begun yet passes the cancellation on.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise

@@ -25,7 +25,7 @@ from oncelog.errors import OncelogError
 try:
     import greenlet
 except ModuleNotFoundError:
-    # Only who writes through the sink needs it, and an installation without the extra `dev` has it not.
+    # Only a workload that writes through the sink needs it. An installation without the extra `dev` lacks it.
     greenlet = None
 
 ResultT = TypeVar("ResultT")

@@ -146,7 +146,7 @@ class ConfluentProducer:
         future: asyncio.Future[int] = loop.create_future()
 
         def delivered(error: KafkaError | None, message: Any) -> None:
-            # In the library's thread.
+            # This runs in the library's thread.
             failure = None if error is None else self._not_delivered(error)
             offset = -1 if message is None else message.offset()
             loop.call_soon_threadsafe(_settle, future, offset, failure)
@@ -330,7 +330,7 @@ class ConfluentConsumer:
                 "isolation.level": isolation.value,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                # It is told where to begin, and must not jump when that is not there.
+                # The consumer is given its position, and must not jump when that offset does not exist.
                 "auto.offset.reset": "error",
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 2_000,

@@ -146,7 +146,7 @@ class Connection:
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT_S):
                     self._writer.write(framed([head, *schema.write_request(request)]))
-                    # Without a wait between the two, so that nobody who wrote later reads before.
+                    # No wait lies between the two, so that a later writer cannot read first.
                     frame = await self._next_answer()
                 if read_correlation_id(frame) != correlation_id:
                     raise FrameError("the answer belongs to another request")

@@ -24,7 +24,7 @@ class SameProducerId(Lie):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        # Producers of one run are few, and most of them begin with it.
+        # A run has few producers, and most of them begin when it begins.
         self.moments = Moments(self.name, seed, most=2)
         self._given: Any = None
 

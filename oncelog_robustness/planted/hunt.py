@@ -154,7 +154,7 @@ def _hunt_into(answer: Connection, name: str, first_seed: int | None, seeds: int
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
-        # They were held back since before the start.
+        # These signals were held back since before the start.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
         answer.send(hunted(name, first_seed, seeds))
 

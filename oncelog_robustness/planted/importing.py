@@ -90,7 +90,7 @@ def source_of(module: str) -> str:
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None or not spec.has_location:
         raise CannotPlant(f"there is no module {module}")
-    # Not by its loader: under pytest that is pytest's own, because oncelog is also a plugin of it.
+    # The module's own loader is not used: under pytest that is pytest's, because oncelog is also a plugin of it.
     return _source(SourceFileLoader(module, spec.origin), module)
 
 

@@ -44,7 +44,7 @@ class SimClocks:
             self._world.effects[Effect.CLOCK_SET] += 1
         for process in self._world.processes.values():
             if process.host == host:
-                # A restart takes it over.
+                # A restarted process takes this value over.
                 process.clock_skew_ms = skew_ms
         self._skews_ms[host] = skew_ms
 

@@ -142,7 +142,7 @@ class Attempt:
 
     def _succeed(self, end: End) -> None:
         if self._answer.done():
-            # The caller has given up.
+            # The caller has given the attempt up.
             end.abort()
         else:
             self._answer.set_result(end)

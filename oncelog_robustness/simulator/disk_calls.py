@@ -86,13 +86,13 @@ class _FileCalls:
             self._truncated(place.disk, node, os.fspath(path), 0)
         descriptor = _os_open(path, flags, mode)
         if node is None:
-            # Whatever is there and was not made in front of us counts as synced.
+            # A file that exists and was not made through these calls counts as synced.
             node = disks.adopt(place, os.fspath(path), is_new=is_new)
         disks.opened(process, descriptor, place, node, is_appending=bool(flags & os.O_APPEND))
         return descriptor
 
     def close(self, descriptor: int) -> None:
-        # One that is dead has lost it already, and its number may be another's.
+        # A dead process has lost its descriptor already, and the number may be another's.
         self._disks.enter()
         self._disks.descriptors.pop(descriptor, None)
         _os_close(descriptor)
@@ -246,7 +246,7 @@ def _read_behind(descriptor: int, count: int, position: int) -> bytes:
     except OSError as error:
         if error.errno != errno.EBADF:
             raise
-    # It was opened for writing only.
+    # The file was opened for writing only.
     return _read_path(f"/proc/self/fd/{descriptor}", count, position)
 
 

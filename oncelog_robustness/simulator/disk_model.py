@@ -81,7 +81,7 @@ class SimFile:
         self.growths = 0
 
     def sync_failed(self) -> None:
-        # Of one place the oldest content is what the disk has.
+        # If a place was replaced several times, the disk has its oldest content.
         for position, old in self.replaced:
             known = [(begin, begin + len(kept)) for begin, kept in self.lost]
             parts = [(position, old)]

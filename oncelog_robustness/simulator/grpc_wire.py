@@ -68,7 +68,7 @@ class Wire:
 
     def start(self) -> None:
         if not self._end.is_open:
-            # It broke before the process took it up.
+            # The connection broke before the process took it up.
             self._loop.call_soon(self.lost, "recvmsg:Connection reset by peer")
             return
         self._watch(self.options.keepalive_s, self._is_quiet)

@@ -118,7 +118,7 @@ class SimInjector:
         unplugged: list[Callable[[], None]] = []
         for name in names:
             if fault.kind is FaultKind.KILL and fault.strength > _KILLED_IN_STEP:
-                # In the middle of whatever it does to its disk next; at the latest in a moment.
+                # The process dies during its next change of the disk, or at the latest in a moment.
                 self._disks.crash_after(
                     self._cluster.process(name), self._draw.randrange(_STEPS_MAX)
                 )
@@ -127,7 +127,7 @@ class SimInjector:
                 )
                 continue
             if fault.kind is FaultKind.POWER_CUT:
-                # Before it ends: nobody is told that it did.
+                # The host is unplugged before its process ends, so that no peer learns of the end.
                 unplugged.append(self._network.unplug(name))
             self._cluster.kill(name)
             if fault.kind is FaultKind.POWER_CUT:

@@ -302,7 +302,7 @@ class Inspector:
     def _insist(self, sentence: str | None) -> None:
         if sentence is not None:
             self._world.trace("invariant-broken", sentence)
-            # By the world: nothing of the process that is being looked at may catch it.
+            # The world raises this, so that the inspected process cannot catch it.
             self._world.loop.call_soon(_raise, sentence, context=self._world.own_context)
 
     # ------------------------------------------------------------------------------------------ synced promises
@@ -324,7 +324,7 @@ class Inspector:
         newest = max(self._newest_epochs.get(partition, 0), state.leader_epoch)
         self._newest_epochs[partition] = newest
         if leader.replicas is None or state.leader_epoch < newest:
-            # One that was replaced and does not know it knows nothing of replicas that were moved since.
+            # A leader that was replaced without knowing it does not know which replicas were moved since.
             return
         # What the leader calls committed is on every in-sync replica, and each syncs before it tells its position.
         for node_id in leader.replicas.isr:

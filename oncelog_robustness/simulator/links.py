@@ -410,7 +410,7 @@ class Pipe:
         self.go_on()
 
     def _disarm_unless_due(self, now: float) -> None:
-        # A timer that is due belongs to a paused process, which finds it when it goes on.
+        # A timer that is due belongs to a paused process, which handles it when it goes on.
         if self.timer is not None and self.timer.when() > now:
             self.timer.cancel()
             self.timer = None

@@ -68,7 +68,7 @@ class Operator:
             request = coordinator_pb2.ListTransactionsRequest(duration_filter_ms=-1)
             answer = await self.ask_coordinator(name, "ListTransactions", request)
             if answer is not None:
-                # One that is open rather than one that is not.
+                # Open transactions come first.
                 open_first = sorted(answer.transactions, key=lambda one: one.state != "Ongoing")
                 names += [one.transactional_id for one in open_first]
         wanted = names[int(dice * dice * len(names))] if names and dice < 0.95 else "of-nobody"

@@ -68,7 +68,7 @@ class SimProcess:
         if self.state is ProcessState.DEAD:
             return
         self.state = ProcessState.DEAD
-        # Its suspended coroutines must never be collected: that would run their `finally`.
+        # The suspended coroutines of a dead process must never be collected: that would run their `finally`.
         self._kept = [*self.parked, *_taken_tasks()]
         self.parked.clear()
         actions, self._on_end = self._on_end, []

@@ -116,7 +116,7 @@ def run_seed(scenario: Scenario, seed: int, options: RunOptions) -> RunResult:
         if not result.failures:
             result.failures.append(failure_text("simulation", error))
         if run is not None:
-            # It broke before its time; what was seen until then is evidence all the same.
+            # The run ended before its time, but the observations until then are evidence all the same.
             run.judge()
     result.digest = world.trace_log.digest
     result.simulated_s = world.loop.time()
@@ -373,7 +373,7 @@ def _set_up_logging(world: World, level: int | None, failures: list[str]) -> Non
         def emit(self, record: logging.LogRecord) -> None:
             error = None if record.exc_info is None else record.exc_info[1]
             if record.name.startswith("aiokafka"):
-                # A client of somebody else's logs what it could not do; the history tells what came of it.
+                # Other people's clients log what they could not do; the history has the result.
                 return
             if error is not None and not isinstance(error, OSError):
                 failures.append(failure_text(f"{where()}: {record.getMessage()}", error))

@@ -64,7 +64,7 @@ class SimTransport(asyncio.Transport):
         self._protocol.connection_made(self)
         self._end.receiver = self
         if not self._end.is_open:
-            # It broke before the process took it up.
+            # The connection broke before the process took it up.
             reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
             self._loop.call_soon(self._lose, reset)
         elif self._is_reading and not self._is_closing:
@@ -73,7 +73,7 @@ class SimTransport(asyncio.Transport):
     # -------------------------------------------------------------------------------------------- what arrives
 
     def received(self, item: object) -> None:
-        # Who watches a gRPC port over plain TCP is sent the head of a frame of HTTP/2.
+        # A client that opens a gRPC port over plain TCP receives the head of a frame of HTTP/2.
         data = item if isinstance(item, bytes) else _FRAME_HEAD
         try:
             self._protocol.data_received(data)

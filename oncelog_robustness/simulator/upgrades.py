@@ -115,7 +115,7 @@ class RollingUpgrade:
             await asyncio.sleep(self.plan.rest_s)
 
     async def _replace(self, name: str, *, is_older: bool) -> None:
-        # Before it ends: every start from now on is of the other version, as with a pod's image.
+        # This comes before the end: every start from now on is of the other version, as with a pod's image.
         self._world.trace("replace", name, self._older.name if is_older else "this")
         if is_older:
             self._cluster.contracts[name] = self._older

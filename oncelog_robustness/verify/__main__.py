@@ -171,7 +171,7 @@ def _judge_file(path: Path, isolation: Isolation, folder: Path | None) -> int:
 
 
 def _say(console: Console, what: str, error: Exception) -> None:
-    # What stands in brackets in it is a list or a table, not a colour.
+    # Brackets in the error are a list or a table, and not a colour.
     text = f"[bold red]{what}:[/] {escape(str(error))}"
     console.print(text, highlight=False, soft_wrap=True)
 

@@ -169,7 +169,7 @@ class Recoverer:
         taken = await self._orders.during(Step.TAKE_OVER, place.database.take_over(name))
         if left is None:
             return
-        # Somebody looks at it before he says yes.
+        # A person takes time to look at the transaction before deciding.
         await place.lab.sleep(place.lab.random.randint(0, given.tool_ms))
         is_commit = taken.stored == str(left)
         end = calls.end(name, me, is_commit=is_commit, version=TV2_END)
@@ -268,7 +268,7 @@ class Incarnation:
             opened.settle(Outcome.INFO, repr(error))
             if self._lab.random.random() < 0.5:
                 return False
-            # As at its start: the row tells, once it is taken over.
+            # As at the start, the row tells the outcome once it is taken over.
             await self._recover()
             return True
         try:

@@ -241,7 +241,7 @@ class _Member:
             await consumer.subscribe([self._topic])
             reader = WrittenReader(self._lab, self._client.process.name, consumer)
             is_usable = await self._copy_on(reader)
-            # It leaves the group, so that what was read in vain is read again from the committed offsets.
+            # The member leaves the group, so that its reads are repeated from the committed offsets.
             await reader.close()
             if not is_usable:
                 return

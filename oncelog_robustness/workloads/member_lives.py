@@ -114,7 +114,7 @@ class ClassicMemberRun:
 
     def _refused(self, error: KafkaError) -> None:
         if error.error_code is ErrorCode.MEMBER_ID_REQUIRED:
-            # Some never come back with the id that they were given.
+            # Some members never come back with the id that they received.
             self._member_id = "" if self._run.strikes(self._run.wrong_share) else error.message
             return
         if not error.error_code.is_retriable:
@@ -129,7 +129,7 @@ class ClassicMemberRun:
         self._joined = joined
         self._member_id = joined.member_id
         if run.strikes(run.wrong_share):
-            # It has joined and never asks for its assignment.
+            # The member has joined and never requests its assignment.
             return
         await self._sync(joined)
 
@@ -217,7 +217,7 @@ class ConsumerMemberRun:
             return
         step = draw.random()
         if step < 0.5:
-            # Now and then it keeps what it should give up, for longer than it may.
+            # Now and then the member keeps partitions that it should give up, for longer than it may.
             if not run.strikes(run.wrong_share):
                 self._owned = self._assigned
             await self._say(Said(self._epoch, owned=self._owned))

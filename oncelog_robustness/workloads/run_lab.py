@@ -100,7 +100,7 @@ class ClientTask:
         for task in asyncio.all_tasks():
             if isinstance(task, _OwnedTask) and task.owner is self and task is not current:
                 _never_finalize(task)
-        # Outside this process's context: inside it nothing runs any more, the closing of its sockets included.
+        # This runs outside the client's context, because nothing inside it runs any more, not even this closing.
         contextvars.Context().run(self._close_sockets)
         self._ended.set()
 

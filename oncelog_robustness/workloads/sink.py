@@ -180,7 +180,7 @@ class _Driver:
         """Run one batch. Raises OncelogError where Spark would fail the query."""
         with self._cluster() as cluster:
             attempt = AttemptName(self._sink, self._lab.random.randbytes(NONCE_BYTES))
-            # Opened first: nobody knows a sink before its first attempt.
+            # The attempt is opened first, because the sink exists only from its first attempt on.
             await blocking(open_attempt, cluster, attempt, self._timeout_ms())
             turn = await self._turn(cluster)
             began_ms = self._lab.now_ms()

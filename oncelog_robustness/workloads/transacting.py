@@ -222,7 +222,7 @@ class Transactor:
         try:
             await producer.init_transactions()
         except ClientError:
-            # Even after a refusal: an earlier copy of what was asked may be on its way.
+            # This holds even after a refusal, because an earlier copy of the request may be on its way.
             self.process.settle(_OPENING, ready(completed_ms=None))
             raise
         self.process.settle(_OPENING, ready(completed_ms=self.lab.now_ms()))

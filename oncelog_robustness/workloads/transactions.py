@@ -101,7 +101,7 @@ class _Writer:
             while not self._lab.is_over:
                 ended = await self._client.transact(self._body, self._ending())
                 if not ended.is_usable:
-                    # It exits as it is: closing nothing, ending nothing.
+                    # The client exits as it is, without closing or ending anything.
                     return
                 await self._lab.sleep(self._random.randint(0, self._given.think_ms))
             await self._client.close()

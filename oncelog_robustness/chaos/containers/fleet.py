@@ -104,7 +104,7 @@ class Fleet:
         """Remove every container, volume and network of any fleet, also those that a killed run left."""
         engine, label = self.engine, f"label={LABEL}"
         if found := engine.do("ps", "-aq", "--filter", label).split():
-            # Paused ones cannot be killed by some versions; a failure of this says nothing.
+            # Some versions cannot kill a paused container. If this fails, it does not matter.
             engine.ask("unpause", *found)
             engine.do("rm", "-f", "-v", *found)
         if found := engine.do("volume", "ls", "-q", "--filter", label).split():
@@ -162,7 +162,7 @@ class Fleet:
             *("--user", one.user, "--stop-timeout", str(DRAIN_S), "--pull", "never"),
         ]
         if self.engine.is_podman:
-            # Another one after each start, and its peers would look for the old one for a while.
+            # podman draws a new MAC address at each start, and peers would use the old one for a while.
             arguments += ["--mac-address", mac_of(one.address), "--no-healthcheck"]
         for folder in one.tmpfs:
             arguments += ["--tmpfs", folder]
@@ -171,7 +171,7 @@ class Fleet:
             if self.engine.ask("volume", "inspect", volume).code:
                 self.engine.do("volume", "create", "--label", f"{LABEL}=yes", volume)
             arguments += ["--volume", f"{volume}:{one.volume}"]
-        # Without its value: an argument is seen by everybody on the machine.
+        # The value is left out, because everybody on the machine sees the arguments of a command.
         for name in environment:
             arguments += ["--env", name]
         image = one.image or self.images.of_role(one.role)

@@ -157,7 +157,7 @@ class ContainerInjector:
         struck = self._struck(fault)
         peers = self._fleet.others(struck) if role_of(fault.target) == MACHINES else []
         second = fault.target.partition("+")[2]
-        # Clients come from anywhere: who is cut off from them is cut off from everybody.
+        # Clients come from anywhere, so a container cut off from them is cut off from everybody.
         if second and second != CLIENTS:
             peers = [self._fleet.container(second).address]
         self._in_networks(struck, f"{heal_script()}; {cut_script(fault, peers)}")
@@ -232,7 +232,7 @@ class ContainerInjector:
         )
 
     def _look(self) -> None:
-        # Before and after: a fault may begin while the engine is asked.
+        # Struck roles are read before and after, because a fault may begin while the engine answers.
         struck = self._roles_struck()
         states = self._fleet.states()
         struck |= self._roles_struck()

@@ -126,7 +126,7 @@ def plan_containers(
 
     postgres = _postgres(address(_BY_ITSELF), images, passwords[POSTGRES])
     redis = _redis(address(_BY_ITSELF), images, passwords[REDIS])
-    # A gateway that stands beside a storage node alone makes the machines about equal.
+    # The gateway goes to the machine with only a storage node, which makes the machines about equal.
     machines = {one: MACHINE_COUNT if one[0] is GATEWAY else one[1] + 1 for one in members}
     addresses = {one: address(machines[one]) for one in members}
     controllers = ",".join(

@@ -189,7 +189,7 @@ def recovery(measures: Measures) -> str:
             parts.append(line(x, y + 3, x, y + _LANE - 3, "median"))
         own = [one for one in measures.recoveries if one.role == role.role and one.ms is not None]
         for place, one in enumerate(own):
-            # Apart from each other a little, so that equal ones are seen as many.
+            # Dots are moved apart a little, so that equal ones are seen as many.
             offset = (place % 3 - 1) * 4
             tip = fault_tip(one, measures.from_ms)
             css = f"fault {family_class(one.fault.kind)}"

@@ -168,7 +168,7 @@ class PodInjector:
                 self._kill(fault, pod)
             case FaultKind.DATABASE_OUTAGE | FaultKind.REDIS_OUTAGE:
                 if fault.strength >= 0.5 and FaultKind.PAUSE in self._kinds:
-                    # First, for a signal whose answer is lost may have stopped it, and it has to go on in the end.
+                    # This is noted first, because a signal without a response may have stopped the pod.
                     self.facts[name_of(fault)] = PAUSED
                     self._signal(pod, "STOP")
                 else:
@@ -219,7 +219,7 @@ class PodInjector:
     def _cut(self, fault: PlannedFault) -> None:
         first, _, second = fault.target.partition("+")
         pod = self._find(first)
-        # Clients come from anywhere: who is cut off from them is cut off from everybody.
+        # Clients come from anywhere, so a pod cut off from them is cut off from everybody.
         peers = [self._find(second).ip] if second and second != CLIENTS else []
         self._strike(fault, [pod])
         self._need_helper(pod)
@@ -358,7 +358,7 @@ class PodInjector:
 
     def _look(self) -> None:
         with self._looking:
-            # Before and after: a fault may begin while the API is asked.
+            # Struck roles are read before and after, because a fault may begin while the API answers.
             struck = self._roles_struck()
             now = self._struck_pods()
             struck |= self._roles_struck()

@@ -157,7 +157,7 @@ class PodTarget:
         if reason := self._cannot_fill(pods):
             reasons.setdefault(FaultKind.DISK_FULL, reason)
         if not self._on_machines:
-            # Others may have their pods there.
+            # Other users may have pods on these machines.
             reasons.update(dict.fromkeys(OF_MACHINES, "machines are struck with --machines"))
         if len(self._machines) < 2:
             alone = "there is one machine, and nowhere else to go"
