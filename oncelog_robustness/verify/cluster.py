@@ -58,8 +58,7 @@ class Found:
 
     @property
     def topic_config(self) -> dict[str, str]:
-        """Return the configuration of topics: with three replicas one may be away, and with fewer all must be
-        in sync, or all but one."""
+        """Return the configuration of topics: all replicas but one must be in sync, and at least one."""
         return {"min.insync.replicas": str(max(1, self.replicas - 1))}
 
 

@@ -118,7 +118,7 @@ class Orders:
     is_recovered: bool = False
 
     async def at(self, step: Step, moment: Moment, nth: int) -> None:
-        """Wait for harm if the blow comes at this step and moment; otherwise return at once."""
+        """Report the blow if it comes at this step and moment, and wait for it, unless it comes under way."""
         blow = self.blow
         if blow is None or self.is_struck.is_set():
             return
