@@ -35,7 +35,7 @@ class Driver(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of its targets, as the user gave them."""
+        """The names of the driver's targets, as the user gave them."""
         ...
 
     @property
