@@ -70,7 +70,7 @@ class ReplicaLog:
     is_part: bool = False
     """True if only the last batches were kept: they tell where the log ended, not what was in it."""
     whole_until: int | None = None
-    """The offset of the first hole or damaged batch in the whole log, or else of its end; None unless this is a part."""
+    """The offset of the first hole or damaged batch in the whole log, or else of its end; None for a whole log."""
 
     @property
     def end_offset(self) -> int:
