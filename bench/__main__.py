@@ -1,4 +1,4 @@
-"""`python -m bench [--only NAME …] [--quick] [--dry]`: run workloads, show them, keep them."""
+"""`python -m bench [--only NAME …] [--quick] [--dry]`: run workloads, print their results, and keep them."""
 
 import argparse
 import sys
@@ -46,15 +46,15 @@ WORKLOADS: dict[str, Workload] = {
 }
 
 ONLY_BY_NAME = {"find-hanging", "console", "growth"}
-"""Much takes minutes to make; without `--only`, these do not run."""
+"""Workloads that need minutes of preparation, and so run only with `--only`."""
 
 
 TABLE_COLUMNS = 200
-"""The width of a table where there is no terminal."""
+"""The width of a table where there is no terminal, in characters."""
 
 
 def main() -> int:
-    """Returns 0, or 1 when a bar was missed or a workload failed."""
+    """Run the workloads and return 0, or 1 when a bar was missed or a workload failed."""
     arguments = _arguments()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else TABLE_COLUMNS)
     names = arguments.only or [one for one in WORKLOADS if one not in ONLY_BY_NAME]
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def _table_of(only: Sequence[str]) -> str | None:
-    """Which table of the document this run replaces."""
+    """Return which table of the document this run replaces; None: no table."""
     if not only:
         return results.WHOLE
     return only[0] if len(only) == 1 and only[0] in ONLY_BY_NAME else None

@@ -2,9 +2,9 @@
 
     python -m bench.abuse                 all frames, one after the other
 
-Printed for each kind of frame: processor time of the server a frame, and the neighbour's p50 and p99 of a commit before
-and meanwhile. Also the longest pause of the server (an ApiVersions that is answered at once, on its own connection),
-and its resident memory. Nothing else may run: the neighbour's times are wall time.
+For each kind of frame this prints the server's processor time per frame, and the neighbour's p50 and p99 of a commit
+before and meanwhile. It also prints the server's longest pause (an ApiVersions that is answered at once, on its own
+connection), and its resident memory. Nothing else may run on the machine: the neighbour's times are wall time.
 """
 
 import multiprocessing
@@ -94,7 +94,7 @@ def _now_ms() -> int:
 
 
 class Wire:
-    """One connection; a request, then its answer."""
+    """One connection, on which a request is sent and then its response is read."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -102,7 +102,7 @@ class Wire:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, frame: bytes) -> int:
-        """The size of the answer."""
+        """Send a frame, read the response, and return its size in bytes."""
         self._socket.sendall(frame)
         size = int.from_bytes(self._receive(LENGTH_BYTES), "big")
         left = size
@@ -121,7 +121,8 @@ class Wire:
 
 
 def commit_until_stopped(bootstrap: str, commands: Connection, login: Mapping[str, str]) -> None:
-    """The neighbour, a process of its own: one transaction after the other. Answers each word with its times since."""
+    """Commit one transaction after the other: the neighbour, in a process of its own.
+    Each command is answered with the times since the last."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": "neighbour", "linger.ms": 0, **login}
     )
@@ -141,7 +142,7 @@ def commit_until_stopped(bootstrap: str, commands: Connection, login: Mapping[st
 
 
 class Pauses:
-    """How long the server takes for a request that costs nothing."""
+    """A measurement of pauses: how long the server takes for a request that costs nothing."""
 
     def __init__(self, bootstrap: str) -> None:
         self._wire = Wire(bootstrap)

@@ -1,4 +1,4 @@
-"""Apache Kafka itself, one JVM a node, with the options of its own start script: the peer that people run.
+"""Apache Kafka itself, one JVM a node, with the options of its own start script: the broker that people run.
 
 Its jars come from Maven, into `.cache`. Where Maven or Java is missing, the rows have no number of Kafka, and
 `make bench` says why.
@@ -25,7 +25,7 @@ VERSION: Final = "4.4.0"
 START_TIMEOUT_S: Final = 120
 POLL_S: Final = 0.01
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
-# As kafka-server-start.sh and kafka-run-class.sh have them.
+# These are the options of kafka-server-start.sh and kafka-run-class.sh.
 JVM: Final = (
     "java",
     "-Xms1G",
@@ -57,7 +57,8 @@ share.coordinator.state.topic.min.isr={in_sync}
 
 
 class ApacheKafka:
-    """One node, or three whose topics of their own have three replicas. Raises NoJarsError where it cannot run."""
+    """A cluster of Apache Kafka: one node, or three whose internal topics have three replicas.
+    Raises NoJarsError where it cannot run."""
 
     def __init__(self, folder: Path, *, nodes: int = 1, shards: int = 50) -> None:
         self._jars = fetched_jars(CACHE, POM)
@@ -90,11 +91,11 @@ class ApacheKafka:
 
     @property
     def log(self) -> str:
-        """The output of all nodes since the first start."""
+        """Return the output of all nodes since the first start."""
         return "".join(self._log(node).read_text() for node in self._nodes)
 
     def format(self) -> None:
-        """Comes before the first start."""
+        """Format the folders of all nodes; this comes before the first start."""
         words = ("format", "--initial-controllers", self._voters, "-t", CLUSTER_ID)
         tools = [
             self._run(node, "kafka.tools.StorageTool", *words, "-c", str(self._properties(node)))
@@ -105,7 +106,7 @@ class ApacheKafka:
                 raise AssertionError(tool.log_tail())
 
     def start(self) -> None:
-        """Until each node says that it serves."""
+        """Start all nodes and wait until each logs that it serves."""
         seen = {node: len(self._log(node).read_bytes()) for node in self._nodes}
         self._processes = [
             self._run(node, "kafka.Kafka", str(self._properties(node))) for node in self._nodes
@@ -125,7 +126,7 @@ class ApacheKafka:
             process.stop()
 
     def kill(self) -> None:
-        """SIGKILL to every node."""
+        """Send SIGKILL to every node."""
         for process in self._processes:
             process.kill_group()
 
@@ -142,7 +143,8 @@ class ApacheKafka:
 
 @contextmanager
 def formatted_kafka(*, nodes: int = 1, shards: int = 50) -> Iterator[ApacheKafka | None]:
-    """One that can be started, on a folder that goes away with it; None, with a line why, where it cannot run."""
+    """Yield a Kafka that can be started, on a folder that is removed with it; None where it cannot run,
+    after a line that says why."""
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-kafka-") as folder:
         try:
             kafka = ApacheKafka(Path(folder), nodes=nodes, shards=shards)
@@ -159,7 +161,7 @@ def formatted_kafka(*, nodes: int = 1, shards: int = 50) -> Iterator[ApacheKafka
 
 @contextmanager
 def apache_kafka(*, nodes: int = 1) -> Iterator[ApacheKafka | None]:
-    """The same, running."""
+    """Yield a Kafka that runs; None where it cannot run."""
     with formatted_kafka(nodes=nodes) as kafka:
         if kafka is not None:
             kafka.start()
@@ -167,7 +169,7 @@ def apache_kafka(*, nodes: int = 1) -> Iterator[ApacheKafka | None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, for processes whose addresses must be known before they run."""
+    """Return ports on which nobody listens, for processes whose addresses must be known before they run."""
     probes = [socket.socket() for _ in range(count)]
     for probe in probes:
         probe.bind(("127.0.0.1", 0))
@@ -178,5 +180,5 @@ def free_ports(count: int) -> list[int]:
 
 
 def _directory_id() -> str:
-    """A random uuid as Kafka writes it."""
+    """Return a random uuid in Kafka's notation."""
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""What is measured: `oncelog up`, beside it Apache Kafka, and librdkafka's mock cluster, each in its own process.
+"""The brokers that are measured: `oncelog up`, Apache Kafka, and librdkafka's mock cluster, each in its own process.
 
 The mock is C code that keeps a little in memory, writes no disk and decides no transaction. It shows what the client
 and the machine allow at best. So a ratio to it says more than a number that depends on the machine.
@@ -33,7 +33,7 @@ sys.stdin.read()
 
 @contextmanager
 def mock_cluster() -> Iterator[str]:
-    """The bootstrap address of a mock cluster with one broker."""
+    """Yield the bootstrap address of a mock cluster with one broker."""
     process = subprocess.Popen(
         [sys.executable, "-c", MOCK_PROGRAM],
         stdin=subprocess.PIPE,
@@ -52,7 +52,7 @@ def mock_cluster() -> Iterator[str]:
 
 @contextmanager
 def oncelog() -> Iterator[OncelogServer]:
-    """A running oncelog on a data folder that goes away with it."""
+    """Yield a running oncelog on a data folder that is removed with it."""
     with (
         tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder,
         OncelogServer(Path(folder) / "data") as server,
@@ -61,14 +61,14 @@ def oncelog() -> Iterator[OncelogServer]:
 
 
 class Broker(NamedTuple):
-    """One that runs."""
+    """A broker that runs."""
 
     bootstrap: str
     pids: tuple[int, ...] = ()
-    """Its processes. None: what it takes is not worth a row."""
+    """The ids of the broker's processes; empty: its processor time is not measured."""
 
     def cpu_s(self) -> float:
-        """Processor time that it has taken until now, with all that its processes started."""
+        """The processor time that the broker has used until now, in seconds, with all that its processes started."""
         times = [one.cpu_times() for one in self._processes()]
         return float(sum(one.user + one.system for one in times))
 
@@ -83,7 +83,7 @@ class Broker(NamedTuple):
 
 @contextmanager
 def log_and_kafka() -> Iterator[dict[str, Broker]]:
-    """Those that run, by name: oncelog, and kafka where Java and Maven are there."""
+    """Yield the brokers that run, by name: oncelog, and kafka where Java and Maven are there."""
     with oncelog() as server, apache_kafka() as kafka:
         found = {"oncelog": Broker(server.bootstrap, (server.pid,))}
         if kafka is not None:
@@ -93,7 +93,7 @@ def log_and_kafka() -> Iterator[dict[str, Broker]]:
 
 @contextmanager
 def side_by_side() -> Iterator[dict[str, Broker]]:
-    """The same, and the mock."""
+    """Yield oncelog, kafka where Java and Maven are there, and the mock, by name."""
     with log_and_kafka() as found, mock_cluster() as mock:
         yield {**found, "mock": Broker(mock)}
 
@@ -101,7 +101,7 @@ def side_by_side() -> Iterator[dict[str, Broker]]:
 def create_topic(
     bootstrap: str, topic: str, partitions: int, *, replicas: int = 1, timeout_s: float = 30
 ) -> None:
-    """Create `topic` and wait for it."""
+    """Create `topic` and wait until it exists."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     wanted = NewTopic(topic, partitions, replication_factor=replicas)
     for future in admin.create_topics([wanted], request_timeout=timeout_s).values():
@@ -123,7 +123,7 @@ def create_topics(brokers: Mapping[str, Broker], *topics: str, replicas: int = 1
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process now. Linux only."""
+    """Return the resident memory of a process now, in bytes. Linux only."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024

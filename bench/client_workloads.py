@@ -1,6 +1,6 @@
 """Workloads of one Kafka client, confluent-kafka, against oncelog, Apache Kafka and the mock in turn.
 
-Rounds alternate, so that a busy moment of the machine hits all.
+Rounds alternate, so that a busy moment of the machine affects all of them.
 """
 
 import threading
@@ -27,7 +27,8 @@ COUNTS = {RECORD_BYTES_SMALL: 1_000_000, RECORD_BYTES_LARGE: 300_000}
 
 
 class CommitBars(NamedTuple):
-    """Bars of a commit: percentiles by the mock's (1 partition) and by Kafka's, and milliseconds of processor time."""
+    """The bars of a commit: percentiles as a ratio to the mock's (1 partition) and to Kafka's, and
+    milliseconds of processor time."""
 
     mock: Mapping[float, float]
     kafka: Mapping[float, float]
@@ -57,7 +58,7 @@ def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
 
 
 def one_transaction(producer: Producer, topic: str, partitions: int) -> None:
-    """A record to each of `partitions` partitions, MOCK_PARTITIONS of them in a topic, committed."""
+    """Commit a transaction with one record to each of `partitions` partitions, MOCK_PARTITIONS of them in a topic."""
     producer.begin_transaction()
     for number in range(partitions):
         topic_number, partition = divmod(number, MOCK_PARTITIONS)
@@ -70,7 +71,8 @@ def rounds_of(is_quick: bool) -> int:
 
 
 def commit_latency(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """From begin to the answer of commit, one record to each of 1 and 10 partitions; CPU of the server for each."""
+    """Measure the time from begin to the response of commit, and the server's CPU, with a record to
+    each of 1 and 10 partitions."""
     with side_by_side() as brokers:
         for partitions in (1, 10):
             yield from commits(
@@ -97,7 +99,7 @@ def commits(
     show_step: ShowStep,
     replicas: int = 1,
 ) -> Iterator[Measurement]:
-    """Percentiles, and what processor time the server takes for one."""
+    """Yield the percentiles of a commit, and the server's processor time for one."""
     what = counted(partitions, "partition")
     topic = f"commit-{partitions}"
     topics = (f"{topic}-{number}" for number in range(-(-partitions // MOCK_PARTITIONS)))
@@ -148,7 +150,7 @@ def row(
     bar: float | None = None,
     kafka_bar: float | None = None,
 ) -> Measurement:
-    """Medians of what each broker had in its rounds."""
+    """Return a row with the medians of each broker's rounds."""
     medians = {name: percentile(values, 0.5) for name, values in rounds.items()}
     return Measurement(
         workload,
@@ -165,7 +167,7 @@ def row(
 
 
 def transaction_rate(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """Transactions of one record a second, from 1, 8 and 64 producers at once."""
+    """Measure the transactions of one record a second, from 1, 8 and 64 producers at once."""
     seconds = 1.0 if is_quick else 3.0
     with side_by_side() as brokers:
         for count in PRODUCER_COUNTS:
@@ -189,7 +191,7 @@ def transaction_rate(is_quick: bool, show_step: ShowStep) -> Iterator[Measuremen
 
 
 def _rate(broker: Broker, topic: str, count: int, seconds: float) -> tuple[float, float]:
-    """Transactions a second, and seconds of the server's processor time for one."""
+    """Return transactions a second, and the seconds of the server's processor time for one."""
     producers = [transactional_producer(broker.bootstrap, f"{topic}-{n}") for n in range(count)]
     done = [0] * count
     started = threading.Barrier(count + 1)
@@ -225,7 +227,8 @@ def _rate(broker: Broker, topic: str, count: int, seconds: float) -> tuple[float
 
 
 def throughput(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """Records a second of one idempotent producer, until the last one is acknowledged; the server's CPU and memory."""
+    """Measure the records a second of one idempotent producer, until the last is acknowledged, and the
+    server's CPU and memory."""
     with side_by_side() as brokers:
         for size, count in COUNTS.items():
             yield from writing(
@@ -258,7 +261,7 @@ def writing(
     replicas: int = 1,
     show_step: ShowStep,
 ) -> Iterator[Measurement]:
-    """Records a second, and what processor time the server takes for a megabyte."""
+    """Yield the records a second, and the server's processor time for a megabyte."""
     topic = f"writing-{size}"
     create_topics(brokers, topic, replicas=replicas)
     rates: Rounds = {name: [] for name in brokers}
@@ -277,7 +280,8 @@ def writing(
 
 
 def reading(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """Records a second of one consumer at read_committed from the start of a topic; the server's CPU and memory.
+    """Measure the records a second of one consumer at read_committed from the start of a topic, and the
+    server's CPU and memory.
 
     The mock keeps a few megabytes of a partition, and drops the rest.
     """
@@ -308,7 +312,7 @@ def reading_back(
     replicas: int = 1,
     show_step: ShowStep,
 ) -> Iterator[Measurement]:
-    """Writes that many records into one partition, then reads them again and again."""
+    """Write `count` records into one partition, then read them again and again."""
     topic = f"reading-{size}"
     create_topics(brokers, topic, replicas=replicas)
     for broker in brokers.values():

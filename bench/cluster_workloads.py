@@ -1,6 +1,6 @@
 """Workloads of a whole cluster: replication factor 3, one process per role, beside three nodes of Apache Kafka.
 
-All of it shares the machine's cores, so a row says what the whole cluster costs.
+All processes share the machine's cores, so a row says what the whole cluster costs.
 """
 
 import tempfile
@@ -45,7 +45,7 @@ REPLICAS = 3
 
 @contextmanager
 def a_cluster(environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """A running cluster of the shape of `make cluster`, on a folder that goes away with it."""
+    """Yield a running cluster of the shape of `make cluster`, on a folder that is removed with it."""
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
         cluster = Cluster(Path(folder) / "cluster", environment=environment)
         with cluster:
@@ -53,7 +53,7 @@ def a_cluster(environment: Mapping[str, str] | None = None) -> Iterator[Cluster]
 
 
 def cluster(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """Start, idle, commits, records in and out, and memory, of all processes of a cluster together."""
+    """Measure start, idle, commits, records in and out, and memory, of all processes of a cluster together."""
     with formatted_kafka(nodes=REPLICAS) as kafka:
         show_step("starting")
         started_at = time.perf_counter()

@@ -1,6 +1,8 @@
-"""Pages of the console are timed with ten thousand transactional ids, two thousand partitions and two hundred groups.
+"""The workload `console`: pages of the console with ten thousand transactional ids, two thousand
+partitions and two hundred groups.
 
-A thousand of the ids have a transaction open."""
+A thousand of the ids have a transaction open.
+"""
 
 import tempfile
 import time
@@ -24,7 +26,7 @@ PAGE_BAR_MS = 300
 TOPIC = "many"
 PARTITIONS = 20
 WIDE_TOPICS = 99
-"""Each has PARTITIONS partitions."""
+"""The number of wide topics, each with PARTITIONS partitions."""
 GROUPS = 200
 REPEATS = 10
 PATHS = (
@@ -71,7 +73,7 @@ def fill(bootstrap: str, wanted: Wanted, replicas: int) -> None:
 
 
 def _commit_offsets(bootstrap: str, count: int) -> None:
-    """Each group has read nothing of the topic: what is open there blocks it."""
+    """Commit offset 0 in each group, so that it has read nothing of the topic, and open transactions block it."""
     offsets = [TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)]
     for number in range(count):
         consumer = Consumer(
@@ -82,7 +84,7 @@ def _commit_offsets(bootstrap: str, count: int) -> None:
 
 
 def console(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Milliseconds from request to the whole page: `oncelog up`, then a cluster."""
+    """Measure the milliseconds from request to the whole page, on `oncelog up`, then on a cluster."""
     rows = []
     for target, replicas in (("oncelog up", 1), ("cluster", 3)):
         with _running(target) as running:

@@ -1,9 +1,9 @@
-"""What the coordinator workloads run in a process of its own: fill shards with transactions, or load them.
+"""The process of the coordinator workloads: it fills shards with transactions, or loads them.
 
-`python -m bench.coordinator_child fill FOLDER IDS FINISHED` writes what FINISHED transactions of IDS ids leave behind
-and one open transaction of each id. It writes record by record as coordinators do, into the shards of a storage node
-that cleans them with default settings. `load FOLDER` starts a coordinator on them and prints, as JSON, seconds and
-bytes.
+`python -m bench.coordinator_child fill FOLDER IDS FINISHED` writes what FINISHED transactions of IDS ids leave
+behind, and one open transaction of each id. It writes record by record as coordinators do, into the shards of a
+storage node that cleans them with default settings. `load FOLDER` starts a coordinator on them and prints, as
+JSON, seconds and bytes.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from oncelog_storage.wiring import build_storage
 
 NODE = 1
 TRANSACTIONS_A_BATCH = 5
-"""Of one shard: group commit puts what is decided at one time into one batch."""
+"""The transactions of one shard that share a batch: group commit puts what is decided at one time into one batch."""
 FINISHED_STATES = (
     TxnState.ONGOING,
     TxnState.PREPARE_COMMIT,
@@ -54,7 +54,7 @@ FINISHED_STATES = (
 
 @asynccontextmanager
 async def _storage(folder: Path) -> AsyncIterator[tuple[Any, MetadataFollower, LocalDirectory]]:
-    """A started controller and storage node; (storage role, image, directory)."""
+    """Yield a started controller and storage node, as (storage role, image, directory)."""
     async with AsyncExitStack() as stack:
         built = build_controller(ControllerSettings(database_url=f"sqlite:///{folder / 'c.db'}"))
         await built.start()
@@ -110,7 +110,7 @@ def _metadata(number: int, state: TxnState) -> TxnMetadata:
 
 
 class _Shard:
-    """Appends as the shard's coordinator does, one request at a time."""
+    """A shard to which records are appended as its coordinator does, one request at a time."""
 
     def __init__(self, storage: Any, number: int, coordinator_epoch: int) -> None:
         self._storage = storage
@@ -141,7 +141,7 @@ class _Shard:
 
 
 async def _write(shard: _Shard, ids: Sequence[int], rounds: int) -> None:
-    """`rounds` finished transactions of each id, then an open one."""
+    """Write `rounds` finished transactions of each id, then an open one."""
     groups = [
         ids[first : first + TRANSACTIONS_A_BATCH]
         for first in range(0, len(ids), TRANSACTIONS_A_BATCH)

@@ -1,4 +1,4 @@
-"""Workloads of the coordinator: how soon its shards are loaded after a crash, and what many ids take in memory."""
+"""Workloads of the coordinator: how soon its shards are loaded after a crash, and how much memory many ids take."""
 
 import json
 import os
@@ -35,7 +35,8 @@ KAFKA_LOADED = re.compile(
 
 
 def coordinator_recovery(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """From the coordinator's start to all its shards loaded: storage runs, its pages are warm."""
+    """Measure the time from the coordinator's start to all its shards loaded, while storage
+    runs and its pages are warm."""
     scale = 10 if is_quick else 1
     found = []
     for finished, what in ((0, "no history"), (FINISHED_BEFORE, f"{FINISHED_BEFORE:,} before")):
@@ -60,7 +61,8 @@ def coordinator_recovery(is_quick: bool, show_step: ShowStep) -> list[Measuremen
 
 
 def shard_recovery(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """The time from a coordinator's start in a running process until its shards are loaded; 100 producers are open."""
+    """Measure the time from a coordinator's start in a running process until its shards are
+    loaded; 100 producers are open."""
     rounds = rounds_of(is_quick)
     for shards in SHARDS:
         loading_ms: Rounds = {"oncelog": []}
@@ -83,7 +85,7 @@ def shard_recovery(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]
 def _kafka_loads(
     kafka: ApacheKafka, shards: int, rounds: int, show_step: ShowStep
 ) -> Iterator[float]:
-    """The log's time of the shard that was loaded last: its loading, and its wait for the others."""
+    """Yield the time in Kafka's log for the shard that was loaded last: its loading, and its wait for the others."""
     kafka.start()
     create_topic(kafka.bootstrap, "orders", 3)
     # Kafka makes its topic of transactions when a client looks for its coordinator.
@@ -106,14 +108,15 @@ def _kafka_loads(
 
 
 class Load(NamedTuple):
-    """One shard's loading by Kafka: `taken_ms` has the wait for the shards before it."""
+    """One shard's loading by Kafka; `taken_ms` includes the wait for the shards before it."""
 
     ids: int
     taken_ms: float
 
 
 def kafka_loads(log: str) -> list[Load]:
-    """Each shard's last one: after a crash a new leader epoch stops the first, which has then found nothing."""
+    """Return the last loading of each shard in the log: after a crash a new leader epoch stops the first,
+    which has found nothing."""
     found = {
         shard: Load(int(ids), float(taken_ms)) for ids, shard, taken_ms in KAFKA_LOADED.findall(log)
     }
@@ -121,7 +124,8 @@ def kafka_loads(log: str) -> list[Load]:
 
 
 def coordinator_memory(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Resident memory of a process with a controller, a storage node and a coordinator that has loaded its ids."""
+    """Measure the resident memory of a process with a controller, a storage node and a coordinator
+    that has loaded its ids."""
     ids = IDS // 10 if is_quick else IDS
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
         show_step(f"filling {ids:,} ids")

@@ -1,7 +1,7 @@
-"""How much memory a producer takes whose broker is gone and which never stops sending.
+"""The workload `dead-broker`: the memory of a producer whose broker is gone and which never stops sending.
 
-A process of its own: `python -m bench.dead_broker HOST:PORT` says "ready", waits for a line while its broker is killed,
-and prints by how many bytes its memory grew until `buffer.memory` was full.
+It is a process of its own: `python -m bench.dead_broker HOST:PORT` prints "ready" and waits for a line while its
+broker is killed. Then it prints by how many bytes its memory grew until `buffer.memory` was full.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ VALUE: Final = b"x" * RECORD_BYTES_SMALL
 
 
 def dead_broker(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Growth above `buffer.memory`, in MB."""
+    """Measure the producer's growth above `buffer.memory`, in MB."""
     del is_quick
     with oncelog() as server:
         create_topic(server.bootstrap, TOPIC, 4)

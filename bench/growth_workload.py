@@ -1,7 +1,8 @@
-"""How cost grows with what a log holds: partitions, transactional ids, producers and bytes, three decades of each.
+"""The workload `growth`: how cost grows with partitions, transactional ids, producers and bytes of a log,
+over three decades of each.
 
 A step is a size. At each step commits of one record go one after the other, and the server's resident memory is read.
-A row says how much the last step costs by the first.
+A row has the cost of the last step as a ratio to the first.
 """
 
 import itertools
@@ -31,12 +32,12 @@ GIGABYTES: Final = (0.05, 0.5, 5.0, 50.0)
 QUICK_STEPS: Final = 2
 TOPIC: Final = "grow"
 TOPIC_PARTITIONS: Final = 10
-"""The partitions of the topic that commits go to. It is made first."""
+"""The number of partitions of the topic that commits go to, which is made first."""
 TOPIC_PARTITIONS_MAX: Final = 1_000
 PARTITIONS_MAX: Final = {"ONCELOG_CONTROLLER_PARTITIONS_MAX": "20000"}
 ZEROS: Final = bytes(1_000_000)
 DIG_EVERY: Final = 1_000
-"""Records of a megabyte, before their zeros are given back to the file system."""
+"""The number of records of a megabyte that are written before their zeros are given back to the file system."""
 
 
 class Step(NamedTuple):
@@ -44,11 +45,11 @@ class Step(NamedTuple):
     p50_ms: float
     resident_mb: float
     recovery_s: float | None = None
-    """The time from SIGKILL to ready."""
+    """The time from SIGKILL to ready, in seconds; None: it was not measured."""
 
 
 def growth(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """By partitions, by ids, by producers, by bytes."""
+    """Measure the growth by partitions, by ids, by producers and by bytes."""
     axes = {
         "partitions": _by_partitions,
         "transactional ids": _by_ids,
@@ -72,7 +73,7 @@ def step_rows(axis: str, step: Step) -> Iterator[Measurement]:
 
 
 def ratio_rows(axis: str, steps: Sequence[Step]) -> Iterator[Measurement]:
-    """The last step by the first one."""
+    """Yield rows with the last step's cost as a ratio to the first step's."""
     first, last = steps[0], steps[-1]
     what = f"{axis}: {last.size} by {first.size}"
     yield _row(f"{what}, begin to committed, p50", "×", last.p50_ms / first.p50_ms, BAR)
@@ -87,7 +88,7 @@ def _row(what: str, unit: str, value: float, bar: float | None = None) -> Measur
 
 @contextmanager
 def _server(environment: Mapping[str, str] | None = None) -> Iterator[OncelogServer]:
-    """A log with the topic that commits go to."""
+    """Yield a running oncelog with the topic that commits go to."""
     with (
         tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder,
         OncelogServer(Path(folder) / "data", environment=environment) as server,
@@ -97,7 +98,7 @@ def _server(environment: Mapping[str, str] | None = None) -> Iterator[OncelogSer
 
 
 def _step(size: str, server: OncelogServer, producers: Sequence[Producer], count: int) -> Step:
-    """Commits go round the producers and the partitions, never two at once."""
+    """Measure one step: commits go round the producers and the partitions, never two at once."""
     taken_ms = []
     turns = zip(itertools.cycle(producers), itertools.cycle(range(TOPIC_PARTITIONS)), strict=False)
     warm_up = max(WARM_UP, len(producers))
@@ -153,9 +154,11 @@ def _by_producers(is_quick: bool, show_step: ShowStep) -> Iterator[Step]:
 
 
 def _by_bytes(is_quick: bool, show_step: ShowStep) -> Iterator[Step]:
-    """The partitions share the bytes. Every record is written by a producer and holds zeros.
+    """Yield steps of ever more bytes, which the partitions share.
+    Every record is written by a producer and holds zeros.
 
-    The file system may then keep a hole for them: the log reads the same bytes, and the disk need not have the room.
+    The file system may then keep a hole for the zeros: the log reads the same bytes, and the
+    disk need not have the room.
     """
     with _server() as server:
         there = 0
@@ -196,6 +199,7 @@ def _write_zeros(bootstrap: str, count: int) -> None:
 
 
 def _dig_holes(data: Path) -> None:
-    """Nobody writes meanwhile. `fallocate` belongs to util-linux."""
+    """Give the zeros of the log's files back to the file system, while nobody writes.
+    `fallocate` belongs to util-linux."""
     for path in data.rglob("*.log"):
         subprocess.run(["fallocate", "--dig-holes", str(path)], check=True)

@@ -1,5 +1,5 @@
-"""`find-hanging` on a whole cluster: ten thousand partitions, a hundred thousand transactional ids, and many open
-transactions, each of which has to be matched with its coordinator."""
+"""The workload `find-hanging` on a whole cluster: ten thousand partitions, a hundred thousand transactional ids, and
+many open transactions, each of which is compared with its coordinator."""
 
 import json
 import time
@@ -25,7 +25,7 @@ REPEATS = 5
 
 
 def find_hanging(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Seconds of GET /v1/hanging-transactions, whole."""
+    """Measure the seconds of a whole GET /v1/hanging-transactions."""
     partitions, names = (100, 1_000) if is_quick else (1_000, 100_000)
     with a_cluster({PARTITIONS_MAX_VARIABLE: "20000"}) as running:
         _create_topics(running.bootstrap, partitions, show_step)

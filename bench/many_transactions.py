@@ -1,5 +1,5 @@
-"""Many transactional ids, some of them in an open transaction, over raw connections: a producer for each would be a
-thread for each."""
+"""Many transactional ids, some of them in an open transaction, made over raw connections: a producer for each
+would be a thread for each."""
 
 import threading
 import time
@@ -20,12 +20,12 @@ SETTLE_S = 600
 PAUSE_S = 0.1
 TIMEOUT = timedelta(minutes=10)
 _NOT_READY = (3, 5, 6, 14, 15, 16, 51)
-"""Answers of roles that are about to own, to lead or to have ended something."""
+"""Error codes of roles that are about to own a shard, to lead a partition, or to have ended a transaction."""
 
 
 class Wanted(NamedTuple):
-    """Ids `id-0`, `id-1` and so on. The first have a transaction open, the next have committed one, each with a record
-    in `topic`; the others are only known. Those before `first` are there."""
+    """The wanted ids, `id-0`, `id-1` and so on. The first have a transaction open, the next have committed one, each
+    with a record in `topic`; the others are only known. Ids before `first` exist already."""
 
     ids: int
     opened: int = 0
@@ -92,7 +92,7 @@ def _write(
     identity: tuple[str, int, int],
     deadline: Deadline,
 ) -> None:
-    """Of a TV2 client: the record adds its partition to the transaction."""
+    """Write a record as a TV2 client does: the record adds its partition to the transaction."""
     name, producer_id, producer_epoch = identity
     records = encode_batch(
         [Record(None, b"x" * 100, timestamp=int(time.time() * 1000))],

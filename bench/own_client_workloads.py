@@ -1,4 +1,4 @@
-"""`oncelog.client` beside other Python clients, on the same broker, in turns.
+"""Workloads of `oncelog.client` beside other Python clients, on the same broker, in turns.
 
 The second number of a row is the other client's. Commits are measured on Apache Kafka as well.
 """
@@ -27,8 +27,8 @@ ROUNDS: Final = 5
 COMMIT_BAR: Final = 0.9
 RATE_BAR: Final = 1.5
 PAUSE_S: Final = 0.05
-"""Apache Kafka answers a commit before its markers are written. A transaction that begins meanwhile waits at the
-broker, whichever client it is of; one that comes after this pause does not."""
+"""A pause after each commit, in seconds. Apache Kafka answers a commit before its markers are written. A transaction
+that begins meanwhile waits at the broker, whichever its client; one that begins after this pause does not."""
 LINGER_MS: Final = 5
 TOPIC: Final = "own-client"
 PARTITIONS: Final = 4
@@ -38,7 +38,8 @@ Rate = Callable[[str, int], Awaitable[float]]
 
 
 def own_client(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Commit latency beside confluent-kafka; records/s of an idempotent producer and of a consumer beside aiokafka."""
+    """Measure commit latency beside confluent-kafka, and records/s of an idempotent producer and of a
+    consumer beside aiokafka."""
     with oncelog() as server:
         create_topic(server.bootstrap, TOPIC, PARTITIONS)
         measurements = _commits("oncelog", server.bootstrap, is_quick, show_step)

@@ -1,4 +1,4 @@
-"""Workloads of the process: how soon it is of use, what it holds when idle, how soon it is back after a crash."""
+"""Workloads of the process: how soon it is ready, what it uses when idle, how soon it is back after a crash."""
 
 import os
 import tempfile
@@ -31,8 +31,9 @@ RECORD_BYTES = 1_000
 
 
 def start(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """From the start of the process to the first committed transaction, by a client that starts when oncelog says it is
-    ready. (One that is already waiting adds a timer of its own: librdkafka asks for a coordinator twice a second.)"""
+    """Measure the time from the start of the process to the first committed transaction, by a client that starts
+    when oncelog is ready. (A client that is already waiting adds a timer of its own: librdkafka looks for a
+    coordinator twice a second.)"""
     seconds: Rounds = {}
     resident: Rounds = {}
     for turn in range(rounds_of(is_quick)):
@@ -76,7 +77,8 @@ def _first_commit(bootstrap: str) -> None:
 
 
 def recovery(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """SIGKILL with 1 GB of log and 100 open transactions; then from process start to ready, and to a read of it."""
+    """Measure recovery after SIGKILL with 1 GB of log and 100 open transactions: from process start to ready,
+    and to a read of the log."""
     records = 100_000 if is_quick else 1_000_000
     gigabytes = records * RECORD_BYTES / 1e9
     with oncelog() as server:

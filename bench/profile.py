@@ -1,4 +1,4 @@
-"""Where an embedded log's time goes: `python -m bench.profile commit`, or commit-10, produce, read.
+"""A profile of an embedded log's time: `python -m bench.profile commit`, or commit-10, produce, read.
 
 The row runs against `oncelog up` while py-spy looks at that process some hundred times a second. Then it runs
 again while memray counts in it what is allocated. Both come with `make profile`.
@@ -41,14 +41,15 @@ _OURS: Final = re.compile(r"(?:^|/)(oncelog(?:_[a-z]+)*)/(.+)\.py$")
 _LIBRARIES: Final = re.compile(r"(?:^|/)(asyncio|uvloop|kio|google|grpc|sqlalchemy)/")
 _FRAME: Final = re.compile(r"^(.*) \((.*):\d+\)$")
 _WAITING: Final = re.compile(r"^_worker \(concurrent/futures/thread\.py:\d+\)$")
-"""Where a thread of a pool waits for work. py-spy does not see everywhere that it sleeps."""
+"""The frame in which a thread of a pool waits for work; py-spy does not always see that it sleeps."""
 _LOOP: Final = re.compile(r"(?:^|/)(asyncio/runners\.py|uvloop/__init__\.py)$")
 
 Act = Callable[[], None]
 
 
 class Row(NamedTuple):
-    """`prepare` makes what one step of the load needs, and returns the step; a step is so many `units`."""
+    """A row to profile: `prepare` makes what one step of the load needs, and returns the step; a
+    step is so many `units`."""
 
     prepare: Callable[[str], Act]
     unit: str
@@ -110,17 +111,18 @@ ROWS: Final = {
 
 
 class Place(NamedTuple):
-    """The layer whose code ran in a sample."""
+    """The place of a sample: the layer whose code ran, and the role for which it ran."""
 
     role: str
-    """The service that the work was done for; "" where it cannot be told."""
+    """The service for which the work was done; "" where it cannot be told."""
     layer: str
 
 
 def place_of(stack: Iterable[str]) -> Place:
-    """`stack` is py-spy's, the outermost first: `function (file:line)`.
+    """Return the place of `stack`, py-spy's frames `function (file:line)`, the outermost first.
 
-    A library that is not named counts as its caller. What the loop does for nobody in particular is the loop's.
+    A library that is not named counts as its caller. Work that the loop does for no role in
+    particular counts as the loop's.
     """
     role, layer = "", EVENT_LOOP
     for frame in stack:
@@ -139,7 +141,7 @@ def place_of(stack: Iterable[str]) -> Place:
 
 
 def samples_of(text: str) -> Iterator[tuple[list[str], int]]:
-    """Each stack of py-spy's raw format that works, and how often it was seen."""
+    """Yield each stack in py-spy's raw format that is not waiting, and how often it was seen."""
     for line in text.splitlines():
         frames, _, count = line.rpartition(" ")
         stack = frames.split(";")
@@ -182,7 +184,7 @@ def _ms(cpu_ms: float, count: int, total: int) -> str:
 def _sampled(
     row: Row, act: Act, server: OncelogServer, seconds: float
 ) -> tuple[list[tuple[list[str], int]], float]:
-    """The samples, and the processor time of one unit in ms."""
+    """Return the samples, and the processor time of one unit in ms."""
     broker = Broker(server.bootstrap, (server.pid,))
     path = server.data.with_name("samples")
     command = ["py-spy", "record", "--pid", str(server.pid), "--format", "raw", "--output"]
@@ -204,14 +206,14 @@ def _sampled(
 
 
 class _TracedServer(OncelogServer):
-    """It keeps each allocation in a file, those of Python's own allocator included."""
+    """A server that writes each allocation to a file, also those of Python's own allocator."""
 
     @property
     def allocations(self) -> Path:
         return self.data.with_name("allocations.bin")
 
     def take_turn(self, name: str) -> None:
-        """Begins or ends, and waits until it has."""
+        """Begin or end the count of allocations, and wait until the server has done so."""
         os.kill(self.pid, signal.SIGUSR1)
         deadline = time.monotonic() + CALL_TIMEOUT_S
         while not self.allocations.with_suffix(name).exists():
@@ -224,7 +226,7 @@ class _TracedServer(OncelogServer):
 
 
 def allocated(row: Row) -> tuple[float, float]:
-    """Blocks and bytes of one unit, those that were freed at once included."""
+    """Return the blocks and bytes that one unit allocates, those that were freed at once included."""
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
         server = _TracedServer(Path(folder) / "data")
         with server:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
 DOCUMENT = ROOT / "docs" / "performance.md"
 WHOLE = "results"
-"""The table of a whole run. A workload that runs only by its name has one of its own."""
+"""The table of a whole run. A workload that runs only by its name has a table of its own."""
 WHY_CHARACTERS = 200
 
 
@@ -35,11 +35,11 @@ class Measurement:
     bar: float | None = None
     is_bar_a_ratio: bool = False
     peer: str = "mock"
-    """Whose number stands in `mock`."""
+    """The broker or client whose number stands in `mock`."""
     kafka: float | None = None
     kafka_bar: float | None = None
     spread: float | None = None
-    """Of oncelog's rounds: (largest - smallest) / median."""
+    """The spread of oncelog's rounds: (largest - smallest) / median."""
 
     @property
     def ratio(self) -> float | None:
@@ -51,7 +51,7 @@ class Measurement:
 
     @property
     def meets_bar(self) -> bool | None:
-        """Whether it meets each bar for which there is a number; None where there is none."""
+        """True if the measurement meets each bar for which there is a number; None where there is none."""
         held = (
             (self.bar, self.ratio if self.is_bar_a_ratio else self.oncelog),
             (self.kafka_bar, self.kafka_ratio),
@@ -80,20 +80,20 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A workload that ended early."""
+    """The failure of a workload that ended early."""
 
     workload: str
     why: str
 
     @classmethod
     def of(cls, workload: str, error: Exception) -> Self:
-        """In one line, for a table."""
+        """Return the failure of a workload with its error in one line, for a table."""
         words = " ".join(str(error).split()).replace("|", "/")
         return cls(workload, f"{type(error).__name__}: {words[:WHY_CHARACTERS]}".rstrip(": "))
 
 
 def number(value: float | None) -> str:
-    """Three digits that matter."""
+    """Return the number as text, with three significant digits."""
     if value is None:
         return ""
     if value == 0:
@@ -104,19 +104,19 @@ def number(value: float | None) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` of `values` lie."""
+    """Return the value below which `share` of `values` lie."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def spread(values: Sequence[float]) -> float:
-    """(largest - smallest) / median; 0 where all is too little to be measured."""
+    """Return (largest - smallest) / median; 0 where all values are too small to be measured."""
     median = percentile(values, 0.5)
     return (max(values) - min(values)) / median if median else 0.0
 
 
 def machine() -> dict[str, object]:
-    """What the numbers were taken on."""
+    """Return the facts about the machine on which the numbers were taken."""
     return {
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -133,7 +133,7 @@ def write(
     is_quick: bool,
     only: Sequence[str] = (),
 ) -> Path:
-    """Write one run to `bench/results/<date>-<commit>.json`; a run of some workloads has their names in its own."""
+    """Write one run to `bench/results/<date>-<commit>.json`; the name of a run of some workloads includes theirs."""
     commit = _git("rev-parse", "--short", "HEAD") or "none"
     is_clean = not _git("status", "--porcelain", "--", "src", "services")
     RESULTS.mkdir(exist_ok=True)
@@ -159,7 +159,7 @@ def write(
 
 
 def file_name(date: str, commit: str, only: Sequence[str], *, is_quick: bool) -> str:
-    """One run does not replace another kind of run on that day."""
+    """Return the file name of a run, with its kind, so that it does not replace another kind of run on that day."""
     return "-".join([date, commit, *only, *(["quick"] if is_quick else [])]) + ".json"
 
 
@@ -174,7 +174,7 @@ def write_document(
 
 
 def with_table(text: str, table: str, lines: Sequence[str]) -> str:
-    """`text` with these lines between the two comments that name the table."""
+    """Return `text` with these lines between the two comments that name the table."""
     begin = f"<!-- {table}: written by `make bench` -->"
     end = f"<!-- end of {table} -->"
     head, found, rest = text.partition(begin)
@@ -186,7 +186,7 @@ def with_table(text: str, table: str, lines: Sequence[str]) -> str:
 
 
 def table_lines(measurements: Sequence[Measurement], failures: Sequence[Failure]) -> list[str]:
-    """A line a row; at the end those workloads that failed."""
+    """Return the lines of the table, one for each row; at the end those workloads that failed."""
     lines = [
         "| workload | what | oncelog | Kafka | mock | to Kafka | to the mock | bar | met |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |",

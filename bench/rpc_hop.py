@@ -1,4 +1,4 @@
-"""One hop between two processes: a session against a plain unary gRPC call, in turns of one run.
+"""The cost of one hop between two processes: a session against a plain unary gRPC call, in turns of one run.
 
 python -m bench.rpc_hop
 """
@@ -27,7 +27,7 @@ RECORDS_BYTES = 500
 
 
 class Echo:
-    """The least that a storage node could do."""
+    """A servicer that does the least that a storage node could do."""
 
     async def Produce(self, request, context):  # noqa: N802
         return pb.ProduceResponse(partitions=[pb.PartitionProduced(base_offset=1)])

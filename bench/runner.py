@@ -1,4 +1,4 @@
-"""Runs workloads one after the other: it shows how far it is, and outlives those that fail."""
+"""The runner of workloads, one after the other: it shows progress, and goes on after one that fails."""
 
 import signal
 import time
@@ -16,17 +16,18 @@ from bench.results import Failure, Measurement
 LIMIT_S: Final = 600.0
 LIMIT_FACTOR: Final = 4.0
 QUICK_SHARE: Final = 0.3
-"""Roughly what a quick run takes of a whole one."""
+"""The length of a quick run as a rough share of a whole one."""
 
 ShowStep = Callable[[str], None]
 
 
 class Workload(NamedTuple):
-    """`run` makes rows, one after the other: those before a failure are kept."""
+    """A workload: `run` makes rows, one after the other; those before a failure are kept."""
 
     run: Callable[[bool, ShowStep], Iterable[Measurement]]
     expected_s: float
-    """On two slow cores. What the first ones took corrects the rest."""
+    """The expected length on two slow cores, in seconds; the length of the first workloads
+    corrects that of the rest."""
 
 
 @dataclass(slots=True)
@@ -36,13 +37,14 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0, or 1 when a bar was missed or a workload failed."""
+        """Return 0, or 1 when a bar was missed or a workload failed."""
         has_missed = any(one.meets_bar is False for one in self.measurements)
         return 1 if has_missed or self.failures else 0
 
 
 def seconds_left(expected_s: Sequence[float], taken_s: Sequence[float], current_s: float) -> float:
-    """The seconds that all workloads still take. Those of `taken_s` are done; the next has run for `current_s`."""
+    """Return the seconds that all workloads still take.
+    Those of `taken_s` are done; the next has run for `current_s`."""
     done = len(taken_s)
     pace = sum(taken_s) / sum(expected_s[:done]) if done else 1.0
     current, *later = (one * pace for one in expected_s[done:])
@@ -54,7 +56,7 @@ def time_text(seconds: float) -> str:
 
 
 def run_all(workloads: Mapping[str, Workload], console: Console, *, is_quick: bool) -> Outcome:
-    """All rows there are, and why a workload has none or not all of its own."""
+    """Run all workloads and return all their rows, and for each that failed the reason."""
     outcome = Outcome()
     scale = QUICK_SHARE if is_quick else 1.0
     expected_s = [one.expected_s * scale for one in workloads.values()]
@@ -88,7 +90,7 @@ def run_all(workloads: Mapping[str, Workload], console: Console, *, is_quick: bo
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """Raises TimeoutError in the block: one that hangs must not take the others with it."""
+    """Raise TimeoutError in the block after this time, because a workload that hangs must not stop the others."""
 
     def stop(signal_number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"it was not done after {time_text(seconds)}")

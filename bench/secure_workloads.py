@@ -1,6 +1,7 @@
-"""What security costs: clients over TLS that log in beside plain ones, and mutual TLS between processes beside none.
+"""The workload `secure`, the cost of security: clients over TLS that log in beside plain ones, and mutual TLS
+between processes beside none.
 
-Turns alternate, so that a busy moment of the machine hits both.
+Turns alternate, so that a busy moment of the machine affects both.
 """
 
 import tempfile
@@ -33,7 +34,7 @@ ALL_OF_IT, BETWEEN_ONLY, PLAIN = "TLS and login", "mTLS between processes", "pla
 
 
 def secure(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Three clusters of one process a role side by side, one working at a time."""
+    """Measure three clusters of one process a role side by side, one working at a time."""
     rounds, commits, seconds = (2, 50, 1.0) if is_quick else (12, 50, 1.0)
     latencies: dict[str, list[float]] = {}
     rates: dict[str, list[float]] = {}
@@ -106,7 +107,7 @@ def _transactional(settings: Mapping[str, str | int]) -> Producer:
 
 
 def _commits(producer: Producer, count: int) -> list[float]:
-    """How long each took, in ms."""
+    """Return how long each commit took, in ms."""
     times = []
     for _ in range(count):
         since = time.perf_counter()
@@ -118,7 +119,7 @@ def _commits(producer: Producer, count: int) -> list[float]:
 
 
 def _rate(settings: Mapping[str, str | int], seconds: float) -> float:
-    """Records a second, acknowledged, of an idempotent producer."""
+    """Return the acknowledged records a second of an idempotent producer."""
     producer = Producer({**settings, "enable.idempotence": True, "linger.ms": 5})
     producer.produce(TOPIC, RECORD)
     producer.flush(CALL_TIMEOUT_S)

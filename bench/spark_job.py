@@ -1,6 +1,6 @@
 """A Spark driver that times the source and the sink: `python -m bench.spark_job BOOTSTRAP ROWS TURNS`.
 
-Prints one JSON object: seconds of every turn, the first being cold.
+It prints one JSON object: seconds of every turn, the first being cold.
 """
 
 import json
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_once(spark: "SparkSession", bootstrap: str) -> float:
-    """Read topic `spark-in` whole, as a batch, and drop it."""
+    """Read topic `spark-in` whole, as a batch, drop it, and return the seconds that this took."""
     started_at = time.perf_counter()
     (
         spark.read.format("oncelog")
@@ -33,7 +33,7 @@ def read_once(spark: "SparkSession", bootstrap: str) -> float:
 
 
 def write_once(spark: "SparkSession", bootstrap: str, rows: int, turn: int) -> float:
-    """Write `rows` rows of 100 bytes to topic `spark-out`, as one batch."""
+    """Write `rows` rows of 100 bytes to topic `spark-out`, as one batch, and return the seconds that this took."""
     value = "cast(lpad(cast(id as string), 100, 'x') as binary) as value"
     started_at = time.perf_counter()
     (

@@ -1,4 +1,4 @@
-"""Rows a second through the Spark source and sink, warm, in a local session on two cores."""
+"""The workload `spark`: rows a second through the Spark source and sink, warm, in a local session on two cores."""
 
 import json
 import os
@@ -17,7 +17,8 @@ SPARK_TIMEOUT_S = 600
 
 
 def spark(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
-    """Read a topic into nothing, and write generated rows into a topic; best turn of several, the first being cold."""
+    """Measure reading a topic into nothing, and writing generated rows into a topic; best turn of
+    several, the first being cold."""
     rows, turns = (200_000, 2) if is_quick else (2_000_000, 4)
     with oncelog() as server:
         show_step(f"filling a topic with {rows:,} records")
@@ -52,6 +53,6 @@ def spark(is_quick: bool, show_step: ShowStep) -> list[Measurement]:
 
 
 def _cause(text: str) -> str:
-    """The lines of a Spark failure that are not stack frames of the JVM."""
+    """Return the lines of a Spark failure that are not stack frames of the JVM."""
     lines = [line for line in text.splitlines() if not line.startswith(("\tat ", "\t... "))]
     return "\n".join(lines[-25:])

@@ -3,8 +3,9 @@
     python -m bench.strangers             10,000 connections, then 100,000 frames
     python -m bench.strangers --tls       the same, where each would begin with a TLS handshake
 
-Printed for each: how long it took, the client's p50 and p99 of a commit before and meanwhile, and by how much the
-server's resident memory grew. Nothing else may run. The bars: memory below + 100 MB, and the p99 at most doubles.
+For each this prints how long it took, and the client's p50 and p99 of a commit before and meanwhile. It also prints
+by how much the server's resident memory grew. Nothing else may run on the machine. The bars: memory below + 100 MB,
+and the p99 at most doubles.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from .apache_kafka import free_ports
 _CONNECTIONS: Final = 10_000
 _FRAMES: Final = 100_000
 _HELD_MAX: Final = 2_000
-"""At once: the server ends most of them sooner."""
+"""The most connections held at once; the server ends most of them sooner."""
 _GARBAGE_BYTES: Final = 64
 _FRAMES_EACH: Final = 20
 _QUIET_S: Final = 10.0
@@ -46,7 +47,7 @@ _MS: Final = 1000.0
 
 
 def open_connections(address: tuple[str, int]) -> int:
-    """Opens them as fast as the server takes them, and holds them without a word."""
+    """Open connections as fast as the server takes them, and hold them without sending anything; return how many."""
     held: deque[socket.socket] = deque()
     count = 0
     while count < _CONNECTIONS:
@@ -61,7 +62,8 @@ def open_connections(address: tuple[str, int]) -> int:
 
 
 def send_garbage(address: tuple[str, int]) -> int:
-    """Frames with a right length and bytes of chance; a connection ends at the first that cannot be read."""
+    """Send frames with a right length and random bytes; a connection ends at the first that cannot be read.
+    Return how many."""
     chance = random.Random(1)
     count = 0
     while count < _FRAMES:
@@ -82,7 +84,7 @@ def measure(
     address: tuple[str, int],
     does: Callable[[tuple[str, int]], int],
 ) -> bool:
-    """Whether the bars hold."""
+    """Measure one kind of stranger, print the result, and return whether the bars hold."""
     take()
     time.sleep(_QUIET_S)
     quiet, before_mb = take(), memory_mb(server.pid, "VmRSS")

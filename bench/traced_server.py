@@ -1,6 +1,7 @@
 """`oncelog up` that counts what it allocates: `python -m bench.traced_server FILE up …`.
 
-The first SIGUSR1 begins, the second ends. After each there is a file beside FILE that says so: `.begun`, `.ended`.
+The first SIGUSR1 begins the count, the second ends it. After each a file beside FILE shows that it is
+done: `.begun`, `.ended`.
 """
 
 import signal

@@ -1,11 +1,13 @@
-"""What traces cost a commit: `oncelog up` without them, with a tenth of them and with all, in turns of one run.
+"""The cost of traces for a commit: `oncelog up` without traces, with a tenth of them and with
+all, in turns of one run.
 
     python -m bench.tracing               two servers of each kind side by side, one working at a time
     python -m bench.tracing --rounds 30 --partitions 4
 
-Servers of the same code differ by some percent, so there are two of each. A receiver of OTLP in its own process takes
-the spans. Printed for each kind: p50 of a commit, and the median over the rounds of its ratio to none. Also the
-server's processor time for a commit, which other work on the machine moves less.
+Servers of the same code differ by some percent, so there are two of each kind. A receiver of OTLP in its own
+process takes the spans. For each kind this prints the p50 of a commit, and the median over the rounds of its
+ratio to a server without traces. It also prints the server's processor time for a commit, which other work on
+the machine affects less.
 """
 
 import argparse
@@ -30,7 +32,7 @@ from .abuse import percentile
 _KINDS: Final = {"off": None, "10 %": "0.1", "all": "1.0"}
 _COMMITS: Final = 100
 _SERVERS: Final = 2
-"""Of each kind."""
+"""The number of servers of each kind."""
 _MS: Final = 1000.0
 
 
@@ -51,10 +53,11 @@ class _Server:
     partitions: int
     times: list[list[float]] = field(default_factory=list)
     cpu_s: float = 0.0
-    """Of the server in all rounds: the kernel counts hundredths of a second, a tenth of a round."""
+    """The processor time of the server in all rounds, in seconds: the kernel counts hundredths of a second,
+    too coarse for one round."""
 
     def commit(self) -> None:
-        """One round."""
+        """Commit one round of transactions, and note their times."""
         cpu = self._cpu_s()
         times = []
         for _ in range(_COMMITS):
@@ -92,7 +95,7 @@ def _server(stack: ExitStack, endpoint: str, ratio: str | None, partitions: int)
 
 
 def _rounds(servers: list[_Server]) -> list[list[float]]:
-    """The times of each round, of these servers together."""
+    """Return the times of each round, of these servers together."""
     return [
         [one for times in of_round for one in times]
         for of_round in zip(*(server.times for server in servers), strict=True)
@@ -129,7 +132,7 @@ def main() -> int:
             server.times.clear()
             server.cpu_s = 0.0
         for done in range(options.rounds):
-            # Another one begins each round: none always follows the same one.
+            # Another server begins each round, so that none always follows the same one.
             first = done % len(servers)
             for _, server in servers[first:] + servers[:first]:
                 server.commit()

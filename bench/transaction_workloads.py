@@ -1,7 +1,7 @@
-"""What transactions cost those who do not wait for them.
+"""The cost of transactions for clients that do not wait for them.
 
-One producer commits ten times a second. One reader follows the end of partitions, and one of these is held up: its
-producer neither commits nor aborts.
+One producer commits ten times a second. One reader follows the end of partitions. One of the partitions is held up by
+a producer that neither commits nor aborts.
 """
 
 import struct
@@ -26,7 +26,8 @@ from bench.runner import ShowStep
 
 COMMIT_EVERY_S: Final = 0.1
 QUEUE_KB: Final = 4_000
-"""A commit waits for what is queued: a long queue would make transactions of a second."""
+"""The most KB that a producer may queue.
+A commit waits for the queue: a long one would make transactions of a second."""
 TOPIC: Final = "tail"
 STUCK_PARTITION: Final = 0
 WRITE_EVERY_S: Final = 0.02
@@ -37,7 +38,8 @@ SENT_AT: Final = struct.Struct(">d")
 
 
 def overhead(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """Records a second of one producer that commits every 100 ms, by those of the same idempotent producer without."""
+    """Measure the records a second of one producer that commits every 100 ms, as a ratio to the same idempotent
+    producer without transactions."""
     seconds = 1.0 if is_quick else 4.0
     plain: Rounds = {}
     shares: Rounds = {}
@@ -57,7 +59,7 @@ def overhead(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
 
 
 def _sent_a_second(bootstrap: str, seconds: float, *, is_transactional: bool) -> float:
-    """Records a second, all acknowledged and committed."""
+    """Return the records a second, all acknowledged and committed."""
     settings: dict[str, str | int] = {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,
@@ -94,7 +96,7 @@ def _sent_a_second(bootstrap: str, seconds: float, *, is_transactional: bool) ->
 
 
 class Seen(NamedTuple):
-    """What a reader got of one partition, and how many seconds after it was sent."""
+    """A record that a reader received from one partition, and how many seconds after it was sent."""
 
     partition: int
     delay_s: float
@@ -102,7 +104,7 @@ class Seen(NamedTuple):
 
 
 class TailReader:
-    """A thread that reads the end of all partitions at read_committed. A context manager."""
+    """A thread that reads the end of all partitions at read_committed. It is a context manager."""
 
     def __init__(self, bootstrap: str) -> None:
         self.seen: list[Seen] = []
@@ -152,7 +154,8 @@ class _Tail(NamedTuple):
 
 
 def tail_reader(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:
-    """The times from sending to reading, with nobody stuck and behind a stuck producer, and what its abort uncovers."""
+    """Measure the times from sending to reading, with no producer stuck and behind a stuck producer, and
+    what its abort uncovers."""
     seconds = 2.0 if is_quick else 15.0
     found: dict[str, _Tail] = {}
     with log_and_kafka() as brokers:
@@ -211,7 +214,7 @@ def _tail(name: str, broker: Broker, seconds: float, show_step: ShowStep) -> _Ta
 
 
 def _write(producer: Producer, partitions: list[int]) -> None:
-    """One committed transaction with a record to each, which says when the commit was asked for."""
+    """Commit one transaction with a record to each partition; the records hold the time just before the commit."""
     producer.begin_transaction()
     for partition in partitions:
         producer.produce(TOPIC, SENT_AT.pack(time.time()), partition=partition)
@@ -219,7 +222,7 @@ def _write(producer: Producer, partitions: list[int]) -> None:
 
 
 def _wait_for(reader: TailReader, count: int) -> None:
-    """Until it has read so many."""
+    """Wait until the reader has read `count` records."""
     deadline = time.perf_counter() + CALL_TIMEOUT_S
     while len(reader.seen) < count:
         assert time.perf_counter() < deadline, f"read: {len(reader.seen)} of {count} records"

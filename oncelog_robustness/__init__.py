@@ -1,1 +1,1 @@
-"""What tries to break oncelog, and what judges it: simulator, workloads, histories, checkers, chaos. Never shipped."""
+"""The parts that try to break oncelog and judge it: simulator, workloads, histories, checkers, chaos."""

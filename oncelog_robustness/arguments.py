@@ -1,4 +1,4 @@
-"""Command lines of the harness: what is wrong is said in one line that names the value and the way out."""
+"""The argument parser of the harness: an error is one line that names the wrong value and the way out."""
 
 import argparse
 from collections.abc import Callable
@@ -12,12 +12,12 @@ JOBS_MAX: Final = 1_000
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Without the usage, in whose lines the reason would drown."""
+        """Print the error alone and exit; the usage is left out, because the reason would drown in its lines."""
         self.exit(EXIT_USED_WRONGLY, f"{self.prog}: {message}; --help lists every option\n")
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
-    """For `type=` of an argument."""
+    """Return a parser for `type=` of an argument that accepts whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
         try:

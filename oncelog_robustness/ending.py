@@ -1,4 +1,4 @@
-"""How a command that runs for minutes is ended from outside, and still tells what it has found."""
+"""Ending commands that run for minutes: SIGTERM and Ctrl-C stop one, and it still prints what it has found."""
 
 import contextlib
 import signal
@@ -11,7 +11,7 @@ EXIT_INTERRUPTED: Final = 130
 
 @contextlib.contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Who runs it in the background cannot send Ctrl-C: a shell has its children ignore that."""
+    """Handle SIGTERM as Ctrl-C while this is entered: a shell lets its background processes ignore Ctrl-C."""
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -21,7 +21,8 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_interrupt() -> Iterator[None]:
-    """An end during a fork comes after it: what its hooks raise is ignored, logging's for one."""
+    """Put off Ctrl-C and SIGTERM until a fork is over: an exception in a hook of the fork, such
+    as logging's, is ignored."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
         yield

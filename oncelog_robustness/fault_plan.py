@@ -1,7 +1,8 @@
-"""Which faults strike whom and when: a plan drawn from a seed, before anything runs. A fault injector carries it out.
+"""A plan of faults, drawn from a seed before anything runs: which strikes what and when.
+A fault injector carries it out.
 
-The plan is the same for the simulator and for processes; what a kind means there is the injector's business. One
-that cannot do a kind says so at once (`can`), so that no plan is half carried out in silence.
+The plan is the same for the simulator and for processes; the injector decides what a kind of fault means there. An
+injector that cannot do a kind reports it beforehand (`can`), so that no plan is half carried out in silence.
 """
 
 import random
@@ -70,24 +71,27 @@ FAMILIES: Final[Mapping[str, tuple[FaultKind, ...]]] = {
     "machines": (FaultKind.MACHINE_DRAIN, FaultKind.MACHINE_LOST),
     "database": (FaultKind.DATABASE_OUTAGE, FaultKind.REDIS_OUTAGE),
 }
-"""What a kind takes away: processes, time, the network, files and clocks, machines, or what the cluster stands on."""
+"""The kinds of faults, by what they take away: processes, time, the network, files and
+clocks, machines, or databases."""
 
 NETWORK: Final = FAMILIES["network"]
 OF_MACHINES: Final = FAMILIES["machines"]
 
 ANY: Final = "any"
-"""The target of a fault that finds whom it strikes by itself."""
+"""The target of a fault whose injector chooses what it strikes."""
 DATABASE: Final = "database"
-"""The target of an outage for everybody; with a controller as its target it is of that one alone."""
+"""The target of a database outage for all controllers; an outage with one controller as its
+target is for that one alone."""
 _FIND_THEIR_OWN: Final = frozenset((FaultKind.CLIENT_KILL, FaultKind.MOVE, FaultKind.OPERATE))
 WHOLE_ROLE: Final = frozenset((FaultKind.KILL_ALL, FaultKind.ROLLING_RESTART))
 _ASKS_THE_DATABASE: Final = "controller"
 
 
 def storm_targets(kind: FaultKind, roles: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """What a storm may name as a target of `kind` in a cluster of these roles and processes; of a pair, each half.
+    """Return what a storm may name as a target of `kind` in a cluster of these roles and
+    processes; of a pair, each half.
 
-    Storms are of the simulator: nothing for what is not there. Chaos plans its own.
+    Storms are the simulator's: kinds that it does not have get no targets. Chaos plans its own faults.
     """
     if kind is FaultKind.REDIS_OUTAGE or kind in OF_MACHINES:
         return ()
@@ -103,47 +107,51 @@ def storm_targets(kind: FaultKind, roles: Sequence[str], names: Sequence[str]) -
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """At `at_ms` after the beginning, for `lasts_ms`. `strength` is between 0 and 1, whatever that means to a kind."""
+    """A fault that begins `at_ms` after the run's beginning and lasts `lasts_ms`.
+    `strength` is from 0 to 1; its meaning depends on the kind."""
 
     at_ms: int
     lasts_ms: int
     kind: FaultKind
     target: str
-    """A process, `storage-2`; for a role's faults the role, `storage`; for a pair `storage-2+listener-1`."""
+    """The target: a process, `storage-2`; for a role's faults the role, `storage`; for a
+    pair `storage-2+listener-1`."""
     strength: float = 0.5
 
 
 class FaultInjector(Protocol):
-    """Carries a fault out in one world."""
+    """An object that carries faults out in one world, the simulated or the real one."""
 
     def can(self, kind: FaultKind) -> bool: ...
 
     async def begin(self, fault: PlannedFault) -> None: ...
 
     async def end(self, fault: PlannedFault) -> None:
-        """Undo it, whatever else goes on; also called for every fault that is under way when the run heals."""
+        """Undo the fault, whatever else goes on.
+        The run also calls this for every fault that is under way when it heals."""
         ...
 
     async def heal(self) -> None:
-        """Nothing is broken any more, and every process runs."""
+        """Repair everything that is broken, and let every process run."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """How much of what. A run is calm or wild by its seed: `intensity` scales the rates."""
+    """The rates, targets and lengths of a run's faults.
+    A run is calm or wild by its seed: `intensity` scales the rates."""
 
     rates: Mapping[FaultKind, float]
-    """Faults of a kind per minute at intensity 1."""
+    """The faults per minute of each kind, at intensity 1."""
     targets: Mapping[FaultKind, Sequence[str]]
     lasts_ms: Mapping[FaultKind, tuple[int, int]]
-    """Shortest and longest."""
+    """The shortest and the longest length of each kind of fault, in milliseconds."""
 
 
 def plan(
     storm: Storm, duration_ms: int, intensity: float, draw: random.Random
 ) -> list[PlannedFault]:
-    """In the order of their beginnings. The plan of a seed does not depend on how the run goes."""
+    """Return the faults in the order of their beginnings. The plan of a seed does not depend on how the run goes."""
     faults: list[PlannedFault] = []
     for kind in FaultKind:
         rate = storm.rates.get(kind, 0.0) * intensity

@@ -1,7 +1,8 @@
-"""What clients did and saw, in the order in which it began. Checkers read this and nothing else of a client.
+"""The history of a run: what clients did and saw, in the order in which operations began.
+Checkers know clients only by it.
 
 An operation ends in one of three ways: OK (it happened), FAIL (it did not, and never will), INFO (nobody knows). A
-request without an answer is INFO. A client that cannot be sure says INFO: a checker that is told FAIL believes it.
+request without a response is INFO. A client that cannot be sure writes INFO, because a checker believes FAIL.
 
 Values are unique in a whole run, so a value names the one send that wrote it.
 """
@@ -14,12 +15,11 @@ from sys import intern
 from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 Partition = tuple[str, int]
-"""Topic and partition number."""
+"""A topic and a partition number."""
 
 RECORDS_DELETED_FROM: Final = "records deleted from"
-"""The name of a fact: the topics of which a workload deletes records, with spaces between. The log of any other topic
-begins at 0 for ever, because nothing in it becomes too old or too much. Where the fact is missing, nobody knows.
-"""
+"""The name of a fact: the topics whose records a workload deletes, with spaces between.
+Any other log begins at 0 for ever, because retention removes nothing. Where the fact is missing, nobody knows."""
 
 
 class Outcome(StrEnum):
@@ -29,12 +29,13 @@ class Outcome(StrEnum):
 
 
 class Ending(StrEnum):
-    """What the client asked for at the end of a transaction."""
+    """The ending that the client requested for a transaction."""
 
     COMMIT = "commit"
     ABORT = "abort"
     NONE = "none"
-    """It died before it asked, or was refused before: the coordinator decides, by timeout or by fencing."""
+    """No ending was requested, because the client died or was refused before: the coordinator decides,
+    by timeout or by fencing."""
 
 
 class Isolation(StrEnum):
@@ -47,9 +48,9 @@ class Send(NamedTuple):
     partition: int
     value: str
     offset: int | None
-    """Where the broker said it is; None when the send was not acknowledged."""
+    """The offset that the broker returned; None if the send was not acknowledged."""
     key: str | None = None
-    """For compacted topics."""
+    """The record's key, for compacted topics."""
 
 
 class Read(NamedTuple):
@@ -57,51 +58,54 @@ class Read(NamedTuple):
     partition: int
     offset: int
     value: str | None
-    """None: a tombstone."""
+    """The record's value; None for a tombstone."""
     key: str | None = None
 
 
 class GroupOffsets(NamedTuple):
     group: str
     offsets: tuple[tuple[str, int, int], ...]
-    """Topic, partition, next offset to read."""
+    """The offsets, each with topic, partition number and next offset to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """Times are milliseconds since the run began."""
+    """An operation of a client. All times are milliseconds since the run began."""
 
     client: str
-    """One incarnation of one client, `writer-2#3`."""
+    """The name of one incarnation of one client, such as `writer-2#3`."""
     invoked_ms: int
     completed_ms: int | None
-    """None: it never completed."""
+    """The time at which the operation completed, in milliseconds; None if it never did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction(Operation):
-    """From begin to end. OK with COMMIT: every send is there. FAIL, or OK with ABORT: none is. INFO: all or none."""
+    """A transaction from begin to end. OK with COMMIT: every send is in the log.
+    FAIL, or OK with ABORT: none is. INFO: all or none."""
 
     transactional_id: str
     protocol: str
-    """`TV1` or `TV2`."""
+    """The transaction version, `TV1` or `TV2`."""
     ending: Ending
     outcome: Outcome
-    """Of the ending. With Ending.NONE it is FAIL if the transaction can no longer be committed by anybody."""
+    """The outcome of the ending. With Ending.NONE it is FAIL if nobody can commit the transaction any more."""
     sends: tuple[Send, ...]
-    """In the order of the calls."""
+    """The sends, in the order of the calls."""
     reads: tuple[Read, ...] = ()
-    """What it read between its begin and its end, or consumed to compute its sends from, at read_committed."""
+    """The records that the client read in the transaction, or consumed to compute its sends from, at read_committed."""
     offsets: GroupOffsets | None = None
     asked_ms: int | None = None
-    """When it asked for its ending, just before the call; None: it never did, or nobody wrote it down."""
+    """The time just before the client requested the ending, in milliseconds. None: never, or it was not recorded."""
     offsets_taken_ms: int | None = None
-    """When its offsets were answered with success; None: they never were, or nobody wrote it down."""
+    """The time at which the offsets were answered with success, in milliseconds.
+    None: never, or it was not recorded."""
     error: str = ""
     timeout_ms: int | None = None
-    """After which the coordinator may abort it; None: nobody wrote it down."""
+    """The time after which the coordinator may abort the transaction, in milliseconds; None: it was not recorded."""
     is_taken: bool = False
-    """Before its own abort was asked for it was told that it is over, or its producer fenced, by somebody else."""
+    """True if the client received the answer that somebody else had ended the transaction or fenced its producer,
+    before it requested an abort."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +119,7 @@ class PlainSend(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll(Operation):
-    """What one consumer was handed by one call, in that order."""
+    """The records that one call of one consumer returned, in that order."""
 
     isolation: Isolation
     reads: tuple[Read, ...]
@@ -124,19 +128,19 @@ class Poll(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positioned(Operation):
-    """The consumer was assigned partitions or sought: from here on its next reads begin at `positions`.
+    """The consumer was assigned partitions or repositioned: its next reads begin at `positions`.
 
-    A partition that is not named is not read by this consumer any more.
+    This consumer no longer reads a partition that is not named.
     """
 
     positions: tuple[tuple[str, int, int], ...]
-    """Topic, partition, offset."""
+    """The new positions, each with topic, partition number and offset."""
     group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsCommitted(Operation):
-    """A group's offsets committed outside a transaction."""
+    """A commit of a group's offsets outside a transaction."""
 
     committed: GroupOffsets
     outcome: Outcome
@@ -144,11 +148,11 @@ class OffsetsCommitted(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsFetched(Operation):
-    """What the group coordinator said is committed; -1 for none."""
+    """A fetch of a group's committed offsets from the group coordinator; -1 for none."""
 
     fetched: GroupOffsets
     is_final: bool = False
-    """Read after healing, with everything decided."""
+    """True if the fetch was made after healing, with everything decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,15 +164,15 @@ class FinalRead(Operation):
     partition: int
     start_offset: int
     end_offset: int
-    """What ListOffsets called its end at this isolation level."""
+    """The end that ListOffsets returned for the partition at this isolation level."""
     reads: tuple[Read, ...]
     is_complete: bool
-    """False: the reader gave up before the end; what is missing is then unknown."""
+    """False if the reader gave up before the end; whether a record is missing is then unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(Operation):
-    """`client` is the fault plan; it lasts from `invoked_ms` to `completed_ms`."""
+    """A fault of the plan, from `invoked_ms` to `completed_ms`. Its `client` is the fault plan."""
 
     kind: str
     target: str
@@ -177,7 +181,7 @@ class Fault(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadFact(Operation):
-    """What a workload tells its own checker: `facts` is JSON made by the workload."""
+    """A fact that a workload records for its own checker: `facts` is JSON made by the workload."""
 
     kind: str
     facts: str
@@ -201,20 +205,21 @@ FoundT = TypeVar("FoundT")
 
 @dataclass(slots=True)
 class History:
-    """Grows while a run goes on; afterwards it is only read."""
+    """All operations of a run. It grows while the run goes on; afterwards it is only read."""
 
     facts: dict[str, str] = field(default_factory=dict)
-    """Seed, scenario, target and the like, for the report."""
+    """Facts about the run for the report: seed, scenario, target and the like."""
     operations: list[AnyOperation] = field(default_factory=list)
     _found: dict[Any, Any] | None = field(default=None, repr=False, compare=False)
-    """What was found out once: only of a history that is sealed."""
+    """Results that `once` keeps; None in a history that is not sealed."""
 
     def sealed(self) -> "History":
-        """The same operations, to be read and not changed any more: what `once` made of them is kept."""
+        """Return a history of the same operations that is not changed any more, so that results of `once` are kept."""
         return History(self.facts, self.operations, {})
 
     def once(self, name: Any, make: Callable[[], FoundT]) -> FoundT:
-        """What `make` returns. A sealed history calls it once for each `name`; nobody may change the result."""
+        """Return what `make` returns.
+        A sealed history calls `make` once for each `name`; nobody may change the result."""
         if self._found is None:
             return make()
         if name not in self._found:
@@ -223,11 +228,11 @@ class History:
         return found
 
     def add(self, operation: AnyOperation) -> None:
-        """When it completed, or when nobody will receive its answer any more."""
+        """Append an operation that has completed, or whose response nobody will receive any more."""
         self.operations.append(operation)
 
     def all(self, kind: type[OperationT]) -> list[OperationT]:
-        """The operations of one kind, by the time they began. Nobody may change the list."""
+        """Return the operations of one kind, by the time they began. Nobody may change the list."""
         return self.once(kind, lambda: self._all(kind))
 
     def _all(self, kind: type[OperationT]) -> list[OperationT]:
@@ -235,14 +240,15 @@ class History:
         return sorted(found, key=lambda one: one.invoked_ms)
 
     def lines(self) -> Iterator[str]:
-        """JSON lines, the first one the facts."""
+        """Yield the history as lines of JSON; the first has the facts."""
         yield json.dumps({"facts": self.facts})
         for operation in self.operations:
             yield json.dumps({"operation": type(operation).__name__, **asdict(operation)})
 
     @classmethod
     def from_lines(cls, lines: Iterable[str]) -> "History":
-        """Raises ValueError naming the line that is none of ours."""
+        """Return the history that these lines hold.
+        Raises ValueError that names a line which `lines` does not write."""
         history = cls()
         for number, line in enumerate(lines, start=1):
             content = json.loads(line)
@@ -254,7 +260,7 @@ class History:
 
 
 def _string(text: str) -> str:
-    """A string of a history stands in many operations, and once in memory."""
+    """Return one shared object for equal strings: a string stands in many operations, and then once in memory."""
     return intern(text)
 
 

@@ -1,14 +1,16 @@
-"""Judges a history that lies in a file, part by part: `python -m oncelog_robustness.judging HISTORY.jsonl`.
+"""Judging a history that lies in a file, part by part: `python -m oncelog_robustness.judging HISTORY.jsonl`.
 
-A history of millions of operations is more than the memory of a machine holds as objects. But most of it has nothing to
-do with the rest: operations belong together only if they share a client, a topic, a group or a transactional id. So the
-file is read twice:
+A history of millions of operations is more than the memory of a machine holds as objects. But most operations do
+not concern each other: they belong together only if they share a client, a topic, a group or a transactional id.
+So the file is read twice:
 
-1. Each line is looked at, not parsed: what names are in it. Lines that share a name come into one part.
-2. The parts, several small ones at once, are read as histories and judged by every checker, by one process a processor.
+1. Each line is searched for names, without being parsed. Lines that share a name come into one part.
+2. The parts, several small ones at once, are read as histories and judged by every checker, by one process for each
+   processor.
 
-Each checker sees every operation that can matter to it, so its verdicts together say what it would say of the whole.
-What cannot be taken apart, such as one topic with all operations, is judged as one part, and needs its memory.
+Each checker sees every operation that can matter to its rule, so its verdicts together equal its verdict on
+the whole. A history that cannot be taken apart, such as one topic with all operations, is judged as one
+part, and needs its memory.
 """
 
 import argparse
@@ -31,11 +33,12 @@ from oncelog_robustness.history import Fault, FinalRead, History, WorkloadFact
 from oncelog_robustness.observations import Observations
 
 PART_OPERATIONS: Final = 100_000
-"""Of small parts that are judged at once. A part that cannot be taken apart may have more."""
+"""The most operations of small parts that are judged together. A part that cannot be taken apart may have more."""
 _NAMES: Final = re.compile(
     rb'(?:"(?:client|topic|group|transactional_id)": |\[(?="[^"\\]+", [\d\[]))("[^"\\]+")'
 )
-"""Values of the fields that name something, and what begins a send, a read, a position, or the offsets of a group."""
+"""The pattern of the names in a line: values of the fields that name something, and the first string of a send, a
+read, a position or a group's offset."""
 _TOPIC: Final = re.compile(rb'"topic": ("[^"\\]+")')
 _BEGIN: Final = b'{"operation": "'
 _FAULT: Final = _BEGIN + Fault.__name__.encode()
@@ -44,16 +47,16 @@ _FINAL_READ: Final = _BEGIN + FinalRead.__name__.encode()
 
 
 class Parts:
-    """Which lines of a file belong together."""
+    """The parts of a history's file: which lines belong together."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Raises OncelogError for a file that does not begin as a history does."""
+        """Read the file and find its parts. Raises OncelogError for a file that does not begin as a history does."""
         self._slots: dict[bytes, int] = {}
-        """The place of each name; `_parents` joins those of one part."""
+        """The slot of each name; `_parents` joins the slots of one part."""
         self._parents: list[int] = []
         self._known: dict[frozenset[bytes], int] = {}
         self._lines: list[array[int]] = []
-        """For each slot the positions of its lines in the file."""
+        """The positions in the file of each slot's lines."""
         self._faults: array[int] = array("q")
         self.facts = _facts(file.readline())
         self.count = 0
@@ -65,7 +68,7 @@ class Parts:
 
     def _take(self, line: bytes, at: int) -> None:
         if line.startswith(_FAULT):
-            # It says who was struck, and matters to every part.
+            # A fault matters to every part.
             self._faults.append(at)
             return
         if line.startswith(_FINAL_READ):
@@ -81,7 +84,8 @@ class Parts:
         self._lines[slot].append(at)
 
     def _join(self, names: Sequence[bytes], line: bytes) -> int:
-        """Raises OncelogError for a line in which nothing is named: `History.lines` writes none."""
+        """Join the parts of these names and return the slot.
+        Raises OncelogError for a line without a name: `History.lines` writes none."""
         if not names or not line.startswith(_BEGIN):
             raise OncelogError(f"this is no operation of a history: {line[:80]!r}")
         slots = [self._slot(name) for name in names]
@@ -104,7 +108,7 @@ class Parts:
         return slot
 
     def packed(self, most: int = PART_OPERATIONS) -> list["array[int]"]:
-        """Positions of the lines to be judged at once, in their order, the largest part first."""
+        """Return groups of lines to be judged together, as positions in order; the largest part comes first."""
         whole: dict[int, array[int]] = {}
         for slot, lines in enumerate(self._lines):
             whole.setdefault(self._root(slot), array("q")).extend(lines)
@@ -129,7 +133,7 @@ def _facts(line: bytes) -> dict[str, str]:
 
 
 def _names_in_fact(line: bytes) -> set[bytes]:
-    """A fact is JSON in a string: every string in it may be a name."""
+    """Return the names in a fact. A fact is JSON in a string, and every string in it may be a name."""
     found: set[bytes] = set()
 
     def look(one: object) -> None:
@@ -147,7 +151,8 @@ def _names_in_fact(line: bytes) -> set[bytes]:
 
 
 def judge_file(path: Path, most: int = PART_OPERATIONS, jobs: int = 0) -> list[Verdict]:
-    """The verdicts of every checker. `jobs`: processes, 0 for one a processor. Raises OncelogError, ValueError."""
+    """Return the verdicts of every checker.
+    `jobs`: how many processes, 0 for one for each processor. Raises OncelogError, ValueError."""
     gc.disable()
     with path.open("rb") as file:
         parts = Parts(file)
@@ -178,7 +183,7 @@ def _lines(file: BinaryIO, part: "array[int]") -> Iterator[str]:
 
 
 def merged(found: Sequence[Sequence[Verdict]]) -> list[Verdict]:
-    """Of verdicts of each part, in the order of `ALL`, those of the whole."""
+    """Return the verdicts on the whole, in the order of `ALL`, from the verdicts on each part."""
     nothing = judge(History(), Observations())
     return [
         _merged(none, [verdicts[number] for verdicts in found])
@@ -187,7 +192,8 @@ def merged(found: Sequence[Sequence[Verdict]]) -> list[Verdict]:
 
 
 def _merged(nothing: Verdict, verdicts: Sequence[Verdict]) -> Verdict:
-    """Broken counts whatever else is unclear; a part in which nothing of the kind happened says nothing."""
+    """Merge the verdicts of one checker.
+    Broken counts whatever else is unclear; a part with nothing to judge does not count."""
     judged = sum(one.judged for one in verdicts)
     telling = [one for one in verdicts if one != nothing]
     for answer in (Answer.BROKEN, Answer.UNKNOWN):

@@ -1,7 +1,7 @@
-"""Replicas' logs, and what shards recorded in them, read from the files of a storage node without touching them.
+"""Replicas' logs, and the states that shards recorded, read from the files of a storage node without changing them.
 
-A node that runs may be writing: what is not whole at a log's end is left out. What is not sound in its middle is there
-with the checksum of the bytes as they stand. So another replica can be held against it.
+The node may be writing: a batch that is not whole at a log's end is left out. A damaged batch further in is returned
+with the checksum of its bytes as they stand, to be compared with other replicas.
 """
 
 import os
@@ -34,12 +34,13 @@ from oncelog_storage.log_directory import (
 )
 
 _SEGMENT: Final = re.compile(r"\d{20}\.log(\.swap)?")
-"""With the ending, it is a cleaned one that the next start puts in the place of those it was made of."""
+"""The name of a segment's file.
+With `.swap` the segment is cleaned, and the next start puts it in place of its originals."""
 _LEADER_EPOCH: Final = slice(12, 16)
 
 
 class LiveReplica(NamedTuple):
-    """What the node that has this replica knows better than its files."""
+    """The facts about a replica that a running node knows better than its files."""
 
     start_offset: int
     high_watermark: int
@@ -47,7 +48,7 @@ class LiveReplica(NamedTuple):
 
 
 def partition_folders(data_dir: Path) -> list[tuple[Partition, Path]]:
-    """Of every partition that this folder holds, sorted; deleted and stray ones are left out."""
+    """Return every partition in this data folder with its own folder, sorted; deleted and stray ones are left out."""
     found = []
     for name in sorted(os.listdir(data_dir)):
         topic, dash, number = name.rpartition("-")
@@ -58,7 +59,8 @@ def partition_folders(data_dir: Path) -> list[tuple[Partition, Path]]:
 
 
 def read_checkpoint(data_dir: Path, name: str) -> dict[Partition, int]:
-    """One of the files beside the partitions; empty if there is none, or if an unsynced one was torn."""
+    """Read a checkpoint file of the data folder.
+    The result is empty if there is none, or if an unsynced one was torn."""
     try:
         return decode_checkpoint(_read(data_dir / name).decode())
     except FileNotFoundError:
@@ -75,10 +77,10 @@ def read_logs(
     at_ms: int,
     live: Mapping[Partition, LiveReplica] | None = None,
 ) -> list[ReplicaLog]:
-    """The logs of every replica in this folder.
+    """Return the logs of every replica in this folder.
 
-    Without `live` the checkpoints of a node that has ended in order tell what is committed; a partition that is not in
-    there has one replica, and all of its log is committed.
+    Without `live`, the checkpoints of a node that has stopped in order tell what is committed. A partition that is
+    missing there has one replica, and all of its log is committed.
     """
     starts = read_checkpoint(data_dir, LOG_STARTS)
     cleaned = read_checkpoint(data_dir, CLEANER_OFFSETS)
@@ -117,13 +119,13 @@ def read_logs(
 
 
 def read_batches(folder: Path) -> list[BatchSeen]:
-    """All batches of one replica, up to the last sound one."""
+    """Return all batches of one replica, up to the last sound one."""
     found: list[BatchSeen] = []
     for name in _segments(folder):
         try:
             data = _read(folder / name)
         except FileNotFoundError:
-            # Retention or compaction took it meanwhile.
+            # Retention or compaction removed the segment meanwhile.
             continue
         found += (_seen(header, data[at : at + header.size_bytes]) for at, header in _headers(data))
     while found and not found[-1].is_sound:
@@ -132,7 +134,7 @@ def read_batches(folder: Path) -> list[BatchSeen]:
 
 
 def batches_of(folder: Path) -> Iterator[tuple[BatchHeader, bytes]]:
-    """(header, bytes) of each batch, as it stands in the files."""
+    """Yield the header and the bytes of each batch, as the files hold them."""
     for name in _segments(folder):
         data = _read(folder / name)
         for at, header in _headers(data):
@@ -140,7 +142,7 @@ def batches_of(folder: Path) -> Iterator[tuple[BatchHeader, bytes]]:
 
 
 def read_states(folder: Path, shard: int, high_watermark: int) -> Iterator[StateRecorded]:
-    """What transactional ids were recorded to be, from a shard of `__transaction_state`, below the high watermark."""
+    """Yield the states of transactional ids that a shard of `__transaction_state` recorded below the high watermark."""
     for header, data in batches_of(folder):
         if header.is_control or header.next_offset > high_watermark:
             continue
@@ -170,7 +172,8 @@ def read_states(folder: Path, shard: int, high_watermark: int) -> Iterator[State
 
 
 def read_all_states(replicas: Iterable[tuple[Path, ReplicaLog]]) -> list[StateRecorded]:
-    """Of every shard once, from the replica of which most is committed. Each replica comes with its data folder."""
+    """Return the recorded states of every shard once, from the replica with the most committed.
+    Each replica comes with its data folder."""
     best: dict[int, tuple[Path, ReplicaLog]] = {}
     for data_dir, log in replicas:
         if log.topic != TRANSACTION_STATE_TOPIC or not log.batches:
@@ -187,7 +190,8 @@ def read_all_states(replicas: Iterable[tuple[Path, ReplicaLog]]) -> list[StateRe
 
 
 def _segments(folder: Path) -> list[str]:
-    """In order, and as a start would leave them: a `.log.swap` stands for every segment that it covers."""
+    """Return the segment files in order, as a start would leave them: a `.log.swap` replaces
+    every segment that it covers."""
     names = {name for name in os.listdir(folder) if _SEGMENT.fullmatch(name)}
     segments: list[str] = []
     covered = 0
@@ -199,7 +203,7 @@ def _segments(folder: Path) -> list[str]:
             try:
                 headers = _headers(_read(folder / name))
             except FileNotFoundError:
-                # It has its own name by now.
+                # The segment has been renamed to its own name by now.
                 return _segments(folder)
             covered = max((one.next_offset for _, one in headers), default=0)
     return segments

@@ -1,6 +1,7 @@
-"""What an observer inside a cluster saw: the state of replicas, shards and decisions, for checkers of invariants.
+"""Observations inside a cluster: the state of replicas, shards and decisions, for checkers of invariants.
 
-The simulator observes all of it at every step; outside it is read from the metadata, the logs and the REST interface.
+The simulator observes all of this at every step; outside it is read from the metadata, the
+logs and the REST interface.
 """
 
 from dataclasses import dataclass, field, replace
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """One replica of one partition at one moment."""
+    """The state of one replica of one partition at one moment."""
 
     at_ms: int
     node_id: int
@@ -20,17 +21,19 @@ class ReplicaState:
     start_offset: int
     high_watermark: int
     last_stable_offset: int | None
-    """Only a leader has one."""
+    """The LSO of a leader; None for a follower, which has none."""
     end_offset: int
     topic_id: str = ""
-    """Tells a topic from a deleted one of the same name; empty where the observer does not know it."""
+    """The topic's id, which tells the topic from a deleted one of the same name; empty if the
+    observer does not know it."""
     start_over_count: int = 0
-    """How often this replica was emptied since its process began: damaged, or overtaken by the leader's log start."""
+    """The number of times that this replica was emptied since its process began: it was damaged, or
+    below the leader's log start."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSeen:
-    """A batch in the log of one replica."""
+    """One batch in the log of one replica."""
 
     base_offset: int
     last_offset: int
@@ -42,13 +45,13 @@ class BatchSeen:
     is_transactional: bool
     is_control: bool
     marker: str
-    """`commit`, `abort`, or empty."""
+    """The type of marker, `commit` or `abort`; empty for any other batch."""
     coordinator_epoch: int
-    """Of a marker, else -1."""
+    """The coordinator epoch of a marker; -1 for any other batch."""
     checksum: int
-    """Over the bytes as they stand there, without the leader epoch: the same in every replica."""
+    """A checksum of the batch's bytes without the leader epoch, so that it is the same in every replica."""
     is_sound: bool = True
-    """False: its own CRC says that it is damaged, so that nothing else in it can be relied on."""
+    """False if the batch fails its own CRC, so that no other field of it can be relied on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +68,16 @@ class ReplicaLog:
     topic_id: str = ""
     at_ms: int = 0
     is_part: bool = False
-    """Only its last batches were kept: it tells where the log ended, not what was in it."""
+    """True if only the last batches were kept: they tell where the log ended, not what was in it."""
     whole_until: int | None = None
-    """Of a part: where the first hole or damaged batch of the whole was, or its end."""
+    """The offset of the first hole or damaged batch in the whole log, or else of its end; None for a whole log."""
 
     @property
     def end_offset(self) -> int:
         return max(self.start_offset, self.batches[-1].last_offset + 1 if self.batches else 0)
 
     def end_alone(self) -> "ReplicaLog":
-        """The part of it that tells where it ended, and up to where it was whole."""
+        """Return the part of the log that tells where it ended, and up to where it was whole."""
         whole_until = self.start_offset
         for batch in self.batches:
             if batch.base_offset > whole_until or not batch.is_sound:
@@ -85,7 +88,7 @@ class ReplicaLog:
 
 @dataclass(frozen=True, slots=True)
 class ShardOwned:
-    """A coordinator made a shard active: loaded, and answering."""
+    """A coordinator made a shard active: loaded, and answering requests."""
 
     at_ms: int
     node_id: int
@@ -97,7 +100,7 @@ class ShardOwned:
 
 @dataclass(frozen=True, slots=True)
 class StateRecorded:
-    """One transaction record, read back from a shard's log after healing, in log order.
+    """A transaction record, read back from a shard's log after healing, in log order.
 
     A tombstone has the state `Dead`, the producer id -1 and the epoch -1.
     """
@@ -110,12 +113,13 @@ class StateRecorded:
     state: str
     partitions: tuple[tuple[str, int], ...]
     next_owner: tuple[int, int] | None = None
-    """Of a transaction that was kept for a new producer: that one's id and epoch (KIP-939)."""
+    """The producer id and epoch of the new producer for which the transaction was kept
+    (KIP-939); None if it was not."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsGiven:
-    """A block that a controller answered with."""
+    """A block of producer ids that a controller returned."""
 
     at_ms: int
     controller_id: int
@@ -125,7 +129,7 @@ class ProducerIdsGiven:
 
 @dataclass(frozen=True, slots=True)
 class MetadataWritten:
-    """What a controller appended to the metadata journal, as it was told of it."""
+    """An append of a controller to the metadata journal, as its success was reported to the controller."""
 
     at_ms: int
     controller_id: int
@@ -136,9 +140,9 @@ class MetadataWritten:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """With fsync on every append, this replica told of all below as written, and it was committed.
+    """A replica that syncs every append reported the records below `end_offset` as written, and they were committed.
 
-    A power cut may not take it back, nor may a truncation.
+    Neither a power cut nor a truncation may take them back.
     """
 
     at_ms: int
@@ -158,4 +162,4 @@ class Observations:
     metadata: list[MetadataWritten] = field(default_factory=list)
     synced: list[Synced] = field(default_factory=list)
     is_healed: bool = False
-    """The run was healed and given its time; what is still open then is stuck."""
+    """True if the run was healed and given its time; a transaction that is still open then is stuck."""

@@ -1,4 +1,5 @@
-"""A scenario: which cluster, which workloads, which storm. A TOML file in `scenarios/`; the seed draws the rest.
+"""A scenario: the cluster, the workloads and the storm of a run.
+It is a TOML file in `scenarios/`; the seed draws the rest.
 
 name = "storm"
 duration_ms = 30_000
@@ -50,7 +51,7 @@ _Intensity = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
 class Shape(BaseModel):
-    """How many processes of each role."""
+    """The number of processes of each role."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +62,7 @@ class Shape(BaseModel):
     listeners: int = Field(2, ge=1, le=9)
 
     def names(self) -> tuple[str, ...]:
-        """`storage-1` and so on, in the order in which they start."""
+        """Return the names of all processes, `storage-1` and so on, in the order in which they start."""
         counts = (
             self.controllers,
             self.storage,
@@ -77,13 +78,13 @@ class Shape(BaseModel):
 
 
 class Faults(BaseModel):
-    """One kind of fault in the storm."""
+    """The rate, targets and lengths of one kind of fault in a storm."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     per_minute: float = Field(gt=0, le=600)
     targets: tuple[str, ...] = Field(min_length=1)
-    """Processes, roles (each of its processes is then a target), or pairs `a+b` of either."""
+    """The targets: processes, roles (each of their processes is then a target), or pairs `a+b` of either."""
     lasts_ms: tuple[_Lasts, _Lasts] = (500, 5_000)
 
     @model_validator(mode="after")
@@ -93,53 +94,54 @@ class Faults(BaseModel):
 
 
 def _refuse_reversed(name: str, bounds: tuple[float, float]) -> None:
-    """Raises ValueError, which pydantic tells with the place."""
+    """Raise ValueError if a range's lower bound is above its upper one; pydantic reports the place."""
     low, high = bounds
     if low > high:
         raise ValueError(f"{name} = [{low}, {high}] must be [the least, the most]")
 
 
 class Upgrade(BaseModel):
-    """Processes of an older version, each of which comes back as one of this version while the storm goes on; or the
-    other way round."""
+    """An upgrade: processes of an older version each restart as this version while the storm goes
+    on; or the other way round."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     older: str = Field("last", min_length=1, max_length=1_000)
-    """One that `tests/golden` keeps, `last` for the newest of them, `this` for today's, or a folder like theirs."""
+    """The older version: one that `tests/golden` keeps, `last` for the newest of them, `this` for today's,
+    or a folder like theirs."""
     without: tuple[str, ...] = ()
-    """What it has not, besides: `RequestOrigin`, `RequestOrigin.request`, `Storage.Fetch`, or a tagged
-    field of a transaction's record, `__transaction_state:100`."""
+    """The parts that the older version lacks besides: `RequestOrigin`, `RequestOrigin.request`, `Storage.Fetch`, or a
+    tagged field of a transaction's record, `__transaction_state:100`."""
 
 
 class Scenario(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=r"^[^/\x00]+$", max_length=100)
-    """Of a folder as well."""
+    """The scenario's name, which also names a folder."""
     duration_ms: int = Field(ge=1_000, le=86_400_000)
-    """Of the phase with faults."""
+    """The length of the phase with faults, in milliseconds."""
     heal_timeout_ms: int = Field(90_000, ge=1_000)
-    """Within this time of the world's clock everything that was begun must end after healing."""
+    """The time, in milliseconds of the world, within which everything that was begun must end after healing."""
     intensity: tuple[_Intensity, _Intensity] = (0.2, 2.0)
-    """The seed draws how wild a run is: all rates are multiplied by it."""
+    """The range from which the seed draws how wild a run is: all rates are multiplied by it."""
     extreme_settings: float = Field(0.5, ge=0, le=1)
-    """How many settings the seed may draw from the edges of what is allowed: it scales the share; 0 means none."""
+    """The share of settings that the seed may draw from the edges of what is allowed, as a factor; 0 means none."""
     shape: Shape = Shape()
     workloads: tuple[dict[str, Any], ...] = Field(min_length=1)
-    """`kind` and the workload's own parameters (`oncelog_robustness.workloads.catalog`)."""
+    """The workloads, each with its `kind` and its parameters (`oncelog_robustness.workloads.catalog`)."""
     storm: dict[FaultKind, Faults] = {}
-    """Faults of every seed."""
+    """The faults that every seed has."""
     storms: tuple[str, ...] = ()
-    """Files in `scenarios/storms`: a seed has the faults of one of them as well, which it draws."""
+    """Files in `scenarios/storms`: the seed draws one of them and has its faults as well."""
     settings: dict[str, str] = {}
-    """Environment variables of every process of the cluster, over what is drawn."""
+    """Environment variables of every process of the cluster; they replace what the seed draws."""
     last_epoch: tuple[_LastEpoch, _LastEpoch] | None = None
-    """The seed draws a producer's last epoch between these; None: 32,767, which no run reaches."""
+    """The range from which the seed draws a producer's last epoch; None: 32,767, which no run reaches."""
     upgrade: Upgrade | None = None
-    """None: every process is of this version."""
+    """The upgrade during the run; None: every process is of this version."""
     traces: bool = False
-    """Whether processes record spans, and tell each other of traces (ADR 0028). The spans go nowhere."""
+    """True if processes record spans, and pass traces to each other (ADR 0028). The spans are not exported."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -149,7 +151,7 @@ class Scenario(BaseModel):
         return self
 
     def storm_of(self, draw: random.Random) -> tuple[str, Storm]:
-        """The name of the storm that was drawn, and all faults with roles spelled out as processes."""
+        """Return the name of the storm that was drawn, and all its faults with roles replaced by processes."""
         name = draw.choice(self.storms) if self.storms else self.name
         drawn = _storm_named(name) if self.storms else {}
         storm = drawn | self.storm
@@ -188,14 +190,15 @@ class _StormFile(RootModel[dict[FaultKind, Faults]]):
 
 
 def _storm_named(name: str) -> dict[FaultKind, Faults]:
-    """Raises OncelogError naming what is wrong with the file, or which storms there are."""
+    """Load a storm. Raises OncelogError that says what is wrong with the file, or which storms there are."""
     return _parsed(_path_of(name, STORMS, "storm"), _StormFile).root
 
 
 def load_scenario(
     name_or_path: str, kinds: Mapping[str, type[BaseModel]] | None = None
 ) -> Scenario:
-    """Raises OncelogError naming what is wrong with a file, or which scenarios and storms there are.
+    """Load a scenario.
+    Raises OncelogError that says what is wrong with a file, or which scenarios and storms there are.
 
     `kinds` are the kinds of workloads there are, with their parameters; without it, those of the catalog.
     """
@@ -218,7 +221,7 @@ def load_scenario(
 
 
 def _kinds_of_the_catalog() -> Mapping[str, type[BaseModel]]:
-    # Late: it brings in clients, and a bug may be planted in those.
+    # This import is late: it imports clients, and a bug may be planted in those.
     from oncelog_robustness.workloads.catalog import KINDS
 
     return {name: kind.parameters for name, kind in KINDS.items()}
@@ -227,7 +230,7 @@ def _kinds_of_the_catalog() -> Mapping[str, type[BaseModel]]:
 def _wrong_targets(
     storm: Mapping[FaultKind, Faults], names: Sequence[str], prefix: str
 ) -> Iterator[str]:
-    """A target that is not there is struck in vain."""
+    """Yield an error for each target that does not exist in the cluster, because such faults would do nothing."""
     for kind, faults in storm.items():
         where = f"{prefix}{kind.value}"
         there = storm_targets(kind, ROLES, names)

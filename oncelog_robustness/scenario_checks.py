@@ -1,5 +1,5 @@
-"""What is wrong with the names and values of a scenario file, in words. What nobody knows would do nothing, in silence:
-a run that injects nothing and then says that nothing is broken.
+"""Checks of the names and values in a scenario file, with errors in words.
+A wrong name would do nothing in silence: the run would inject no fault, and then report that nothing is broken.
 
 Heavy imports wait: a planted bug must be in place before the code it breaks.
 """
@@ -16,9 +16,9 @@ from oncelog_robustness.fault_plan import FaultKind
 
 _SHOWN_CHARACTERS: Final = 80
 _ERRORS_SHOWN_MAX: Final = 3
-"""Of what is wrong with one file; who mends it looks again."""
+"""The most errors that are shown for one file; after mending them its author runs the check again."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-"""What a topic may be called: a workload's name begins its topics."""
+"""The names that a topic may have: a workload's name begins the names of its topics."""
 
 
 def listed(names: Sequence[str]) -> str:
@@ -26,7 +26,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def nearest(name: str, known: Sequence[str], likeness: float = 0.6) -> str:
-    """`did you mean storage?`, or nothing."""
+    """Return `did you mean storage? ` with the nearest known name, or an empty text."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=likeness)
     return f"did you mean {near[0]}? " if near else ""
 
@@ -43,7 +43,7 @@ def shown(value: object) -> str:
 
 
 def text_of_errors(error: ValidationError, keys_at: Mapping[tuple[str, ...], Sequence[str]]) -> str:
-    """What is wrong, in one line. `keys_at` are the known keys of each table; `*` stands for any name."""
+    """Return the errors in one line. `keys_at` are the known keys of each table; `*` stands for any name."""
     return joined([_text_of(dict(one), keys_at) for one in error.errors(include_url=False)])
 
 
@@ -77,7 +77,7 @@ def _is_at(table: Sequence[str], at: Sequence[str]) -> bool:
 def wrong_workloads(
     workloads: Sequence[Mapping[str, Any]], kinds: Mapping[str, type[BaseModel]]
 ) -> Iterator[str]:
-    """`kinds` are the parameters of each kind there is."""
+    """Yield what is wrong with the workloads; `kinds` are the parameters of each kind there is."""
     for number, workload in enumerate(workloads, start=1):
         rest = dict(workload)
         if "kind" not in rest:
@@ -100,14 +100,14 @@ def wrong_workloads(
 
 
 def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:
-    """Names that no process reads, and values that none would take."""
+    """Yield what is wrong with the settings: names that no process reads, and values that none would accept."""
     if not settings:
         return
     readers = _settings_classes()
     known = [_variable(kind, name) for kind in readers for name in kind.model_fields]
     for name in settings:
         if name not in known:
-            # All of them begin alike.
+            # All these names begin alike.
             hint = nearest(name, known, 0.8) or "python -m oncelog_storage --help lists a role's"
             yield f"settings: no process has a setting {shown(name)}; {hint.rstrip()}"
     for kind in readers:

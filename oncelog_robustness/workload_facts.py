@@ -1,10 +1,11 @@
-"""What workloads tell their own checkers: the facts inside `WorkloadFact`, and the values that mean something.
+"""Facts that workloads record for their own checkers: the content of `WorkloadFact`, and the
+values that carry a meaning.
 
-Both sides import this and nothing of each other. A fact is a frozen dataclass of strings, numbers, booleans and tuples
-of them; `note` makes the operation, `facts_of` finds all facts of one kind again.
+Workloads and checkers both import this module and nothing of each other. A fact is a frozen dataclass of strings,
+numbers, booleans and tuples of them; `note` makes the operation, `facts_of` finds all facts of one kind again.
 
 Three kinds of value carry a meaning: a token on its way round a ring, a booking of a bank, and a copy. Values are
-unique in a run, so each has something that is: `unique` is whatever the client likes, for example `mover-2#3/17`.
+unique in a run, so each has a part `unique`, which is whatever the client likes, for example `mover-2#3/17`.
 """
 
 import json
@@ -18,24 +19,24 @@ SEPARATOR: Final = "|"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerReady:
-    """`init_transactions` returned: invoked and completed as the operation says. From then on the producers that had
-    the transactional id before are fenced. Never completed: it was not answered, so they may be fenced at any time.
-    """
+    """A call of `init_transactions` that returned; the operation has its times. From then on the producers that had
+    the transactional id before are fenced. If the operation never completed, the call was not answered, and they
+    may be fenced at any time."""
 
     kind: ClassVar[str] = "producer-ready"
     transactional_id: str
     protocol: str
     producer_id: int = -1
-    """-1: the library does not tell."""
+    """The producer id; -1 if the library does not tell it."""
     producer_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRing:
-    """Tokens walk round the partitions of a topic. A mover takes a token from one partition and puts it into the next
-    in one transaction, with the group's offset. Written once, in setup.
+    """A ring of tokens, which move round the partitions of a topic. A mover takes a token from one partition and puts
+    it into the next in one transaction, with the group's offset. The fact is written once, in setup.
 
-    Hop 0 of each token is put there in setup, hop `h` lies in partition `(start + h) % places` for any start.
+    Setup puts hop 0 of each token; hop `h` lies in partition `(start + h) % places` for any start.
     """
 
     kind: ClassVar[str] = "token-ring"
@@ -47,9 +48,9 @@ class TokenRing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankOpened:
-    """The account of each booking is in its value (`booking_value`); a transfer is a transaction of two bookings whose
-    amounts add up to 0. Written once, when the deposits are in: bookings as well, which add up to `total`.
-    """
+    """A bank and its deposits. The account of each booking is in its value (`booking_value`). A transfer is a
+    transaction of two bookings whose amounts add up to 0. The fact is written once, when the deposits are in:
+    bookings as well, which add up to `total`."""
 
     kind: ClassVar[str] = "bank-opened"
     topic: str
@@ -59,21 +60,20 @@ class BankOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankRead:
-    """A sum over every account, at read_committed."""
+    """A sum over every account, read at read_committed."""
 
     kind: ClassVar[str] = "bank-read"
     topic: str
     balances: tuple[tuple[str, int], ...]
     is_consistent: bool
-    """True if it saw each transfer whole or not at all: all partitions were read to their ends while nobody wrote and
-    nothing was open. A partition read to its LSO is not enough: a transfer may be half below it.
-    """
+    """True if the read saw each transfer whole or not at all: all partitions were read to their ends while no client
+    wrote and no transaction was open. A partition read to its LSO is not enough: a transfer may be half below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copier:
-    """Members of a group copy each committed record of one topic into another, each copy in one transaction with the
-    group's offsets. The value of a copy names its original (`copy_value`). Written once, in setup."""
+    """A group whose members copy each committed record of one topic into another, each copy in one transaction with
+    the group's offsets. The value of a copy names its original (`copy_value`). The fact is written once, in setup."""
 
     kind: ClassVar[str] = "copier"
     input_topic: str
@@ -83,22 +83,23 @@ class Copier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyDeleted:
-    """A tombstone was sent. It shares the fate of `with_value`, which the same transaction sent before."""
+    """A tombstone that was sent.
+    It is committed or not together with `with_value`, which the same transaction sent before."""
 
     kind: ClassVar[str] = "key-deleted"
     topic: str
     partition: int
     key: str
     offset: int
-    """-1: it was not acknowledged."""
+    """The offset of the tombstone; -1 if it was not acknowledged."""
     with_value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkTask:
-    """One try of one task of an attempt at a micro-batch, sealed or not, with all that it may have written.
+    """One try of one task of an attempt at a micro-batch, sealed or not, with all that the try may have written.
 
-    Written before the first record is sent, or when the try ended however it ended.
+    The fact is written before the first record is sent, or when the try ended however it ended.
     """
 
     kind: ClassVar[str] = "spark-task"
@@ -106,17 +107,17 @@ class SparkTask:
     query: str
     batch: int
     attempt: str
-    """The attempt's nonce, or any other name of its own."""
+    """The attempt's nonce, or any other name that only this attempt has."""
     task: int
     branch: str
-    """The try: unique in the attempt."""
+    """The name of the try, which is unique in the attempt."""
     values: tuple[tuple[str, int, str], ...]
-    """Topic, partition, value."""
+    """The values that the try may have written, each with topic and partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkBatchEnded:
-    """The driver was answered, or was not, when it committed (or aborted, or gave up) an attempt."""
+    """The end of a driver's call to commit, abort or give up an attempt, whether it was answered or not."""
 
     kind: ClassVar[str] = "spark-batch-ended"
     sink: str
@@ -124,11 +125,10 @@ class SparkBatchEnded:
     batch: int
     attempt: str
     outcome: str
-    """An `Outcome`: ok, it was committed (also if by an earlier call of the same attempt); fail, this attempt never
-    will be; info, nobody knows.
-    """
+    """The `Outcome` of the attempt: ok, it was committed (also if by an earlier call); fail, it never
+    will be; info, nobody knows."""
     winners: tuple[tuple[int, str], ...]
-    """Task and branch, as the driver named them; empty if it never tried to commit."""
+    """The winning tries as the driver named them, each with its task and branch; empty if it never tried to commit."""
 
     @property
     def was(self) -> Outcome:
@@ -137,27 +137,30 @@ class SparkBatchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProgress:
-    """After healing a group was given time to finish. Written when it has, or when the time was up."""
+    """The progress of a group that had time to finish after healing.
+    The fact is written when it has, or when the time was up."""
 
     kind: ClassVar[str] = "group-progress"
     group: str
     waited_ms: int
     partitions: tuple[tuple[str, int, int, int], ...]
-    """Topic, partition, the offset it has committed (-1 for none), the least offset that means it read everything."""
+    """Each partition with its topic, the group's committed offset (-1 for none), and the least offset
+    that means all was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentsBooked:
-    """What the database of two-phase commits holds at the end. Each payment is a record of the topic as well.
+    """The payments in the database of two-phase commits at the end. Each payment is a record of the topic as well.
 
-    A record's value is the payment's name. Nothing else is in the topic.
+    A record's value is the payment's name. The topic has no other records.
     """
 
     kind: ClassVar[str] = "payments-booked"
     topic: str
     partitions: int
     payments: tuple[tuple[str, str, str, int], ...]
-    """Value, transactional id, the transaction's stored text, and when the database committed it."""
+    """Each payment with its value, transactional id, the transaction's stored text, and when
+    the database committed it."""
 
 
 class Copy(NamedTuple):
@@ -215,7 +218,7 @@ def note(fact: Fact, *, client: str, invoked_ms: int, completed_ms: int | None) 
 
 
 def facts_of(history: History, kind: type[FactT]) -> list[tuple[WorkloadFact, FactT]]:
-    """By the time they began. Raises ValueError for facts that are none of the kind."""
+    """Return the facts of this kind, by the time they began. Raises ValueError for facts that do not fit the kind."""
     return [
         (entry, _decoded(entry, kind))
         for entry in history.all(WorkloadFact)
@@ -239,7 +242,7 @@ def token_value(token: int, hop: int, unique: str) -> str:
 
 
 def token_of(value: str) -> Token | None:
-    """None for a value that is no token."""
+    """Return the token in a value; None for a value that is no token."""
     parts = value.split(SEPARATOR, 3)
     if len(parts) != 4 or parts[0] != "token":
         return None
@@ -251,7 +254,7 @@ def booking_value(account: str, amount: int, unique: str) -> str:
 
 
 def booking_of(value: str) -> Booking | None:
-    """None for a value that is no booking."""
+    """Return the booking in a value; None for a value that is no booking."""
     parts = value.split(SEPARATOR, 3)
     if len(parts) != 4 or parts[0] != "booking":
         return None
@@ -263,12 +266,13 @@ def copy_value(unique: str, original: str) -> str:
 
 
 def copy_partition(offset: int, partitions: int) -> int:
-    """Where the copy of the record at this offset goes, whichever partition that lies in."""
+    """Return the output partition of the copy of a record at this offset, in whichever input
+    partition the record lies."""
     return offset % partitions
 
 
 def copy_of(value: str) -> Copy | None:
-    """None for a value that is no copy."""
+    """Return the copy in a value; None for a value that is no copy."""
     parts = value.split(SEPARATOR, 2)
     if len(parts) != 3 or parts[0] != "copy":
         return None

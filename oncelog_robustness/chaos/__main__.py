@@ -159,7 +159,7 @@ def main(
 def _refuse_both(
     containers: bool, kubernetes: bool, bootstrap: str, kinds: Sequence[FaultKind]
 ) -> None:
-    """Raises OncelogError for options that contradict each other."""
+    """Raise OncelogError for options that contradict each other."""
     if containers and (kubernetes or bootstrap):
         raise OncelogError(
             "--containers starts its own cluster: give neither --kubernetes nor --bootstrap with it"
@@ -169,7 +169,7 @@ def _refuse_both(
 
 
 def _run(options: RunOptions, target: Target, console: Console) -> RunResult | None:
-    """None, after it was said why, when there is nothing to judge."""
+    """Run the plan and return its result, or print why there is no verdict and return None."""
     with Progress(console, options.duration_ms, target.roles) as progress:
         try:
             return asyncio.run(ChaosRun(options, target, progress).run())
@@ -182,7 +182,7 @@ def _run(options: RunOptions, target: Target, console: Console) -> RunResult | N
 
 
 def _stay(seconds: float, folder: Path) -> None:
-    """Of a pod's file system only what runs can be asked."""
+    """Sleep for `seconds` so that the report can be copied: a pod's files can be read only while it runs."""
     if seconds:
         message = (
             f"{folder} stays for {seconds:g} s: kubectl cp {socket.gethostname()}:{folder} chaos"
@@ -193,13 +193,13 @@ def _stay(seconds: float, folder: Path) -> None:
 
 
 def _say(console: Console, what: str, error: OncelogError) -> None:
-    # What stands in brackets in it is a table of a file or a list, not a colour.
+    # Brackets in the error are a table of a file or a list, and not a colour.
     text = f"[bold red]{what}:[/] {escape(str(error))}"
     console.print(text, highlight=False, soft_wrap=True)
 
 
 def _scenario(name_or_path: str) -> Scenario:
-    """Raises OncelogError. Here is one kind of workload more than in the simulator."""
+    """Load a scenario; here workloads may have one kind more than in the simulator. Raises OncelogError."""
     kinds = {name: one.parameters for name, one in KINDS.items() if not one.is_simulated_only}
     scenario = load_scenario(name_or_path, {**kinds, STEADY: SteadyParameters})
     if scenario.upgrade is not None:
@@ -217,7 +217,7 @@ def _scenario(name_or_path: str) -> Scenario:
 
 @contextlib.contextmanager
 def _made(folder: Path | None, seed: int) -> Iterator[Path]:
-    """The folder that was asked for, or a new one. Raises OncelogError."""
+    """Yield the folder that was asked for, or a new one. Raises OncelogError."""
     is_new = folder is None
     try:
         chosen = folder or Path(tempfile.mkdtemp(prefix=f"oncelog-chaos-{seed}-"))
@@ -229,7 +229,7 @@ def _made(folder: Path | None, seed: int) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the pods are, as the options say it."""
+    """The namespace, release and access of a cluster of pods, as the command's options give them."""
 
     namespace: str
     release: str
@@ -240,7 +240,7 @@ class Place:
     on_machines: bool
 
     def target(self) -> Target:
-        """Raises OncelogError when there is no Kubernetes, or no client for it."""
+        """Return the target of these pods. Raises OncelogError when there is no Kubernetes, or no client for it."""
         try:
             from oncelog_robustness.chaos.pods.api import Kubernetes
         except ModuleNotFoundError as error:
@@ -273,7 +273,8 @@ class Place:
 
 
 def _of_containers(kinds: Sequence[FaultKind], scenario: Scenario) -> tuple[Target, str]:
-    """And the options that say so again. Raises OncelogError when there is no engine."""
+    """Return a target of containers, and the options that choose it again.
+    Raises OncelogError when there is no engine."""
     from oncelog_robustness.chaos.containers.engine import find_engine
     from oncelog_robustness.chaos.containers.plan import Images
     from oncelog_robustness.chaos.containers.target import ContainerTarget
@@ -283,7 +284,8 @@ def _of_containers(kinds: Sequence[FaultKind], scenario: Scenario) -> tuple[Targ
 
 
 def _refuse_login(config: str, secure: bool, *, is_there: bool, is_own: bool) -> None:
-    """`is_there`: the cluster runs already. `is_own`: it is made of containers. Raises OncelogError."""
+    """Raise OncelogError for a login that this target cannot have.
+    `is_there`: the cluster runs already. `is_own`: the run makes it of containers."""
     if config and not is_there:
         raise OncelogError(
             "--config says how to log in at --bootstrap or at a release (--kubernetes); "
@@ -294,7 +296,7 @@ def _refuse_login(config: str, secure: bool, *, is_there: bool, is_own: bool) ->
 
 
 def _refuse_without_clients() -> None:
-    """Raises OncelogError where the client is missing whose workloads and whose measuring judge every run."""
+    """Raise OncelogError if the Kafka client is not installed that runs the workloads and measures every run."""
     try:
         import confluent_kafka  # noqa: F401
     except ModuleNotFoundError as error:
@@ -306,8 +308,8 @@ def _refuse_without_clients() -> None:
 def _target(
     folder: Path, bootstrap: str, config: str, scenario: Scenario, *, is_secure: bool
 ) -> tuple[Target, str]:
-    """And the arguments that choose it again. Raises OncelogError when what a cluster of processes needs is not
-    installed."""
+    """Return the target, and the arguments that choose it again.
+    Raises OncelogError when a cluster of processes needs a package that is not installed."""
     _refuse_without_clients()
     if bootstrap:
         from oncelog_robustness.chaos.address import AddressTarget

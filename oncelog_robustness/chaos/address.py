@@ -1,4 +1,4 @@
-"""Any Kafka, given by its address: only our own clients are broken, and what they saw is judged."""
+"""A target for any Kafka, given by its address: only our own clients are broken, and what they saw is judged."""
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ ANSWER_TIMEOUT_S: Final = 10.0
 
 
 class ClientInjector:
-    """All that can be broken of somebody else's cluster: our own clients."""
+    """A fault injector for a foreign cluster: it can kill our own clients, and nothing else."""
 
     def __init__(self, kill_client: Callable[[float], str]) -> None:
         self._kill_client = kill_client
@@ -37,16 +37,16 @@ class ClientInjector:
             self.missed.add(name_of(fault))
 
     async def end(self, fault: PlannedFault) -> None:
-        """The dead stay dead; their successors come by themselves."""
+        """Do nothing: a killed client stays dead, and the workload starts its successor."""
 
     async def heal(self) -> None:
-        """Nothing was broken."""
+        """Do nothing: this injector has broken nothing that lasts."""
 
     async def look_for_dead(self) -> None:
-        """Not ours to look after."""
+        """Do nothing: the processes of a foreign cluster are not ours to restart."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: this injector holds no resources."""
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +56,7 @@ class ClientInjector:
 
 
 class AddressTarget:
-    """Any Kafka."""
+    """A `Target` for any Kafka cluster that runs already, reached at its bootstrap address."""
 
     decks = DECKS
     limits: Sequence[str] = ()
@@ -69,7 +69,7 @@ class AddressTarget:
         self._brokers = 1
 
     def start(self, on_progress: OnProgress) -> None:
-        """Raises OncelogError, in one line, when nobody answers there as Kafka does."""
+        """Raise OncelogError, in one line, when nothing at the address answers as Kafka does."""
         on_progress(self._bootstrap, "starting")
         for address in self._bootstrap.split(","):
             self._refuse_bad(address.strip())
@@ -109,12 +109,12 @@ class AddressTarget:
         return ClientInjector(kill_client)
 
     def observe(self, at_ms: int) -> Observations:
-        """Nothing: it is not ours."""
+        """Return no observations: the inside of a foreign cluster is not seen."""
         return Observations(is_healed=True)
 
     def verdicts(self) -> Sequence[Verdict]:
-        """Nothing of it is seen."""
+        """Return no verdicts: the inside of a foreign cluster is not seen."""
         return ()
 
     def close(self) -> None:
-        """It is not ours."""
+        """Do nothing: the run did not start this cluster and does not stop it."""

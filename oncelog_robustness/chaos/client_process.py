@@ -22,7 +22,7 @@ Work = Callable[["ClientChild"], Coroutine[Any, Any, None]]
 
 
 class ClientChild:
-    """A `ClientProcess`, seen from inside it."""
+    """The `ClientProcess` as its own code sees it, inside the forked child."""
 
     is_running = True
 
@@ -57,16 +57,16 @@ class ClientChild:
 
 
 def operation_line(operation: AnyOperation) -> str:
-    """As a history writes it."""
+    """Return the operation as the line that a history has for it."""
     _, line = History(operations=[operation]).lines()
     return line
 
 
 class ClientParent:
-    """A `ClientProcess`, seen by the process that forked it."""
+    """The `ClientProcess` as its parent sees it, in the process that forked it."""
 
     def __init__(self, name: str, path: Path, record: Callable[[str], None]) -> None:
-        """`record` is given lines of a history."""
+        """Make a client that has not started; `record` is called with each line of the history that it writes."""
         self.name = name
         self.error = ""
         self._path = path
@@ -83,7 +83,7 @@ class ClientParent:
         return not self._ended.is_set()
 
     def start(self, work: Work, become: Callable[[ClientChild], None]) -> None:
-        """`become` makes the child's copy of the lab its own."""
+        """Fork the client and run `work` in it; `become` makes the child's copy of the lab its own."""
         pid = os.fork()
         if pid == 0:
             _live(ClientChild(self.name, self._path), work, become)
@@ -106,7 +106,7 @@ class ClientParent:
         await self._ended.wait()
 
     def read_on(self) -> None:
-        """Take what it has told since the last time."""
+        """Read and record the lines that the client has written since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._read_bytes)
@@ -141,7 +141,7 @@ class ClientParent:
 
 
 def _live(process: ClientChild, work: Work, become: Callable[[ClientChild], None]) -> NoReturn:
-    """The whole life of the child. It never returns into the parent's code."""
+    """Live the whole life of the child; this function never returns into the parent's code."""
     code = 1
     try:
         # A client whose lab is gone would work for nobody.

@@ -1,6 +1,5 @@
-"""What the runner asks of a target and of its injector. A target is where chaos happens; its fault injector carries
-faults out there.
-"""
+"""The contract between the runner, a target and its fault injector.
+A target is where chaos happens; its injector carries faults out there."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -10,11 +9,11 @@ from oncelog_robustness.fault_plan import FaultKind, PlannedFault
 from oncelog_robustness.observations import Observations
 
 OnProgress = Callable[[str, str], None]
-"""What is starting or stopping, and in which state it is."""
+"""A callback with the name of what is starting or stopping, and the state that it is in."""
 
 
 class ChaosInjector(Protocol):
-    """What the runner needs of an injector, beyond `FaultInjector`."""
+    """A fault injector as the runner needs it: a `FaultInjector` that also reports its findings and facts."""
 
     findings: list[str]
     facts: dict[str, str]
@@ -30,18 +29,19 @@ class ChaosInjector(Protocol):
 
 class Target(Protocol):
     name: str
-    """For a report."""
+    """The target's name in a report."""
     limits: Sequence[str]
-    """What cannot be done or seen here, a sentence each. Known when it has started."""
+    """The things that cannot be done or seen at this target, a sentence each.
+    The list is complete once the target has started."""
 
     @property
     def roles(self) -> Sequence[str]:
-        """Known before it starts."""
+        """Return the roles of the target; they are known before it starts."""
         ...
 
     @property
     def decks(self) -> Mapping[str, Mapping[FaultKind, int]]:
-        """How many cards of each kind of fault a role's deck has."""
+        """Return, for each role, how many cards of each kind of fault its deck has."""
         ...
 
     def start(self, on_progress: OnProgress) -> None: ...
@@ -51,7 +51,7 @@ class Target(Protocol):
 
     @property
     def client_config(self) -> str:
-        """Path of the `client.properties` with which clients log in; empty: they are plain."""
+        """Return the path of the `client.properties` with which clients log in; empty when they need no login."""
         ...
 
     @property
@@ -59,17 +59,17 @@ class Target(Protocol):
 
     @property
     def members(self) -> Mapping[str, Sequence[str]]:
-        """Whom faults may strike, by role."""
+        """Return, for each role, the names of the processes that faults may strike."""
         ...
 
     def injector(self, kill_client: Callable[[float], str]) -> ChaosInjector: ...
 
     def observe(self, at_ms: int) -> Observations:
-        """What can be seen inside after all is done; whatever has to end for it ends."""
+        """Return what can be seen inside the cluster after the run; a target that must be stopped for it is stopped."""
         ...
 
     def verdicts(self) -> Sequence[Verdict]:
-        """Of what is seen from outside alone, after `observe`."""
+        """Return the verdicts on what is seen of the cluster from outside alone; called after `observe`."""
         ...
 
     def close(self) -> None: ...

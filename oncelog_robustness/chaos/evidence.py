@@ -1,4 +1,4 @@
-"""What processes of a cluster left behind: their replicas' logs, what shards recorded, and the metadata's journal.
+"""The evidence that a cluster's processes leave behind: replicas' logs, shards' records, and the metadata journal.
 
     evidence = Evidence.of(cluster)
     evidence.wait_settled(60)              while it runs: nothing open, every copy complete
@@ -6,9 +6,9 @@
     ...                                    the cluster is stopped
     observations = evidence.read(at_ms, blocks)
 
-Files are only read. High watermarks come from the checkpoints that a node writes when it ends; while it runs these are
-some seconds old, and the end of a log is taken instead. What replicas and leaders were in between nobody saw, so the
-checkers of moments have nothing to judge here.
+Files are only read. High watermarks come from the checkpoints that a node writes when it ends. While the node runs
+these are some seconds old, and the end of a log is taken instead. The states of replicas and leaders in between are
+not seen, so the checkers of moments have nothing to judge here.
 """
 
 import json
@@ -39,7 +39,8 @@ _NOBODY: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where it is: the data folders by node id, and the metadata's database (empty: not asked)."""
+    """The places where evidence lies: data folders by node id, and the URL of the metadata
+    database (empty: none is read)."""
 
     data_dirs: Mapping[int, Path]
     database_url: str = ""
@@ -53,11 +54,11 @@ class Evidence:
         return cls(folders, cluster.state.postgres_url)
 
     def read(self, at_ms: int, blocks: Sequence[ProducerIdsGiven] = ()) -> Observations:
-        """Of a cluster that has ended in order."""
+        """Return the observations of a cluster that has stopped in order."""
         return self._read(at_ms, blocks, is_running=False)
 
     def blocks(self) -> list[ProducerIdsGiven]:
-        """Every block of producer ids in the journal; what is before its snapshot counts as one."""
+        """Return every block of producer ids in the metadata journal; all blocks before its snapshot count as one."""
         engine = create_engine(self.database_url)
         try:
             with closing(engine.connect()) as connection:
@@ -84,7 +85,8 @@ class Evidence:
         return found
 
     def wait_settled(self, timeout_s: float) -> str:
-        """Returns when nothing is open and every copy is complete, or after `timeout_s`: then with what is not."""
+        """Wait until no transaction is open and every replica is complete, and return "".
+        After `timeout_s` seconds, return what is not."""
         deadline = time.monotonic() + timeout_s
         while True:
             open_still = self.unsettled()
@@ -93,7 +95,7 @@ class Evidence:
             time.sleep(LOOK_S)
 
     def unsettled(self) -> str:
-        """What is open or behind in a cluster that runs; empty when nothing is."""
+        """Return what is open or behind in a cluster that runs; empty when nothing is."""
         seen = self._read(0, (), is_running=True)
         for check in (check_open, check_same_batches):
             verdict = check(History(), seen)

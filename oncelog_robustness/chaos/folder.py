@@ -1,4 +1,4 @@
-"""The folder of a run."""
+"""The folder into which a chaos run writes everything."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ OF_A_RUN: Final = ("cluster", "history.jsonl", "history.jsonl.gz")
 
 @contextlib.contextmanager
 def folder_of_run(folder: Path, *, is_new: bool = False) -> Iterator[Path]:
-    """Makes it. It does not stay if it `is_new`, or was not there, and nothing was put there.
+    """Make the folder of a run and yield it. At the end an empty folder is removed if it `is_new` or did not exist.
 
     Raises OncelogError for one that cannot be made, or that holds a run: its values would be taken for ours.
     """

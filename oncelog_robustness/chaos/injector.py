@@ -1,14 +1,14 @@
 """Faults on real processes: signals, resource limits, a fake clock, and the network between them.
 
-What each kind means here, where it is not what its name says:
+These kinds mean something else here than their names say:
 
-- A partition is longer than TCP retransmits: when it ends, connections on which anything waited break. CLOG is the same
-  without that: what waited arrives, all at once.
-- DISK_FULL is a limit on the size of files (RLIMIT_FSIZE of the running process): every write that would make a file
-  longer than the limit is refused or cut short, with EFBIG where a full disk says ENOSPC. It needs no root.
+- A partition is longer than TCP retransmits: when it ends, connections on which bytes waited break. CLOG is a
+  partition that breaks no connection: the bytes that waited arrive, all at once.
+- DISK_FULL is a limit on the size of files (RLIMIT_FSIZE of the running process). A write that would make a file
+  longer than the limit is refused or cut short, with EFBIG where a full disk returns ENOSPC. It needs no root.
 - CLOCK_SKEW needs libfaketime; the wall clock of one process is wrong, its monotonic clock is not.
-- POWER_CUT, SLOW_DISK and BIT_FLIP are the simulator's: a killed process leaves to the system what it wrote. So are
-  CLOCK_JUMP, and what operators do (MOVE, OPERATE).
+- POWER_CUT, SLOW_DISK and BIT_FLIP are the simulator's, because a killed process leaves its writes to the system. So
+  are CLOCK_JUMP, and what operators do (MOVE, OPERATE).
 """
 
 import asyncio
@@ -54,7 +54,7 @@ OF_THE_SIMULATOR: Final = frozenset(
 
 
 def find_faketime() -> Path | None:
-    """libfaketime's library, if this machine has it."""
+    """Return the path of libfaketime's library, or None if this machine does not have it."""
     for folder in _FAKETIME:
         for found in sorted(Path(folder).glob("**/faketime/libfaketime.so.1")):
             return found
@@ -62,7 +62,7 @@ def find_faketime() -> Path | None:
 
 
 class Clocks:
-    """What each process believes the time is, in a file that libfaketime reads."""
+    """The false clocks of processes: for each, a file from which libfaketime reads its time."""
 
     def __init__(self, folder: Path, library: Path) -> None:
         self._folder = folder
@@ -70,7 +70,7 @@ class Clocks:
         folder.mkdir(parents=True, exist_ok=True)
 
     def environment(self, name: str) -> dict[str, str]:
-        """For the process; its clock is right until it is set."""
+        """Return the environment variables that put the process under its own clock, which is right until it is set."""
         self.set(name, 0)
         return {
             "LD_PRELOAD": str(self._library),
@@ -96,7 +96,8 @@ class ProcessInjector:
         clocks: Clocks | None,
         kill_client: Callable[[float], str],
     ) -> None:
-        """`kill_client` kills one of those that run, chosen by a number between 0 and 1, and tells which."""
+        """Make an injector; `kill_client` kills one of the running clients, chosen by a number from 0 to
+        1, and returns its name."""
         self._cluster = cluster
         self._proxy = proxy
         self._clocks = clocks
@@ -105,11 +106,11 @@ class ProcessInjector:
         self._is_closing = False
         self._under_way: dict[str, PlannedFault] = {}
         self.findings: list[str] = []
-        """What a fault must not bring about: a process that did not come back, or ended by itself."""
+        """Failures that no fault excuses: a process that did not come back, or that ended by itself."""
         self.facts: dict[str, str] = {}
-        """What was done, by the name of the fault, when its plan does not say it."""
+        """Facts about what was done, by the name of the fault, where its plan does not say so."""
         self.missed: set[str] = set()
-        """Names of faults that broke nothing: they are no hits."""
+        """Names of faults that broke nothing and do not count as hits."""
 
     def can(self, kind: FaultKind) -> bool:
         if kind is FaultKind.CLOCK_SKEW:
@@ -143,11 +144,11 @@ class ProcessInjector:
         await self._call(self._revive)
 
     async def look_for_dead(self) -> None:
-        """Report each process that ended although no fault was upon it, and start it again."""
+        """Report each process that ended although no fault was given to it, and start it again."""
         await self._call(self._report_dead)
 
     def close(self) -> None:
-        """Nothing is started after this, also when a run is given up in the middle of a storm."""
+        """Start no process after this, also when a run is given up in the middle of a storm."""
         self._is_closing = True
         self._threads.shutdown(cancel_futures=True)
 
@@ -208,7 +209,7 @@ class ProcessInjector:
                 self._cluster.resume(target)
             case FaultKind.DISK_FULL:
                 if self._cluster.state_of(target) == "dead":
-                    # As Kafka does: a node whose only disk refuses writes may end.
+                    # A node whose only disk refuses writes may end, as in Kafka.
                     self.facts[name_of(fault)] = "it ended"
                     self._start(target)
                 else:
@@ -232,7 +233,8 @@ class ProcessInjector:
             self.findings.append(f"{name} did not end in {took_s:.0f} s of SIGTERM")
 
     def _start(self, name: str) -> None:
-        """Again and again, as a supervisor does: it may need somebody whom another fault has taken away."""
+        """Try to start the process again until it runs, as a supervisor does: another fault may have
+        stopped one that it needs."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._is_closing and self._cluster.state_of(name) in ("dead", "stopped"):
             try:
@@ -244,7 +246,7 @@ class ProcessInjector:
                 time.sleep(_RETRY_S)
 
     def _start_all(self, names: Sequence[str]) -> None:
-        """Together: one may wait for another, and a supervisor does not wait at all."""
+        """Start these processes at the same time, because one may wait for another."""
         with ThreadPoolExecutor(max(1, len(names))) as threads:
             for started in [threads.submit(self._start, name) for name in names]:
                 started.result()
@@ -262,13 +264,13 @@ class ProcessInjector:
         for name in [*(one.name for one in self._cluster.members), POSTGRES, REDIS]:
             if self._is_struck(name) or self._cluster.process(name) is None:
                 continue
-            # Before and after: a fault may begin while the state is read.
+            # This is checked before and after, because a fault may begin while the state is read.
             if self._cluster.state_of(name) == "dead" and not self._is_struck(name):
                 self.findings.append(f"{name} ended by itself; see {self._cluster.log_of(name)}")
                 self._start(name)
 
     def _is_struck(self, name: str) -> bool:
-        """A fault is under way on its role."""
+        """True if a fault is under way on the role of this process."""
         return role_of(name) in {role_of(fault.target) for fault in list(self._under_way.values())}
 
     def _revive(self) -> None:

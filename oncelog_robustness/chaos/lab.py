@@ -1,7 +1,9 @@
-"""Workloads against a real target, each client a process of its own: `python -m oncelog_robustness.chaos.lab`.
+"""The lab: workloads against a real target, each client a process of its own: `python -m
+oncelog_robustness.chaos.lab`.
 
-A process apart from the runner, because forking wants a process without gRPC and with few threads. The runner writes
-one `LabOrder` on its input, then a line a wish (`end`, `check`, `kill 0.7`); events go out as lines of JSON:
+The lab is a process apart from the runner, because forking needs a process without gRPC and with few threads.
+The runner writes one `LabOrder` on its input, then one line for each wish (`end`, `check`, `kill 0.7`); events
+go out as lines of JSON:
 
     {"event": "ready"}                        topics are there; clients begin
     {"event": "progress", "commits": 120, …}  twice a second
@@ -34,7 +36,7 @@ from oncelog_server.cli.client_config import read_client_config
 
 HISTORY: Final = "history.jsonl"
 TOLD: Final = "told"
-"""The folder of what clients tell, a file each while it lives."""
+"""The name of the folder in which each client that lives has a file of what it reports."""
 STEP_MS: Final = 100
 PROGRESS_S: Final = 0.5
 _OVER: Final = 0
@@ -44,15 +46,15 @@ _OVER: Final = 0
 class LabOrder:
     bootstrap: str
     client_config: str
-    """Path of a `client.properties`, or empty."""
+    """Path of a `client.properties` for the clients' login, or empty."""
     folder: str
     seed: int
     replicas: int
     began_s: float
-    """When the run began, by the clock that all processes of a machine share."""
+    """The time at which the run began, in seconds of the clock that all processes of a machine share."""
     libraries: tuple[str, ...]
     workloads: tuple[dict[str, Any], ...]
-    """`kind`, `name`, and the parameters."""
+    """The workloads to run, each with its `kind`, its `name` and its parameters."""
     facts: dict[str, str]
     topic_config: dict[str, str] = field(default_factory=dict)
 
@@ -72,7 +74,7 @@ class LabOrder:
 
 
 class ForkLab:
-    """A `Lab`. Its copy in a child belongs to that child."""
+    """A `Lab` whose clients are forked processes. The copy of it in a child belongs to that child."""
 
     def __init__(self, order: LabOrder, clients: Sequence[Clients]) -> None:
         self.clients = clients
@@ -85,7 +87,7 @@ class ForkLab:
         self._client_files.mkdir(parents=True, exist_ok=True)
         self._history = (Path(order.folder) / HISTORY).open("w")
         print(json.dumps({"facts": order.facts}), file=self._history)
-        # Shared with every child: the only thing that they are told.
+        # This page is shared with every child, and is the only message to them.
         self._shared = mmap.mmap(-1, mmap.PAGESIZE)
         self._child: ClientChild | None = None
         self._incarnations: Counter[str] = Counter()
@@ -125,7 +127,7 @@ class ForkLab:
             await asyncio.sleep(ms / 1000)
             return
         until_ms = self.now_ms() + ms
-        # The flag lies in memory that processes share, which wakes nobody.
+        # The flag lies in shared memory, which cannot wake a sleeper.
         while not self.is_over and (left_ms := until_ms - self.now_ms()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(min(left_ms, STEP_MS) / 1000)
 
@@ -170,7 +172,7 @@ class ForkLab:
 
 
 class WorkloadFailed(Exception):
-    """A bug, not a verdict."""
+    """A workload raised an exception: a bug of the workload, not a verdict."""
 
 
 def say(event: str, **facts: object) -> None:
@@ -215,7 +217,7 @@ async def _report(lab: ForkLab) -> None:
 
 
 class Wishes:
-    """What the runner asks for while the workloads run."""
+    """The lines that the runner sends while the workloads run: `end`, `check` and `kill`."""
 
     def __init__(self) -> None:
         self.checking = asyncio.Event()
@@ -235,7 +237,7 @@ class Wishes:
 
 
 async def serve() -> None:
-    # Here, because the catalog of this process has one kind more than that of all.
+    # This is imported here, because only this process has one kind of workload more in its catalog.
     from oncelog_robustness.chaos.steady import make_workload
 
     loop = asyncio.get_running_loop()

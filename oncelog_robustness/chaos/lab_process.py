@@ -1,4 +1,4 @@
-"""The runner's end of the lab."""
+"""The runner's end of the lab process: it sends the order and reads the events."""
 
 import asyncio
 import contextlib
@@ -18,13 +18,14 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 class LabProcess:
-    """Started at once. Events are awaited on the loop that made it; `kill_client` blocks and is called by threads."""
+    """The lab as a child process that starts at once.
+    Events are awaited on the loop that made it; `kill_client` blocks and is called by threads."""
 
     def __init__(self, order: LabOrder, log: Path) -> None:
         self._log = log
         self._process = start_part("oncelog_robustness.chaos.lab", log=log)
         self.counts: dict[str, Any] = {}
-        """The newest progress."""
+        """The counts of the newest `progress` event."""
         self._failure = ""
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -35,7 +36,7 @@ class LabProcess:
         self._wish(order.line())
 
     async def event(self, wanted: str) -> dict[str, Any]:
-        """The next one of this kind. Raises OncelogError with the account of a lab that failed."""
+        """Return the next event of this kind. Raises OncelogError with the error of a lab that failed."""
         while True:
             event = await self._events.get()
             if event["event"] == wanted:
@@ -43,7 +44,7 @@ class LabProcess:
             self.fail_if_it_failed()
 
     def fail_if_it_failed(self) -> None:
-        """Raises OncelogError: there is nothing to wait for any more."""
+        """Raise OncelogError if the lab has failed, because no further event will come."""
         if self._failure:
             raise OncelogError(self._failure)
 
@@ -54,7 +55,7 @@ class LabProcess:
         self._wish("check")
 
     def kill_client(self, strength: float) -> str:
-        """Its name; empty when none runs."""
+        """Kill a client and return its name; empty when none runs."""
         with self._killing:
             self._wish(f"kill {strength}")
             try:

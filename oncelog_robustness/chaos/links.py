@@ -1,4 +1,4 @@
-"""Who may send to whom right now: rules of faults, looked up by the two ends of a flow of bytes.
+"""The rules by which the proxy holds or delays traffic between two parties while faults are under way.
 
 A flow has a sender and a receiver, each a party: a process of the cluster by its name, `clients`, `postgres`, `redis`.
 A connection is two flows. Rules are put in force whole, by the name of the fault they belong to, and lifted by it.
@@ -14,18 +14,18 @@ CLIENTS = "clients"
 
 class Effect(StrEnum):
     HOLD = "hold"
-    """Nothing passes. What waits goes on when the rule is lifted."""
+    """The effect that nothing passes; bytes that wait go on when the rule is lifted."""
     DELAY = "delay"
 
 
 class AfterHold(StrEnum):
-    """What becomes of bytes that were held when the rule is lifted."""
+    """The fate of held bytes, and of their connection, when the rule is lifted."""
 
     DELIVER = "deliver"
     BREAK = "break"
-    """Lost, and their connection with them: the partition was longer than TCP retransmits."""
+    """The held bytes are lost, and their connection breaks: the partition was longer than TCP retransmits."""
     GHOST = "ghost"
-    """Their sender's connection breaks, and yet they arrive."""
+    """The connection breaks for the sender, and yet the held bytes arrive at the receiver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ OPEN = LinkState(is_held=False, delay_ms=0)
 
 
 class Rules:
-    """Those in force, by the name of their fault."""
+    """The rules that are in force, by the name of the fault they belong to."""
 
     def __init__(self) -> None:
         self._by_fault: dict[str, tuple[Rule, ...]] = {}
@@ -59,7 +59,7 @@ class Rules:
         self._by_fault[fault] = rules
 
     def lift(self, fault: str) -> tuple[Rule, ...]:
-        """Those that are no longer in force."""
+        """Take the fault's rules out of force and return them."""
         return self._by_fault.pop(fault, ())
 
     def faults(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class Rules:
 
 
 def both_ways(party: str, other: str, effect: Effect, **more: object) -> tuple[Rule, ...]:
-    """Between a party and another one, or anybody."""
+    """Return one rule for each direction between `party` and `other`, which may stand for anybody."""
     return (
         Rule(party, other, effect, **more),  # type: ignore[arg-type]
         Rule(other, party, effect, **more),  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ def both_ways(party: str, other: str, effect: Effect, **more: object) -> tuple[R
 
 
 def rule_from(content: Mapping[str, object]) -> Rule:
-    """The reverse of `asdict`, after JSON."""
+    """Return the rule that `asdict` and JSON wrote as `content`."""
     return Rule(
         sender=str(content["sender"]),
         receiver=str(content["receiver"]),

@@ -1,4 +1,4 @@
-"""What a run was like, computed from its history: availability, latencies, recoveries, hits. Pure."""
+"""The measures of a run, computed from its history: availability, latencies, recoveries, hits. Pure."""
 
 import math
 from bisect import bisect_left
@@ -13,18 +13,18 @@ from oncelog_robustness.fault_plan import FAMILIES, FaultKind
 from oncelog_robustness.history import Ending, Fault, History, Outcome, Transaction
 
 FAULT_PLAN: Final = "fault-plan"
-"""The client whose faults are the plan's; workloads kill their own clients beside it."""
+"""The client name under which a history holds the faults of the plan; workloads kill their own clients beside it."""
 GAP_MS_MIN: Final = 1_000
 KILLS: Final = frozenset((FaultKind.KILL, FaultKind.KILL_ALL))
 _ENDED: Final = frozenset(FAMILIES["ended"])
-"""Of these a process is soon back. All other faults last as long as the plan says."""
+"""The kinds of faults that end a process, which is soon back. All other faults last as long as the plan says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     client: str
     began_ms: int
-    """Of its transaction."""
+    """The time at which the transaction began, in milliseconds of the run."""
     asked_ms: int
     ended_ms: int
 
@@ -35,21 +35,22 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """From the begin of a fault to the next commit of a transaction that was begun after it."""
+    """The time from the begin of a fault to the next commit of a transaction that was begun after it."""
 
     fault: Fault
     role: str
     ms: int | None
-    """None: nothing was committed any more."""
+    """The time to that commit in milliseconds; None if nothing was committed any more."""
     is_watched: bool = True
-    """The client that commits was not killed itself meanwhile. Else its own start is part of the time."""
+    """True if the client that commits was not itself killed meanwhile.
+    Otherwise its own restart is part of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
     at_ms: int
     records: int
-    """Of the partition that is farthest behind."""
+    """The number of records by which the partition that is farthest behind lags."""
     partition: str
 
 
@@ -62,9 +63,9 @@ class RoleSummary:
     p99_ms: int | None
     max_ms: int | None
     kills: int
-    """How many of the recoveries were from a kill alone.
+    """The number of recoveries that were from a kill alone.
 
-    Others do not count: meanwhile another process was frozen, cut off or without its database, or the client that
+        Others do not count: meanwhile another process was frozen, cut off or without its database, or the client that
     commits was killed itself. The time to the next commit then says nothing of the kill.
     """
     kills_p99_ms: int | None
@@ -74,26 +75,26 @@ class RoleSummary:
 class Measures:
     from_ms: int
     until_ms: int
-    """The time in which clients worked."""
+    """The end of the time in which clients worked, in milliseconds of the run."""
     commits: tuple[Commit, ...]
-    """Of the pulse, by their ends."""
+    """The commits of the pulse, in the order in which they ended."""
     gaps: tuple[tuple[int, int], ...]
-    """From, until: a second or more without a commit."""
+    """The stretches of a second or more without a commit, each as (from, until) in milliseconds."""
     recoveries: tuple[Recovery, ...]
     roles: tuple[RoleSummary, ...]
     lags: tuple[Lag, ...]
     transactions: Mapping[str, int]
-    """How those of all workloads ended."""
+    """The number of transactions of all workloads, by how they ended."""
 
     @property
     def availability(self) -> float:
-        """The share of the time outside gaps."""
+        """Return the share of the time that lies outside gaps, from 0 to 1."""
         lost_ms = sum(until - since for since, until in self.gaps)
         return 1 - lost_ms / max(1, self.until_ms - self.from_ms)
 
 
 def percentile(values: Sequence[int], share: float) -> int | None:
-    """The least value that `share` of them do not exceed; None of nothing."""
+    """Return the least value that `share` of the values do not exceed; None if there are none."""
     if not values:
         return None
     ordered = sorted(values)
@@ -112,7 +113,8 @@ def measure(
     roles: Sequence[str],
     lags: Sequence[Lag],
 ) -> Measures:
-    """`pulse` is the client that commits without a pause; its incarnations are `pulse#1` and so on."""
+    """Compute the measures of a run.
+    `pulse` is the client that commits without a pause; its incarnations are `pulse#1` and so on."""
     commits = sorted(
         (
             Commit(one.client, one.invoked_ms, one.asked_ms, one.completed_ms)
@@ -140,14 +142,14 @@ def measure(
 
 
 def _next(commits: Sequence[Commit], at_ms: int) -> Commit | None:
-    """The first commit of a transaction that was begun then or later. Of one client at a time: who began later ended
-    later."""
+    """Return the first commit of a transaction that was begun at `at_ms` or later.
+    One client works at a time, so one that began later ended later."""
     at = bisect_left(commits, at_ms, key=lambda commit: commit.began_ms)
     return commits[at] if at < len(commits) else None
 
 
 def _absences(commits: Sequence[Commit], faults: Sequence[Fault]) -> list[tuple[int, int]]:
-    """When the client itself was killed by the plan, and until it committed again."""
+    """Return the times from each kill of the pulse by the plan until the pulse committed again, in milliseconds."""
     started_ms: dict[str, int] = {}
     for commit in commits:
         started_ms.setdefault(commit.client, commit.began_ms)
@@ -181,7 +183,7 @@ def _gaps(commits: Sequence[Commit], from_ms: int, until_ms: int) -> tuple[tuple
 
 
 def _is_alone(recovery: Recovery, faults: Sequence[Fault]) -> bool:
-    """No fault that lasts was under way between the kill and the next commit."""
+    """True if no fault that lasts was under way between the kill and the next commit."""
     began_ms = recovery.fault.invoked_ms
     ended_ms = began_ms + (recovery.ms or 0)
     return not any(

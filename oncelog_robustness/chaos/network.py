@@ -1,4 +1,4 @@
-"""The runner's end of the proxy process, and how a cluster is put behind it."""
+"""The runner's end of the proxy process, and the wiring that puts a cluster behind the proxy."""
 
 import json
 import threading
@@ -35,7 +35,7 @@ _POSTGRES_SOCKET: Final = ".s.PGSQL.5432"
 
 
 class ProxyProcess:
-    """Asked from any thread, one question at a time."""
+    """The proxy as a child process. Any thread may send it a request; one request is answered at a time."""
 
     def __init__(self, log: Path) -> None:
         self._process = start_part("oncelog_robustness.chaos.proxy", log=log)
@@ -87,18 +87,19 @@ class ProxyProcess:
 
 
 class ClusterNetwork:
-    """Every connection of a cluster through the proxy: from its processes, to its databases, from its clients."""
+    """The wiring of a cluster whose every connection, of processes, databases and clients, goes through the proxy."""
 
     def __init__(self, folder: Path, proxy: ProxyProcess) -> None:
         self._folder = folder
         self._proxy = proxy
         self._ports = FreePorts()
         self.bootstrap = ""
-        """For clients: the frontends of the listeners."""
+        """The bootstrap address for clients: the proxy's frontends of the listeners."""
 
     def take_in(self, state: ClusterState) -> None:
-        """Open the frontends of a planned cluster and tell each process its own; for `Cluster(on_plan=...)`."""
-        # The cluster's own are free until its processes run.
+        """Open the proxy's frontends of a planned cluster and give each process its own; made
+        for `Cluster(on_plan=...)`."""
+        # The cluster's own ports are free until its processes run.
         self._ports.keep(ports_of(state.members))
         frontends: list[Frontend] = []
         kafka: list[str] = []
@@ -133,7 +134,8 @@ class ClusterNetwork:
         return {"ONCELOG_NODE_HTTP_PROXY": frontend.listen, "no_grpc_proxy": "none.invalid"}
 
     def _socket(self, member: Member, name: str) -> str:
-        """In a folder of its own: as private as the sockets it stands before. A socket's path has 107 bytes at most."""
+        """Return the path of a frontend's socket, in a folder as private as the socket behind it.
+        A socket's path has 107 bytes at most."""
         folder = self._folder / "front" / member.name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The options of chaos: text, so that what is wrong with one is told in one line that names it."""
+"""The options of chaos, all taken as text, so that an error is one line that names the wrong value."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -99,7 +99,7 @@ RecoveryBar = Annotated[
 
 
 def number_of(option: str, text: str, least: float, most: float) -> float:
-    """Raises OncelogError, as the next one does: typer's own words would not name the value."""
+    """Return the option's number. Raises OncelogError that names the value, which typer's own words would not do."""
     try:
         number = float(text)
     except ValueError:

@@ -1,6 +1,7 @@
 """Parts of the runner that are processes of their own: the proxy, the lab, the sampler. Each is a module with a main.
 
-Proxy and lab are told by lines on their input, answer by lines, and end when their input does. The sampler is killed.
+Proxy and lab read commands as lines on their input, answer in lines, and end when their input
+does. The sampler is killed.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 HOME: Final = Path(__file__).parents[2]
-"""From where `oncelog_robustness` is found, also where it is not installed."""
+"""The folder on which `oncelog_robustness` can be imported, also where it is not installed."""
 
 END_TIMEOUT_S: Final = 5.0
 
@@ -18,8 +19,8 @@ END_TIMEOUT_S: Final = 5.0
 def start_part(
     module: str, *arguments: str, log: Path, output: int | IO[bytes] = subprocess.PIPE
 ) -> "subprocess.Popen[str]":
-    """What it says on stderr goes into `log`. A Ctrl-C is the runner's affair: without its network no cluster drains,
-    and without the lab no history is written."""
+    """Start a part of the runner; its stderr goes into `log`.
+    Ctrl-C does not reach it: without proxy and lab no cluster drains and no history is written."""
     with log.open("ab") as errors:
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
@@ -33,7 +34,7 @@ def start_part(
 
 
 def end_part(process: "subprocess.Popen[Any]", timeout_s: float = END_TIMEOUT_S) -> None:
-    """By the end of its input; killed if that takes too long."""
+    """Close the part's input, on which it ends, and kill it if that takes longer than `timeout_s` seconds."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.close()

@@ -28,15 +28,16 @@ from oncelog_server.cluster.plan import (
 CardT = TypeVar("CardT")
 
 HITS_PER_MINUTE: Final = 2.2
-"""Of each role: twenty in ten minutes, with some to spare for what cannot be carried out."""
+"""The hits of each role per minute: twenty in ten minutes, with a reserve for faults that cannot be carried out."""
 REPLICAS: Final = 3
-"""Of what a run writes, where there are so many nodes."""
+"""The replicas of each topic that a run writes, where the cluster has as many nodes."""
 MACHINES: Final = "machines"
-"""The role of what processes run on, where chaos can take that away."""
+"""The role name of the machines on which processes run, where chaos can take machines away."""
 MACHINE_SHARE: Final = 0.2
-"""A machine takes processes of every role with it, so it is struck more seldom than a role."""
+"""The hits of machines as a share of a role's.
+Machines are struck more seldom, since each takes processes of every role with it."""
 SLOT_SHARE_MAX: Final = 0.6
-"""The rest of a slot is for coming back."""
+"""The share of a slot that a fault may last; the rest is for the recovery."""
 
 _ANY: Final = {
     FaultKind.KILL: 3,
@@ -63,7 +64,7 @@ DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     REDIS: {FaultKind.REDIS_OUTAGE: 1},
     CLIENTS: {FaultKind.CLIENT_KILL: 4, FaultKind.RESET: 1, FaultKind.DELAY: 1},
 }
-"""How many cards of each kind a role's deck has."""
+"""The decks of a cluster of processes: for each role, how many cards of each kind of fault."""
 _OF_MACHINES: Final = {FaultKind.MACHINE_DRAIN: 1, FaultKind.MACHINE_LOST: 1}
 _OF_PODS: Final = {
     FaultKind.KILL: 6,
@@ -85,7 +86,7 @@ POD_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     CLIENTS: {FaultKind.CLIENT_KILL: 1},
     MACHINES: _OF_MACHINES,
 }
-"""In a cluster of pods: mostly kills, for those are what a machine's owner fears."""
+"""The decks of a cluster of pods: mostly kills, since these are what the owner of a machine fears."""
 _OF_CONTAINERS: Final = {**_OF_PODS, FaultKind.KILL: 10}
 CONTAINER_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     **dict.fromkeys((role.role for role in ROLES), _OF_CONTAINERS),
@@ -94,7 +95,7 @@ CONTAINER_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     CLIENTS: {FaultKind.CLIENT_KILL: 1},
     MACHINES: {FaultKind.MACHINE_LOST: 1, FaultKind.PARTITION: 1},
 }
-"""In a cluster of containers: kills above all."""
+"""The decks of a cluster of containers: mostly kills."""
 
 LASTS_MS: Final[Mapping[FaultKind, tuple[int, int]]] = {
     FaultKind.KILL: (200, 4_000),
@@ -127,23 +128,23 @@ _TALKS_TO: Final[Mapping[str, frozenset[str]]] = {
     LISTENER.role: frozenset((*_NODES, CLIENTS)) - {MARKER_SENDER.role},
     GATEWAY.role: frozenset((CONTROLLER.role,)),
 }
-"""To part two that never meet breaks nothing."""
+"""The roles that each role talks to; a partition between two that never talk would break nothing."""
 _WHOLE_ROLE: Final = frozenset((FaultKind.KILL_ALL, FaultKind.ROLLING_RESTART))
 
 
 def hits_for(duration_ms: int, role: str, hits_per_minute: float = HITS_PER_MINUTE) -> int:
-    """How often a run of this length hits this role."""
+    """Return how many faults of this role a run of `duration_ms` has."""
     rate = hits_per_minute * (MACHINE_SHARE if role == MACHINES else 1)
     return max(1, math.ceil(rate * duration_ms / 60_000))
 
 
 def name_of(fault: PlannedFault) -> str:
-    """Unique in a plan."""
+    """Return the fault's name, which is unique in a plan."""
     return f"{fault.kind} {fault.target} at {fault.at_ms}"
 
 
 def role_of(target: str) -> str:
-    """Of a process, a pair (the first of it), or a role."""
+    """Return the role of a fault's target, which is a process, a pair of them (its first counts), or a role."""
     first = target.partition("+")[0]
     name, _, number = first.rpartition("-")
     return name if number.isdigit() else first
@@ -158,7 +159,8 @@ def plan_chaos(
     decks: Mapping[str, Mapping[FaultKind, int]] = DECKS,
     hits_per_minute: float = HITS_PER_MINUTE,
 ) -> list[PlannedFault]:
-    """`members` are the processes of each role, itself for a role that is one thing. In order of their beginnings."""
+    """Return the planned faults in order of their beginnings.
+    `members` has the processes of each role; a role of one thing has its own name as its member."""
     faults: list[PlannedFault] = []
     everybody = [name for names in members.values() for name in names]
     for number, (role, names) in enumerate(members.items()):
@@ -200,7 +202,7 @@ def _target(
 
 
 def _dealt(deck: Sequence[CardT], count: int, draw: random.Random) -> list[CardT]:
-    """`count` cards, the deck shuffled anew each time it is used up."""
+    """Deal `count` cards from the deck, which is shuffled anew each time it is used up."""
     dealt: list[CardT] = []
     while len(dealt) < count:
         shuffled = list(deck)

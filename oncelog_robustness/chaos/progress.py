@@ -1,4 +1,4 @@
-"""What a person sees while it runs: a table that changes on a terminal, a line every ten seconds elsewhere."""
+"""The progress of a run for people: a table that changes on a terminal, elsewhere a line every ten seconds."""
 
 import time
 from collections import Counter
@@ -17,7 +17,7 @@ STARTS_SHOWN: Final = 3
 
 
 class Progress:
-    """Told by the runner, in its own loop."""
+    """The display of a run's progress. The runner calls it, on its own event loop."""
 
     def __init__(self, console: Console, duration_ms: int, roles: Sequence[str]) -> None:
         self._console = console
@@ -50,7 +50,7 @@ class Progress:
         self.refresh()
 
     def show(self, sentences: Sequence[str]) -> None:
-        """What stays on the screen."""
+        """Print sentences that stay on the screen."""
         for one in sentences:
             self._console.print(one, style="dim", markup=False, highlight=False, soft_wrap=True)
 
@@ -98,7 +98,7 @@ class Progress:
 
     @property
     def _left_s(self) -> float:
-        """Of the faults; the last reads come after them."""
+        """Return the seconds for which faults still go on; the last reads come after them."""
         return self._duration_ms / 1000 - self._elapsed_s
 
     def _line(self) -> str:

@@ -1,13 +1,13 @@
 """The network between the processes of a cluster, as a process: `python -m oncelog_robustness.chaos.proxy`.
 
-Every process of a cluster has an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`). The frontend
-through which a connection comes in says who opened it, and the address it asks for says to whom. Postgres, Redis and
-the Kafka ports have frontends with one target. Nobody's advertised address changes but that of listeners.
+Every process of a cluster has an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`). The
+frontend through which a connection comes in tells who opened it, and CONNECT names its target. Postgres, Redis and
+the Kafka ports have frontends with one target. No advertised address changes but that of listeners.
 
-A held flow is what a network without packets is to TCP: connections stay, new ones are not made, nothing arrives, not
-even the end of a connection. It is no refusal: nobody is told anything.
+A held flow is like TCP on a network that drops every packet. Connections stay, new ones are not made, and nothing
+arrives, not even the end of a connection. A hold is no refusal: neither side learns of it.
 
-The runner speaks to it in lines of JSON, one answer a line; when its input ends, so does the process.
+The runner sends lines of JSON and receives one line for each; when its input ends, the proxy ends.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ import uvloop
 from oncelog_robustness.chaos.links import AfterHold, LinkState, Rule, Rules, rule_from
 
 QUEUED_BYTES_MAX: Final = 1024 * 1024
-"""Of one flow; its sender then has to wait, as for a full window."""
+"""The bytes that one flow may have waiting. Then its sender has to wait, as for a full window."""
 CONNECT_BYTES_MAX: Final = 8192
 _RESET: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER on, for no time: closing sends a reset."""
+"""The option SO_LINGER, on with a time of zero: closing the socket sends a reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frontend:
-    """Where connections of one party come in."""
+    """An address at which the connections of one party come in."""
 
     sender: str
     listen: str
-    """`host:port`, or the path of a socket."""
+    """The address on which the frontend listens: `host:port`, or the path of a socket."""
     receiver: str = ""
-    """Empty: the connection says by CONNECT where it goes."""
+    """The party that every connection goes to; empty if the connection names its target by CONNECT."""
     target: str = ""
 
 
@@ -53,21 +53,21 @@ class Flow:
     sink: "Side | None" = None
     link: LinkState = field(default_factory=lambda: LinkState(False, 0))
     queue: deque[tuple[float, bytes]] = field(default_factory=deque)
-    """What waits, with the time before which it may not go on; empty bytes are the sender's end."""
+    """The bytes that wait, each with the time before which they may not go on; empty bytes are the sender's end."""
     queued_bytes: int = 0
     was_held: bool = False
-    """Something had to wait for a rule since the last time it was open."""
+    """True if bytes had to wait for a rule since the flow was last open."""
     timer: asyncio.TimerHandle | None = None
 
 
 class Side(asyncio.Protocol):
-    """One end of a connection: towards the one who opened it, or towards the target."""
+    """One end of a connection: towards the party that opened it, or towards the target."""
 
     def __init__(self, connection: "Connection") -> None:
         self.connection = connection
         self.transport: asyncio.Transport | None = None
         self.flow: Flow | None = None
-        """What it receives goes into this one."""
+        """The flow into which bytes go that this side receives."""
         self.is_reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -104,7 +104,7 @@ class Side(asyncio.Protocol):
             self.transport.pause_reading()
 
     def reset(self) -> None:
-        """Break it as a network does, with what was not sent."""
+        """Break the connection as a network does; bytes that were not sent are lost."""
         if self.transport is None:
             return
         own = self.transport.get_extra_info("socket")
@@ -114,7 +114,7 @@ class Side(asyncio.Protocol):
 
 
 class Connection:
-    """One that was opened through a frontend, and ours to its target."""
+    """A connection that was opened through a frontend, together with the proxy's own connection to the target."""
 
     def __init__(self, proxy: "Proxy", frontend: Frontend) -> None:
         self._proxy = proxy
@@ -150,7 +150,7 @@ class Connection:
 
     def made(self, side: Side) -> None:
         if side is not self._opener:
-            # Here and not when the connecting task goes on: a server may speak first, and at once.
+            # This is done here, before the connecting task goes on: a server may send first, and at once.
             self._reached(side)
             return
         self._proxy.connections[self] = None
@@ -166,7 +166,7 @@ class Connection:
         self._task = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
-        """When both directions are open: a connection is made by packets both ways."""
+        """Connect to the target once both directions are open, because TCP needs packets both ways."""
         assert self.forth is not None
         assert self.back is not None
         while (link := self._link()).is_held:
@@ -206,7 +206,7 @@ class Connection:
     # ------------------------------------------------------------------------------------------------- passing on
 
     def received(self, side: Side, data: bytes) -> None:
-        """Empty: this side has ended."""
+        """Take in what a side received; empty `data` means that the side has ended."""
         if side.flow is None:
             if side is self._opener and not self.receiver:
                 self._read_connect(data)
@@ -243,7 +243,7 @@ class Connection:
             self.received(self._opener, rest)
 
     def pump(self, flow: Flow) -> None:
-        """Let go what may go."""
+        """Send on the bytes of the flow whose time has come and which no rule holds."""
         if flow.timer is not None:
             flow.timer.cancel()
             flow.timer = None
@@ -275,7 +275,7 @@ class Connection:
             transport.close()
 
     def throttle(self, side: Side, *, is_full: bool) -> None:
-        """`side` cannot take more, or can again: its sender is read accordingly."""
+        """Stop or resume reading from the sender, as `side` cannot take more, or can again."""
         (self._full.add if is_full else self._full.discard)(side)
         for flow in self.flows():
             if flow.sink is side:
@@ -294,7 +294,7 @@ class Connection:
         self._proxy.connections.pop(self, None)
 
     def break_off(self) -> None:
-        """Both ends see a reset; what was under way is lost."""
+        """Reset both ends; the bytes under way are lost."""
         for flow in self.flows():
             flow.queue.clear()
             flow.queued_bytes = 0
@@ -305,22 +305,22 @@ class Connection:
             self._target.reset()
 
     def haunt(self) -> None:
-        """Who opened it sees a reset; what it had sent arrives all the same."""
+        """Reset the connection for the party that opened it, and let its bytes arrive all the same."""
         if self.forth is not None:
             self.forth.queue.append((0.0, b""))
         self._opener.reset()
 
 
 class Proxy:
-    """All frontends, and the rules in force."""
+    """The proxy: all frontends and connections, and the rules in force."""
 
     def __init__(self) -> None:
         self.rules = Rules()
         self.names: dict[str, str] = {}
-        """Who serves at an address."""
+        """The name of the party that serves at each address."""
         self.connections: dict[Connection, None] = {}
         self.refused_count = 0
-        """Connections that their servers refused."""
+        """The number of connections that their servers refused."""
         self._servers: list[asyncio.AbstractServer] = []
         self._change = asyncio.Event()
 
@@ -369,7 +369,7 @@ class Proxy:
             connection.break_off()
 
     def reset(self, party: str) -> int:
-        """Every connection of this party breaks at both ends."""
+        """Break every connection of this party at both ends, and return how many there were."""
         found = [one for one in self.connections if party in (one.sender, one.receiver)]
         for connection in found:
             connection.break_off()

@@ -1,4 +1,4 @@
-"""The report of a run, three times: for programs, for a pull request, and for people to look at."""
+"""The report of a run in three forms: for programs, for a pull request, and for people to look at."""
 
 import json
 import textwrap
@@ -19,11 +19,11 @@ REPORT_MD: Final = "report.md"
 REPORT_HTML: Final = "report.html"
 PROOFS_MAX: Final = 20
 LINE_MAX: Final = 100
-"""Of prose in Markdown. Rows of tables are as long as they are."""
+"""The longest line of prose in Markdown, in characters. Rows of tables may be longer."""
 
 
 def write_report(result: RunResult) -> Path:
-    """All of them into the run's folder; returns the page."""
+    """Write the report in all its forms into the run's folder, and return the path of the page."""
     folder = result.options.folder
     content = report_content(result)
     (folder / REPORT_JSON).write_text(json.dumps(content, indent=2) + "\n")
@@ -61,7 +61,7 @@ def report_content(result: RunResult) -> dict[str, Any]:
 
 
 def measured(history: History, measures: Measures) -> dict[str, Any]:
-    """Faults and recoveries, what clients did, and how fast it went."""
+    """Return the measured part of the report: faults and recoveries, what clients did, and how fast it went."""
     latencies = [commit.latency_ms for commit in measures.commits]
     return {
         "faults": _faults(history.all(Fault)),
@@ -107,7 +107,8 @@ def _faults(faults: Sequence[Fault]) -> dict[str, Any]:
 
 
 def never_reached(result: RunResult) -> dict[str, list[str]]:
-    """What this run shows nothing about."""
+    """Return what this run shows nothing about: kinds of faults not given, checkers without
+    an answer, roles not hit."""
     struck = {fault.kind for fault in result.history.all(Fault)}
     return {
         "faults": [kind.value for kind in FaultKind if kind.value not in struck],
@@ -117,7 +118,7 @@ def never_reached(result: RunResult) -> dict[str, list[str]]:
 
 
 def report_lines(content: dict[str, Any]) -> Iterator[str]:
-    """Markdown."""
+    """Yield the lines of the report in Markdown."""
     broken = [one["checker"] for one in content["verdicts"] if one["answer"] == Answer.BROKEN]
     yield f"# Chaos: {'broken: ' + ', '.join(broken) if broken else 'nothing is broken'}"
     yield ""

@@ -1,4 +1,4 @@
-"""One run: a target, workloads, a plan of faults, healing, the last reads, the verdicts, and the report.
+"""One run of chaos: a target, workloads, a plan of faults, healing, the last reads, the verdicts, and the report.
 
 start    everything is up, topics are there
 storm    clients work, faults come and go by the plan
@@ -35,7 +35,7 @@ from oncelog_robustness.scenario import Scenario
 from oncelog_robustness.workloads.catalog import facts_about
 
 HEALED_S: Final = 5.0
-"""How long clients work on after healing."""
+"""Seconds for which clients work on after healing."""
 HEALED_S_SHORT: Final = 2.0
 LOOK_S: Final = 0.5
 WORK_END_TIMEOUT_S: Final = 180.0
@@ -52,18 +52,18 @@ class RunOptions:
     scenario: Scenario
     libraries: tuple[str, ...]
     replay: str
-    """The command that does this again."""
+    """The command that repeats this run."""
     hits_per_minute: float = HITS_PER_MINUTE
     recovery_bar_ms: int = 0
-    """Within it the 99th percentile of recoveries from kills must stay; 0: nobody judges it."""
+    """The most milliseconds that the 99th percentile of recoveries from kills may take; 0: this is not judged."""
     suffix: str = ""
-    """For the names of topics, where earlier runs may have left theirs."""
+    """The end of every topic's name, which sets the topics apart from those of earlier runs."""
     prefix: str = ""
-    """Of every name of a topic, a group and a transactional id."""
+    """The beginning of every name of a topic, a group and a transactional id."""
     topic_config: Mapping[str, str] = field(default_factory=dict)
-    """Of every topic, beside what its workload wants."""
+    """The configuration that every topic gets beside what its workload wants."""
     judges_unread: bool = False
-    """Judge also where the last reads could not be made; that is a limit then."""
+    """True if a run is judged also where the last reads could not be made; the report then names that as a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class RunResult:
     measures: Measures
     wall_s: float
     limits: tuple[str, ...] = ()
-    """What could not be done or seen."""
+    """The things that could not be done or seen, a sentence each."""
 
     @property
     def is_sound(self) -> bool:
@@ -84,7 +84,7 @@ class RunResult:
 
 
 class ChaosRun:
-    """Use `result = await ChaosRun(...).run()` once."""
+    """One run of chaos. Call `result = await ChaosRun(...).run()` once."""
 
     def __init__(self, options: RunOptions, target: Target, progress: Progress) -> None:
         self._options = options
@@ -96,17 +96,18 @@ class ChaosRun:
         self._limits: list[str] = []
         self._stopping = asyncio.Event()
         self.has_ended = False
-        """Nothing of it runs any more; what is left is to judge."""
+        """True when nothing of the run is active any more, and only the judging is left."""
 
     def now_ms(self) -> int:
         return int((time.monotonic() - self._began_s) * 1000)
 
     def stop(self) -> None:
-        """Heal now, and judge what was done so far. On the loop that runs it."""
+        """Heal now, and judge what was done so far. Call this on the event loop of the run."""
         self._stopping.set()
 
     async def run(self) -> RunResult:
-        """Raises OncelogError when there is nothing to judge: no target, or workloads that failed."""
+        """Run everything and return the result.
+        Raises OncelogError when there is nothing to judge: no target, or workloads that failed."""
         options, progress = self._options, self._progress
         options.folder.mkdir(parents=True, exist_ok=True)
         progress.phase("starting")
@@ -149,7 +150,8 @@ class ChaosRun:
         )
 
     async def _started(self) -> None:
-        """A thread cannot be interrupted. What is half started when this run is can only be ended once it stands."""
+        """Start the target in a thread, and wait for it also when the run is cancelled.
+        A thread cannot be interrupted, and a half started target cannot be ended."""
         starting = asyncio.create_task(
             asyncio.to_thread(self._target.start, self._progress.process), name="starting"
         )
@@ -164,7 +166,7 @@ class ChaosRun:
     async def _storm(
         self, lab: LabProcess, injector: ChaosInjector
     ) -> tuple[list[PlannedFault], int, int]:
-        """The plan, and when clients worked."""
+        """Run the storm and return the plan, and from when until when clients worked, in milliseconds."""
         progress, options = self._progress, self._options
         await lab.event("ready")
         from_ms = self.now_ms()
@@ -202,7 +204,7 @@ class ChaosRun:
     async def _strike(
         self, plan: Sequence[PlannedFault], from_ms: int, lab: LabProcess, injector: ChaosInjector
     ) -> int:
-        """All faults, healing, and the end of the clients' work, which is returned."""
+        """Carry out all faults, heal, end the clients' work, and return when it ended, in milliseconds."""
         duration_ms = self._options.duration_ms
         async with asyncio.TaskGroup() as group:
             for fault in plan:
@@ -254,7 +256,7 @@ class ChaosRun:
                     )
 
     async def _pause(self, seconds: float) -> None:
-        """Less when the run is stopped."""
+        """Wait for this time, or until the run is stopped."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -322,7 +324,7 @@ class ChaosRun:
             try:
                 sample = json.loads(line)
             except ValueError:
-                # The last one, when it was killed while it wrote.
+                # The last line is cut if the sampler was killed while it wrote.
                 continue
             lags: dict[str, int] = sample["lags"]
             farthest = max(lags, key=lambda name: lags[name])
@@ -331,7 +333,7 @@ class ChaosRun:
         return found
 
     def _read_history(self) -> History:
-        """With the faults, and written down again."""
+        """Read the clients' history, add the faults to it, and write them to its file too."""
         path = self._options.folder / HISTORY
         with path.open() as lines:
             history = History.from_lines(lines)
@@ -346,18 +348,18 @@ class ChaosRun:
 
 
 def _pulse_of(workloads: Sequence[Mapping[str, Any]]) -> str:
-    """The name of the producer that never pauses."""
+    """Return the name of the producer that never pauses."""
     return next((str(one["name"]) for one in workloads if one["kind"] == STEADY), PULSE)
 
 
 def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What went wrong first, out of its groups."""
+    """Return the first error inside nested exception groups."""
     first = errors.exceptions[0]
     return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def came_back(findings: Sequence[str], judged: int) -> Verdict:
-    """Of processes: after each fault they came back, and none ended that was not ended."""
+    """Return the verdict that processes came back after each fault, and that none ended by itself."""
     if findings:
         return Verdict("process-lost", Answer.BROKEN, judged, tuple(findings))
     if judged == 0:
@@ -368,7 +370,8 @@ def came_back(findings: Sequence[str], judged: int) -> Verdict:
 def roles_hit(
     measures: Measures, duration_ms: int, hits_per_minute: float = HITS_PER_MINUTE
 ) -> Verdict:
-    """A run that did not break what it was to break shows nothing."""
+    """Return the verdict that every role was hit often enough: a run that did not break what
+    it should shows nothing."""
     wanted = {
         one.role: int(hits_for(duration_ms, one.role, hits_per_minute) * 0.9)
         for one in measures.roles
@@ -383,7 +386,8 @@ def roles_hit(
 
 
 def recovers_in(measures: Measures, bar_ms: int) -> Verdict:
-    """Of kills while no other fault lasted: who is frozen or cut off stays away for as long as the plan says."""
+    """Return the verdict on recoveries from kills while no other fault lasted.
+    A frozen or cut off process stays away for as long as the plan says."""
     judged = sum(one.kills for one in measures.roles)
     late = tuple(
         f"{one.role}: p99 of {one.kills} kills is {one.kills_p99_ms} ms, the bar is {bar_ms} ms"

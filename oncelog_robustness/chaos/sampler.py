@@ -1,7 +1,8 @@
-"""How far the LSO is behind, second by second: `python -m oncelog_robustness.chaos.sampler BOOTSTRAP CONFIG PREFIX`.
+"""The sampler of the LSO's lag, second by second: `python -m oncelog_robustness.chaos.sampler
+BOOTSTRAP CONFIG PREFIX`.
 
-A client of its own, so that no hanging workload stops the measuring. Each line of its output is one sample; a second
-in which nobody answered has none.
+The sampler is a client of its own, so that no hanging workload stops the measuring. Each line of its output is one
+sample; a second without a response has none.
 """
 
 import json
@@ -20,9 +21,11 @@ TIMEOUT_S: Final = 2.0
 
 
 def sample(admin: AdminClient, prefix: str) -> dict[str, int]:
-    """Records between the last stable offset and the high watermark, of each partition that has any.
+    """Return how many records lie between the last stable offset and the high watermark, for
+    each partition that has any.
 
-    Of topics whose names begin with `prefix`."""
+    Only topics whose names begin with `prefix` count.
+    """
     topics = admin.list_topics(timeout=TIMEOUT_S).topics
     partitions = [
         TopicPartition(name, number)
@@ -32,7 +35,7 @@ def sample(admin: AdminClient, prefix: str) -> dict[str, int]:
     ]
     if not partitions:
         return {}
-    # The stable one first: what is written between the two questions may be counted, never hidden.
+    # The stable end is read first: records written between the two requests may be counted, never hidden.
     stable = _ends(admin, partitions, IsolationLevel.READ_COMMITTED)
     high = _ends(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
     # A leader that does not know its end yet is shown as one at -1.

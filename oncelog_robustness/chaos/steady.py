@@ -1,4 +1,5 @@
-"""One producer that commits a small transaction after the other, into every partition of a topic: the cluster's pulse.
+"""The pulse of the cluster: one producer that commits a small transaction after the other, into
+every partition of a topic.
 
 It hardly pauses, and a producer that cannot go on is replaced at once: a gap between its commits is a time in which an
 application could not commit. Its transactions are judged like all others.
@@ -21,7 +22,7 @@ KIND: Final = "steady"
 
 class SteadyParameters(Parameters):
     library: str = ""
-    """The last of the lab's when it has no such one."""
+    """The client library to use; the last of the lab's if the lab does not have this one."""
     partitions: Partitions = 3
     pause_ms: Pause = 20
     rest_ms: Pause = 100
@@ -73,7 +74,7 @@ class Steady:
 
 
 def make_workload(kind: str, name: str, parameters: Mapping[str, object]) -> Workload:
-    """Of the catalog, and this one."""
+    """Return a workload of the catalog, or the steady one that only chaos has."""
     if kind == KIND:
         return Steady(name, SteadyParameters.model_validate(dict(parameters)))
     return catalog.make_workload(kind, name, parameters)

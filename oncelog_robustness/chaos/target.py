@@ -1,4 +1,4 @@
-"""What chaos runs against: a cluster of its own in a folder."""
+"""A chaos target that is a cluster of processes of our own, in a folder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ SETTLE_TIMEOUT_S: Final = 60.0
 
 
 class ClusterTarget:
-    """Everything behind our proxy."""
+    """A `Target` of local processes whose every connection goes through our proxy."""
 
     decks = DECKS
     limits: Sequence[str] = ()
@@ -90,7 +90,7 @@ class ClusterTarget:
         return ProcessInjector(self.cluster, self.proxy, self._clocks, kill_client)
 
     def observe(self, at_ms: int) -> Observations:
-        """Gives it time to end what is open, then ends it in order: its files say what is committed."""
+        """Give the cluster time to end what is open, stop it in order, and read from its files what is committed."""
         evidence = Evidence.of(self.cluster)
         evidence.wait_settled(SETTLE_TIMEOUT_S)
         blocks = evidence.blocks()
@@ -98,7 +98,7 @@ class ClusterTarget:
         return evidence.read(at_ms, blocks)
 
     def verdicts(self) -> Sequence[Verdict]:
-        """The checkers have its files."""
+        """Return no verdicts: the checkers judge the files of this cluster instead."""
         return ()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """aborted-read: what was aborted, or refused, is never seen at read_committed.
 
-A transaction that failed or was aborted, and a plain send that was refused for good. A plain send may not be seen at
-any isolation level; INFO may turn out either way.
+This holds for a transaction that failed or was aborted, and for a plain send that was refused for good. A plain send
+may not be seen at any isolation level; INFO may turn out either way.
 """
 
 from oncelog_robustness.checkers.evidence import must_not_be_there, readings, writer_of

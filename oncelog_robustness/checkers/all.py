@@ -1,4 +1,4 @@
-"""Every checker, in the order of a report."""
+"""The list of every checker, in the order of a report."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -66,7 +66,7 @@ ALL: Final[tuple[Checker, ...]] = (
     half_payment.check,
     *cluster.CHECKERS,
 )
-"""One entry a line."""
+"""All checkers, in the order of a report; one entry a line."""
 
 
 def judge(

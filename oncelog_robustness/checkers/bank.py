@@ -1,6 +1,7 @@
-"""bank: transfers move money and make none: at read_committed the sum over all accounts is what was paid in.
+"""bank: transfers move money and make none, so at read_committed the sum over all accounts is what was paid in.
 
-Judged at the end, over all bookings of the bank's topic, and at each read that saw every transfer whole or not at all.
+The rule is judged at the end, over all bookings of the bank's topic. It is also judged at each read that saw every
+transfer whole or not at all.
 """
 
 from oncelog_robustness.checkers.evidence import FinalState, writer_of
@@ -53,7 +54,8 @@ def _judge_end(findings: Findings, history: History, bank: BankOpened) -> None:
 
 
 def _half_visible(history: History, bookings: list[tuple[Read, int]]) -> str:
-    """The first transfer of which a booking is there without the others, to look at."""
+    """Describe the first transfer of which one booking is visible without the others, to help
+    a reader of the verdict."""
     here = {read.value or "": read for read, _ in bookings}
     writers = writer_of(history)
     for value, read in here.items():

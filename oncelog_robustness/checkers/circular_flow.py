@@ -29,7 +29,8 @@ from oncelog_robustness.history import History, Outcome, Read, Transaction
 from oncelog_robustness.observations import Observations
 
 Graph = list[dict[int, str]]
-"""For each transaction, and behind them each barrier, whom its edges lead to, and why."""
+"""A graph: for each transaction, and after them for each barrier, the nodes that its edges lead to,
+each with the edge's reason."""
 _ANSWERED: Final = "was answered before the begin of"
 
 
@@ -69,19 +70,21 @@ def _flows(history: History, nodes: Sequence[Transaction]) -> list[_Flow]:
 
 
 def id_of(one: Transaction) -> tuple[str, str, int, str]:
-    """Values are unique, so the first one tells transactions of one millisecond apart."""
+    """Return a key of the transaction.
+    Values are unique, so the first value tells transactions of one millisecond apart."""
     first = one.sends[0].value if one.sends else ""
     return one.client, one.transactional_id, one.invoked_ms, first
 
 
 def _moment(one: Transaction) -> int:
-    """Between its begin and its answer: so no edge of a client or of real time leads back."""
+    """Return a moment between the transaction's begin and its answer, in milliseconds.
+    By it no edge of a client or of real time leads back."""
     is_answered = one.outcome is Outcome.OK and one.completed_ms is not None
     return one.completed_ms if is_answered and one.completed_ms is not None else one.invoked_ms
 
 
 def _suspects(nodes: Sequence[Transaction], flows: Iterable[_Flow]) -> list[list[int]]:
-    """The transactions of each span of time in which a cycle may lie, by their begin."""
+    """Return, for each span of time in which a cycle may lie, its transactions in the order of their begin."""
     backward = sorted(
         (_moment(nodes[flow.target]), _moment(nodes[flow.source]))
         for flow in flows
@@ -108,7 +111,7 @@ def _suspects(nodes: Sequence[Transaction], flows: Iterable[_Flow]) -> list[list
 
 
 def _within(members: Sequence[int], flows: Iterable[_Flow]) -> list[_Flow]:
-    """The flows among `members`, by their places there."""
+    """Return the flows whose two ends are among `members`, numbered by their places there."""
     places = {number: place for place, number in enumerate(members)}
     return [
         _Flow(places[flow.source], places[flow.target], flow.read)
@@ -138,7 +141,7 @@ def _add_sessions(nodes: Sequence[Transaction], graph: Graph) -> None:
 
 
 def _add_real_time(nodes: Sequence[Transaction], graph: Graph) -> None:
-    """A barrier for each moment of an answer; edges from a moment to a begin in the same millisecond are none."""
+    """Add a barrier for each moment of an answer. A moment has no edge to a begin in the same millisecond."""
     answered: dict[int, list[int]] = {}
     for number, one in enumerate(nodes):
         if one.outcome is Outcome.OK and one.completed_ms is not None:
@@ -159,7 +162,7 @@ def _add_real_time(nodes: Sequence[Transaction], graph: Graph) -> None:
 
 
 def _components(graph: Graph) -> list[list[int]]:
-    """Strongly connected ones, by Tarjan's algorithm with a stack of its own instead of recursion."""
+    """Return the strongly connected components, by Tarjan's algorithm with an explicit stack instead of recursion."""
     order: list[int | None] = [None] * len(graph)
     low = [0] * len(graph)
     is_open = [False] * len(graph)
@@ -201,7 +204,7 @@ def _components(graph: Graph) -> list[list[int]]:
 
 
 def _proof(nodes: Sequence[Transaction], graph: Graph, component: list[int]) -> str:
-    """A cycle through the first transaction of the component with the fewest transactions."""
+    """Return a sentence with a shortest cycle through the first transaction of the component."""
     start = min(component)
     members = dict.fromkeys(component)
     came_from: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The checkers over what an observer inside the cluster saw, in the order of a report."""
+"""The list of the checkers that judge what was observed inside the cluster, in the order of a report."""
 
 from typing import Final
 

@@ -1,4 +1,5 @@
-"""How a checker over a cluster comes to its verdict, and what several of them ask of the logs."""
+"""The case that a checker of the cluster builds up to its verdict, and questions about logs
+that several checkers share."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -17,11 +18,12 @@ PROOFS_MAX: Final = 20
 SHARD_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
 
 PartitionKey = tuple[str, str, int]
-"""Topic, its id (empty if unknown) and partition number: a topic made again under its name is another."""
+"""A topic, its id (empty if unknown) and a partition number.
+A topic that is made again under its name is another one."""
 
 
 class Case:
-    """Counts what was judged, and keeps what speaks against it."""
+    """The case of one checker: it counts what was judged, and keeps what speaks against the rule."""
 
     def __init__(self, checker: str) -> None:
         self._checker = checker
@@ -39,7 +41,8 @@ class Case:
             self._proof.append(sentence)
 
     def cannot(self, reason: str) -> None:
-        """Something could not be judged; it decides the verdict only if nothing else could."""
+        """Note why something could not be judged.
+        Such a reason decides the verdict only if nothing at all could be judged."""
         if reason not in self._reasons and len(self._reasons) < PROOFS_MAX:
             self._reasons.append(reason)
 
@@ -67,7 +70,7 @@ def named(key: PartitionKey) -> str:
 
 
 def newest_logs(observations: Observations) -> dict[PartitionKey, list[ReplicaLog]]:
-    """Of each replica the log that was read last, by partition, in the order of node ids."""
+    """Return, for each partition, the log of each replica that was read last, in the order of node ids."""
     newest: dict[tuple[PartitionKey, int], ReplicaLog] = {}
     for log in observations.logs:
         if log.is_part:
@@ -82,7 +85,8 @@ def newest_logs(observations: Observations) -> dict[PartitionKey, list[ReplicaLo
 
 
 def fullest_logs(observations: Observations) -> list[ReplicaLog]:
-    """One log a partition: of the newest ones an undamaged one of which most is committed, then the longest."""
+    """Return one log for each partition: of the newest logs an undamaged one with the most
+    committed, then the longest."""
     return [max(logs, key=_fullness) for logs in newest_logs(observations).values()]
 
 
@@ -92,12 +96,13 @@ def _fullness(log: ReplicaLog) -> tuple[bool, int, int, int]:
 
 
 def compacted_partitions(observations: Observations) -> frozenset[PartitionKey]:
-    """A replica that copied a compacted log has its gaps, and never cleaned anything itself."""
+    """Return the partitions that any replica compacted.
+    A replica that copied such a log has its gaps without having cleaned anything."""
     return frozenset(key_of(log) for log in observations.logs if log.is_compacted)
 
 
 def is_whole(log: ReplicaLog) -> bool:
-    """Nothing was ever taken out of it: it begins at 0 and has no gap."""
+    """True if nothing was ever removed from the log: it begins at 0 and has no gap."""
     expected = 0
     for batch in log.batches:
         if batch.base_offset != expected:
@@ -107,13 +112,13 @@ def is_whole(log: ReplicaLog) -> bool:
 
 
 def with_producer(log: ReplicaLog) -> Iterator[BatchSeen]:
-    """Its batches that carry a producer id; damaged ones are `cluster_replicas`' to judge."""
+    """Return the log's batches that carry a producer id, without damaged ones, which `cluster_replicas` judges."""
     return (batch for batch in log.batches if batch.producer_id >= 0 and batch.is_sound)
 
 
 class Neighbours:
-    """Tells whether records may be missing between two of a shard: cleaning takes them out of the middle, too, while
-    some of its segments are done and others are not."""
+    """The records of each shard, to tell whether some may be missing between two.
+    Cleaning also removes records from the middle, while it is done with only some segments."""
 
     def __init__(self, observations: Observations) -> None:
         self._whole = whole_shards(observations)
@@ -126,7 +131,7 @@ class Neighbours:
         return self._whole.get(shard, False)
 
     def are_all_between_known(self, first: StateRecorded, second: StateRecorded) -> bool:
-        """Every record between these two, of whichever id, is there."""
+        """True if every record between these two, of any transactional id, is in the log."""
         if first.shard != second.shard or self.is_whole(first.shard):
             return True
         offsets = self._offsets[first.shard]
@@ -135,7 +140,7 @@ class Neighbours:
 
 
 def whole_shards(observations: Observations) -> dict[int, bool]:
-    """By shard of `__transaction_state`: whether its log still has every record ever written."""
+    """Return, for each shard of `__transaction_state`, whether its log still has every record ever written."""
     return {
         log.partition: is_whole(log)
         for log in fullest_logs(observations)

@@ -1,4 +1,4 @@
-"""A leader has all that any earlier leader called committed.
+"""A leader has every record that any earlier leader called committed.
 
 A leader's high watermark says: this much is on every in-sync replica. The next leader is chosen among these, so its log
 reaches at least as far, whatever its own high watermark says at first. A log that is cut by the high watermark, and
@@ -15,7 +15,7 @@ from oncelog_robustness.observations import Observations, ReplicaState
 
 
 class Committed:
-    """The furthest that a leader of each epoch called committed; for judging at every step as well."""
+    """The furthest offset that a leader of each epoch called committed; made for judging at every step as well."""
 
     def __init__(self) -> None:
         self._furthest: dict[PartitionKey, dict[int, ReplicaState]] = {}
@@ -29,7 +29,7 @@ class Committed:
             epochs[state.leader_epoch] = state
 
     def lacking(self, leader: ReplicaState, *, also_of_its_epoch: bool = True) -> str | None:
-        """A sentence if this leader's log is shorter than what a leader of an earlier epoch had committed.
+        """Return a sentence if this leader's log is shorter than what a leader of an earlier epoch had committed.
 
         What its own epoch had committed counts as well, if nothing was added that is later than this state.
         """

@@ -1,8 +1,9 @@
-"""What coordinators write carries coordinator epochs that never go back.
+"""Coordinator epochs that coordinators write never go back.
 
-In a partition the markers of one producer id, because all of them come from its one shard; in a shard's own log the
-coordinators' batches, whose producer epoch is their coordinator epoch (its low 15 bits). In a shard of groups there are
-a client's transactional offsets and their markers as well, and the second rule leaves them out.
+In a partition this holds for the markers of one producer id, because all of them come from its one shard.
+In a shard's own log it holds for the coordinators' batches, whose producer epoch is their coordinator
+epoch (its low 15 bits). A shard of groups also has transactional offsets of clients and their markers,
+which the second rule leaves out.
 """
 
 from oncelog_robustness.checkers.cluster_case import (

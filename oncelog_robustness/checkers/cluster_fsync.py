@@ -1,8 +1,8 @@
-"""What a replica called synced and committed is still in its own log after its machine lost power.
+"""A record that a replica called synced and committed is still in its log after its machine lost power.
 
-The other replicas would bring it back, and hide the lie. So a log that was read right behind the power cut, before the
-node began again, counts; one that was read at the end shows less. What is missing may be its end, or a part further in
-that was not synced while something behind it was; in a compacted log there are holes in any case.
+The other replicas would bring a lost record back, and hide the lie. So a log counts that was read right after the
+power cut, before the node began again. One that was read at the end shows less. The missing part may be the end, or a
+part further in that was not synced while something behind it was. A compacted log has holes in any case.
 
 Two things take back what was synced, and are no lies: a replica that is emptied on purpose and copied again, and bits
 of its disk that turn over.
@@ -23,10 +23,10 @@ from oncelog_robustness.history import Fault, History
 from oncelog_robustness.observations import Observations, ReplicaLog, Synced
 
 BIT_FLIP: Final = "bit-flip"
-"""The kind of a fault, as the fault plan names it."""
+"""The kind of the fault that turns bits of a disk, as the fault plan names it."""
 
 _Replica = tuple[int, PartitionKey]
-"""Node id and partition."""
+"""A node id and a partition."""
 
 
 def check(history: History, observations: Observations) -> Verdict:
@@ -37,7 +37,7 @@ def check(history: History, observations: Observations) -> Verdict:
     if not promises:
         case.cannot("no replica was seen to sync every append")
     emptied = _emptied(observations)
-    # Of a topic that was deleted nobody knows at the end whether it was compacted.
+    # At the end nobody knows whether a deleted topic was compacted.
     without_holes = newest_logs(observations).keys() - compacted_partitions(observations)
     is_rotten = any(one.kind == BIT_FLIP for one in history.all(Fault))
     for log in observations.logs:
@@ -54,7 +54,7 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _emptied(observations: Observations) -> dict[_Replica, list[int]]:
-    """When each replica was seen to have been emptied since its process began."""
+    """Return, for each replica, when it was seen to have been emptied since its process began, in milliseconds."""
     found: dict[_Replica, list[int]] = {}
     for state in observations.replicas:
         if state.start_over_count:

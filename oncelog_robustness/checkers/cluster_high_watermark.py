@@ -1,8 +1,8 @@
 """The high watermark never goes back on a replica while its process lives.
 
-Across processes it may: a node that starts again has only what its last checkpoint said. A new leader has what its last
-fetch as a follower told it (KIP-101). Nothing is lost by that, because the records are there; that they are is
-`cluster_committed`'s to judge. Within one process a follower cuts its log back by leader epochs only, and these never
+Across processes it may: a node that starts again has only what its last checkpoint said. A new leader has the high
+watermark that its last fetch as a follower returned (KIP-101). No record is lost by that; `cluster_committed` judges
+that the records are there. Within one process a follower cuts its log back by leader epochs only, and these never
 disagree about what is committed. So the high watermark goes back only with a replica that was emptied on purpose.
 """
 

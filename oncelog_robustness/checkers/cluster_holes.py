@@ -1,7 +1,7 @@
-"""Behind each batch of a log the next offset follows; only compaction makes holes.
+"""Each batch of a log is followed by the next offset; only compaction makes holes.
 
-A hole in one copy shows in the comparison of replicas. One that all copies have does not: then what stood there was
-removed, or never written, everywhere alike.
+A hole in one copy shows in the comparison of replicas. A hole that all copies have does not: its records were
+removed, or never written, on all replicas alike.
 """
 
 from itertools import pairwise

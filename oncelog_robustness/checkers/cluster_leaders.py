@@ -1,7 +1,7 @@
-"""One leader per leader epoch and partition, and leader epochs that never go back.
+"""Each leader epoch of a partition has one leader, and leader epochs never go back.
 
-A leader is a process: one that begins anew registers anew, which ends the epochs in which the one before led. Else what
-was sent to that one, and arrives late, would be taken for the new one's.
+A leader is a process. A process that starts again registers again, which ends the epochs in which its predecessor
+led. Otherwise a request to the predecessor that arrives late would be taken for one to the new process.
 """
 
 from oncelog_robustness.checkers.cluster_case import Case, PartitionKey, key_of, name_of, named
@@ -11,13 +11,13 @@ from oncelog_robustness.observations import Observations, ReplicaState
 
 
 class Leaders:
-    """Who led in which epoch, as far as it was seen; for judging at every step as well."""
+    """The leader of each epoch, as far as it was seen; made for judging at every step as well."""
 
     def __init__(self) -> None:
         self._leaders: dict[tuple[PartitionKey, int], ReplicaState] = {}
 
     def rival(self, state: ReplicaState) -> str | None:
-        """A sentence if another node, or another process of this one, led this partition in this epoch."""
+        """Return a sentence if another node, or another process of the same node, led this partition in this epoch."""
         if not state.is_leader or state.leader_epoch < 0:
             return None
         first = self._leaders.setdefault((key_of(state), state.leader_epoch), state)
@@ -46,7 +46,7 @@ def check_one_leader(_history: History, observations: Observations) -> Verdict:
 
 
 def check_epochs(_history: History, observations: Observations) -> Verdict:
-    """On a replica over time while its process lives, and in every log from batch to batch."""
+    """Judge leader epochs on each replica over time while its process lives, and in every log from batch to batch."""
     case = Case("leader-epoch-went-back")
     latest: dict[tuple[PartitionKey, int, int], ReplicaState] = {}
     for state in observations.replicas:

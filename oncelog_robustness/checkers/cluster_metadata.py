@@ -1,7 +1,8 @@
-"""One controller decides at a time: behind what a newer term wrote, no earlier one writes.
+"""One controller decides at a time: after a newer term has written to the metadata journal, no earlier term writes.
 
-Each append to the metadata journal begins where its controller believes that the journal ends. So two that begin at one
-offset are two decisions that did not know of each other. An append whose answer was lost is not seen, and leaves a gap.
+Each append to the metadata journal begins where its controller believes that the journal ends. So two appends that
+begin at one offset are two decisions whose controllers did not know of each other. An append without a response is
+not seen, and leaves a gap.
 """
 
 from itertools import pairwise

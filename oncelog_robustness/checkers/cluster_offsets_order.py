@@ -1,4 +1,4 @@
-"""LSO ≤ HW ≤ LEO on every replica at every moment, and none of them below the log's start."""
+"""The offsets of every replica are in order at every moment: log start ≤ LSO ≤ HW ≤ LEO."""
 
 from oncelog_robustness.checkers.cluster_case import Case, name_of
 from oncelog_robustness.checkers.verdict import Verdict
@@ -7,7 +7,7 @@ from oncelog_robustness.observations import Observations, ReplicaState
 
 
 def disorder(state: ReplicaState) -> str | None:
-    """What is wrong with these offsets, in a sentence; None if they are in order."""
+    """Return what is wrong with the order of these offsets, in a sentence; None if they are in order."""
     start, high, end = state.start_offset, state.high_watermark, state.end_offset
     stable = state.last_stable_offset
     if start <= high <= end and (stable is None or start <= stable <= high):

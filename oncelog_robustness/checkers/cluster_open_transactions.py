@@ -1,7 +1,7 @@
-"""After healing nothing is open: no transaction in a partition, none at its coordinator, no LSO below its HW.
+"""No transaction stays open after healing: none in a partition, none at its coordinator, and no LSO below its HW.
 
-A transaction that its coordinator has ended but a partition still holds open is a hanging one (KIP-890): its marker was
-lost, or data came in behind it. Before healing a marker may be on its way, so nothing is said then.
+A transaction that its coordinator has ended but a partition still holds open is a hanging one (KIP-890): its marker
+was lost, or data came in behind it. Before healing a marker may be on its way, so nothing is judged then.
 """
 
 from oncelog_robustness.checkers.cluster_case import (
@@ -70,7 +70,7 @@ def _judge_log(case: Case, log: ReplicaLog, states: dict[int, StateRecorded]) ->
 
 
 def _judge_last_stable_offsets(case: Case, observations: Observations) -> None:
-    """Of the newest leader epoch of each partition that is still there, as it was seen last."""
+    """Judge the LSO of each partition that still exists, by the last state seen of its newest leader epoch."""
     there = newest_logs(observations)
     leaders: dict[tuple[str, str, int], ReplicaState] = {}
     for state in observations.replicas:

@@ -1,4 +1,4 @@
-"""One outcome per transaction everywhere: what the coordinator recorded, in every partition, once.
+"""Each transaction has one outcome everywhere: the one that its coordinator recorded, once in every partition.
 
 A coordinator decides the transactions of a producer id one after the other, and a partition has their markers in the
 same order. So for each producer id and partition the markers must be explained by the decisions:
@@ -8,17 +8,17 @@ decisions about this partition   commit 7      abort 7      commit 8
 markers in its log          data commit 7 | data abort 7 abort 7 | commit 8
 ```
 
-A marker may be written again, its answer was lost, or it was held up until a later one was written: where no data
-stands before it, it ends nothing, and its decision may be one that compaction has taken since. A transaction may have
-left no data here, but it has its marker. Every decision that is recorded complete has one, except where the log's
-beginning is gone, and in compacted logs. A shard of groups may have none too: its coordinator writes none where no
-offsets are pending. Where compaction took states, the markers in that place explain themselves.
+A marker may be written again because its response was lost, or may arrive after a later one. Where no data stands
+before it, such a marker ends nothing, and its decision may be one that compaction has removed since. A transaction
+may have left no data here, but it has its marker. Every decision that is recorded complete has one, except where the
+log's beginning is gone, and in compacted logs. A shard of groups may have none too: its coordinator writes none where
+no offsets are pending. Where compaction removed states, the markers in that place explain themselves.
 
 Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all markers of
 one such pair must be the same.
 
-Where nobody can read any more what was decided, partitions can still be held against each other: a marker that raises
-the epoch of what it ends is of the one transaction that wrote in the epoch before. There is no second one.
+Where the decisions cannot be read any more, partitions can still be compared with each other. A marker that raises
+the epoch of what it ends belongs to the one transaction that wrote in the epoch before.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ COMPLETE = ("CompleteCommit", "CompleteAbort")
 class Decided:
     record: StateRecorded
     follows_gap: bool
-    """Compaction may have taken decisions between the one before and this one."""
+    """True if compaction may have removed decisions between the previous one and this one."""
     is_complete: bool = False
 
     @property
@@ -62,19 +62,20 @@ class Decided:
 class Written(NamedTuple):
     batch: BatchSeen
     ends_data: bool
-    """Data of this producer stands between it and the marker before."""
+    """True if data of this producer stands between this marker and the previous one."""
 
 
 @dataclass(slots=True)
 class Decisions:
-    """Of one producer id, in order."""
+    """The decisions about the transactions of one producer id, in order."""
 
     decided: list[Decided]
     has_gap: bool
-    """Compaction may have taken decisions behind the last one."""
+    """True if compaction may have removed decisions after the last one."""
 
     def about(self, place: tuple[str, int]) -> tuple[list[Decided], list[bool]]:
-        """Those about a partition, and before which of them (the last is: behind all) some may be missing."""
+        """Return the decisions about a partition, and as many flags: whether some decisions may be missing before
+        each. One more flag stands for after the last."""
         decided: list[Decided] = []
         gaps: list[bool] = []
         has_gap = False
@@ -172,7 +173,7 @@ def _explain(
         return
     case.judge(max(len(markers), 1))
     may_lack_first = may_lack_all or log.start_offset > 0
-    # Which decision the last marker may have been of; -1: of none that is known.
+    # The decisions to which the last marker may belong; -1: to none that is known.
     reached = [-1]
     for marker in markers:
         follows = _follow(
@@ -211,7 +212,7 @@ def _follow(
     follows: list[int] = []
     for last in reached:
         if gaps[last + 1]:
-            # Of a decision that nobody can read any more.
+            # The marker belongs to a decision that cannot be read any more.
             follows.append(last)
         is_late = any(gaps[: last + 1]) or any(_fits(marker, one) for one in decided[: last + 1])
         if is_late and not marker.ends_data:

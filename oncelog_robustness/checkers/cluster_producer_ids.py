@@ -1,7 +1,7 @@
 """A producer id is given once: blocks do not overlap, and an id belongs to one transactional id or one producer.
 
 Ids are used by transactional ids, by the branches of Spark sinks (which stand in logs only), by idempotent producers,
-and by coordinators for their appends to a shard. Which of these an id is, the logs tell.
+and by coordinators for their appends to a shard. The logs tell which of these uses an id.
 """
 
 from bisect import bisect_right
@@ -43,7 +43,7 @@ def check(_history: History, observations: Observations) -> Verdict:
 
 
 def _users(observations: Observations) -> dict[int, dict[str, str]]:
-    """Producer id to its users, each with the place where it was seen."""
+    """Return, for each producer id, its users, each with the place where it was seen."""
     users: dict[int, dict[str, str]] = {}
     for state in observations.states:
         if state.producer_id >= 0:
@@ -61,7 +61,8 @@ def _users(observations: Observations) -> dict[int, dict[str, str]]:
 
 
 def _user(log: ReplicaLog, batch: BatchSeen) -> str:
-    """Empty where a transaction's batch does not say whose it is; the states do."""
+    """Return who uses the batch's producer id; empty for a transaction's batch, whose user
+    only recorded states tell."""
     if batch.is_transactional or batch.is_control:
         return ""
     if log.topic in SHARD_TOPICS:

@@ -1,11 +1,12 @@
 """Replicas of a partition are equal below the high watermark.
 
-Two verdicts. `replicas-differ`: not the same batches (offsets, leader epochs, producers) stand there, so two histories
-were both called committed, or a copy lacks what it must have. `corrupt-minority`: the same batches, but not the same
-bytes, or bytes that fail their own CRC; the majority tells which copy is damaged.
+There are two verdicts. `replicas-differ`: the batches differ (offsets, leader epochs, producers), so two histories
+were both called committed, or a copy lacks what it must have. `corrupt-minority`: the batches are the same but not
+their bytes, or bytes fail their own CRC; the majority tells which copy is damaged.
 
-What only some replicas removed (log start, compaction) cannot be compared. Replicas are compared below the smaller of
-their high watermarks; after healing below the greatest of all, because every replica must have caught up by then.
+A part that only some replicas removed (log start, compaction) cannot be compared. Replicas are compared
+below the smaller of their high watermarks; after healing below the greatest of all, because every replica
+must have caught up by then.
 """
 
 from collections import Counter
@@ -131,7 +132,7 @@ def _compare_bytes(
 
 
 def _by_offset(log: ReplicaLog, start: int, committed: int) -> dict[int, BatchSeen]:
-    """Its committed batches that begin at `start` or behind, by the offset at which they begin."""
+    """Return the log's committed batches that begin at `start` or later, by their base offset."""
     return {
         batch.base_offset: batch
         for batch in log.batches

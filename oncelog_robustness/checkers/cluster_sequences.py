@@ -24,10 +24,10 @@ from oncelog_robustness.observations import BatchSeen, Observations, ReplicaLog
 SEQUENCE_COUNT: Final = 2**31
 
 _NOWHERE: Final = -1
-"""The offset of a batch that is not there."""
+"""The offset that stands for a batch that does not exist."""
 
 _Expected = tuple[int, int | None, int]
-"""A producer's epoch, its next sequence (None: any), and the offset of the batch that says so."""
+"""A producer's epoch, its next sequence (None: any), and the offset of the batch from which both follow."""
 
 
 def check_sequences(_history: History, observations: Observations) -> Verdict:
@@ -44,7 +44,7 @@ def _judge_log(case: Case, log: ReplicaLog, *, is_compacted: bool) -> None:
     expected: dict[int, _Expected] = {}
     for batch in log.batches:
         if not batch.is_sound:
-            # Nobody knows whose it was.
+            # The producer of a damaged batch is not known.
             expected, at_first = {}, None
         if batch.producer_id < 0 or not batch.is_sound:
             continue
@@ -89,7 +89,8 @@ def _error(known: _Expected, batch: BatchSeen, *, is_compacted: bool) -> str:
 
 
 def check_producer_epochs(_history: History, observations: Observations) -> Verdict:
-    """A batch of an older epoch than one before it was written by a zombie that was not fenced."""
+    """Judge that producer epochs never go back.
+    A batch of an older epoch than one before it is from a zombie that was not fenced."""
     case = Case("producer-epoch-went-back")
     for log in observations.logs:
         latest: dict[int, BatchSeen] = {}

@@ -1,8 +1,8 @@
-"""One owner per shard and coordinator epoch.
+"""Each coordinator epoch of a shard has one owner.
 
-That an older owner becomes active after a newer one is no violation by itself: its answer may have been under way, and
-its first append is refused. What it may not do is write, and that is `cluster_coordinator_epochs`' to judge. An owner
-is a process: one that begins anew gets another epoch, or nothing would fence what the one before had under way.
+An older owner that becomes active after a newer one is no violation by itself: its answer may have been under way,
+and its first append is refused. What it may not do is write, which `cluster_coordinator_epochs` judges. An owner is a
+process: one that starts again gets another epoch, so that requests of its predecessor are fenced.
 """
 
 from oncelog_robustness.checkers.cluster_case import Case
@@ -12,13 +12,15 @@ from oncelog_robustness.observations import Observations, ShardOwned
 
 
 class Owners:
-    """Who was active under which coordinator epoch, as far as it was seen; for judging at every step as well."""
+    """The owner that was active under each coordinator epoch, as far as it was seen; made for
+    judging at every step as well."""
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, int, int], ShardOwned] = {}
 
     def rival(self, owned: ShardOwned) -> str | None:
-        """A sentence if another node, or another process of this one, was active for this shard under this epoch."""
+        """Return a sentence if another node, or another process of the same node, was active for
+        this shard under this epoch."""
         shard = (owned.topic, owned.shard, owned.coordinator_epoch)
         first = self._owners.setdefault(shard, owned)
         if (first.node_id, first.node_incarnation) == (owned.node_id, owned.node_incarnation):

@@ -1,10 +1,10 @@
-"""The LSO of a leader never passes the beginning of a transaction whose marker its high watermark has not passed.
+"""A leader's LSO never passes the beginning of a transaction whose marker its high watermark has not passed.
 
-A marker that is not on every in-sync replica decides nothing yet: the next leader may not have it. A leader says only
-where its LSO and its high watermark are; where transactions begin and end, the log that was read at the end tells. What
-a leader calls committed stays. So a transaction that began below an LSO stands in that log at the same offset. So does
-a marker that was committed by then. A marker that was written and lost has a successor further up, which the high
-watermark of that time had not passed either.
+A marker that is not on every in-sync replica decides nothing yet: the next leader may not have it. A leader reports
+only its LSO and its high watermark; the log that was read at the end tells where transactions begin and end. Records
+that a leader called committed stay. So a transaction that began below an LSO stands in that log at the same offset.
+So does a marker that was committed by then. A marker that was written and lost has a successor further up, which the
+high watermark of that time had not passed either.
 """
 
 from bisect import bisect_left
@@ -27,7 +27,7 @@ _NEVER: Final = 2**63
 
 
 class _Stretch(NamedTuple):
-    """One transaction in one log."""
+    """One transaction in one log: its producer id, and the offsets of its first record and its marker."""
 
     marker_offset: int
     first_offset: int
@@ -35,7 +35,7 @@ class _Stretch(NamedTuple):
 
 
 class _Undecided:
-    """Of one log: which transaction, of all that begin below an offset, was decided last."""
+    """The transactions of one log, to find which of all that begin below an offset was decided last."""
 
     def __init__(self, log: ReplicaLog) -> None:
         stretches = sorted(_stretches(log), key=lambda one: one.first_offset)

@@ -1,8 +1,8 @@
-"""The recorded states of each transactional id follow one another as the table of the coordinator says.
+"""The recorded states of each transactional id follow one another as the coordinator's table of transitions allows.
 
-A transaction is decided at most once by that: behind a prepare record only its completion may stand. The table is the
-one that production code asserts by (`VALID_PREVIOUS`). But here the records of all the coordinators that ever wrote to
-the shard are held against it, in the order of its log.
+By that a transaction is decided at most once: only its completion may follow a prepare record. Production code
+asserts by the same table (`VALID_PREVIOUS`). Here it judges the records of all coordinators that ever wrote to the
+shard, in the order of its log.
 """
 
 from oncelog_coordinator.core.txn_state import STATE_OF_NAME, VALID_PREVIOUS, TxnState
@@ -13,7 +13,7 @@ from oncelog_robustness.observations import Observations, StateRecorded
 
 FORGOTTEN = "Dead"
 COMPLETE = (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
-"""Written once more before a repeated EndTxn is answered."""
+"""The states that may be recorded once more before a repeated EndTxn is answered."""
 
 
 def check(_history: History, observations: Observations) -> Verdict:
@@ -26,7 +26,7 @@ def check(_history: History, observations: Observations) -> Verdict:
         last[record.transactional_id] = record
         is_whole = neighbours.is_whole(record.shard)
         if before is not None and not neighbours.are_all_between_known(before, record):
-            # Compaction took what was between, so that the id begins anew for us.
+            # Compaction removed the records in between, so the id begins anew for this checker.
             before = None
         error = _error(before, record, is_whole=is_whole)
         if error:
@@ -75,9 +75,11 @@ def _identity_error(before: StateRecorded, record: StateRecorded, state: TxnStat
 
 
 def _kept_error(before: StateRecorded, record: StateRecorded, state: TxnState) -> str:
-    """A kept transaction has a second identity, that of its newest owner, until its completion hands it on (KIP-939).
+    """Return what is wrong with a record of a kept transaction; empty if nothing is.
 
-    Each new owner has another one, so that the one before is fenced. The decision raises it, as everybody's.
+    A kept transaction has a second identity, that of its newest owner, until its completion hands it on
+    (KIP-939). Each new owner has another identity, so that the one before is fenced. The decision raises the
+    epoch, as for every transaction.
     """
     owner = before.next_owner
     if record.next_owner is None:

@@ -1,4 +1,4 @@
-"""Who committed which offset of a group, in a transaction or outside, and whether it can count."""
+"""The commits of a group's offsets, in transactions and outside, each with its client and whether it can count."""
 
 from typing import NamedTuple
 
@@ -7,21 +7,22 @@ from oncelog_robustness.checkers.findings import span, writer
 from oncelog_robustness.history import GroupOffsets, History, OffsetsCommitted, Outcome, Transaction
 
 GroupPartition = tuple[str, str, int]
-"""Group, topic, partition."""
+"""A group, a topic and a partition number."""
 
 
 class GroupCommit(NamedTuple):
     offset: int
     by: Transaction | OffsetsCommitted
     is_done: bool | None
-    """None: nobody knows."""
+    """True if the commit was done; None if nobody knows."""
 
     @property
     def ended_ms(self) -> int | None:
-        """By then it was with the group coordinator, if it ever came there. None: nobody knows.
+        """The latest time at which the group coordinator took the commit, in milliseconds. None: nobody knows.
 
-        Of a transaction: when its offsets were taken, however much later it committed. What the group committed in
-        between is newer (facts 5.2)."""
+        For a transaction: when its offsets were accepted, however much later it committed. A commit of the group in
+        between is newer (facts 5.2).
+        """
         if self.by.outcome is not Outcome.OK:
             return None
         if isinstance(self.by, Transaction):
@@ -37,7 +38,7 @@ class GroupCommit(NamedTuple):
 
 
 def commits_of_groups(history: History) -> dict[GroupPartition, list[GroupCommit]]:
-    """Each in the order in which they began."""
+    """Return the commits of each group and partition, in the order in which they began."""
     final = FinalState.of(history)
     found: dict[GroupPartition, list[GroupCommit]] = {}
 

@@ -1,9 +1,10 @@
 """copier: each record that a copying group has passed is copied once, to its place and in order, and nothing else is.
 
-The partition of a copy follows from its original's offset, and originals of one partition have their copies in one
-partition in their own order: a transaction is over before the next one reads on.
-Read off the outcome alone: the copies in the output against the originals in the input, up to the group's final offset.
-It needs nobody's account of a transaction, so it sees as well what clients did of which nobody knows.
+The partition of a copy follows from its original's offset. Originals of one partition have their copies in one
+partition in their own order, because a transaction is over before the next one reads on.
+
+The checker reads the outcome alone: copies in the output against originals in the input, up to the group's final
+offset. It needs no client's account of a transaction, so it also sees transactions whose outcome no client knows.
 """
 
 from oncelog_robustness.checkers.evidence import FinalLog, FinalState

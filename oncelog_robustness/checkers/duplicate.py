@@ -1,6 +1,6 @@
 """duplicate: no log holds one value at two offsets.
 
-Judged within what one reader saw of one partition: two readers that disagree are `inconsistent-offsets`.
+The rule is judged on the reads of one partition by one reader: two readers that disagree are `inconsistent-offsets`.
 """
 
 from oncelog_robustness.checkers.evidence import writer_of

@@ -1,4 +1,4 @@
-"""What a history says about a value: who wrote it, who saw it, and whether it is there at the end."""
+"""The facts of a history about a value: its writer, its readers, and whether it is in the log at the end."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,23 +33,24 @@ class Seen(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What one operation was handed."""
+    """The records that one operation received."""
 
     by: Operation
     reads: tuple[Read, ...]
     is_committed: bool
-    """At read_committed."""
+    """True if the operation read at read_committed."""
 
     @property
     def handed_ms(self) -> int | None:
-        """The last moment at which it can have been handed anything."""
+        """The last moment at which the operation can have received a record, in
+        milliseconds; None if it never ended."""
         if isinstance(self.by, Transaction) and self.by.asked_ms is not None:
             return self.by.asked_ms
         return self.by.completed_ms
 
 
 def writes(history: History) -> Sequence[Written]:
-    """Every send, acknowledged or not, by the time its operation began."""
+    """Return every send, acknowledged or not, in the order in which their operations began."""
     return history.once("writes", lambda: _writes(history))
 
 
@@ -67,7 +68,7 @@ def writer_of(history: History) -> Mapping[str, Written]:
 
 
 def readings(history: History) -> Iterator[Reading]:
-    """Everything that anybody was handed: by polls, in transactions, at the end."""
+    """Yield every reading of the history: by polls, in transactions, and by final reads."""
     for poll in history.all(Poll):
         yield Reading(poll, poll.reads, poll.isolation is Isolation.READ_COMMITTED)
     for transaction in history.all(Transaction):
@@ -78,7 +79,7 @@ def readings(history: History) -> Iterator[Reading]:
 
 
 def first_committed_sight(history: History, values: Collection[str]) -> dict[str, Seen]:
-    """Of those of `values` that anybody saw at read_committed."""
+    """Return, for each of `values` that was read at read_committed, the first such reading."""
     found: dict[str, Seen] = {}
     for by, reads, is_committed in readings(history) if values else ():
         if is_committed:
@@ -102,31 +103,32 @@ def must_not_be_there(by: Transaction | PlainSend) -> bool:
 
 
 class Presence(StrEnum):
-    """Of a value that was sent, in a final read."""
+    """The presence of a sent value in the final read of its partition, or the reason why nobody can tell."""
 
     PRESENT = "present"
     ABSENT = "absent"
     SUPERSEDED = "superseded"
-    """A newer value of its key is there: compaction may have taken it."""
+    """A newer value of the key is there, so compaction may have removed this one."""
     DELETED = "deleted"
-    """It was, or may have been, below the start of a log of which records are deleted."""
+    """The value was, or may have been, below the log's start, in a topic whose records a workload deletes."""
     BEYOND = "beyond"
-    """At or above the end that was read to."""
+    """The value lies at or above the end offset of the final read."""
     UNREAD = "unread"
-    """The read was not complete."""
+    """The final read of the partition was not complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinalLog:
-    """One partition as it was at the end, at one isolation level."""
+    """One partition as it was at the end, read at one isolation level."""
 
     read: FinalRead
     offsets: dict[str, int]
-    """Of each value, the first one."""
+    """The first offset of each value."""
     newest: dict[str, int]
     """The highest offset of each key."""
     may_begin_later: bool
-    """Records of it are deleted, or nobody knows; else what is below its start is lost."""
+    """True if a workload may delete records of the log, or nobody knows; otherwise what is missing
+    below its start is lost."""
 
     def presence(self, send: Send) -> Presence:
         if send.value in self.offsets:
@@ -141,7 +143,7 @@ class FinalLog:
         return Presence.ABSENT if self.read.is_complete else Presence.UNREAD
 
     def is_after(self, by: Operation) -> bool:
-        """Whether it could see all that `by` did: it began when that was over, or given up for good."""
+        """True if the final read began after `by` was over or given up for good, so that it could see all of it."""
         return by.completed_ms is None or by.completed_ms <= self.read.invoked_ms
 
     def is_before(self, other: Operation) -> bool:
@@ -150,7 +152,7 @@ class FinalLog:
 
 
 def final_logs(history: History, isolation: Isolation) -> Mapping[Partition, FinalLog]:
-    """The last complete final read of each partition, or the last one if none is complete."""
+    """Return the last complete final read of each partition, or the last one if none is complete."""
     return history.once(isolation, lambda: _final_logs(history, isolation))
 
 
@@ -184,7 +186,7 @@ def _log(final: FinalRead, may_begin_later: bool) -> FinalLog:
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """All partitions at the end, at both isolation levels."""
+    """All partitions as they were at the end, at both isolation levels."""
 
     committed: Mapping[Partition, FinalLog]
     uncommitted: Mapping[Partition, FinalLog]
@@ -197,7 +199,8 @@ class FinalState:
         )
 
     def committed_presence(self, written: Written) -> Presence | None:
-        """None: its partition was not read at the end, or was read before the writer had ended."""
+        """Return the presence of a value at read_committed.
+        None if its partition was not read after the writer had ended."""
         send, by = written
         log = self.committed.get((send.topic, send.partition))
         if log is None or not log.is_after(by):
@@ -205,13 +208,14 @@ class FinalState:
         found = log.presence(send)
         if found is not Presence.ABSENT or send.offset is not None:
             return found
-        # Nobody was told its offset: it may lie above the end that read_committed reached.
+        # The offset is not known: it may lie above the end that read_committed reached.
         below = self.uncommitted.get((send.topic, send.partition))
         at = -1 if below is None else below.offsets.get(send.value, -1)
         return Presence.BEYOND if at >= log.read.end_offset else Presence.ABSENT
 
     def decided(self, transaction: Transaction) -> bool | None:
-        """Committed, aborted, or None if neither the client was told nor its values tell."""
+        """True if the transaction committed, False if it aborted, None if neither its client's
+        answer nor its values tell."""
         if must_be_there(transaction):
             return True
         if must_not_be_there(transaction):

@@ -1,4 +1,4 @@
-"""What a checker found so far, and the words it proves it with."""
+"""The findings of a checker, and the wording of operations in its proofs."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,7 +16,7 @@ from oncelog_robustness.history import (
 )
 
 PROOFS_MAX: Final = 10
-"""More than these nobody reads; the rest is counted."""
+"""The most proofs that a verdict shows; the rest is only counted."""
 
 
 @dataclass(slots=True)
@@ -25,12 +25,13 @@ class Findings:
     judged: int = 0
     broken: list[str] = field(default_factory=list)
     unclear: list[str] = field(default_factory=list)
-    """Why something that should have been judged was not."""
+    """Reasons why something that should have been judged was not."""
     _first: dict[tuple[str | int | None, ...], int] = field(default_factory=dict)
     _more: dict[int, int] = field(default_factory=dict)
 
     def breaks(self, about: tuple[str | int | None, ...], sentence: str) -> None:
-        """One sentence for all that is wrong about the same thing: the first. The rest is counted."""
+        """Note a violation.
+        For violations about the same thing only the first sentence is kept; the rest is counted."""
         at = self._first.setdefault(about, len(self.broken))
         if at == len(self.broken):
             self.broken.append(sentence)
@@ -38,9 +39,9 @@ class Findings:
             self._more[at] = self._more.get(at, 0) + 1
 
     def verdict(self, nothing: str) -> Verdict:
-        """`nothing` says what did not happen if there was nothing to judge.
+        """Return the verdict; `nothing` says what did not happen if there was nothing to judge.
 
-        A violation counts whatever else is unclear; without one, what is unclear forbids to say ok.
+        A violation counts whatever else is unclear. Without a violation, anything unclear makes the verdict unknown.
         """
         if self.broken:
             sentences = [
@@ -75,7 +76,7 @@ def said_of(send: Send) -> str:
 
 
 def writer(by: Transaction | PlainSend) -> str:
-    """Who wrote, in what, and how it ended."""
+    """Describe the writer of a value: the client, its transaction, and how that ended."""
     if isinstance(by, PlainSend):
         return f"{by.client} ({by.outcome}, {span(by)})"
     ending = "no ending asked" if by.ending is Ending.NONE else f"{by.ending} {by.outcome}"

@@ -1,10 +1,10 @@
-"""offsets-outside-transaction: the committed offset of a group is of a commit that counts, and of the last one.
+"""offsets-outside-transaction: a group's committed offset comes from a commit that counts, and from the last one.
 
-Every offset that the group coordinator returns must be of a transaction or commit that had begun by then. That one was
-done, or may have been done: it was not aborted. And it can be the last: no commit that is known to have been done by
-then began after it had ended. Fetches request stable offsets, so an offset that was returned is not pending for a later
-fetch. An offset that was never committed is returned as -1: `spurious-zero-offset`. Where offsets are deleted, a
-deletion is a commit of -1, and a response without an offset is judged here as well.
+Every offset that the group coordinator returns must come from a transaction or commit that had begun by then, and was
+not aborted. And it can be the last: no commit that is known to have been done by then began after it had ended.
+Fetches request stable offsets, so an offset that was returned is not pending for a later fetch. An offset that was
+never committed is returned as -1: `spurious-zero-offset`. Where offsets are deleted, a deletion is a commit of -1,
+and a response without an offset is judged here as well.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ from oncelog_robustness.history import History, OffsetsFetched, Outcome
 from oncelog_robustness.observations import Observations
 
 NOTHING: Final = -1
-"""What a group is told where it has no offset."""
+"""The offset in a response to a group that has none."""
 
 
 def check(history: History, observations: Observations) -> Verdict:

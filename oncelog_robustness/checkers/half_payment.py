@@ -1,6 +1,6 @@
-"""half-payment: each payment is in the database if and only if its record is committed in the topic, and once.
+"""half-payment: a payment is in the database, once, if and only if its record is committed in the topic, once.
 
-Judged at the end, when every application has come back and ended what was left (KIP-939, ADR 0043).
+The rule is judged at the end, when every application has come back and ended what was left (KIP-939, ADR 0043).
 """
 
 from collections import Counter

@@ -1,15 +1,15 @@
-"""healthy-transaction-aborted: what its client keeps within its time-out, and nobody else ends, is not aborted.
+"""healthy-transaction-aborted: a transaction that its client ends within its time-out is aborted by nobody else.
 
-A client learns that its transaction is over, or its producer fenced. By its own monotonic clock the time-out has not
-passed since the begin. Then somebody must have had a right to it:
+A client receives the answer that its transaction is over, or its producer fenced. By its own monotonic clock the
+time-out has not passed since the begin. Then one of these must have had a right to abort:
 
-- another client that asked for the transactional id meanwhile, or whom nobody answered at whatever time;
-- a copy of an opening call, its own or another's, that came late, because of a fault or of a call that took long: an
-  opening call fences every producer that was opened before it;
+- another client that asked for the transactional id meanwhile, or whose call at any time was not answered;
+- a copy of an opening call that came late, because of a fault or of a call that took long. An opening call fences
+  every producer that was opened before it;
 - an operator, who may end any transaction;
 - the wall clock, where it decides and was changed: a coordinator that takes a shard over has nothing else to go by.
 
-A client that was not told, or only of its own abort, proves nothing.
+A client that received no answer, or only the answer to its own abort, proves nothing.
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,12 @@ from oncelog_robustness.observations import Observations
 from oncelog_robustness.workload_facts import ProducerReady, facts_of
 
 OPENS_AT_ONCE_MS: Final = 2_000
-"""A call that takes longer may have been repeated, by the client or by a listener."""
+"""The longest opening call, in milliseconds, that was surely made once; a longer one may have been repeated by
+the client or a listener."""
 _OPERATE: Final = "operate"
 _CLOCKS: Final = ("clock-skew", "clock-jump")
 _COPY_NOTHING: Final = (*_CLOCKS, "client-kill", _OPERATE)
-"""Kinds of faults, as `fault_plan` names them."""
+"""The kinds of faults that make no copy of a request, as `fault_plan` names them."""
 _FOR_EVER: Final = 2**62
 
 
@@ -64,7 +65,8 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _told_ms(by: Transaction) -> int | None:
-    """When its client knew how it ended, if that was within its time-out; None: it says nothing."""
+    """Return when the client received its transaction's outcome, if within the time-out, in milliseconds; None if
+    the operation says nothing."""
     is_answered = by.is_taken or (by.ending is Ending.COMMIT and by.outcome is Outcome.OK)
     if by.timeout_ms is None or by.completed_ms is None or not is_answered:
         return None
@@ -77,7 +79,7 @@ class _Circumstances:
     observations: Observations
 
     def are_clear(self, by: Transaction, told_ms: int, openings: Sequence[WorkloadFact]) -> bool:
-        """Nobody and nothing but the cluster itself can have ended it."""
+        """True if nothing but the cluster itself can have ended the transaction."""
         own = [one for one in openings if one.client == by.client and _end_of(one) <= by.invoked_ms]
         if len(own) != 1:
             return False
@@ -99,7 +101,7 @@ class _Circumstances:
         )
 
     def _has_its_time(self, by: Transaction, told_ms: int) -> bool:
-        """Its coordinator measures by a monotonic clock, or the wall clocks were right."""
+        """True if its coordinator measured the time-out by a monotonic clock, or the wall clocks were right."""
         if not any(one.kind in _CLOCKS and one.invoked_ms <= told_ms for one in self.faults):
             return True
         name = by.transactional_id
@@ -110,7 +112,7 @@ class _Circumstances:
             for one in self.observations.shards
             if (one.topic, one.shard) == (SHARD_TOPICS[0], shard)
         ]
-        # Without any, nobody saw who owned it.
+        # Without such a take-over, the owner of the shard is not known.
         return bool(taken_over_ms) and not any(
             by.invoked_ms <= at_ms <= told_ms for at_ms in taken_over_ms
         )

@@ -1,7 +1,7 @@
-"""inconsistent-offsets: acknowledgements and readers agree on what lies where.
+"""inconsistent-offsets: acknowledgements and readers agree on which value has which offset.
 
-One offset holds one value, one value has one offset, and it lies in the partition it was sent to. What one reader saw
-twice is `duplicate`; here two tellers disagree: two readers, or a reader and the acknowledgement.
+One offset holds one value, one value has one offset, and it lies in the partition it was sent to. A value that one
+reader saw twice is `duplicate`. Here two witnesses disagree: two readers, or a reader and the acknowledgement.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from oncelog_robustness.history import (
 from oncelog_robustness.observations import Observations
 
 Spot = tuple[str, int, int]
-"""Topic, partition, offset."""
+"""A topic, a partition number and an offset."""
 
 
 class _Witness(NamedTuple):
@@ -34,13 +34,13 @@ class _Witness(NamedTuple):
         return f"as seen by {reader(self.by)}"
 
     def name(self) -> tuple[str, bool, int]:
-        """Polls of one client are one teller, each final read is one of its own."""
+        """The name of the witness: all polls of one client are one witness, and each final read is one of its own."""
         own = self.by.invoked_ms if isinstance(self.by, FinalRead) else -1
         return self.by.client, isinstance(self.by, Poll | FinalRead), own
 
 
 class _Map:
-    """Of each offset and each value who told of it first; what contradicts is told once."""
+    """The first witness of each offset and of each value; every contradiction is reported once."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -49,7 +49,7 @@ class _Map:
         self._reported: dict[tuple[str | None, Spot], None] = {}
 
     def holds(self, spot: Spot, value: str | None) -> bool:
-        """Somebody has told just this before."""
+        """True if a witness has already named this value at this offset."""
         holder = self._holders.get(spot)
         return holder is not None and holder[0] == value
 

@@ -1,4 +1,4 @@
-"""lost-write: what was acknowledged is there at the end.
+"""lost-write: what was acknowledged is in the log at the end.
 
 Acknowledged is a plain send that was answered, and every send of a transaction whose commit was answered. It may be
 gone if the log's start has moved beyond it and a workload deletes records of that topic. In a compacted topic it may be

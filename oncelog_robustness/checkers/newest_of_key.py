@@ -1,4 +1,4 @@
-"""newest-of-key: at the end the newest record of a key is the last one that was committed for it, or one behind that.
+"""newest-of-key: the newest record of a key at the end is the last one committed for it, or a later one.
 
 A consumer that reads a compacted topic from its start keeps the last record of each key. So an older value, or a
 deleted key that is back, means that cleaning removed or kept the wrong record. The order is that of the writer, which
@@ -22,15 +22,15 @@ from oncelog_robustness.observations import Observations
 from oncelog_robustness.workload_facts import KeyDeleted, facts_of
 
 _Key = tuple[str, int, str]
-"""Topic, partition, key."""
+"""A topic, a partition number and a key."""
 
 
 class _Change(NamedTuple):
-    """One record of a key, in the order of its writer."""
+    """One record that was written to a key; the changes of a key are kept in the order of its writer."""
 
     by: Transaction
     value: str | None
-    """None: a tombstone."""
+    """The value of the record; None for a tombstone."""
     offset: int | None
 
     def text(self) -> str:
@@ -64,7 +64,7 @@ def _changes(history: History) -> dict[_Key, list[_Change]]:
         deletions.setdefault(deleted.with_value, []).append(deleted)
     found: dict[_Key, list[_Change]] = {}
     for by in history.all(Transaction):
-        # A writer deletes when it has sent all it sends.
+        # A writer sends its tombstones after all its values.
         behind = [one for send in by.sends for one in deletions.get(send.value, ())]
         for send in by.sends:
             if send.key is not None:
@@ -78,7 +78,8 @@ def _changes(history: History) -> dict[_Key, list[_Change]]:
 
 
 def _is_beyond(final: FinalState, log: FinalLog, key: _Key, change: _Change) -> bool:
-    """It is above the end that read_committed reached, or below a start that moved: another checker's business."""
+    """True if the change is above the end that read_committed reached, or below a start that moved,
+    which other checkers judge."""
     if change.offset is not None:
         return not log.read.start_offset <= change.offset < log.read.end_offset
     if change.value is None:
@@ -110,7 +111,7 @@ def _offset(read: Read) -> int:
 
 
 def _place_of(read: Read, changes: list[_Change]) -> int | None:
-    """Which of the changes was read, the last that it may be; None for what no writer told of."""
+    """Return the last of the changes that this read may have seen; None for a value that no writer reported."""
     same = [at for at, one in enumerate(changes) if one.value == read.value]
     exact = [at for at in same if changes[at].offset == read.offset]
     unsure = [at for at in same if changes[at].offset is None]

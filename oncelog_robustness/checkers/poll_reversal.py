@@ -1,4 +1,4 @@
-"""poll-reversal: a consumer that nobody moved is handed ever higher offsets, never one again."""
+"""poll-reversal: a consumer that was not repositioned receives ever higher offsets, and never one twice."""
 
 from oncelog_robustness.checkers.findings import Findings, place, reader, seen
 from oncelog_robustness.checkers.polling import steps

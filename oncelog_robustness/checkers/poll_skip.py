@@ -1,11 +1,11 @@
-"""poll-skip: a consumer passes over nothing that is there at its isolation level.
+"""poll-skip: a consumer skips no record that is in the log at its isolation level.
 
-Gaps are normal: control batches, aborted records, what was compacted away or deleted. What a final read of the same
-isolation level shows inside a gap was there to be handed out when the consumer passed it: a read_committed reader goes
-no further than what is decided, and what is decided does not change.
+Gaps are normal: control batches, aborted records, what was compacted or deleted. A record that a final read of the
+same isolation level shows inside a gap could have been returned when the consumer passed it. A read_committed reader
+goes no further than what is decided, and what is decided does not change.
 
-Except where a newer record of its key was being written by then: each replica compacts on its own, so the leader of
-that moment may have taken away what the leader at the end still has.
+There is one exception: a newer record of the key was being written by then. Each replica compacts on its own, so the
+leader of that moment may have removed a record that the leader at the end still has.
 """
 
 from bisect import bisect_left
@@ -44,7 +44,7 @@ class _Log(NamedTuple):
     reads: list[Read]
     offsets: list[int]
     superseded_ms: list[int | None]
-    """Of each: from when on a newer record of its key may have been there."""
+    """The time from which a newer record of each read's key may have been there, in milliseconds; None: never."""
 
     @classmethod
     def of(cls, log: FinalLog, writers: Mapping[str, Written]) -> "_Log":
@@ -60,7 +60,7 @@ class _Log(NamedTuple):
         return cls(log.read, reads, [read.offset for read in reads], superseded_ms[::-1])
 
     def between(self, step: Step) -> list[Read]:
-        """What the poll passed over and nobody may have taken away before it ended."""
+        """Return the records that the poll skipped and that compaction cannot have removed before the poll ended."""
         first = bisect_left(self.offsets, step.position)
         last = bisect_left(self.offsets, step.read.offset)
         if last <= first:

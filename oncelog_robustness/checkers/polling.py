@@ -1,4 +1,4 @@
-"""The reads of each consumer, one after the other, as long as nobody moved it."""
+"""The reads of each consumer, one after the other, for as long as it is not repositioned."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,19 +7,19 @@ from oncelog_robustness.history import History, Partition, Poll, Positioned, Rea
 
 
 class Step(NamedTuple):
-    """One record handed to a consumer, and the offset at which it stood."""
+    """One record that a consumer received, and the position that it had before."""
 
     position: int
     before: Read | None
-    """The record before, None if it was moved to `position`."""
+    """The record before; None if the consumer was repositioned to `position`."""
     read: Read
     poll: Poll
 
 
 def steps(history: History) -> Iterator[Step]:
-    """In the order in which each consumer wrote them down, which is the order in which they happened to it.
+    """Yield the steps of each consumer in the order of its history, which is the order in which they happened.
 
-    A first read of a partition without a known position is the beginning of its own order.
+    The first read of a partition without a known position gives no step; it only sets the position.
     """
     positions: dict[str, dict[Partition, tuple[int, Read | None]]] = {}
     for operation in history.operations:

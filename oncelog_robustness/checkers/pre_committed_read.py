@@ -1,8 +1,8 @@
-"""pre-committed-read: nothing is seen at read_committed before its transaction was asked to commit.
+"""pre-committed-read: no record is read at read_committed before its client asked for the commit.
 
-Held against the moment the commit was asked for, or, where nobody wrote that down, against the beginning of the
-transaction. A transaction that read its own write read it before its commit as well. And nothing at all is read, at any
-isolation level, before somebody began to send it.
+The read is compared with the moment of the request to commit or, where it is unknown, with the begin of the
+transaction. The same holds for a transaction that read its own write. No record is read at any isolation level before
+its client began to send it.
 """
 
 from oncelog_robustness.checkers.evidence import Reading, readings, writer_of
@@ -32,7 +32,7 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _is_long_over(by: Transaction | PlainSend, handed_ms: int | None) -> bool:
-    """Most of what is read was answered before."""
+    """True if the writer's operation had ended before the record was read, as for most records."""
     return handed_ms is not None and by.completed_ms is not None and by.completed_ms <= handed_ms
 
 

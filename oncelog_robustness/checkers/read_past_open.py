@@ -52,7 +52,8 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _open_in(history: History) -> dict[Partition, list[_Open]]:
-    """Per partition, the transactions that are known to have been open until they asked."""
+    """Return, for each partition, the committed transactions with the moment of the request to commit,
+    until which they were open."""
     found: dict[Partition, list[_Open]] = {}
     for by in history.all(Transaction):
         if by.asked_ms is None or by.ending is not Ending.COMMIT or by.outcome is not Outcome.OK:
@@ -68,7 +69,8 @@ def _open_in(history: History) -> dict[Partition, list[_Open]]:
 
 
 def _lowest_from(opens: list[_Open]) -> list[_Open]:
-    """For each place in the order of asking, the lowest first offset from there on."""
+    """Return, for each place in the order of the requests to commit, the transaction with the lowest
+    first offset from there on."""
     ordered = sorted(opens, key=lambda one: one.asked_ms)
     for index in range(len(ordered) - 2, -1, -1):
         if ordered[index + 1].first_offset < ordered[index].first_offset:

@@ -1,7 +1,7 @@
-"""send-reversal: what one producer sent to a partition later lies higher.
+"""send-reversal: a record that a producer sent later to a partition has a higher offset.
 
-Inside a transaction in the order of the calls: the sequence numbers of an idempotent producer keep it, however many
-sends are under way. Between operations only if one ended before the other began.
+Inside a transaction this holds in the order of the calls: the sequence numbers of an idempotent producer keep it,
+however many sends are under way. Between operations it holds only if one ended before the other began.
 """
 
 import heapq
@@ -54,7 +54,7 @@ def _judge_inside(findings: Findings, transaction: Transaction) -> None:
 
 
 def _judge_between(findings: Findings, operations: list[Transaction | PlainSend]) -> None:
-    """Sweeps over the beginnings; `highest` is the highest offset of all that ended before."""
+    """Judge operations in the order of their begin; `highest` is the highest offset of all that ended before."""
     under_way: list[_Ended] = []
     highest: dict[Partition, Written] = {}
     for number, by in enumerate(operations):

@@ -1,7 +1,8 @@
-"""spark-batch: each micro-batch of a query is in the sink once if a driver was told so, else once or not at all.
+"""spark-batch: a micro-batch whose commit was answered is in the sink once, any other one once or not at all.
 
-Once means: of one attempt, and in it of one try of each task, with everything that try wrote. An attempt that failed is
-never there; one of which nobody knows is there with the tries that its driver had named, or not at all.
+Once means: from one attempt, and in it from one try of each task, with everything that this try wrote. An
+attempt that failed is never in the sink. One with an unknown outcome is there with the tries that its driver
+had named, or not at all.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _Try:
-    """One try of one task, held against the final reads."""
+    """One try of one task: which of its values the final reads show."""
 
     task: int
     branch: str
@@ -131,7 +132,8 @@ def _judge(findings: Findings, name: str, tried: _Attempt) -> None:
 
 
 def _judge_unnamed(findings: Findings, name: str, tried: _Attempt) -> None:
-    """Nobody wrote down which tries were to win: one of each task that wrote anything."""
+    """Judge an attempt whose winning tries are not in the history: one try of each task that
+    wrote anything must be there."""
     shown: dict[int, _Try] = {}
     for one in tried.visible:
         before = shown.setdefault(one.task, one)

@@ -1,7 +1,8 @@
-"""spurious-zero-offset: a group that has committed an offset is never told that it has none, or that it is at 0.
+"""spurious-zero-offset: a group that has committed an offset never receives the answer that it has none, or 0.
 
-A consumer that is told so begins again at the start. A group is known to have committed if a commit above 0 was
-answered, or an offset above 0 was returned, before the fetch began; unless somebody may have committed 0.
+A consumer that receives this begins again at the start. A group is known to have committed if, before the
+fetch began, a commit above 0 was answered, or an offset above 0 was returned. This does not hold if a
+client may have committed 0.
 """
 
 from typing import NamedTuple
@@ -48,7 +49,7 @@ def check(history: History, observations: Observations) -> Verdict:
 def _first_known(
     commits: dict[GroupPartition, list[GroupCommit]], fetches: list[OffsetsFetched]
 ) -> dict[GroupPartition, _Known]:
-    """Of each group the first proof that it had committed an offset above 0."""
+    """Return, for each group and partition, the first proof that the group had committed an offset above 0."""
     first: dict[GroupPartition, _Known] = {}
 
     def add(key: GroupPartition, by: Operation, words: str) -> None:

@@ -1,4 +1,4 @@
-"""stuck-group: after healing, each group that a workload waited for has read everything."""
+"""stuck-group: after healing, each group that a workload waited for has read every record."""
 
 from oncelog_robustness.checkers.findings import Findings, place
 from oncelog_robustness.checkers.verdict import Verdict

@@ -38,7 +38,7 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _running(history: History, final: FinalState) -> dict[Partition, None]:
-    """Partitions in which a client that still lived held a transaction while they were read."""
+    """Return the partitions that were read while a client that still lived held a transaction in them."""
     ends = {spot: log.read for spot, log in final.committed.items()}
     found: dict[Partition, None] = {}
     for transaction in history.all(Transaction):

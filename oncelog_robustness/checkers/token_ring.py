@@ -48,7 +48,7 @@ def _is_whole(log: FinalLog) -> bool:
 
 
 def _hops(logs: list[FinalLog]) -> dict[int, list[tuple[int, Read]]]:
-    """Of each token, in the order of the hops."""
+    """Return the hops of each token, in order, each with the read that shows it."""
     found: dict[int, list[tuple[int, Read]]] = {}
     for log in logs:
         for read in log.read.reads:
@@ -61,7 +61,7 @@ def _hops(logs: list[FinalLog]) -> dict[int, list[tuple[int, Read]]]:
 
 
 def _consumed(history: History, ring: TokenRing) -> dict[int, int] | None:
-    """The group's final offset by place; None if nobody asked."""
+    """Return the group's final offset for each place of the ring; None if it was not fetched."""
     found: dict[int, int] = {}
     for fetched in history.all(OffsetsFetched):
         if fetched.is_final and fetched.fetched.group == ring.group:

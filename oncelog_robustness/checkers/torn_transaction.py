@@ -1,4 +1,5 @@
-"""torn-transaction: at the end a transaction is there as a whole, or not at all, whatever answer its client received.
+"""torn-transaction: at the end a transaction is in the logs as a whole or not at all, whatever
+answer its client received.
 
 A send that was not acknowledged counts only if the client asked for a commit, for then it had flushed everything
 before it asked; else it may never have arrived. What compaction or a moved log start may have taken does not count, and

@@ -1,4 +1,4 @@
-"""What a checker answers: ok, broken with its proof, or unknown with its reason."""
+"""The verdict of a checker: ok, broken with its proof, or unknown with its reason."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,19 +12,21 @@ class Answer(StrEnum):
     OK = "ok"
     BROKEN = "broken"
     UNKNOWN = "unknown"
-    """It could not judge: nothing of the kind happened, or what it needs was not seen."""
+    """The checker could not judge: nothing of the kind happened, or what it needs was not seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     checker: str
-    """The anomaly it looks for, `lost-write`."""
+    """The anomaly that the checker looks for, such as `lost-write`."""
     answer: Answer
     judged: int
-    """How many things it held against its rule."""
+    """The number of things that the checker held against its rule."""
     proof: tuple[str, ...] = ()
-    """BROKEN: each a sentence a person can check, with client, value, partition, offset and time. UNKNOWN: why."""
+    """The reasons for the answer.
+    BROKEN: sentences a person can check, with client, value, partition, offset and time. UNKNOWN: why."""
 
 
 Checker = Callable[[History, Observations], Verdict]
-"""Pure. One module each in this package; `ALL` in `checkers.all` lists them in the order of a report."""
+"""A pure function that judges one anomaly.
+Each has a module in this package; `ALL` in `checkers.all` lists them in the order of a report."""

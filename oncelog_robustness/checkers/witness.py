@@ -1,8 +1,9 @@
-"""The few operations of a history that show what a verdict says: a proof that a person reads in a minute.
+"""The witness of a verdict: the few operations of a history that prove it, short enough to read in a minute.
 
-A checker's sentence is true of the whole history. Here operations are left out, by halves, quarters and so on, as long
-as the checker still says that very sentence (delta debugging, Zeller and Hildebrandt 2002). What stays shows it. A
-sentence that says what is not there, such as "no transaction consumed it", needs the whole history to be true.
+A checker's sentence is true of the whole history. Here operations are left out, by halves, quarters and so on, as
+long as the checker still says that very sentence (delta debugging, Zeller and Hildebrandt 2002). The operations
+that stay prove it. A sentence about something that is missing, such as "no transaction consumed it", needs the
+whole history to be true.
 """
 
 import re
@@ -19,9 +20,9 @@ _MORE: Final = re.compile(r" \(and \d+ more of it\)$")
 def witness(
     check: Checker, history: History, observations: Observations, sentence: str
 ) -> list[AnyOperation]:
-    """The operations without any of which `check` would not say `sentence`, in their order.
+    """Return the operations, in order, without any of which `check` would not say `sentence`.
 
-    All of them if it does not say `sentence` of this history.
+    All operations are returned if `check` does not say `sentence` of this history.
     """
     wanted = _bare(sentence)
 

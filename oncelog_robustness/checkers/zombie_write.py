@@ -1,8 +1,9 @@
-"""zombie-write: nothing of a fenced producer is committed once its successor was told that it is ready.
+"""zombie-write: no record of a fenced producer is committed once its successor is ready.
 
-A producer is fenced when a later `init_transactions` with its transactional id has returned. Later means that it was
-called after the fenced one's own had returned; two that overlapped may have come in either order. What the fenced one
-began after that moment, or had begun without a request to commit, must be aborted.
+A producer is fenced when a later `init_transactions` with its transactional id has returned. Later means that
+it was called after that of the fenced producer had returned; two that overlapped may have come in either
+order. A transaction that the fenced producer began after that moment, or had begun without a request to
+commit, must be aborted.
 """
 
 from bisect import bisect_right
@@ -23,7 +24,7 @@ class _Ready(NamedTuple):
 
 
 class _Readies:
-    """Of one transactional id."""
+    """The producers of one transactional id, by when each was ready."""
 
     def __init__(self, readies: list[_Ready]) -> None:
         by_call = sorted(readies)
@@ -43,7 +44,7 @@ class _Readies:
         return own[at - 1] if at else None
 
     def successor(self, ready: _Ready) -> _Ready | None:
-        """The first one to be ready of those called after `ready` was."""
+        """Return the producer that was ready first of those opened after `ready` was."""
         at = bisect_right(self._calls, ready.completed_ms)
         return self._soonest[at] if at < len(self._calls) else None
 
@@ -75,7 +76,7 @@ def _ready(entry: WorkloadFact, completed_ms: int) -> _Ready:
 
 
 def _is_after(by: Transaction, successor: _Ready) -> bool:
-    """Whether it was asked to end after its successor was ready, or never."""
+    """True if the transaction was asked to end after its successor was ready, or never."""
     if by.asked_ms is not None:
         return by.asked_ms > successor.completed_ms
     # With an ending nobody wrote down when it was asked for: not before the transaction began.

@@ -1,4 +1,5 @@
-"""Topics and offsets for every library: no Python client asks for stable offsets only (RequireStable)."""
+"""The admin client that all libraries share, for topics and offsets: no Python client asks for stable
+offsets only (RequireStable)."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -29,7 +30,7 @@ ResultT = TypeVar("ResultT")
 
 
 class WireAdmin:
-    """Every call here may be repeated, and is until it succeeds or its time is over."""
+    """An `Admin` that speaks Kafka's protocol itself. It repeats every call until that succeeds or its time is over."""
 
     def __init__(self, bootstrap: Sequence[str], client: str) -> None:
         self._brokers = Brokers(bootstrap, client)

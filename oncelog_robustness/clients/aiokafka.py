@@ -1,14 +1,14 @@
-"""aiokafka as it is installed, behind the contract. It is pure asyncio, so it runs in both worlds unchanged.
+"""The adapter of aiokafka. The library is pure asyncio, so it runs unchanged in both worlds.
 
-What this adapter adds is exactness about endings, because aiokafka repeats requests without telling:
+This adapter adds exact endings, because aiokafka repeats requests without telling:
 
     EndTxn asked twice, refused the second time     the first may have committed: Unanswered
     EndTxn asked once, refused                      Refused or Fenced
     a batch was given up                            aiokafka would commit the rest: the adapter refuses to ask
     a call takes too long                           Unanswered; from then on the client may send nothing any more
 
-It speaks TV1 and sends offsets without a generation: only its transactional id fences it (KIP-447 needs a client that
-does both).
+The adapter speaks TV1 and sends offsets without a generation: only its transactional id fences it (KIP-447 needs
+a client that does both).
 """
 
 import asyncio
@@ -29,24 +29,24 @@ from oncelog_robustness.clients.membership import Member, Membership
 from oncelog_robustness.history import Isolation, Partition, Read
 
 CALL_TIMEOUT_S: Final = 20.0
-"""Longer than two requests in a row that nobody answers."""
+"""Seconds that a call may take: longer than two requests in a row that get no response."""
 CLOSE_TIMEOUT_S: Final = 2.0
 REQUEST_TIMEOUT_MS: Final = 8_000
-"""Longer than a rebalance, whose JoinGroup is answered at its end."""
+"""The request timeout: longer than a rebalance, at whose end JoinGroup is answered."""
 RETRY_BACKOFF_MS: Final = 100
 METADATA_MAX_AGE_MS: Final = 20_000
 SESSION_TIMEOUT_MS: Final = 6_000
 HEARTBEAT_INTERVAL_MS: Final = 2_000
 FETCH_MAX_WAIT_MS: Final = 500
 POLL_INTERVAL_MAX_MS: Final = 60_000
-"""A consumer whose application hangs gives its partitions away."""
+"""The longest time between two polls; a consumer whose application hangs then loses its partitions."""
 
 _REFUSED_END: Final = (
     errors.InvalidTxnState,
     errors.InvalidProducerIdMapping,
     errors.TransactionalIdAuthorizationFailed,
 )
-"""Answers to EndTxn that say that this request decided nothing."""
+"""Errors of EndTxn which say that this request decided nothing."""
 _FENCED: Final = (errors.ProducerFenced, errors.InvalidProducerEpoch)
 _UNREADABLE: Final = (
     errors.OffsetOutOfRangeError,
@@ -56,7 +56,7 @@ _UNREADABLE: Final = (
 
 
 class AiokafkaClients:
-    """Makes clients of aiokafka against the brokers at `bootstrap`, a list of `host:port`."""
+    """A factory of aiokafka clients against the brokers at `bootstrap`, a list of `host:port`."""
 
     library = "aiokafka"
 
@@ -93,12 +93,12 @@ class AiokafkaClients:
 
 
 class _Requests:
-    """Stands between a client and its connections: counts what may have reached a broker, and can cut it off."""
+    """The requests of one client: this counts those that may have reached a broker, and can cut the client off."""
 
     def __init__(self, client: Any) -> None:
         self.counts: Counter[str] = Counter()
         self.duplicates: set[Partition] = set()
-        """Where a leader knew a batch and not its offset any more: aiokafka then makes one up."""
+        """Partitions whose leader knew a batch but no longer its offset; aiokafka then makes an offset up."""
         self.is_cut = False
         self._send = client.send
         client.send = self.send
@@ -122,7 +122,7 @@ class _Requests:
 
 
 class _Producer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
-    """A producer that is killed is not closed, and that is no mistake to warn about."""
+    """A producer of aiokafka that may be killed without being closed, and does not warn about that."""
 
     def __del__(self) -> None:
         return
@@ -148,15 +148,16 @@ class AiokafkaProducer:
         self._client: Any = _Producer(**settings, **options)
         self._requests = _Requests(self._client.client)
         self._queueing = asyncio.Lock()
-        """Sends that wait for metadata overtake each other inside aiokafka; its queue keeps their order."""
+        """The lock that keeps sends in the order of the calls, which aiokafka alone would not do."""
         self._order = asyncio.Lock()
-        """Sends enter aiokafka's queue in the order of the calls: two that wait for metadata could overtake."""
+        """A second lock for the order of sends, which no code takes."""
         self._transaction = 0
-        """The number of the newest one."""
+        """The number of the newest transaction."""
         self._failed = ""
-        """Why this transaction must not be committed: a batch of it was given up."""
+        """The reason why this transaction must not be committed, such as a batch that was
+        given up; empty if it may be."""
         self._dead: Refused | None = None
-        """Why no other transaction can begin."""
+        """The error because of which no other transaction can begin; None if one can."""
 
     async def start(self) -> None:
         async with self._answered("start"):
@@ -198,7 +199,7 @@ class AiokafkaProducer:
         except _FENCED as error:
             raise self._fenced(error) from error
         except (errors.KafkaError, errors.IllegalOperation, TimeoutError) as error:
-            # It never reached the queue of records to be sent.
+            # The record never reached the queue of records to be sent.
             raise self._given_up(f"not sent: {error!r}") from error
         return await self._acknowledged(future, partition)
 
@@ -232,7 +233,7 @@ class AiokafkaProducer:
     ) -> None:
         self._check_alive()
         if isinstance(consumer, Member):
-            # Without a generation on the wire it is the application that must notice.
+            # Without a generation in the request the application itself must notice a rebalance.
             consumer.check_member()
         group = consumer if isinstance(consumer, str) else consumer.group
         wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
@@ -281,7 +282,7 @@ class AiokafkaProducer:
             raise Unanswered(f"abort: {error!r}") from error
 
     async def close(self) -> None:
-        """What is under way is given up: a close that flushes would decide what its caller did not ask for."""
+        """Stop the client and give up its requests: a flush would decide what its caller did not ask for."""
         self._requests.is_cut = True
         await _stop(self._client, self._client.client)
 
@@ -321,7 +322,7 @@ class AiokafkaProducer:
 
 
 def _end_of_commit(error: BaseException, sent_count: int) -> Refused | None:
-    """What a failed commit proves when EndTxn may have reached a coordinator `sent_count` times; None: nothing."""
+    """Return what a failed commit proves if up to `sent_count` EndTxn may have reached a coordinator; None: nothing."""
     if sent_count > 1 or (isinstance(error, TimeoutError) and sent_count):
         return None
     if isinstance(error, _FENCED):
@@ -332,7 +333,7 @@ def _end_of_commit(error: BaseException, sent_count: int) -> Refused | None:
 
 
 class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Positions after a rebalance are told before the first record of it is handed out: until then it is paused."""
+    """A consumer that returns records after a rebalance only once the history has its new positions."""
 
     def __init__(self, settings: Mapping[str, Any], isolation: Isolation, group: str | None):
         self.group = group
@@ -353,7 +354,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         self._admin = WireAdmin(settings["bootstrap_servers"], settings["client_id"])
         self._rebalances = 0
         self._is_moved = False
-        """Partitions came or went, and the application has not polled since."""
+        """True if partitions came or went, and the application has not polled since."""
         self._new_positions: Mapping[Partition, int] | None = None
         self._membership: Membership | None = None
 
@@ -403,10 +404,10 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         ]
 
     async def _settle(self) -> None:
-        """Learn where the new partitions are read from.
+        """Find the positions from which the new partitions are read, and seek to them.
 
-        aiokafka asks for offsets as clients before KIP-447 did: behind a transaction that is committed and whose marker
-        is still on its way it is told the offset before. So the stable ones are asked for here, and it is led there.
+        aiokafka fetches offsets as clients before KIP-447 did. Behind a committed transaction whose marker is still
+        on its way, it receives the offset before. So this method fetches the stable offsets.
         """
         rebalance = self._rebalances
         if rebalance == 0 or self._client._subscription.reassignment_in_progress:
@@ -418,7 +419,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             try:
                 positions[tuple(partition)] = await self._client.position(partition)
             except errors.IllegalStateError:
-                # It has been taken away meanwhile: the next poll finds what came instead.
+                # The partition was taken away meanwhile; the next poll finds the new assignment.
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
                 return
         if self.group is not None:
@@ -475,7 +476,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 async def _stop(library: Any, client: Any) -> None:
-    """Close what can be closed in time; the rest is abandoned, as by an application that exits."""
+    """Close the library's client if that is possible in time; else abandon it, as an application that exits does."""
     for step in (library.stop, client.close):
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
@@ -483,7 +484,7 @@ async def _stop(library: Any, client: Any) -> None:
         except (errors.KafkaError, OSError, TimeoutError, AssertionError):
             continue
         except asyncio.CancelledError:
-            # It cancels its own tasks, and one that had not begun yet passes that on to us.
+            # The library cancels its own tasks, and one that had not begun yet passes the cancellation on.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise

@@ -1,4 +1,5 @@
-"""Runs oncelog's blocking client (`oncelog.client`, as the Spark sink uses it) on an asyncio loop, unchanged.
+"""An adapter that runs oncelog's blocking client (`oncelog.client`, as the Spark sink uses it) on an
+asyncio loop, unchanged.
 
     outcome = await blocking(open_attempt, cluster, name, timeout_ms)
 
@@ -6,7 +7,7 @@ The call runs in a greenlet of its own. Where it would block, in a socket or in 
 and goes on with its result. So there is no thread, and many calls run side by side. In the simulator a call is as
 deterministic, as slow and as mortal as everything else: its connections are the loop's.
 
-Only what runs in such a greenlet is affected: elsewhere in the process the client blocks as it always does.
+Only code in such a greenlet is affected: elsewhere in the process the client blocks as it always does.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from oncelog.errors import OncelogError
 try:
     import greenlet
 except ModuleNotFoundError:
-    # Only who writes through the sink needs it, and an installation without the extra `dev` has it not.
+    # Only a workload that writes through the sink needs it. An installation without the extra `dev` lacks it.
     greenlet = None
 
 ResultT = TypeVar("ResultT")
@@ -32,13 +33,13 @@ ArgumentsP = ParamSpec("ArgumentsP")
 
 
 class _Call(greenlet.greenlet if greenlet else object):  # type: ignore[misc]
-    """A blocking call under way. Its parent is the greenlet that runs the loop."""
+    """A blocking call under way, as a greenlet; its parent is the greenlet that runs the loop."""
 
 
 async def blocking(
     call: Callable[ArgumentsP, ResultT], *args: ArgumentsP.args, **kwargs: ArgumentsP.kwargs
 ) -> ResultT:
-    """What `call` returns or raises. Cancelling it raises CancelledError where it waits."""
+    """Run `call` and return or raise what it does. Cancelling this raises CancelledError where the call waits."""
     if greenlet is None:
         raise OncelogError(
             "a workload that writes through the sink needs greenlet: pip install greenlet"
@@ -59,7 +60,7 @@ async def blocking(
 
 
 def _wait(awaitable: Awaitable[ResultT]) -> ResultT:
-    """Called in a greenlet of `blocking`: the loop goes on meanwhile."""
+    """Wait for an awaitable inside a greenlet of `blocking`; the loop goes on meanwhile."""
     parent = greenlet.getcurrent().parent
     assert parent is not None, "only a blocking call waits"
     found: ResultT = parent.switch(awaitable)
@@ -71,7 +72,7 @@ def _is_ours() -> bool:
 
 
 class _Stream:
-    """As much of a socket as `Connection` uses, over a connection of the loop."""
+    """The part of a socket's interface that `Connection` uses, over a connection of the loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -82,7 +83,7 @@ class _Stream:
         self._timeout_s = timeout_s
 
     def setsockopt(self, *_: Any) -> None:
-        """asyncio has set TCP_NODELAY already."""
+        """Do nothing: asyncio has set TCP_NODELAY already."""
 
     def begin_tls(self, host: str, login: ClientLogin) -> None:
         _wait(self._writer.start_tls(tls_context(login), server_hostname=host))
@@ -101,7 +102,7 @@ class _Stream:
 
 
 class _Sockets:
-    """Stands for the module `socket` in `oncelog.client.connection`."""
+    """A replacement of the module `socket` in `oncelog.client.connection`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(socket, name)
@@ -113,7 +114,7 @@ class _Sockets:
 
 
 def _with_tls(stream: Any, host: str, login: ClientLogin) -> Any:
-    """Stands for `with_tls` in `oncelog.client.connection`."""
+    """Begin TLS on a stream; this replaces `with_tls` in `oncelog.client.connection`."""
     if not isinstance(stream, _Stream):
         return with_tls(stream, host, login)
     stream.begin_tls(host, login)
@@ -121,7 +122,7 @@ def _with_tls(stream: Any, host: str, login: ClientLogin) -> Any:
 
 
 class _Time:
-    """Stands for the module `time` where the client sleeps."""
+    """A replacement of the module `time` where the client sleeps."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)

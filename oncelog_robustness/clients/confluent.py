@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) behind the contract. It has threads, so it runs against processes only.
+"""The adapter of confluent-kafka (librdkafka). The library has threads, so it runs against processes only.
 
 librdkafka repeats EndTxn without telling, so a commit that is fenced may have happened at an earlier try. Its
 statistics count requests; only when EndTxn was sent once is a refusal believed. It speaks TV1 and sends generations.
@@ -20,7 +20,7 @@ from oncelog_robustness.clients.thread import CallThread
 from oncelog_robustness.history import Isolation, Partition, Read
 
 CALL_TIMEOUT_S: Final = 20.0
-"""What librdkafka is told; it is given a little more before it is given up."""
+"""The time-out of a call in librdkafka, in seconds; the adapter waits a little longer before it gives the call up."""
 MARGIN_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 3.0
 STATISTICS_MS: Final = 200
@@ -46,7 +46,7 @@ _REFUSED_OFFSETS: Final = (
 
 
 class ConfluentClients:
-    """Makes clients of confluent-kafka against the brokers at `bootstrap`, a list of `host:port`."""
+    """A factory of confluent-kafka clients against the brokers at `bootstrap`, a list of `host:port`."""
 
     library = "confluent-kafka"
 
@@ -76,7 +76,8 @@ class ConfluentClients:
 
 
 class _Requests:
-    """How many requests of a kind left for brokers, by librdkafka's own statistics. Lives in the library's thread."""
+    """The number of requests of each kind that left for brokers, by librdkafka's own statistics.
+    It lives in the library's thread."""
 
     def __init__(self) -> None:
         self._reports = 0
@@ -94,7 +95,7 @@ class _Requests:
         return self._counts.get(kind, 0)
 
     def count(self, kind: str, poll: Callable[[float], Any]) -> int | None:
-        """As of now; None when no report comes."""
+        """Return how many requests of this kind have left by now; None when no report comes."""
         # The first report to come may have been made before.
         wanted = self._reports + 2
         for _ in range(20):
@@ -126,7 +127,7 @@ class ConfluentProducer:
         self._under_way = 0
         self._pump: asyncio.Task[None] | None = None
         self._failed = ""
-        """Why this transaction must not be committed."""
+        """The reason why this transaction must not be committed; empty if it may be."""
         self._dead: Refused | None = None
 
     async def init_transactions(self) -> None:
@@ -145,7 +146,7 @@ class ConfluentProducer:
         future: asyncio.Future[int] = loop.create_future()
 
         def delivered(error: KafkaError | None, message: Any) -> None:
-            # In the library's thread.
+            # This runs in the library's thread.
             failure = None if error is None else self._not_delivered(error)
             offset = -1 if message is None else message.offset()
             loop.call_soon_threadsafe(_settle, future, offset, failure)
@@ -185,7 +186,7 @@ class ConfluentProducer:
             await self._thread.call(MARGIN_S, lambda: self._poll(POLL_S))
 
     def _poll(self, timeout_s: float) -> None:
-        """Serves callbacks. A fatal error is raised here once, before the callbacks that tell whom it befell."""
+        """Serve callbacks. A fatal error is raised here once, before the callbacks that name what it befell."""
         with contextlib.suppress(KafkaException):
             self._client.poll(timeout_s)
 
@@ -267,7 +268,7 @@ class ConfluentProducer:
         self._thread.end()
 
     async def _transact(self, step: Callable[[], Any]) -> None:
-        """A blocking step, which librdkafka allows to repeat when it says so."""
+        """Run a blocking step, and repeat it while librdkafka says that it may be."""
         deadline_s = asyncio.get_running_loop().time() + CALL_TIMEOUT_S
         while True:
             try:
@@ -301,7 +302,7 @@ def _is_fenced(error: KafkaError) -> bool:
 
 
 def _end_of_commit(error: KafkaError, sent_count: int) -> Refused | None:
-    """What a failed commit proves when EndTxn may have reached a coordinator `sent_count` times; None: nothing."""
+    """Return what a failed commit proves if up to `sent_count` EndTxn may have reached a coordinator; None: nothing."""
     if sent_count > 1:
         return None
     if error.fatal() and _is_fenced(error):
@@ -312,7 +313,7 @@ def _end_of_commit(error: KafkaError, sent_count: int) -> Refused | None:
 
 
 class ConfluentConsumer:
-    """New partitions are read only after the application was told where: until then nothing is assigned."""
+    """A consumer that assigns new partitions only after the application has received their positions."""
 
     def __init__(
         self, settings: dict[str, Any], client: str, isolation: Isolation, group: str | None
@@ -320,7 +321,7 @@ class ConfluentConsumer:
         self.group = group
         self.isolation = isolation
         self.group_metadata: Any = None
-        """Of the generation whose records it was handed."""
+        """The group metadata of the generation whose records were last returned."""
         self._requests = _Requests()
         self._client: Any = confluent_kafka.Consumer(
             settings
@@ -329,7 +330,7 @@ class ConfluentConsumer:
                 "isolation.level": isolation.value,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                # It is told where to begin, and must not jump when that is not there.
+                # The consumer is given its position, and must not jump when that offset does not exist.
                 "auto.offset.reset": "error",
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 2_000,
@@ -343,7 +344,7 @@ class ConfluentConsumer:
         self._thread = CallThread(f"consumer {client}")
         self._positions: dict[Partition, int] = {}
         self._given: list[Any] | None = None
-        """What the group gave it, before anybody was told."""
+        """The partitions that the group gave, before the application has received their positions."""
         self._new_positions: Mapping[Partition, int] | None = None
         self._error: KafkaError | None = None
 

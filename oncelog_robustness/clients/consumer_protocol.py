@@ -1,8 +1,8 @@
 """A consumer in a group of the new consumer protocol (KIP-848), which no Python client speaks without threads of C.
 
-It says what it has and is told what it may have, by heartbeats alone; its reading side is another library's. It asks
-only when it is polled: between two polls its application ends what it read, so whatever it gives up is settled. The
-epoch with which offsets are committed is that of the poll that handed them out.
+By heartbeats alone it reports the partitions it has and learns which it may have. Another library reads for it. It
+sends a heartbeat only when it is polled. Between two polls its application ends what it read, so partitions are given
+up with nothing open. Offsets are committed with the epoch of the poll that returned them.
 
     the answer was lost                     it says everything anew with the epoch it had
     FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID  it gives up all and joins again
@@ -31,14 +31,14 @@ from oncelog_robustness.clients.wire import Brokers, Lost, Unreachable
 from oncelog_robustness.history import Isolation, Partition, Read
 
 REBALANCE_TIMEOUT_MS: Final = 20_000
-"""For its application to end what it read."""
+"""The time that an application gets to end what it read when partitions move, in milliseconds."""
 PAUSE_S: Final = 0.2
-"""After a failure."""
+"""The pause after a failure, in seconds."""
 _OUT: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 
 class ProtocolConsumer:
-    """A `Consumer` and a `Member`."""
+    """A `Consumer` and a `Member` of a group, in one."""
 
     def __init__(
         self, calls: GroupCalls, reader: Consumer, member_id: str, instance_id: str | None
@@ -52,9 +52,9 @@ class ProtocolConsumer:
         self._topics: tuple[str, ...] = ()
         self._epoch = JOINS
         self._assigned: frozenset[Partition] = frozenset()
-        """What it may have, as far as it was told."""
+        """The partitions that the coordinator last assigned."""
         self._next: dict[Partition, int] = {}
-        """What it has, and where it reads on."""
+        """The partitions that the member has, each with the next offset to read."""
         self._says_all = True
         self._due_s = 0.0
         self._new_positions: Mapping[Partition, int] | None = None
@@ -68,7 +68,7 @@ class ProtocolConsumer:
         group: str,
         instance_id: str | None = None,
     ) -> "ProtocolConsumer":
-        """`client` is its member id, which no other incarnation has."""
+        """Open a consumer. `client` is its member id, which no other incarnation has."""
         reader = await clients.consumer(client, isolation, None)
         calls = GroupCalls(Brokers(clients.bootstrap, client), group)
         return cls(calls, reader, client, instance_id)
@@ -104,7 +104,7 @@ class ProtocolConsumer:
         return reads
 
     async def _say(self) -> None:
-        """One heartbeat, whatever comes of it. Raises Refused when another one has its instance id."""
+        """Send one heartbeat and act on the response. Raises Refused when another member has the instance id."""
         is_join = self._epoch == JOINS
         said = Said(self._epoch, owned=frozenset(self._next))
         if is_join or self._says_all:
@@ -143,7 +143,8 @@ class ProtocolConsumer:
         await self._read_on({})
 
     async def _take_over(self) -> bool:
-        """Give up what it may not have any more, say so at once, find out where to read what is new. False: later."""
+        """Give up partitions that are not assigned any more, report that at once, and find where to read new ones.
+        False: try later."""
         kept = {one: at for one, at in self._next.items() if one in self._assigned}
         if len(kept) < len(self._next):
             await self._read_on(kept)
@@ -178,7 +179,7 @@ class ProtocolConsumer:
         raise AssertionError("offsets go into a transaction, or by GroupCalls")
 
     async def close(self) -> None:
-        """It leaves, a static member for a while; if nobody receives it, its session will end."""
+        """Leave the group, for a static member only for a while. If the request is lost, the session will time out."""
         if self._epoch != JOINS:
             leaving = LEAVES if self._instance_id is None else LEAVES_FOR_A_WHILE
             with suppress(Lost, Unreachable, KafkaError):

@@ -1,7 +1,7 @@
-"""What a member of a group asks its coordinator, one request each and nothing repeated: both protocols, by hand.
+"""The calls of a group member to its coordinator, in both protocols, each as one request that is not repeated.
 
-Libraries say only what is right. A member here says whatever it is made to say, and is told by KafkaError what its
-coordinator thinks of it; Lost means that nobody knows whether it was answer.
+A library sends only what is right; a member here sends whatever a test makes it send. KafkaError has the
+coordinator's answer. Lost means that nobody knows whether the request was carried out.
 """
 
 import uuid
@@ -17,36 +17,36 @@ from oncelog_robustness.history import Partition
 
 CONSUMER_TYPE: Final = "consumer"
 JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2
-"""Member epochs that mean something else (KIP-848)."""
+"""Member epochs with a special meaning (KIP-848): join, leave, and leave for a while."""
 FETCH_AS_MEMBER_VERSION: Final = 9
-"""Of OffsetFetch: the first one that names the member who asks."""
+"""The first version of OffsetFetch that names the member which asks."""
 
 
 class Joined(NamedTuple):
-    """The answer to a JoinGroup."""
+    """The response to a JoinGroup."""
 
     generation: int
     member_id: str
     is_leader: bool
     members: tuple[str, ...]
-    """Of the leader alone: who is to be given something."""
+    """The members of the generation, to which the leader assigns; empty for all other members."""
     protocol: str
     must_assign: bool
 
 
 class HeartbeatAnswer(NamedTuple):
-    """The answer to a heartbeat of the consumer protocol."""
+    """The response to a heartbeat of the consumer protocol."""
 
     member_id: str
     epoch: int
     interval_ms: int
     assigned: frozenset[Partition] | None
-    """None: as it was."""
+    """The partitions that the member may have; None if that has not changed."""
 
 
 @dataclass(slots=True)
 class Said:
-    """A heartbeat of the consumer protocol. None: as it was."""
+    """The fields of a heartbeat of the consumer protocol. None: the field has not changed."""
 
     epoch: int
     topics: tuple[str, ...] | None = None
@@ -56,7 +56,7 @@ class Said:
 
 
 class GroupCalls:
-    """Of one group."""
+    """The requests to the coordinator of one group."""
 
     def __init__(self, brokers: Brokers, group: str) -> None:
         self.brokers = brokers
@@ -64,7 +64,8 @@ class GroupCalls:
         self._topic_ids: dict[str, uuid.UUID] = {}
 
     async def ask(self, api_key: int, request: Any, version: int | None = None) -> Any:
-        """Once. Raises Lost, Unreachable, or KafkaError when there is no coordinator."""
+        """Send the request to the coordinator once.
+        Raises Lost, Unreachable, or KafkaError when there is no coordinator."""
         coordinator = await self.brokers.coordinator_of(GROUP, self.group)
         return await self.brokers.call(coordinator, api_key, request, version)
 
@@ -77,8 +78,8 @@ class GroupCalls:
         protocols: Mapping[str, bytes],
         timeouts_ms: tuple[int, int],
     ) -> Joined:
-        """`timeouts_ms`: of its session and of a rebalance. Raises KafkaError; with MEMBER_ID_REQUIRED its message is
-        the id to come back with."""
+        """Send a JoinGroup. `timeouts_ms`: of its session and of a rebalance.
+        Raises KafkaError; with MEMBER_ID_REQUIRED its message is the id to come back with."""
         types = types_of(versions.JOIN_GROUP)
         session_ms, rebalance_ms = timeouts_ms
         request = types.JoinGroupRequest(
@@ -146,7 +147,8 @@ class GroupCalls:
     # ------------------------------------------------------------------------------------- the consumer protocol
 
     async def say(self, member_id: str, instance_id: str | None, said: Said) -> HeartbeatAnswer:
-        """Raises KafkaError with what the coordinator answered, or because a topic has no id now."""
+        """Send a heartbeat of the consumer protocol.
+        Raises KafkaError with the coordinator's error, or because a topic has no id now."""
         types = types_of(versions.CONSUMER_GROUP_HEARTBEAT)
         owned_of = None if said.owned is None else by_topic(sorted(said.owned))
         for topic in (*(said.topics or ()), *(owned_of or ())):
@@ -179,7 +181,7 @@ class GroupCalls:
         )
 
     def _named(self, assignment: Any) -> frozenset[Partition]:
-        """What is assigned of the topics that were ever subscribed to here."""
+        """Return the assigned partitions, by name, of those topics that were ever subscribed to here."""
         names = {topic_id: topic for topic, topic_id in self._topic_ids.items()}
         return frozenset(
             (names[one.topic_id], int(number))
@@ -191,7 +193,7 @@ class GroupCalls:
     # --------------------------------------------------------------------------------------------------- offsets
 
     async def commit(self, me: Membership, offsets: Mapping[Partition, int]) -> None:
-        """Raises KafkaError with the first refusal among the partitions."""
+        """Commit offsets as this member. Raises KafkaError with the first error among the partitions."""
         types = types_of(versions.OFFSET_COMMIT)
         request = types.OffsetCommitRequest(
             group_id=self.group,
@@ -221,7 +223,7 @@ class GroupCalls:
     async def committed_to(
         self, me: Membership, partitions: Sequence[Partition]
     ) -> dict[Partition, int]:
-        """Stable offsets, -1 for none, as a member of a group of the consumer protocol asks for them."""
+        """Return stable committed offsets, -1 for none, fetched as a member of a group of the consumer protocol."""
         types = types_of(versions.OFFSET_FETCH, FETCH_AS_MEMBER_VERSION)
         group_request = types.OffsetFetchRequestGroup(
             group_id=self.group,
@@ -265,7 +267,7 @@ class GroupCalls:
     # ----------------------------------------------------------------------------------------------------- views
 
     async def members(self) -> Collection[str]:
-        """Of either protocol, as DescribeGroups and ConsumerGroupDescribe tell."""
+        """Return the member ids of the group in both protocols, by DescribeGroups and ConsumerGroupDescribe."""
         types = types_of(versions.DESCRIBE_GROUPS)
         request = types.DescribeGroupsRequest(
             groups=(self.group,), include_authorized_operations=False
@@ -280,7 +282,7 @@ class GroupCalls:
         return [*found, *(one.member_id for one in answer.groups[0].members)]
 
     async def listed(self, kinds: Sequence[str]) -> Collection[str]:
-        """Every group of these types, of the whole cluster."""
+        """Return the ids of all groups of these types in the whole cluster."""
         request = types_of(versions.LIST_GROUPS).ListGroupsRequest(
             states_filter=(), types_filter=tuple(kinds)
         )

@@ -1,4 +1,5 @@
-"""The libraries by name. A library is loaded when it is asked for: the simulator must not load one that has threads."""
+"""The client libraries by name.
+A library is loaded when it is asked for: the simulator must not load one that has threads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -29,7 +30,7 @@ LIBRARIES: Final[Mapping[str, Callable[[Sequence[str]], Clients]]] = {
     "oncelog": _oncelog,
     "confluent-kafka": _confluent,
 }
-"""`Clients.library` → makes it for a list of `host:port`."""
+"""Functions that make the clients of each `Clients.library` for a list of `host:port`."""
 
 SIMULATED: Final = ("aiokafka", "oncelog")
-"""Pure asyncio, so that they run in the simulator."""
+"""The libraries that are pure asyncio, so that they run in the simulator."""

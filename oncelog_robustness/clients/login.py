@@ -1,4 +1,5 @@
-"""How every client of this process logs in. Chaos sets it before the first is made; elsewhere clients are plain."""
+"""The login of every client of this process.
+Chaos sets it before the first client is made; elsewhere clients are plain."""
 
 import asyncio
 from typing import Any
@@ -21,7 +22,7 @@ def chosen_login() -> ClientLogin | None:
 
 
 def librdkafka_settings(login: ClientLogin) -> dict[str, str]:
-    """All but a token, which it asks for by a callback."""
+    """Return librdkafka's settings for this login, without a token, which librdkafka requests by a callback."""
     settings = {"security.protocol": login.protocol}
     if login.has_sasl:
         settings["sasl.mechanism"] = login.mechanism
@@ -51,18 +52,18 @@ def confluent_settings(login: ClientLogin | None) -> dict[str, Any]:
 
 
 def confluent_login() -> dict[str, Any]:
-    """Settings of confluent-kafka."""
+    """Return the settings of confluent-kafka for the chosen login."""
     return confluent_settings(chosen_login())
 
 
 def own_login() -> dict[str, str]:
-    """Settings of `oncelog.client`."""
+    """Return the settings of `oncelog.client` for the chosen login."""
     login = chosen_login()
     return {} if login is None else properties_of(login)
 
 
 class _Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """aiokafka's way to ask for a token."""
+    """The provider from which aiokafka requests a token."""
 
     def __init__(self, login: ClientLogin) -> None:
         self._login = login
@@ -72,7 +73,7 @@ class _Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def aiokafka_login() -> dict[str, Any]:
-    """Arguments of aiokafka's clients."""
+    """Return the arguments of aiokafka's clients for the chosen login."""
     login = chosen_login()
     if login is None:
         return {}

@@ -1,28 +1,28 @@
-"""What a producer tells a group coordinator about the member whose offsets it commits (KIP-447)."""
+"""The fields by which a producer names a group member whose offsets it commits (KIP-447)."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Membership(NamedTuple):
     generation: int
-    """In a group of the consumer protocol (KIP-848), the member's epoch."""
+    """The member's generation; in a group of the consumer protocol (KIP-848), its epoch."""
     member_id: str
     instance_id: str | None = None
-    """Of a static member."""
+    """The instance id of a static member; None for others."""
 
 
 @runtime_checkable
 class Member(Protocol):
-    """A consumer that knows its place in its group."""
+    """A consumer that knows its membership in a group."""
 
     group: str | None
 
     @property
     def membership(self) -> Membership | None:
-        """Of the generation in which it was handed its last records. A newer one would vouch for records that it
-        never handed out. None: it is no member yet."""
+        """Return the membership of the generation in which the member received its last records.
+        A newer one would vouch for records that it never returned. None: it is no member yet."""
         ...
 
     def check_member(self) -> None:
-        """Raises Refused when its group has rebalanced since the application last polled."""
+        """Raise Refused if the member's group has rebalanced since the application last polled."""
         ...

@@ -1,8 +1,8 @@
-"""Our own producer (`oncelog.client`), which speaks TV2 (KIP-890). Its reading side is aiokafka's.
+"""The adapter of our own producer (`oncelog.client`), which speaks TV2 (KIP-890). It reads with aiokafka.
 
-What a refusal proves, as the contract wants it:
+A refusal proves this:
 
-    a record in a transaction     nowhere: who cannot commit can only abort; 47 says that others have ended it
+    a record in a transaction     it is not in the log: the producer can only abort; 47 says that others have ended it
     EndTxn refused as fenced      fenced, unless a try before it may have decided: then nobody knows
     EndTxn refused by state (48)  this epoch's transaction was aborted, whatever earlier tries did
 """
@@ -30,7 +30,7 @@ ResultT = TypeVar("ResultT")
 
 
 class OncelogClients:
-    """Makes clients against the brokers at `bootstrap`, a list of `host:port`."""
+    """A factory of our own clients against the brokers at `bootstrap`, a list of `host:port`."""
 
     library = "oncelog"
 
@@ -58,7 +58,7 @@ class OncelogClients:
         return made
 
     def two_phase_producer(self, client: str, transactional_id: str) -> "OncelogProducer":
-        """Makes a producer whose transactions are decided from outside and have no time-out (KIP-939)."""
+        """Return a producer whose transactions are decided from outside and have no time-out (KIP-939)."""
         return OncelogProducer(
             Producer(
                 self.bootstrap,
@@ -110,11 +110,11 @@ class OncelogProducer:
         await _told(self._producer.abort_transaction())
 
     async def prepare(self) -> str:
-        """The text to store."""
+        """Prepare the transaction and return the text that the application must store."""
         return str(await _told(self._producer.prepare_transaction()))
 
     async def complete(self, stored: str) -> None:
-        """Commit what is prepared if it is `stored`, else abort it."""
+        """Commit the prepared transaction if its text is `stored`; otherwise abort it."""
         await _told(self._producer.complete_transaction(stored))
 
     async def send(self, partition: Partition, value: str | None, key: str | None = None) -> int:

@@ -1,7 +1,7 @@
-"""A thread of its own for a library that blocks: one call at a time, in the order of asking.
+"""A thread for one client of a library that blocks: one call at a time, in the order of the requests.
 
-It is a daemon: a call that never comes back (librdkafka has such) holds up neither its client's close nor the end of
-the process.
+It is a daemon thread. A call that never returns (librdkafka has such) delays neither its client's close
+nor the end of the process.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ class CallThread:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     async def call(self, timeout_s: float, function: Callable[[], ResultT]) -> ResultT:
-        """Raises Unanswered when it takes longer, and from then on at once."""
+        """Run the function in the thread.
+        Raises Unanswered when that takes longer than `timeout_s`, and from then on at once."""
         if self._is_stuck:
             raise Unanswered("an earlier call has not come back")
         loop = asyncio.get_running_loop()
@@ -47,7 +48,7 @@ class CallThread:
             raise Unanswered(f"no end in {timeout_s} s") from error
 
     def end(self) -> None:
-        """The thread ends after the calls it was given."""
+        """Let the thread end after the calls that it has."""
         self._calls.put(None)
 
     def _work(self) -> None:

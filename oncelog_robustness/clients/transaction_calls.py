@@ -1,7 +1,7 @@
-"""What can be asked about transactions and in the name of a producer, one request each and nothing repeated, by hand.
+"""The requests about transactions and in the name of a producer, each sent once and by hand.
 
-Libraries say only what is right. Here anything can be said, and KafkaError tells what the coordinator or the leader
-thinks of it; Lost means that nobody knows whether it was received.
+A library sends only what is right. Here a test can send anything. KafkaError has the error of the coordinator or the
+leader; Lost means that nobody knows whether the request was received.
 """
 
 import time
@@ -28,7 +28,7 @@ TV1_PRODUCE, TV1_END = 11, 4
 ACKS_ALL: Final = -1
 SET: Final = 0
 TOPIC: Final = 2
-"""What IncrementalAlterConfigs calls them."""
+"""The number that IncrementalAlterConfigs has for a topic."""
 
 
 class Identity(NamedTuple):
@@ -36,7 +36,7 @@ class Identity(NamedTuple):
     producer_epoch: int
 
     def __str__(self) -> str:
-        """As applications store it, `42:7` (KIP-939)."""
+        """Return the identity as applications store it, such as `42:7` (KIP-939)."""
         return f"{self.producer_id}:{self.producer_epoch}"
 
 
@@ -56,7 +56,7 @@ class TransactionCalls:
     async def init(
         self, transactional_id: str, timeout_ms: int, expected: Identity = NOBODY
     ) -> Identity:
-        """`expected`: who it says that it is."""
+        """Send InitProducerId and return the new identity; `expected` is the identity that the request claims."""
         version = 4
         request = types_of(versions.INIT_PRODUCER_ID, version).InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -71,7 +71,8 @@ class TransactionCalls:
     async def keep(
         self, transactional_id: str, timeout_ms: int
     ) -> tuple[Identity, Identity | None]:
-        """Who it is from now on, and whose transaction it has kept (KIP-939): None, nothing was open."""
+        """Take the transactional id over and keep its transaction (KIP-939).
+        Return the new identity, and that of the kept transaction; None if nothing was open."""
         request = types_of(versions.INIT_PRODUCER_ID, TWO_PHASE_INIT).InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout=timedelta(milliseconds=timeout_ms),
@@ -105,7 +106,7 @@ class TransactionCalls:
     async def produce(
         self, transactional_id: str, me: Identity, partition: Partition, value: str
     ) -> None:
-        """Of a transaction to which the partition was added before, or not: TV1."""
+        """Send one record in a transaction by TV1, whether the partition was added to the transaction before or not."""
         batch = encode_batch(
             [Record(None, value.encode(), time.time_ns() // 1_000_000)],
             producer_id=me.producer_id,
@@ -130,7 +131,7 @@ class TransactionCalls:
     async def end(
         self, transactional_id: str, me: Identity, *, is_commit: bool, version: int
     ) -> Identity:
-        """Who it is from now on."""
+        """Send EndTxn and return the identity that holds from now on."""
         request = types_of(versions.END_TXN, version).EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=me.producer_id,
@@ -146,7 +147,7 @@ class TransactionCalls:
     # ------------------------------------------------------------------------------------------ as an operator
 
     async def described(self, transactional_id: str) -> Identity:
-        """Whose it is. Raises KafkaError when nobody knows it."""
+        """Return the identity of the transactional id. Raises KafkaError when no coordinator knows the id."""
         types = types_of(versions.DESCRIBE_TRANSACTIONS)
         request = types.DescribeTransactionsRequest(transactional_ids=(transactional_id,))
         answer = await self._brokers.call_any(versions.DESCRIBE_TRANSACTIONS, request)

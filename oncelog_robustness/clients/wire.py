@@ -4,7 +4,8 @@
     Lost          it was sent, and nobody knows
     KafkaError    it was answered so (`oncelog.errors`)
 
-Repeating is left to the caller, who knows what is safe to repeat; `retrying` does it for what always is.
+The caller repeats a request, because it knows what is safe to repeat; `retrying` does so for
+requests that always are.
 """
 
 import asyncio
@@ -60,33 +61,35 @@ SPOKEN: Final[Mapping[int, int]] = {
     versions.CONSUMER_GROUP_HEARTBEAT: 0,
     versions.CONSUMER_GROUP_DESCRIBE: 0,
 }
-"""Present in Apache Kafka 4.0 and later. Produce 12, EndTxn 5 and TxnOffsetCommit 5 are what makes it TV2 (KIP-890)."""
+"""The version that is sent of each API; Apache Kafka 4.0 and later has them all.
+Produce 12, EndTxn 5 and TxnOffsetCommit 5 make a client TV2 (KIP-890)."""
 
 TOPIC_IDS_VERSION: Final = 12
-"""Of Metadata: the first one in which a topic may be asked for by its name and is told with its id."""
+"""The first version of Metadata that asks for a topic by its name and returns its id."""
 
 IN_FLIGHT_MAX: Final = 5
-"""Requests under way on a connection, as in the Java client with idempotence."""
+"""The most requests under way on a connection, as in the Java client with idempotence."""
 CONNECT_TIMEOUT_S: Final = 3.0
 REQUEST_TIMEOUT_S: Final = 6.0
 BACKOFF_MIN_S: Final = 0.05
 BACKOFF_MAX_S: Final = 1.0
 GROUP, TRANSACTION = 0, 1
-"""What FindCoordinator is asked for."""
+"""The kinds of coordinators that FindCoordinator looks for."""
 
 ResultT = TypeVar("ResultT")
 
 
 class Unreachable(Exception):
-    """Nothing was sent."""
+    """The request was not sent."""
 
 
 class Lost(Exception):
-    """It was sent, and no answer came."""
+    """The request was sent, and no response came."""
 
 
 class Connection:
-    """An open connection. After a failure it is closed for good: what stands in its stream is not known any more."""
+    """An open connection to a broker.
+    After a failure it is closed for good, because its place in the stream is lost."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str
@@ -97,7 +100,7 @@ class Connection:
         self._correlation_id = 0
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._reading = asyncio.Lock()
-        """Given to waiting requests in their order, in which their answers come."""
+        """The lock that waiting requests get in their order, in which the responses come."""
         self.is_open = True
 
     @classmethod
@@ -120,7 +123,7 @@ class Connection:
         return connection
 
     async def _log_in(self, exchange: Exchange) -> None:
-        """Raises Lost, and OncelogError for a login that is refused."""
+        """Log in on the connection. Raises Lost, and OncelogError for a login that is refused."""
         answer = None
         while True:
             try:
@@ -143,7 +146,7 @@ class Connection:
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT_S):
                     self._writer.write(framed([head, *schema.write_request(request)]))
-                    # Without a wait between the two, so that nobody who wrote later reads before.
+                    # No wait lies between the two, so that a later writer cannot read first.
                     frame = await self._next_answer()
                 if read_correlation_id(frame) != correlation_id:
                     raise FrameError("the answer belongs to another request")
@@ -170,7 +173,7 @@ class Connection:
 
 
 class Brokers:
-    """A cluster as one client sees it. Connections open when they are needed."""
+    """The brokers of a cluster as one client sees them. A connection opens when it is needed."""
 
     def __init__(self, bootstrap: Sequence[str], client_id: str) -> None:
         self._bootstrap = parse_addresses(",".join(bootstrap))
@@ -190,7 +193,7 @@ class Brokers:
     async def call(
         self, address: Address, api_key: int, request: Any, version: int | None = None
     ) -> Any:
-        """`version`: another one than that in `SPOKEN`, which the request then is of as well."""
+        """Send a request and return the response. `version`, also that of `request`, replaces the one in `SPOKEN`."""
         connection = await self._connection(address)
         try:
             return await connection.call(api_key, request, version)
@@ -199,7 +202,7 @@ class Brokers:
             raise
 
     async def call_any(self, api_key: int, request: Any, version: int | None = None) -> Any:
-        """Asks the broker that answered last; after a failure the next one."""
+        """Send a request to the broker that answered last, after a failure to the next one, and return the response."""
         known = tuple(dict.fromkeys((*self._addresses.values(), *self._bootstrap)))
         try:
             return await self.call(known[self._turn % len(known)], api_key, request, version)
@@ -218,7 +221,7 @@ class Brokers:
     # -------------------------------------------------------------------------------------------- who is who
 
     async def check_versions(self) -> Mapping[str, int]:
-        """The finalized features. Raises KafkaError(UNSUPPORTED_VERSION) for a broker that is too old for us."""
+        """Return the finalized features. Raises KafkaError(UNSUPPORTED_VERSION) for a broker that is too old."""
         request = types_of(versions.API_VERSIONS).ApiVersionsRequest(
             client_software_name="oncelog-robustness",
             client_software_version=installed_version("oncelog"),
@@ -245,7 +248,8 @@ class Brokers:
         return leader
 
     async def refresh(self, topic: str) -> int:
-        """Learns the leaders of a topic; how many partitions it has. Raises KafkaError when it is not there."""
+        """Learn the leaders of a topic and return its number of partitions.
+        Raises KafkaError when the topic does not exist."""
         types = types_of(versions.METADATA)
         request = types.MetadataRequest(
             topics=(types.MetadataRequestTopic(name=topic),),
@@ -262,7 +266,7 @@ class Brokers:
         return len(found.partitions)
 
     async def topic_id(self, topic: str) -> uuid.UUID:
-        """Raises KafkaError when there is no such topic."""
+        """Return the topic's id. Raises KafkaError when there is no such topic."""
         types = types_of(versions.METADATA, TOPIC_IDS_VERSION)
         request = types.MetadataRequest(
             topics=(types.MetadataRequestTopic(topic_id=None, name=topic),),
@@ -286,20 +290,20 @@ class Brokers:
         return self._coordinators[(kind, key)]
 
     def forget(self) -> None:
-        """Leaders and coordinators are asked for again."""
+        """Forget leaders and coordinators, so that they are looked up again."""
         self._leaders.clear()
         self._coordinators.clear()
 
 
 class Deadline:
-    """Until when a call is repeated, with growing pauses."""
+    """The time until which a call is repeated, and the growing pauses between its tries."""
 
     def __init__(self, timeout_s: float) -> None:
         self._ends_at = time.monotonic() + timeout_s
         self._pause_s = BACKOFF_MIN_S
 
     async def pause(self) -> bool:
-        """Sleeps, and says whether another try is worth it."""
+        """Sleep, and return whether another try is worth making."""
         if time.monotonic() + self._pause_s > self._ends_at:
             return False
         await asyncio.sleep(self._pause_s)
@@ -310,7 +314,7 @@ class Deadline:
 async def retrying(
     brokers: Brokers, attempt: Callable[[], Awaitable[ResultT]], timeout_s: float
 ) -> ResultT:
-    """For calls that do no harm when they are done twice. Raises what the last attempt raised."""
+    """Repeat a call that does no harm when it is done twice. Raises what the last try raised."""
     deadline = Deadline(timeout_s)
     while True:
         try:

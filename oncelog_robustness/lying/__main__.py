@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _address(text: str) -> Address:
-    """Raises OncelogError for what is no host:port."""
+    """Parse `host:port`. Raises OncelogError for any other text."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > PORT_MAX:
         raise OncelogError(f"{text!r} is no host:port, such as 127.0.0.1:9092")

@@ -1,4 +1,5 @@
-"""Record batches as a lie changes them. Bytes in, bytes out; every CRC is right."""
+"""Record batches, changed as a lie needs them.
+The functions take and return bytes, with a correct CRC in every batch."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ class Batch(NamedTuple):
 
 
 def batches_of(records: Buffer | None) -> Iterator[Batch]:
-    """The whole batches of one partition's `records`."""
+    """Yield the whole batches of one partition's `records`."""
     if records is None:
         return
     view = memoryview(records)
@@ -45,14 +46,14 @@ def batches_of(records: Buffer | None) -> Iterator[Batch]:
 
 
 def changed(records: Buffer | None, change: Callable[[Batch], bytes]) -> bytes | None:
-    """`records` with each batch replaced; a cut batch at the end is left out."""
+    """Return `records` with each batch replaced by `change`; a cut batch at the end is left out."""
     if records is None:
         return None
     return b"".join(change(one) for one in batches_of(records))
 
 
 def emptied(batch: Batch) -> bytes:
-    """The same offsets without a record, as compaction leaves them."""
+    """Return a batch of the same offsets without a record, as compaction leaves one."""
     header = batch.header._replace(
         batch_length=HEADER_BYTES - LENGTH_PREFIX_BYTES,
         attributes=batch.header.attributes & ~CODEC_MASK,
@@ -64,12 +65,12 @@ def emptied(batch: Batch) -> bytes:
 
 
 def moved(batch: Batch, base_offset: int) -> bytes:
-    """The same records from another offset on."""
+    """Return the same records with offsets that begin at `base_offset`."""
     return struct.pack(">q", base_offset) + batch.content[8:]
 
 
 def without_producer(records: Buffer) -> bytes:
-    """The same records as a producer without idempotence and transactions would send them."""
+    """Return the same records as a producer without idempotence and transactions would send them."""
     content = bytearray(records)
     (attributes,) = _ATTRIBUTES.unpack_from(content, _ATTRIBUTES_AT)
     _ATTRIBUTES.pack_into(content, _ATTRIBUTES_AT, attributes & ~TRANSACTIONAL)

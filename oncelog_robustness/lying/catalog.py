@@ -1,4 +1,4 @@
-"""Every bug by its name."""
+"""The catalog of all bugs that the proxy can plant, by name."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,7 +1,7 @@
 """Requests and responses as the proxy sees them: frames in, messages out, and back. No sockets here.
 
-The proxy decodes only the APIs in `DECODED`; every other frame passes through as it is. It tells clients lower versions
-of some of these: those that name topics instead of giving their ids, and those that this package can decode.
+The proxy decodes only the APIs in `DECODED`; every other frame passes through unchanged. It announces lower versions
+of some of these: versions that name topics instead of giving their ids, and that this package can decode.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,8 @@ VERSION_MAX: Final[Mapping[int, int]] = {
     versions.FETCH: 12,
     versions.TXN_OFFSET_COMMIT: 5,
 }
-"""From the next version on Produce, Fetch and TxnOffsetCommit give topic ids."""
+"""The highest version that clients may use of each API.
+From the next version on Produce, Fetch and TxnOffsetCommit give topic ids."""
 DECODED: Final = frozenset(VERSION_MAX)
 _NO_ACKS: Final = 0
 _UNSUPPORTED_VERSION: Final = 35
@@ -47,7 +48,7 @@ _UNSUPPORTED_VERSION: Final = 35
 
 @dataclass(slots=True)
 class Own:
-    """A request of the proxy's own; nobody receives its response."""
+    """A request of the proxy's own, whose response no client receives."""
 
     api_key: int
     version: int
@@ -62,16 +63,16 @@ class Exchange:
     version: int
     request: Any
     answer: Any = None
-    """Set: the client receives this response, and the broker never sees the request."""
+    """The response that the client receives without the broker seeing the request; None: the broker answers."""
     before: list[Own] = field(default_factory=list)
-    """What the broker receives first, on the same connection."""
+    """Requests that the broker receives first, on the same connection."""
     after: list[Own] = field(default_factory=list)
     note: Any = None
-    """What the lie wants to know when the response comes."""
+    """A note that the lie keeps until the response comes."""
 
     @property
     def types(self) -> Any:
-        """Constructors of the response, of whatever version."""
+        """Return the constructors of the response's types, in this version."""
         return schema_of(self.api_key, self.version).response_types
 
     @property
@@ -87,7 +88,7 @@ class RequestFrame:
 
     @classmethod
     def of(cls, frame: Frame) -> "RequestFrame | None":
-        """None for an API that is not decoded. Raises FrameError."""
+        """Decode a frame; return None for an API that is not decoded. Raises FrameError."""
         prefix = read_request_prefix(frame)
         if prefix.api_key not in DECODED:
             return None
@@ -100,14 +101,15 @@ class RequestFrame:
 def request_bytes(
     api_key: int, version: int, correlation_id: int, client_id: str | None, request: Any
 ) -> bytes:
-    """One frame, with its length."""
+    """Return the request as one frame, with its length in front."""
     is_flexible = versions.APIS[api_key].is_flexible(version)
     head = write_request_head(api_key, version, correlation_id, client_id, is_flexible)
     return framed([head, *schema_of(api_key, version).write_request(request)])
 
 
 def read_response(api_key: int, version: int, frame: Frame) -> tuple[Schema, Any]:
-    """The message and the schema it is of: a broker refuses ApiVersions in version 0. Raises FrameError."""
+    """Decode a response; return it with its schema, because a broker refuses ApiVersions in version 0.
+    Raises FrameError."""
     schema = schema_of(api_key, version)
     position = LENGTH_BYTES
     if versions.APIS[api_key].response_has_tags(version):
@@ -122,13 +124,13 @@ def _refuses(frame: Frame) -> bool:
 
 
 def response_bytes(schema: Schema, correlation_id: int, response: Any) -> bytes:
-    """One frame, with its length."""
+    """Return the response as one frame, with its length in front."""
     has_tags = versions.APIS[schema.api_key].response_has_tags(schema.version)
     return framed_response(correlation_id, has_tags, schema.write_response(response))
 
 
 def with_known_versions(response: Any) -> Any:
-    """An ApiVersions response that tells of the decoded APIs only versions that the proxy can decode."""
+    """Return an ApiVersions response that announces only versions of decoded APIs that the proxy can decode."""
     keys = tuple(
         replace(one, max_version=min(one.max_version, VERSION_MAX[one.api_key]))
         if one.api_key in VERSION_MAX

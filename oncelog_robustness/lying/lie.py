@@ -1,4 +1,4 @@
-"""What a lie is, and when it is told."""
+"""The base of the lies, and the moments at which one is told."""
 
 import random
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ class Spot(NamedTuple):
 
 
 class Moments:
-    """A seed decides at which occasion the bug strikes first, and after how many more it strikes again."""
+    """The moments at which a bug strikes: a seed draws the first occasion, and how many more pass before the next."""
 
     def __init__(self, name: str, seed: int, most: int = FIRST_MOST) -> None:
         draw = random.Random(f"lying/{name}/{seed}")
@@ -26,7 +26,7 @@ class Moments:
         self.has_come = False
 
     def strikes(self) -> bool:
-        """Whether it does at this occasion."""
+        """True if the bug strikes at this occasion."""
         self._left -= 1
         if self._left > 0:
             return False
@@ -36,7 +36,7 @@ class Moments:
 
 
 class Lie:
-    """The honest one. A bug is a subclass; it sees every request and response that is decoded, in their order."""
+    """A lie that changes nothing. A bug is a subclass; it sees every decoded request and response, in order."""
 
     name = "none"
     says = "nothing: the proxy passes everything on as it is"
@@ -44,11 +44,11 @@ class Lie:
     def __init__(self, seed: int) -> None:
         self.moments = Moments(self.name, seed)
         self.told: list[str] = []
-        """Each time it struck, in a sentence."""
+        """A sentence for each time that the bug struck."""
 
     def asked(self, exchange: Exchange) -> None:
-        """Before the broker receives it."""
+        """See or change the request before the broker receives it."""
 
     def answered(self, exchange: Exchange, response: Any) -> Any:
-        """Returns what the client receives for the broker's `response`."""
+        """Return the response that the client receives instead of the broker's `response`."""
         return response

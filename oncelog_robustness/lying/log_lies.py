@@ -1,4 +1,4 @@
-"""Bugs of a log: what was written is lost, doubled, moved, or shown too early."""
+"""Bugs of a log: a written batch is lost, doubled, moved, or shown too early."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ READ_UNCOMMITTED: Final = 0
 
 
 def with_partitions(response: Any, change: Callable[[str, Any], Any]) -> Any:
-    """A Fetch response with each partition of it replaced; `change` receives the topic's name and the partition."""
+    """Return a Fetch response with each partition replaced; `change` receives the topic's name and the partition."""
     topics = tuple(
         replace(topic, partitions=tuple(change(topic.topic, one) for one in topic.partitions))
         for topic in response.responses
@@ -37,7 +37,7 @@ def partitions_of(response: Any) -> Iterator[tuple[str, Any]]:
 
 
 class DropBatch(Lie):
-    """All readers are shown the same: the batch is gone from the log, its offsets stay."""
+    """A lie that drops a batch for all readers: it is gone from the log, and its offsets stay."""
 
     name = "drop-batch"
     says = "a batch that was acknowledged is not in the log"
@@ -87,7 +87,8 @@ class RepeatBatch(Lie):
 
 
 class ShowAborted(Lie):
-    """Of a transaction that it left out once it leaves out every time."""
+    """A lie that shows the records of an aborted transaction.
+    A transaction left out of a response once is left out every time."""
 
     name = "show-aborted"
     says = "records of an aborted transaction are shown at read_committed"
@@ -117,7 +118,7 @@ class ShowAborted(Lie):
 
 
 class ReorderBatches(Lie):
-    """Two of one producer and one size, so that every other offset stays what it was."""
+    """A lie that swaps two batches of one producer and one size, so that every other offset stays as it was."""
 
     name = "reorder-batches"
     says = "two batches of a producer stand in the log in the wrong order"
@@ -166,7 +167,8 @@ def _may_be_swapped(one: Batch, other: Batch) -> bool:
 
 
 class StableOffsetTooFar(Lie):
-    """The broker is asked for everything; what it says of aborted transactions is worked out from their markers."""
+    """A lie that shows records beyond the LSO.
+    The broker is asked for everything; aborted transactions come from their markers."""
 
     name = "lso-too-far"
     says = "the last stable offset is the high watermark: records of open transactions are shown at read_committed"
@@ -200,7 +202,7 @@ class StableOffsetTooFar(Lie):
 
 
 def _aborted_in(records: Any) -> Iterator[tuple[int, int]]:
-    """Producer id and first offset of each transaction whose abort marker is there."""
+    """Yield the producer id and the first offset of each transaction whose abort marker is in the records."""
     opened: dict[int, int] = {}
     for batch in batches_of(records):
         header = batch.header

@@ -1,7 +1,7 @@
-"""The proxy: connections, and the addresses behind which it keeps its clients.
+"""The proxy's connections, and the addresses behind which its clients stay.
 
-Every broker that a response names gets a listener of the proxy's own, and clients are told that one. So they stay
-behind the proxy, however many brokers there are. It speaks plain TCP.
+The proxy opens a listener for every broker that a response names, and clients receive that listener's address
+instead. So they stay behind the proxy, however many brokers there are. The proxy speaks plain TCP.
 """
 
 import asyncio
@@ -29,12 +29,13 @@ from oncelog_robustness.lying.lie import Lie
 FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
 READ_BYTES: Final = 256 * 1024
 _OWN_CORRELATION: Final = 0x6C696573
-"""Of the proxy's own requests. Responses come in the order of requests, so nobody looks for it."""
+"""The correlation id of the proxy's own requests. Responses come in the order of requests, so it need not be unique."""
 Address = tuple[str, int]
 
 
 class LyingProxy:
-    """`async with` it: it listens. `listen` is an address as clients are told it; port 0 takes a free one."""
+    """The proxy, which listens while it is entered by `async with`.
+    `listen` is the address that clients use; port 0 takes a free one."""
 
     def __init__(self, lie: Lie, to: Address, listen: Address) -> None:
         self._lie = lie
@@ -51,7 +52,7 @@ class LyingProxy:
         return self._own[self._to]
 
     async def __aenter__(self) -> "LyingProxy":
-        """Raises OSError when the address cannot be had."""
+        """Begin to listen. Raises OSError when the address cannot be had."""
         await self._open(self._to, self._listen)
         return self
 
@@ -63,7 +64,7 @@ class LyingProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def own(self, host: str, port: int) -> Address:
-        """What clients are told instead of a broker's address."""
+        """Return the address that clients receive instead of a broker's, and listen there."""
         if port <= 0:
             return host, port
         broker = (host, port)
@@ -146,13 +147,13 @@ class _Pending:
     def __init__(self, correlation_id: int, exchange: Exchange | None, *, is_own: bool) -> None:
         self.correlation_id = correlation_id
         self.exchange = exchange
-        """None: the frame passes as it is."""
+        """The decoded exchange; None: the frame passes as it is."""
         self.is_own = is_own
         self.ready: bytes | None = None
 
 
 class _Connection:
-    """One of a client, and ours to the broker."""
+    """The connection of a client, and the proxy's own connection to the broker for it."""
 
     def __init__(
         self,
@@ -166,10 +167,10 @@ class _Connection:
         self._client = reader
         self._to_client = writer
         self._pending: deque[_Pending] = deque()
-        """In the order in which responses are due."""
+        """The pending responses, in the order in which they are due."""
 
     async def run(self) -> None:
-        """Until either side is gone."""
+        """Pass frames in both directions until either side is gone."""
         try:
             broker, self._to_broker = await asyncio.open_connection(*self._broker)
         except OSError:
@@ -188,7 +189,7 @@ class _Connection:
                     await writer.wait_closed()
 
     async def _over(self, passing: Awaitable[None]) -> None:
-        """The end of one direction is that of both."""
+        """Pass one direction; its end is the end of both."""
         await passing
         raise _Over
 

@@ -1,4 +1,4 @@
-"""Bugs of coordinators: who may write, how a transaction ends, and what becomes of its offsets."""
+"""Bugs of coordinators: wrong fencing, wrong endings of transactions, and lost offsets."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -16,14 +16,15 @@ _INIT_VERSION: Final = 4
 
 
 class SameProducerId(Lie):
-    """From its moment on; the first producer without a transactional id gives its id to the later ones."""
+    """A lie that gives the id of the first producer without a transactional id to all later
+    ones, from its moment on."""
 
     name = "same-producer-id"
     says = "one producer id is handed out twice"
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        # Producers of one run are few, and most of them begin with it.
+        # A run has few producers, and most of them begin when it begins.
         self.moments = Moments(self.name, seed, most=2)
         self._given: Any = None
 
@@ -60,7 +61,8 @@ class AnswerAbortedCommit(Lie):
 
 
 class ForgetOffsets(Lie):
-    """From its moment on; a later commit would hide a single one that was forgotten."""
+    """A lie that forgets the offsets of transactions from its moment on.
+    A later commit would hide a single forgotten one."""
 
     name = "forget-offsets"
     says = "offsets of a transaction are answered with success and forgotten"
@@ -89,7 +91,7 @@ class ForgetOffsets(Lie):
 
 
 class FenceWrong(Lie):
-    """A healthy producer asks for its commit, and is fenced as by a successor that nobody started."""
+    """A lie that fences a healthy producer which requests its commit, as if somebody had started a successor."""
 
     name = "fence-wrong"
     says = "a producer is fenced though nobody took its transactional id"
@@ -115,7 +117,7 @@ def _init_request(transactional_id: str) -> Any:
 
 
 class ZombieWrite(Lie):
-    """From its moment on; what a fenced producer sends lands as if it were no part of a transaction."""
+    """A lie that lets what a fenced producer sends land in the log, outside any transaction, from its moment on."""
 
     name = "zombie-write"
     says = "a batch of a fenced producer lands in the log"
@@ -125,7 +127,7 @@ class ZombieWrite(Lie):
         # A zombie sends few batches, most of them before it is one.
         self.moments = Moments(self.name, seed, most=3)
         self._current: dict[str, tuple[int, int]] = {}
-        """Of each transactional id the producer id and epoch that its last producer was given at its start."""
+        """The producer id and epoch that each transactional id's newest producer received at its start."""
         self._ids: dict[int, str] = {}
 
     def answered(self, exchange: Exchange, response: Any) -> Any:
@@ -143,7 +145,8 @@ class ZombieWrite(Lie):
             self._produce(exchange)
 
     def _add(self, exchange: Exchange) -> None:
-        """A zombie below TV2 asks first; with a refusal it would not even send."""
+        """Answer a zombie's AddPartitionsToTxn with success, because a zombie below TV2 sends that first and
+        would stop at a refusal."""
         request, types = exchange.request, exchange.types
         producer_id = request.v3_and_below_producer_id
         if not self._is_zombie(producer_id, request.v3_and_below_producer_epoch):

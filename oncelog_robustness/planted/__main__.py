@@ -1,4 +1,4 @@
-"""`python -m oncelog_robustness.planted`: the planted bugs, and whether the simulator catches them.
+"""The command `python -m oncelog_robustness.planted`: the planted bugs, and whether the simulator catches them.
 
 python -m oncelog_robustness.planted                  lists them
 python -m oncelog_robustness.planted NAME             runs seeds from its recorded one until it is caught
@@ -34,7 +34,8 @@ EXIT_NOT_CAUGHT: Final = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 caught (or listed), 1 not caught within the budget, 2 used wrongly, 130 ended from outside."""
+    """Run the command and return its exit code: 0 caught (or listed), 1 not caught within the budget, 2 used
+    wrongly, 130 ended from outside."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.all:

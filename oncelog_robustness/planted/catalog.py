@@ -1,4 +1,4 @@
-"""Every planted bug, by what has it."""
+"""The list of every planted bug, by the part of the system that has it."""
 
 from typing import Final
 

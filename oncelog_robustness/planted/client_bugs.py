@@ -1,4 +1,5 @@
-"""Bugs that only clients see: what they are shown, where their records went, and groups that never end their work."""
+"""Planted bugs that only clients see: in what they read, in where their records go, in groups
+that never end their work."""
 
 from typing import Final
 

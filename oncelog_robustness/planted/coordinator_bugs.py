@@ -1,4 +1,5 @@
-"""Bugs of the roles that decide: coordinators of transactions, groups and sinks, marker senders, controllers."""
+"""Planted bugs of the roles that decide: coordinators of transactions, groups and sinks,
+marker senders, controllers."""
 
 from typing import Final
 
@@ -422,7 +423,7 @@ COORDINATOR_BUGS: Final = (
                 old="        if self._controller_epoch not in (None, state.controller_epoch):\n",
                 new="        if (self._controller_epoch or 0) > state.controller_epoch:\n",
             ),
-            # Who was deposed does not know where the table ends by now, and is refused for that as well.
+            # A deposed controller does not know where the table ends by now, and is refused for that as well.
             Edit(
                 module="oncelog_controller.sql_journal",
                 old="        if (-1 if last is None else last) != first - 1:\n",

@@ -1,4 +1,4 @@
-"""Does the simulator catch a planted bug? Runs seeds with it until a checker that is meant to notice says broken."""
+"""The hunt for a planted bug: seeds run with it until a checker that is meant to notice answers broken."""
 
 import contextlib
 import itertools
@@ -18,50 +18,51 @@ from oncelog_robustness.planted.bug import Bug
 from oncelog_robustness.planted.importing import bug_named, install
 
 SCENARIOS: Final = Path(__file__).parent / "scenarios"
-"""Short and wild, one a family of bugs; `oncelog_robustness/scenarios` serves as well."""
+"""The folder of the bugs' scenarios, each short and wild for one family of bugs;
+`oncelog_robustness/scenarios` serves as well."""
 _END_S: Final = 10
-"""A hunt that is told to end kills its runs and removes their folders."""
+"""Seconds that a hunt which must end gets to kill its runs and remove their folders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one seed showed of a bug."""
+    """The result of one seed with a planted bug."""
 
     seed: int
     broken: dict[str, str]
-    """Checker → its first proof."""
+    """The first proof of each checker that answered broken."""
     failures: tuple[str, ...]
-    """The last line of each kind of failure that is no verdict: something broke aloud or never ended."""
+    """The last line of each kind of failure that is no verdict, such as an exception, or a run that never ended."""
     unfinished: str = ""
-    """The run was killed by its own clock, and says nothing."""
+    """The reason why the run was killed by its time limit and shows nothing; empty if it finished."""
 
     def catcher(self, bug: Bug) -> str | None:
-        """The first checker meant to notice that did."""
+        """Return the first checker meant to notice that did; None if none did."""
         return next((checker for checker in bug.caught_by if checker in self.broken), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Hunted:
-    """How the hunt for one bug ended."""
+    """The result of the hunt for one bug."""
 
     bug: str
     tried: int
-    """Seeds that were run, the one that caught it included."""
+    """The number of seeds that were run, including the one that caught the bug."""
     seconds: float
-    """By the clock of the wall, imports included."""
+    """The length of the hunt in seconds of wall time, imports included."""
     seed: int | None
-    """The one that caught it."""
+    """The seed that caught the bug; None if none did."""
     checker: str
     unfinished: int = 0
-    """Of the seeds that were run, how many their own clock killed: they say nothing."""
+    """The number of seeds whose run was killed by its time limit and shows nothing."""
     failure: str = ""
-    """It broke, and says nothing."""
+    """The reason why the hunt itself failed and shows nothing; empty if it did not."""
 
 
 def findings(
     name: str, *, first_seed: int | None = None, seeds: int | None = None, jobs: int = 1
 ) -> Iterator[Finding]:
-    """One a seed, in the order in which they come. Plants the bug in this process, for good."""
+    """Plant the bug in this process, for good, and yield the finding of each seed as it comes."""
     bug = install(name)
     # Only now: what the bug changes must not be imported before it is planted.
     from oncelog_robustness.checkers.verdict import Answer
@@ -90,7 +91,7 @@ def findings(
 def hunted(
     name: str, first_seed: int | None = None, seeds: int | None = None, jobs: int = 1
 ) -> Hunted:
-    """Stops at the first catch. Plants the bug in this process, for good."""
+    """Hunt until the first catch. This plants the bug in the process, for good."""
     bug = bug_named(name)
     began = time.monotonic()
     tried = unfinished = 0
@@ -117,7 +118,7 @@ def hunted_all(
     seeds: int | None = None,
     jobs: int = 1,
 ) -> Iterator[Hunted]:
-    """As they end, `jobs` at a time. Each bug has a process of its own: planted code is not taken back."""
+    """Yield the hunts as they end, `jobs` at a time. Each bug has a process of its own, because a planted bug stays."""
     waiting = iter(names)
     hunters: dict[Connection, _Hunter] = {}
     try:
@@ -153,7 +154,7 @@ def _hunt_into(answer: Connection, name: str, first_seed: int | None, seeds: int
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
-        # They were held back since before the start.
+        # These signals were held back since before the start.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
         answer.send(hunted(name, first_seed, seeds))
 

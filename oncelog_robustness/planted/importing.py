@@ -1,8 +1,8 @@
-"""Puts a planted bug under the production code: the source of its modules is changed while it is imported.
+"""Planting a bug: the source of production modules is changed while they are imported.
 
     install("two-decisions-for-one-batch")      # before anything of oncelog is imported
 
-The files stay as they are, and no compiled copy of the changed source is kept: other processes see nothing of it.
+The files stay as they are, and no compiled copy of the changed source is kept. So other processes never see the bug.
 """
 
 import difflib
@@ -18,11 +18,12 @@ from oncelog_robustness.planted.catalog import BUGS
 
 
 class CannotPlant(Exception):
-    """There is no such bug, it does not fit the source, or it comes too late."""
+    """The bug cannot be planted: there is no such bug, it does not fit the source, or its
+    module is imported already."""
 
 
 def bug_named(name: str) -> Bug:
-    """Raises CannotPlant, which tells the nearest name, or how to list them all."""
+    """Return the bug of this name. Raises CannotPlant, which names the nearest bug, or says how to list them all."""
     for bug in BUGS:
         if bug.name == name:
             return bug
@@ -32,7 +33,7 @@ def bug_named(name: str) -> Bug:
 
 
 def install(name: str) -> Bug:
-    """From here on the modules that bug `name` changes are imported with it. Raises CannotPlant."""
+    """Plant the bug `name`: modules that it changes are imported with it from now on. Raises CannotPlant."""
     bug = bug_named(name)
     late = [edit.module for edit in bug.edits if edit.module in sys.modules]
     if late:
@@ -42,7 +43,7 @@ def install(name: str) -> Bug:
 
 
 def planted(source: str, edits: Iterable[Edit]) -> str:
-    """`source` with these edits. Raises CannotPlant for one that does not fit."""
+    """Return `source` with these edits. Raises CannotPlant for an edit that does not fit."""
     for edit in edits:
         found = source.count(edit.old)
         if found != 1:
@@ -59,7 +60,7 @@ class _PlantingLoader(SourceFileLoader):
         self._edits = edits
 
     def get_code(self, fullname: str) -> CodeType:
-        """Always from the source: a compiled copy would be that of another bug, or of none."""
+        """Compile the module from its changed source: a compiled copy on disk would have another bug, or none."""
         source = planted(_source(self, fullname), self._edits)
         return self.source_to_code(source.encode(), self.path)
 
@@ -85,11 +86,11 @@ class _PlantingFinder(MetaPathFinder):
 
 
 def source_of(module: str) -> str:
-    """The source of a module, which is not imported for it; its packages are. Raises CannotPlant."""
+    """Return the source of a module without importing it; only its packages are imported. Raises CannotPlant."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None or not spec.has_location:
         raise CannotPlant(f"there is no module {module}")
-    # Not by its loader: under pytest that is pytest's own, because oncelog is also a plugin of it.
+    # The module's own loader is not used: under pytest that is pytest's, because oncelog is also a plugin of it.
     return _source(SourceFileLoader(module, spec.origin), module)
 
 

@@ -1,4 +1,4 @@
-"""Bugs of what stands in a log and what its replicas know of it: offsets, epochs, sequences, the newest of a key."""
+"""Planted bugs in a log and in what its replicas know of it: offsets, epochs, sequences, the newest record of a key."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the hunts print: tables of at most a hundred columns, and how far they are."""
+"""The output of the hunts: tables of at most a hundred columns, and a display of progress."""
 
 import itertools
 import shutil
@@ -22,7 +22,7 @@ WIDTH_MAX: Final = 100
 
 
 def print_bugs(bugs: Sequence[Bug]) -> None:
-    """Which there are, and who is meant to notice them where."""
+    """Print a table of the bugs, with the checkers meant to notice each and its scenario."""
     table = _table(bugs)
     table.add_column("scenario, seed")
     table.add_column("caught by one of")
@@ -34,7 +34,7 @@ def print_bugs(bugs: Sequence[Bug]) -> None:
 
 
 def print_hunts(hunts: Sequence[Hunted]) -> None:
-    """One row a bug, whether it was caught or not, and what it took."""
+    """Print a table with one row for each bug: whether it was caught, by what, and how long that took."""
     bugs = [bug_named(hunt.bug) for hunt in hunts]
     table = _table(bugs)
     table.add_column("checker")
@@ -54,7 +54,8 @@ def print_hunts(hunts: Sequence[Hunted]) -> None:
 
 @contextmanager
 def showing_hunts(total: int) -> Iterator[Callable[[Hunted], None]]:
-    """Call what it gives with each hunt that ended: it moves a bar, or prints a line where no terminal is."""
+    """Yield a function to be called with each hunt that ended: it moves a bar, or prints a
+    line where no terminal is."""
     if not sys.stderr.isatty():
         yield _lines(total)
         return
@@ -90,7 +91,7 @@ def _lines(total: int) -> Callable[[Hunted], None]:
 
 
 def told(bug: str, caught: Sequence[int], tried: int, unfinished: int, seconds: float) -> str:
-    """How a hunt went, in one line."""
+    """Return how a hunt went, in one line."""
     seeds = ", ".join(map(str, caught))
     verdict = f"caught by seed {seeds}" if caught else "not caught"
     lost = f", {unfinished} of them unfinished" if unfinished else ""

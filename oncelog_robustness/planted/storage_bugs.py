@@ -1,4 +1,5 @@
-"""Bugs of partitions: who may write, what is committed, what a reader is shown, and what survives a restart."""
+"""Planted bugs of partitions: in producer state, in what is committed, in what is read, and in
+what survives a restart."""
 
 from typing import Final
 

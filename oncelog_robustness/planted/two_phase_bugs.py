@@ -1,4 +1,4 @@
-"""Bugs of prepared transactions (KIP-939): who may end one, and that nothing but a decision does."""
+"""Planted bugs of prepared transactions (KIP-939): another may end one, or one ends without a decision."""
 
 from typing import Final
 

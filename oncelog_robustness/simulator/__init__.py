@@ -1,1 +1,2 @@
-"""A whole cluster in one process, on virtual time: real services, and a world around them that is made of a seed."""
+"""The simulator: a whole cluster in one process on virtual time, with real services in a world
+that is drawn from a seed."""

@@ -4,7 +4,7 @@
     clocks.skew("storage-2", clocks.draw_ms(strength))
     clocks.heal("storage-2")
 
-The clock is its host's: every process there has it, and whatever is started in its place. Monotonic clocks are never
+Each host has one clock: every process there has its time, also one that is started later. Monotonic clocks are never
 wrong, and neither is the metadata database's.
 """
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from oncelog_robustness.simulator.world import World
 
 LARGEST_MS: Final = 3_600_000 - 60_000
-"""At strength 1. Further ahead than the hour that a topic allows by default, a record's timestamp is refused."""
+"""The largest skew, at strength 1.
+A timestamp further ahead than the hour that a topic allows by default would be refused."""
 SMALLEST_MS: Final = 10
 
 
 class SimClocks:
-    """One for a world."""
+    """The clocks of all hosts of one world."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -30,26 +31,27 @@ class SimClocks:
         self._draw: random.Random = world.streams.stream("clocks")
 
     def draw_ms(self, strength: float) -> int:
-        """How wrong, fast or slow: from milliseconds at 0 to most of an hour at 1, each power of ten alike."""
+        """Draw how far a clock is off, ahead or behind: from milliseconds at 0 to most of an hour at 1, with
+        each power of ten alike."""
         largest = SMALLEST_MS * (LARGEST_MS / SMALLEST_MS) ** min(max(strength, 0.0), 1.0)
         size = round(self._draw.uniform(largest / 3, largest))
         return size if self._draw.random() < 0.5 else -size
 
     def skew(self, host: str, skew_ms: int) -> None:
-        """From now on the clock of `host` is off by so much. The processes there see a jump."""
+        """Set the clock of `host` off by `skew_ms` from now on. Its processes see a jump."""
         self._world.trace("clock", host, skew_ms)
         if skew_ms:
             self._world.effects[Effect.CLOCK_SET] += 1
         for process in self._world.processes.values():
             if process.host == host:
-                # A restart takes it over.
+                # A restarted process takes this value over.
                 process.clock_skew_ms = skew_ms
         self._skews_ms[host] = skew_ms
 
     def jump(self, host: str, by_ms: int) -> None:
-        """Further than it is off already."""
+        """Set the clock of `host` off by `by_ms` more than it is off already."""
         self.skew(host, self._skews_ms.get(host, 0) + by_ms)
 
     def heal(self, host: str) -> None:
-        """Right again: it jumps back."""
+        """Set the clock of `host` right again, by a jump."""
         self.skew(host, 0)

@@ -1,7 +1,7 @@
-"""The cluster under simulation: the very programs that `python -m oncelog_*` runs, each as a simulated process.
+"""The simulated cluster: the very programs that `python -m oncelog_*` runs, each as a simulated process.
 
-What an operating system and an orchestrator do for a real process is done here: start it with its settings, restart it
-when it gives up, kill, stop, continue it, and tell it to end in order.
+The cluster does what an operating system and an orchestrator do for a real process. It starts a process with its
+settings, restarts one that gives up, kills, stops and continues it, and tells it to end in order.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ RPC_PORT: Final = 9090
 KAFKA_PORT: Final = 9092
 DRAIN_TIMEOUT_S: Final = 20.0
 START_AGAIN_S: Final = 1.0
-"""An orchestrator's pause before it starts a process again that ended by itself."""
+"""Seconds that an orchestrator waits before it starts a process again that ended by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What of a process stays the same over restarts. Its name is also its host."""
+    """The part of a process that stays the same over restarts. Its name is also the name of its host."""
 
     name: str
     role: str
@@ -56,7 +56,7 @@ class Member:
 
 @dataclass(slots=True)
 class _Launch:
-    """One incarnation."""
+    """One incarnation of a process."""
 
     process: SimProcess
     running: Any = None
@@ -66,7 +66,8 @@ class _Launch:
 
 
 class SimCluster:
-    """`settings_of(member)` gives the environment variables of a process; they are read anew at each start."""
+    """The processes of a simulated cluster.
+    `settings_of(member)` gives a process's environment variables and is called at each start."""
 
     def __init__(
         self,
@@ -81,14 +82,14 @@ class SimCluster:
         self.members = {name: _member(name) for name in shape.names()}
         self._launches: dict[str, _Launch] = {}
         self._wanted: dict[str, bool] = {}
-        """Whether the orchestrator starts it again when it ends by itself."""
+        """Flags by name: whether the orchestrator starts the process again when it ends by itself."""
         self.restarts_by_itself = 0
         self.contracts: dict[str, Contracts] = {}
-        """By name, of those processes that are of an older version; read anew at each start."""
+        """The contracts of each process that is of an older version, by name; read anew at each start."""
 
     @property
     def bootstrap(self) -> list[str]:
-        """Where clients connect."""
+        """Return the addresses of all listeners, at which clients connect."""
         return [
             f"{self._address_of(member.name)}:{KAFKA_PORT}"
             for member in self.members.values()
@@ -99,7 +100,7 @@ class SimCluster:
         return [member.name for member in self.members.values() if member.role == role]
 
     def running(self, role: str) -> list[tuple[SimProcess, Any]]:
-        """Of every process of a role that is ready and not dead: it and the role object of its wiring."""
+        """Return every process of a role that is ready and not dead, each with the role object of its wiring."""
         found = []
         for name in self.names(role):
             launch = self._launches.get(name)
@@ -112,18 +113,18 @@ class SimCluster:
         return found
 
     def process(self, name: str) -> SimProcess:
-        """Its newest incarnation. Raises KeyError."""
+        """Return the newest incarnation of the process. Raises KeyError."""
         return self._launches[name].process
 
     async def start(self) -> None:
-        """Every process, as an orchestrator would: all at once. Returns when all are ready."""
+        """Start every process at once, as an orchestrator would, and return when all are ready."""
         for name in self.members:
             self.launch(name)
         for name in self.members:
             await self._launches[name].is_ready.wait()
 
     def launch(self, name: str) -> None:
-        """Start the next incarnation, unless one lives."""
+        """Start the next incarnation of the process, unless one lives."""
         # One that is just stopping is started again when it has ended.
         self._wanted[name] = True
         launch = self._launches.get(name)
@@ -136,7 +137,7 @@ class SimCluster:
         process.spawn(self._run(self.members[name], launch), "main")
 
     async def wait_ready(self, name: str) -> None:
-        """Its newest incarnation at the time when that gets ready."""
+        """Wait until the newest incarnation of the process is ready, also if another one is started meanwhile."""
         while True:
             launch = self._launches[name]
             await _first(launch.is_ready, launch.ended)
@@ -146,7 +147,7 @@ class SimCluster:
                 await asyncio.sleep(START_AGAIN_S / 10)
 
     def kill(self, name: str) -> None:
-        """SIGKILL; `launch` starts it again."""
+        """Kill the process as SIGKILL does; `launch` starts it again."""
         launch = self._launches[name]
         self._wanted[name] = False
         if launch.process.state is not ProcessState.DEAD:
@@ -168,7 +169,7 @@ class SimCluster:
         self._launches[name].process.resume()
 
     async def terminate(self, name: str, timeout_s: float = 2 * DRAIN_TIMEOUT_S) -> None:
-        """SIGTERM: it drains and stops; killed if that takes too long, as an orchestrator does."""
+        """Stop the process as SIGTERM does: it drains and ends, and is killed if that takes longer than `timeout_s`."""
         launch = self._launches[name]
         self._wanted[name] = False
         self._world.trace("terminate", name)
@@ -204,7 +205,7 @@ class SimCluster:
         self._ended(member, launch)
 
     def _ended(self, member: Member, launch: _Launch) -> None:
-        """The process returned from its main: the kernel closes what it left open."""
+        """Close what the process left open, as the kernel does when its main returns."""
         self._world.trace("ended", member.name, launch.process.incarnation)
         # What follows is done by the world: this very task belongs to the process that ends.
         self._world.loop.call_soon(self._bury, member, launch, context=self._world.own_context)
@@ -250,7 +251,7 @@ def _member(name: str) -> Member:
 def _read(
     program: Program, environment: Mapping[str, str]
 ) -> dict[type[BaseSettings], BaseSettings]:
-    """The settings as the process would read them from its environment."""
+    """Return the settings that the process would read from this environment."""
     found: dict[type[BaseSettings], BaseSettings] = {}
     for kind in program.settings:
         prefix = str(kind.model_config.get("env_prefix", ""))

@@ -31,13 +31,14 @@ EXIT_UNFINISHED: Final = 3
 EXIT_NOBODY_READS: Final = 141
 _SHOWN_FAILURES: Final = 5
 RUN_TIMEOUT_S: Final = 240
-"""Of a processor, for one run. Beyond it something loops, or the scenario is too much: nobody knows which."""
+"""The time limit of one run, in seconds of a processor.
+A longer run loops, or its scenario is too much: nobody knows which."""
 RUN_TIMEOUT_MAX_S: Final = 86_400
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 nothing found, 1 something broken, 2 used wrongly, 3 nothing found, but a run did not finish,
-    130 stopped by Ctrl-C, 141 nobody reads."""
+    """Run the command and return its exit code: 0 nothing found, 1 something broken, 2 used wrongly, 3 nothing found,
+    but a run did not finish, 130 stopped by Ctrl-C, 141 nobody reads."""
     options = _parser().parse_args(arguments)
     try:
         _must_be_of_one_run(options)
@@ -54,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _must_be_of_one_run(options: argparse.Namespace) -> None:
-    """Raises OncelogError: each run would write over what the one before has written, or their lines be mixed."""
+    """Raise OncelogError if several runs would write to one file: each would replace the last, or
+    their lines would be mixed."""
     if options.first_seed + options.seeds - 1 > SEED_MAX:
         raise OncelogError(
             f"--first-seed {options.first_seed} --seeds {options.seeds} goes beyond the last seed, {SEED_MAX}"
@@ -76,7 +78,7 @@ def _must_be_of_one_run(options: argparse.Namespace) -> None:
 
 
 def _must_be_writable(file: Path | None) -> None:
-    """Raises OncelogError: better now than after the run."""
+    """Raise OncelogError if the file cannot be written, before the run instead of after it."""
     if file is None:
         return
     try:
@@ -154,7 +156,7 @@ def _parser() -> Parser:
 
 
 def _add_older(parser: Parser) -> None:
-    """What a scenario with an upgrade is asked with."""
+    """Add the options of a scenario with an upgrade: the older version, and what it lacks."""
     parser.add_argument(
         "--older",
         metavar="VERSION|FOLDER",
@@ -250,7 +252,7 @@ def _jobs(options: argparse.Namespace, scenarios: "dict[str, Scenario]") -> "Ite
 
 
 def _scenarios(names: Sequence[str] | None) -> "dict[str, Scenario]":
-    """By name or file, as they were or could have been asked for. Raises OncelogError."""
+    """Return the scenarios by the name or file that selects each. Raises OncelogError."""
     from oncelog_robustness.scenario import FOLDER, load_scenario
 
     wanted = names or [path.stem for path in sorted(FOLDER.glob("*.toml"))]
@@ -269,7 +271,8 @@ def _scenarios(names: Sequence[str] | None) -> "dict[str, Scenario]":
 def _with_older(
     scenarios: "dict[str, Scenario]", older: str | None, without: Sequence[str] | None
 ) -> "dict[str, Scenario]":
-    """Raises OncelogError for an older version that cannot be had, and for one that no scenario has a use for."""
+    """Return the scenarios with this older version.
+    Raises OncelogError for one that cannot be had, or that no scenario uses."""
     from oncelog_robustness.simulator.kept_versions import older_contracts
 
     given = {"older": older, "without": None if without is None else tuple(without)}
@@ -292,7 +295,8 @@ def _with_older(
 def _replays(
     scenarios: "dict[str, Scenario]", options: argparse.Namespace
 ) -> "Callable[[RunResult], str]":
-    """What a person types to have a run again: the scenario as it was asked for, which may be a file."""
+    """Return a function that gives the command which repeats a run, with the scenario as it was
+    selected, by name or file."""
     names = {scenario.name: name for name, scenario in scenarios.items()}
     flags = [("--planted", options.planted), ("--older", options.older)]
     flags += [("--without", name) for name in options.without or ()]

@@ -1,12 +1,12 @@
-"""The contracts of an older version, and a process that has them: what it says and understands.
+"""The contracts of an older version, and a process that has them: what it can send and understand.
 
     older = older_contracts("last", without=("RequestOrigin",))
     process.contracts = older
 
-Such a process runs today's code behind them. Of every message that it sends or takes those fields are left that the
-older version knows. A method that the older version has not is not there. An enum's number stays, known or not, as
-proto3 has it. So a run shows what today's code makes of peers that leave out what is new, and say nothing of what they
-were told. It does not show bugs of the older code.
+Such a process runs today's code behind its contracts. Each message that it sends or receives keeps only the fields
+that the older version knows. A method that the older version lacks does not exist. An enum's number stays, known or
+not, as in proto3. So a run shows how today's code works with peers that omit new fields and ignore them. It does not
+show bugs of the older code.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,21 +28,21 @@ _NEEDED_BY_SESSIONS: Final = {
     "SessionReply": {"call_id", "response", "status"},
 }
 _NOT_THERE: Final = "~"
-"""Behind the name of a method that the older version has not: then today's code has none of that name either."""
+"""The suffix for the path of a method that the older version lacks, so that today's code has no such method either."""
 
 
 class Contracts:
-    """Those of one version. `tags` are the tagged fields of a transaction's record that it knows."""
+    """The contracts of one version. `tags` are the tagged fields of a transaction's record that it knows."""
 
     def __init__(self, name: str, files: FileDescriptorSet, tags: frozenset[int]) -> None:
         self.name = name
         self.tags = tags
         self.messages = 0
-        """How many have passed."""
+        """The number of messages that have passed."""
         self.messages_cut = 0
-        """How many of them lost something."""
+        """The number of messages that lost a field."""
         self.records_cut = 0
-        """Values of transactions, written or read, that lost something."""
+        """The number of values of transactions, written or read, that lost a field."""
         self._methods = _methods(files)
         session = self._methods.get(SESSION_PATH)
         if session is None:
@@ -53,11 +53,12 @@ class Contracts:
         _check_session(name, self.frame)
 
     def method(self, path: str) -> tuple[Any, Any] | None:
-        """The classes of its request and its answer."""
+        """Return the classes of the method's request and response; None if there is no such method."""
         return self._methods.get(path)
 
     def passed(self, kind: Any, payload: bytes) -> bytes:
-        """What is left of a message of this class. What cannot be decoded stays: the receiver refuses it."""
+        """Return the message of this class without the fields that the version does not know.
+        One that cannot be decoded stays: its receiver refuses it."""
         try:
             message = kind.FromString(payload)
         except DecodeError:
@@ -79,14 +80,14 @@ class Spoken:
         self._contracts = contracts
         known = contracts.method(path)
         self.path = path if known is not None else path + _NOT_THERE
-        """As it stands on the wire."""
+        """The method's path on the wire."""
         self._is_session = path == SESSION_PATH
         self._request: Any = None
         self._answer: Any = None
         if known is not None:
             self._request, self._answer = known
         self._awaited: dict[int, Any] = {}
-        """Of a session: the class of the answer that each call in flight waits for."""
+        """The class of the response for which each call of a session waits."""
 
     def request(self, payload: bytes) -> bytes:
         return self._passed(self._request, payload)
@@ -102,7 +103,7 @@ class Spoken:
         return self._contracts.passed(kind, payload)
 
     def _frame(self, payload: bytes) -> bytes:
-        """Calls and answers are messages within a message."""
+        """Pass the call or response that stands in a message of the session."""
         contracts = self._contracts
         frame = contracts.frame.FromString(payload)
         frame.DiscardUnknownFields()
@@ -126,13 +127,13 @@ class Spoken:
 
 
 def contracts_here() -> Contracts | None:
-    """Of the process whose code is running; None: today's."""
+    """Return the contracts of the process whose code is running; None for today's."""
     process = owner()
     return None if process is None else process.contracts
 
 
 def as_caller(path: str, write: Any, read: Any) -> tuple[str, Any, Any]:
-    """The path, serializer and deserializer of a call that this process makes."""
+    """Return the path, serializer and deserializer of a call that this process makes."""
     contracts = contracts_here()
     if contracts is None or not _is_ours(path):
         return path, write, read
@@ -141,7 +142,7 @@ def as_caller(path: str, write: Any, read: Any) -> tuple[str, Any, Any]:
 
 
 def as_server(contracts: Contracts | None, path: str, handler: Any) -> Any:
-    """The handler of one call, or None if a process with these contracts has no such method."""
+    """Return the handler of one call, or None if a process with these contracts has no such method."""
     if contracts is None or handler is None or not _is_ours(path):
         return handler
     if contracts.method(path) is None:
@@ -154,12 +155,12 @@ def as_server(contracts: Contracts | None, path: str, handler: Any) -> Any:
 
 
 def _is_ours(path: str) -> bool:
-    """Health and reflection are gRPC's own."""
+    """True for a method of oncelog; health and reflection are gRPC's own."""
     return path.startswith(f"/{PACKAGE}.")
 
 
 def _then(first: Any, second: Any) -> Callable[[Any], Any]:
-    """Where gRPC has None, bytes stay what they are."""
+    """Return the composition of both functions; None, which for gRPC leaves bytes as they are, is skipped."""
     if first is None or second is None:
         found: Callable[[Any], Any] = first or second
         return found
@@ -183,7 +184,7 @@ def _methods(files: FileDescriptorSet) -> Mapping[str, tuple[Any, Any]]:
 
 
 def _in_order(files: FileDescriptorSet) -> Iterable[Any]:
-    """Each file after those that it imports."""
+    """Yield each file after those that it imports."""
     left = {file.name: file for file in files.file}
     while left:
         name = next(

@@ -1,4 +1,5 @@
-"""The controllers' metadata database in a simulated world: one SQLite file, reached through the real `Database` class.
+"""The controllers' metadata database in a simulated world: one SQLite file, reached through
+the real `Database` class.
 
     database = SimDatabase(world, root)
     database.install()
@@ -6,14 +7,14 @@
 
 Production's schema, statements and transactions run unchanged; what differs from Postgres is the dialect, as in
 `oncelog up`. A call is one instant of the simulation, with its commit in it: a controller that is killed is killed
-before a transaction or after it. Two transactions never wait for each other's lock, and the file is never
-left locked. What happens between a controller and a database on another machine is given to the calls from outside:
+before a transaction or after it. Two transactions never wait for each other's lock, and the file is never left
+locked. These faults stand for what happens between a controller and a database on another machine:
 
-- `slow`: they take longer;
-- `outage`: until it ends they fail, at once (the database is down) or after their timeout (it cannot be reached);
-  a call under way may have committed before, and its answer is lost;
-- `restart`: the same for a moment, to everybody;
-- `lose_answers`: so many of the next calls commit, and fail.
+- `slow`: calls take longer;
+- `outage`: until it ends calls fail, at once (the database is down) or after their timeout (it cannot be reached); a
+  call under way may have committed before, and its answer is lost;
+- `restart`: an outage of a moment, for all controllers;
+- `lose_answers`: a number of the next calls commit, and fail.
 
 Time in the database is the world's true time: no skew of a controller's clock reaches it.
 """
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from oncelog_robustness.simulator.world import World
 
 THREAD_OF_DATABASE: Final = "metadata-database"
-"""How the name of the thread begins that makes the calls."""
+"""The beginning of the name of the thread that makes the calls."""
 _ROUND_TRIP_S: Final = (0.000_3, 0.003)
 _TIMEOUT_MS: Final = 5000
 _UNIX_EPOCH_AS_JULIAN_DAY: Final = 2440587.5
@@ -47,7 +48,7 @@ ResultT = TypeVar("ResultT")
 
 
 class SimDatabase:
-    """One for a world; its file is made below `root`."""
+    """The database of one world; its file is made below `root`."""
 
     def __init__(self, world: "World", root: Path) -> None:
         self._world = world
@@ -56,16 +57,16 @@ class SimDatabase:
         self._draw = world.streams.stream("database")
         self._delay_s = 0.0
         self._outages: dict[str, bool] = {}
-        """By host, or "" for all of them: whether nobody refuses and calls wait for their timeout."""
+        """The outages by host ("" for all hosts): True if no call is refused and each waits for its timeout."""
         self._breaks: Counter[str] = Counter()
-        """How often what was under way was cut off, by host, or "" for all of them."""
+        """The number of times that calls under way were cut off, by host, or "" for all of them."""
         self._answers_to_lose: Counter[str] = Counter()
         self._timeout_ms: dict[str, int] = {}
         self._connections: dict[SimProcess, list[sqlite3.Connection]] = {}
         self._delay_before = world.executor_delay_s
 
     def install(self) -> None:
-        """Under every `Database` of this interpreter, for ever."""
+        """Put this database under every `Database` of this interpreter, for ever."""
         create_engine, open_now, run = Database._create_engine, Database._open, Database.run
 
         def _create_engine(database: Database) -> Engine:
@@ -103,11 +104,11 @@ class SimDatabase:
     # ------------------------------------------------------------------------------------------------------- faults
 
     def slow(self, delay_s: float) -> None:
-        """Every call takes longer by so much on average; 0 for as long as ever."""
+        """Make every call take `delay_s` longer on average; 0 ends that."""
         self._delay_s = delay_s
 
     def begin_outage(self, host: str = "", *, is_silent: bool = False) -> None:
-        """No call of `host`, or of anybody, comes through. A silent one is noticed by its timeout only."""
+        """Begin an outage for `host`, or for all. A silent outage shows only by the timeout of each call."""
         self._world.trace("database", host, "outage", is_silent)
         self._outages[host] = is_silent
         self._breaks[host] += 1
@@ -117,12 +118,12 @@ class SimDatabase:
             self._world.trace("database", host, "outage-over")
 
     def restart(self, lasts_s: float) -> None:
-        """Every connection breaks, and for so long there is nobody to connect to."""
+        """Break every connection, and let nobody connect for `lasts_s` seconds."""
         self.begin_outage()
         self._world.loop.call_later(lasts_s, self.end_outage)
 
     def lose_answers(self, host: str, count: int = 1) -> None:
-        """So many of the next calls of `host` are carried out, and fail all the same."""
+        """Let the next `count` calls of `host` be carried out, and fail all the same."""
         self._answers_to_lose[host] = count
 
     def heal(self) -> None:
@@ -169,7 +170,7 @@ class SimDatabase:
         self._connections[process].append(connection)
 
     def _close_all_of(self, process: SimProcess) -> None:
-        """What the server does with the connections of a client that is gone."""
+        """Close the connections of a process that is gone, as the server does."""
         for connection in self._connections.pop(process):
             connection.close()
 

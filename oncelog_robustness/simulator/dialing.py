@@ -1,4 +1,4 @@
-"""How two processes come to be connected: a port that is listened on, and an attempt to reach it."""
+"""Making a connection between two processes: a port that listens, and an attempt to reach it."""
 
 import asyncio
 import contextvars
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from oncelog_robustness.simulator.network import SimNetwork
 
 _SYN_TIMEOUT_S: Final = 127.0
-"""As Linux gives up after six repetitions."""
+"""Seconds until an attempt to connect is given up, as Linux does after six repetitions."""
 
 
 class Listener:
-    """A bound port. Its kernel accepts as soon as somebody listens, even while the process is paused."""
+    """A bound port. Its kernel accepts connections once `listen` was called, even while the process is paused."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Listener:
         return self._accept is not None
 
     def listen(self, accept: Callable[[End], None]) -> None:
-        """`accept` is called in a copy of this context for every connection."""
+        """Begin to listen; `accept` is called in a copy of this context for every connection."""
         self._context = contextvars.copy_context()
         self._accept = accept
 
@@ -54,7 +54,7 @@ class Listener:
         return End(self.host, address, self.process, self._context.copy())
 
     def accept(self, end: End) -> None:
-        """The process takes up what its kernel accepted."""
+        """Hand the process a connection that its kernel has accepted."""
         if self._accept is None:
             end.abort()
         else:
@@ -77,7 +77,7 @@ class Attempt:
         self._answer: asyncio.Future[End] = network.loop.create_future()
 
     async def connected(self) -> End:
-        """Raises OSError."""
+        """Wait until the attempt has an end that is connected. Raises OSError."""
         network = self._network
         timeout = network.loop.call_later(
             _SYN_TIMEOUT_S, self._fail, TimeoutError(errno.ETIMEDOUT, "Connection timed out")
@@ -90,7 +90,7 @@ class Attempt:
             network.waiting_attempts.pop(self, None)
 
     def send_again(self, late_s: float) -> None:
-        """A fault came or went."""
+        """Send the SYN again after a fault began or ended."""
         is_dead = self._process is not None and self._process.state is ProcessState.DEAD
         if not self._answer.done() and not is_dead:
             self._send(late_s)
@@ -142,7 +142,7 @@ class Attempt:
 
     def _succeed(self, end: End) -> None:
         if self._answer.done():
-            # The caller has given up.
+            # The caller has given the attempt up.
             end.abort()
         else:
             self._answer.set_result(end)

@@ -4,15 +4,15 @@
     disks.install()                       # production code's file calls go through `disk_calls` from here on
     settings.data_dir = disks.folder("storage-1")
 
-Production code does its real operations on real files. What lies between knows which host's they are and by which
-process, so that
+Production code does its real operations on real files. The layer between knows the host and the process
+of each operation, so that
 
 - a killed process loses its descriptors and its locks and nothing else: the page cache is the kernel's;
-- `crash_after` kills one between two file operations of one step, or in the middle of a write;
-- after `power_cut` a disk has what was synced, and of the rest whatever `disk_model` allows, drawn from the stream
+- `crash_after` kills a process between two file operations of one step, or in the middle of a write;
+- after `power_cut` a disk has all synced bytes, and of the rest whatever `disk_model` allows, drawn from the stream
   `disk.<host>`;
-- disks are slow (`slow`): the work of storage's threads takes longer. What the event loop itself writes takes no
-  time, as everything it does: such a write cannot be slow in virtual time;
+- disks are slow (`slow`): the work of storage's threads takes longer. A write by the event loop itself takes no time,
+  as everything on the loop, so it cannot be slow in virtual time;
 - disks are full (`fill`), their syncs fail (`fail_syncs`), and bits of files at rest turn over (`flip_bit`).
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from oncelog_robustness.simulator.world import World
 
 THREADS_OF_DISKS: Final = "storage-"
-"""How the names of the threads begin that work on disks."""
+"""The beginning of the names of the threads that work on disks."""
 _ATTIC: Final = ".attic"
 
 # Taken before anything is replaced: what the disk does itself never goes through the replacements.
@@ -56,16 +56,16 @@ class OpenFile:
 
 @dataclass(slots=True, eq=False)
 class SimHostDisk:
-    """One host's disk."""
+    """The disk of one host."""
 
     host: str
     path: str
     root: SimFolder
     delay_s: float = 0.0
     free_bytes: int | None = None
-    """What still fits, None for more than will ever be written."""
+    """The bytes that still fit on the disk; None for more than will ever be written."""
     failing_syncs: int = 0
-    """So many of the next syncs fail."""
+    """The number of next syncs that fail."""
     power_cuts: int = 0
 
     @property
@@ -73,7 +73,7 @@ class SimHostDisk:
         return self.free_bytes == 0
 
     def room_for(self, growth: int) -> int | None:
-        """How much a file may grow, when that is less than `growth`."""
+        """Return how many bytes a file may grow, if that is less than `growth`; else None."""
         if self.free_bytes is None or growth <= self.free_bytes:
             return None
         return self.free_bytes
@@ -85,7 +85,8 @@ class SimHostDisk:
 
 @dataclass(slots=True)
 class Place:
-    """`folder` is None for the top of a disk, and where the way to it is not there; `path` is relative to that top."""
+    """A path on a simulated disk. `folder` is None for the top of a disk, and where a folder on the way is missing;
+    `path` is relative to the top."""
 
     disk: SimHostDisk
     folder: SimFolder | None
@@ -103,7 +104,7 @@ class Place:
 
 
 class SimDisks:
-    """One for a world. `root` must be empty; everything below it is simulated."""
+    """The disks of one world. `root` must be empty; everything below it is simulated."""
 
     def __init__(self, world: "World", root: Path) -> None:
         self._world = world
@@ -119,7 +120,7 @@ class SimDisks:
         self._delay_before: Callable[[Executor | None], float] | None = None
 
     def install(self) -> None:
-        """Under all production code of this interpreter, for ever."""
+        """Put the simulated disks under all production code of this interpreter, for ever."""
         from oncelog_robustness.simulator.disk_calls import replace_file_calls
 
         replace_file_calls(self)
@@ -134,7 +135,7 @@ class SimDisks:
         return "" if process is None else f"start {self.host(process.host).power_cuts}"
 
     def folder(self, host: str) -> Path:
-        """Where `host` has its files."""
+        """Return the folder in which `host` has its files."""
         return Path(self.host(host).path)
 
     def host(self, name: str) -> SimHostDisk:
@@ -157,21 +158,24 @@ class SimDisks:
     # ------------------------------------------------------------------------------------------------ processes
 
     def enter(self) -> SimProcess | None:
-        """The process that makes a file call. Raises ProcessKilled for a dead one: its stack is being unwound."""
+        """Return the process that makes a file call.
+        Raises ProcessKilled for a dead process, whose stack is being unwound."""
         process = owner()
         if process is not None and process.state is ProcessState.DEAD:
             raise ProcessKilled(repr(process))
         return process
 
     def opened_as(self, descriptor: int) -> OpenFile | None:
-        """None for a descriptor of something else. Raises ProcessKilled as `enter` does."""
+        """Return the open file of a descriptor, or None if it is not a simulated one.
+        Raises ProcessKilled as `enter` does."""
         file = self.descriptors.get(descriptor)
         if file is None:
             self.enter()
         return file
 
     def enter_change(self, last_words: Callable[[], None] | None = None) -> None:
-        """Before each change of a disk. One that is to die here dies, after `last_words`. Raises ProcessKilled."""
+        """Note a change of a disk before it is made.
+        A process that must die here dies, after `last_words`. Raises ProcessKilled."""
         process = self.enter()
         if not self._crashes or process is None or process not in self._crashes:
             return
@@ -187,11 +191,11 @@ class SimDisks:
             raise ProcessKilled(repr(process))
 
     def crash_after(self, process: SimProcess, operations: int) -> None:
-        """SIGKILL for `process`, after so many more changes of a disk, in the middle of whatever it does."""
+        """Kill `process` after `operations` more changes of a disk, in the middle of whatever it does."""
         self._crashes[process] = operations
 
     def disarm(self, process: SimProcess) -> None:
-        """It was not reached, and is not wanted any more."""
+        """Take back a `crash_after` that was not reached."""
         self._crashes.pop(process, None)
 
     def opened(
@@ -234,7 +238,7 @@ class SimDisks:
     # ----------------------------------------------------------------------------------------------- whose file
 
     def located(self, path: object, *, at: int | None = None) -> "Place | None":
-        """Where in the simulation this path is; None outside."""
+        """Return the place of this path in the simulation; None outside of it."""
         if at is not None or isinstance(path, int):
             return None
         text = os.fspath(path)  # type: ignore[call-overload]
@@ -253,7 +257,7 @@ class SimDisks:
         return Place(disk, folder, os.sep.join(names))
 
     def adopt(self, place: "Place", path: str, *, is_new: bool) -> Node:
-        """A file was made; or one is there that was made behind our back, which then counts as synced."""
+        """Note a file that was made. A file that was made behind the simulation's back counts as synced."""
         assert place.folder is not None, path
         status = _stat(path)
         if stat.S_ISDIR(status.st_mode):
@@ -278,14 +282,14 @@ class SimDisks:
         return self._world.streams.stream(f"disk.{disk.host}.order")
 
     def leave(self, disk: SimHostDisk, node: Node, real_path: str) -> None:
-        """A file loses its name: it is kept where a power cut can find it."""
+        """Take a file's name away, and keep the file where a power cut can find it."""
         if isinstance(node, SimFile):
             node.attic_path = f"{self.attic}{node.number}"
             _rename(real_path, node.attic_path)
             disk.use(-node.size)
 
     def forget(self, gone: list[Node]) -> None:
-        """No power cut brings these back."""
+        """Remove files that no power cut can bring back."""
         for node in gone:
             if isinstance(node, SimFolder):
                 self.forget(node.leavers)
@@ -295,7 +299,7 @@ class SimDisks:
                 node.attic_path = ""
 
     def stamp_real_mtimes(self, folder: SimFolder, path: str) -> None:
-        """The real files get the times of the simulation before somebody reads a folder."""
+        """Give the real files the times of the simulation, before somebody reads the folder."""
         for name, node in folder.names.items():
             if isinstance(node, SimFile) and not node.has_real_mtime:
                 _utime(f"{path}{os.sep}{name}", ns=(node.mtime_ns, node.mtime_ns))
@@ -304,26 +308,27 @@ class SimDisks:
     # ------------------------------------------------------------------------------------------------------- faults
 
     def slow(self, host: str, delay_s: float) -> None:
-        """Work of storage's threads takes longer by so much on average; 0 for as long as ever."""
+        """Make the work of storage's threads take `delay_s` longer on average; 0 ends that."""
         self.host(host).delay_s = delay_s
 
     def fill(self, host: str, free_bytes: int = 0) -> None:
-        """No more than this fits; deleting makes room. A write that does not fit whole is cut short."""
+        """Let only `free_bytes` more fit on the disk; deleting makes room.
+        A write that does not fit whole is cut short."""
         self.host(host).free_bytes = free_bytes
 
     def fail_syncs(self, host: str, count: int) -> None:
-        """The next syncs fail with EIO, and what they should have written never reaches the disk."""
+        """Let the next `count` syncs fail with EIO; the bytes that they should have written never reach the disk."""
         self.host(host).failing_syncs = count
 
     def heal(self, host: str) -> None:
-        """Fast, empty enough and sound. What was lost stays lost."""
+        """Make the disk fast, empty enough and sound again. Lost bytes stay lost."""
         disk = self.host(host)
         disk.delay_s, disk.free_bytes, disk.failing_syncs = 0.0, None, 0
 
     def flip_bit(self, host: str, suffixes: tuple[str, ...] = (".log",)) -> str | None:
-        """One bit of a file that nobody writes turns over; None when there is none with bytes in it.
+        """Turn over one bit of a file that nobody writes, and return its path; None if no such file has bytes.
 
-        In a folder the last `.log` file by name is the one that is written.
+        In each folder the last `.log` file by name is the one that is written.
         """
         disk, draw = self.host(host), self.draw(self.host(host))
         found = [path for path, _ in self._at_rest(disk.root, disk.path, suffixes)]
@@ -359,7 +364,8 @@ class SimDisks:
     # --------------------------------------------------------------------------------------------------- power cuts
 
     def power_cut(self, host: str) -> None:
-        """What was not synced is there, gone or torn. Every process of the host has ended."""
+        """Cut the power of `host`, whose processes have all ended: bytes that were not
+        synced are kept, lost or torn."""
         disk = self.host(host)
         users = [file for file in self.descriptors.values() if file.disk is disk]
         assert not users, f"{users[0].process} still has {users[0].name} open"
@@ -378,7 +384,7 @@ class SimDisks:
     def _settle(
         self, disk: SimHostDisk, folder: SimFolder, path: str, places: dict[SimFile, str]
     ) -> None:
-        """Make `folder` at `path` from what the disk has; what it takes is not in `places` any more."""
+        """Make `folder` at `path` from what the disk has; each file that is used is taken out of `places`."""
         draw = self.draw(disk)
         _mkdir(path)
         changes = len(folder.changes)
@@ -414,7 +420,7 @@ class SimDisks:
 
 
 def _find_files(folder: SimFolder, path: str, places: dict[SimFile, str]) -> None:
-    """Where each file that a power cut can leave really is."""
+    """Fill `places` with the real path of each file that a power cut can leave."""
     for name, node in folder.names.items():
         place = f"{path}{os.sep}{name}"
         if isinstance(node, SimFolder):

@@ -1,5 +1,5 @@
-"""What production code calls on files, replaced: each call keeps the books of `disk`, meets its faults, and does the
-real thing to the real file. Paths and descriptors outside of the simulated disks pass through.
+"""The replacements of the calls that production code makes on files. Each keeps the books of `disk`, meets its
+faults, and works on the real file. Paths and descriptors outside of the simulated disks pass through.
 
 Reads are not replaced: there is no fault that only a read sees.
 """
@@ -63,7 +63,7 @@ def _error(number: int, path: str) -> OSError:
 
 
 class _FileCalls:
-    """Bytes of files."""
+    """The replaced calls on the bytes of files."""
 
     def __init__(self, disks: "SimDisks") -> None:
         self._disks = disks
@@ -86,13 +86,13 @@ class _FileCalls:
             self._truncated(place.disk, node, os.fspath(path), 0)
         descriptor = _os_open(path, flags, mode)
         if node is None:
-            # Whatever is there and was not made in front of us counts as synced.
+            # A file that exists and was not made through these calls counts as synced.
             node = disks.adopt(place, os.fspath(path), is_new=is_new)
         disks.opened(process, descriptor, place, node, is_appending=bool(flags & os.O_APPEND))
         return descriptor
 
     def close(self, descriptor: int) -> None:
-        # One that is dead has lost it already, and its number may be another's.
+        # A dead process has lost its descriptor already, and the number may be another's.
         self._disks.enter()
         self._disks.descriptors.pop(descriptor, None)
         _os_close(descriptor)
@@ -220,7 +220,7 @@ class _FileCalls:
             place.node.mtime_ns, place.node.has_real_mtime = ns[1], True
 
     def stat(self, path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
-        """With the inode number and the time of the simulation."""
+        """Return the file's status with the inode number and the time of the simulation."""
         found = _os_stat(path, *args, **kwargs)
         place = self._disks.located(path)
         if place is None or place.node is None:
@@ -246,7 +246,7 @@ def _read_behind(descriptor: int, count: int, position: int) -> bytes:
     except OSError as error:
         if error.errno != errno.EBADF:
             raise
-    # It was opened for writing only.
+    # The file was opened for writing only.
     return _read_path(f"/proc/self/fd/{descriptor}", count, position)
 
 
@@ -259,7 +259,7 @@ def _read_path(path: str, count: int, position: int) -> bytes:
 
 
 class _NameCalls:
-    """Names in folders."""
+    """The replaced calls on the names in folders."""
 
     def __init__(self, disks: "SimDisks", files: _FileCalls) -> None:
         self._disks = disks
@@ -344,7 +344,7 @@ class _NameCalls:
 
 
 class _Entries:
-    """What `os.scandir` returns."""
+    """The iterator that `os.scandir` returns, over simulated entries."""
 
     def __init__(self, entries: list["os.DirEntry[str]"]) -> None:
         self._entries = iter(entries)

@@ -1,18 +1,18 @@
-"""What a disk has: which bytes and names survive a power cut for certain, and what may become of the rest.
+"""The model of a disk: which bytes and names survive a power cut for certain, and what may become of the rest.
 
-The model is that of a journaling file system (ext4 with data=ordered or data=writeback, xfs), held to no more than
-`man fsync` promises:
+The model is a journaling file system (ext4 with data=ordered or data=writeback, xfs) of which only the promises
+of `man fsync` are used:
 
-- A synced file has at least the bytes that were synced. What was written after may be there, be missing, or be there in
-  part: a page of what was added may be zeros (its extent was allocated, its data was not written), a page that was
-  overwritten is the old or the new one. Either whole page: a page is never mixed. What several writes added may end at
-  any byte, which is more than the ends of writes and pages where it really may. What one write added within a page is
+- A synced file has at least the bytes that were synced. Bytes that were written after may be there, be missing, or be
+  there in part. An added page may be zeros (its extent was allocated, its data was not written); an overwritten page
+  is the old or the new one. A page is never mixed. The bytes that several writes added may end anywhere, which is
+  more than the ends of writes and pages where a real file may end. The bytes that one write added within a page are
   there or not.
-- Names made, renamed and removed in a folder become durable in the order in which that was done: a power cut keeps some
-  first part of them, never a later one without an earlier. A rename is one step. Two folders know nothing of each
-  other, and syncing a file does not sync its name (real journals are stronger here: one log for everything).
-- A truncation is in the journal before or after the cut: then the file has its old bytes, or ends no shorter than what
-  it was truncated to.
+- Changes of names in a folder become durable in their order: a power cut keeps some first part of them, never a later
+  one without an earlier. A rename is one step. Two folders are independent of each other, and syncing a file does not
+  sync its name (real journals are stronger here: one log for everything).
+- A truncation is in the journal before or after the cut: then the file has its old bytes, or ends no shorter than the
+  size that it was truncated to.
 - After a failed sync the pages that it should have written are clean and lost: later syncs succeed without them.
 
 Nothing here touches the real file system; `disk` does, and brings the bytes.
@@ -27,24 +27,25 @@ PAGE_BYTES: Final = 4096
 
 @dataclass(slots=True, eq=False)
 class SimFile:
-    """Of the synced bytes only those are kept in memory that are different in the real file by now."""
+    """A file as the disk knows it. Only those synced bytes are in memory that differ from the real file by now."""
 
     number: int
-    """As an inode number: the same in every run of a seed."""
+    """The file's inode number, the same in every run of a seed."""
     size: int = 0
     synced_size: int = 0
     shortest: int | None = None
-    """The lowest size that it was truncated to since the last sync, if that took synced bytes away."""
+    """The lowest size that the file was truncated to since the last sync, if that removed synced bytes."""
     replaced: list[tuple[int, bytes]] = field(default_factory=list)
-    """What stood in the synced part before a write or truncation, in order."""
+    """The bytes of the synced part before each write or truncation, with their positions, in order."""
     lost: list[tuple[int, bytes]] = field(default_factory=list)
-    """What a failed sync left on the disk: no later one writes there, unless somebody writes there again."""
+    """Bytes that a failed sync left on the disk, with their positions.
+    Later syncs leave them, unless somebody writes there again."""
     growths: int = 0
-    """Writes since the last sync that made it longer."""
+    """The number of writes since the last sync that made the file longer."""
     mtime_ns: int = 0
     has_real_mtime: bool = True
     attic_path: str = ""
-    """Where the real file is after its name was removed, as long as a power cut could bring it back."""
+    """The real file's path after its name was removed, as long as a power cut could bring it back."""
 
     @property
     def is_synced(self) -> bool:
@@ -56,7 +57,8 @@ class SimFile:
         )
 
     def synced_bytes_at(self, position: int, count: int) -> int:
-        """How many of the bytes about to be overwritten are synced ones that the caller must give to `replaced`."""
+        """Return how many of the bytes about to be overwritten are synced ones, which the
+        caller must add to `replaced`."""
         return max(0, min(position + count, self.size, self.synced_size) - position)
 
     def written(self, position: int, count: int) -> None:
@@ -79,7 +81,7 @@ class SimFile:
         self.growths = 0
 
     def sync_failed(self) -> None:
-        # Of one place the oldest content is what the disk has.
+        # If a place was replaced several times, the disk has its oldest content.
         for position, old in self.replaced:
             known = [(begin, begin + len(kept)) for begin, kept in self.lost]
             parts = [(position, old)]
@@ -92,7 +94,7 @@ class SimFile:
             self.synced_size = self.size
 
     def settled(self, size: int) -> None:
-        """The machine starts again: what is there is what the disk has."""
+        """Begin again after a restart of the machine: the file is now what the disk has."""
         self.size = self.synced_size = size
         self.replaced.clear()
         self.lost.clear()
@@ -102,7 +104,7 @@ class SimFile:
     # Power cuts.
 
     def on_disk(self, current: bytes) -> bytes:
-        """The synced bytes; `current` is what the file held at the end."""
+        """Return the synced bytes; `current` is what the file held at the end."""
         content = bytearray(current)
         for position, old in reversed(self.replaced):
             content.extend(bytes(max(0, position - len(content))))
@@ -120,7 +122,7 @@ class SimFile:
         return bytes(real[: len(content)])
 
     def after_power_cut(self, current: bytes, draw: random.Random) -> bytes:
-        """One of the contents that the disk may have."""
+        """Draw one of the contents that the disk may have after a power cut."""
         safe, current = self.on_disk(current), self._without_lost(current)
         fate = draw.random()
         if fate < 0.25:
@@ -148,7 +150,7 @@ class SimFile:
 
 
 def _old_or_new(old: bytes, new: bytes, end: int, draw: random.Random) -> bytes:
-    """The first `end` bytes, page by page what was synced or what was written over it."""
+    """Return the first `end` bytes; each page is either the synced one or the one written over it."""
     if old[:end] == new[:end]:
         return old[:end]
     pages = []
@@ -160,7 +162,7 @@ def _old_or_new(old: bytes, new: bytes, end: int, draw: random.Random) -> bytes:
 
 
 def _without(parts: list[tuple[int, bytes]], begin: int, behind: int) -> list[tuple[int, bytes]]:
-    """What of these lies outside of [begin, behind)."""
+    """Return what of these parts lies outside of [begin, behind)."""
     kept = []
     for position, content in parts:
         left, right = content[: max(0, begin - position)], content[max(0, behind - position) :]
@@ -200,23 +202,23 @@ class SimFolder:
     names: dict[str, "Node"] = field(default_factory=dict)
     synced_names: dict[str, "Node"] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
-    """Since the last sync, in order."""
+    """The changes of names since the last sync, in order."""
     leavers: list["Node"] = field(default_factory=list)
-    """What lost its name since then: a power cut may bring it back."""
+    """The files and folders that lost their name since the last sync; a power cut may bring them back."""
 
     def changed(self, change: Change) -> None:
         _apply(self.names, change, self.leavers)
         self.changes.append(change)
 
     def synced(self) -> list["Node"]:
-        """Returns what no power cut can bring back any more."""
+        """Sync the folder, and return what no power cut can bring back any more."""
         self.synced_names = dict(self.names)
         self.changes.clear()
         gone, self.leavers = self.leavers, []
         return gone
 
     def after_power_cut(self, draw: random.Random) -> dict[str, "Node"]:
-        """The names in it: some first part of the changes was in the journal."""
+        """Draw the names that the folder has after a power cut, which kept some first part of the changes."""
         fate = draw.random()
         count = len(self.changes)
         if fate > 0.6:

@@ -1,4 +1,4 @@
-"""What faults brought about, counted. A plan may strike where nothing is to be hurt; only this tells that it hurt.
+"""The effects of faults, counted. A plan may strike where nothing can be hurt; only an effect shows that it hurt.
 
     world.effects[Effect.SEGMENT_DELAYED] += 1
 
@@ -12,7 +12,7 @@ from typing import Final
 from oncelog_robustness.fault_plan import OF_MACHINES, FaultKind
 
 UNDOABLE_HERE: Final = frozenset({FaultKind.REDIS_OUTAGE, *OF_MACHINES})
-"""No role runs with a Redis in the simulator; `make chaos` does that."""
+"""The kinds of faults that the simulator cannot do: no role runs with a Redis here, but `make chaos` has one."""
 
 
 class Effect(StrEnum):
@@ -47,7 +47,7 @@ class Effect(StrEnum):
 
 
 def never_injected(counts: Iterable[Mapping[str, int]]) -> list[str]:
-    """Kinds of faults, and effects of faults, that no run had."""
+    """Return the kinds of faults, and the effects of faults, that no run had."""
     found = {name for one in counts for name, count in one.items() if count}
     kinds = [kind.value for kind in FaultKind if kind not in UNDOABLE_HERE]
     return [name for name in kinds if f"fault {name}" not in found] + [

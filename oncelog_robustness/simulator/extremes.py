@@ -1,12 +1,13 @@
-"""Settings drawn from the seed, so that rare branches are reached: segments of a kilobyte, blocks of one producer id,
-queues of one.
+"""Settings drawn from the seed, so that rare branches are reached: segments of a kilobyte, blocks of one
+producer id, queues of one.
 
     draw = world.streams.stream("settings")
     environment |= draw_storage_settings(draw)
 
-A run is ordinary in most settings and extreme in some. Every value lies within the bounds that the setting declares,
-and a cluster works with all of them together: what would only make it slow, deaf or forgetful is not drawn. Ordinary
-values are those of a cluster in a hurry: production's defaults wait for minutes where a run has minutes in all.
+A run is ordinary in most settings and extreme in some. Every value lies within the bounds that the setting
+declares, and a cluster works with all of them together: a value that would only make it slow, deaf or
+forgetful is not drawn. Ordinary values are those of a cluster in a hurry: production's defaults wait for
+minutes where a run has minutes in all.
 """
 
 import random
@@ -35,7 +36,7 @@ from oncelog_storage.core import (
 
 SCRUB_PAUSE_S: Final = 2.0
 EXTREME_SHARE: Final = 0.3
-"""Of the settings, when a run is wild."""
+"""The share of settings that are extreme when a run is wild."""
 
 
 class DrawnSetting(NamedTuple):
@@ -125,7 +126,7 @@ TOPIC: Final[Mapping[str, DrawnSetting]] = {
     "flush.messages": DrawnSetting((2**63 - 1,), (1, 3)),
     "file.delete.delay.ms": DrawnSetting((60_000,), (0, 500)),
 }
-"""Of a topic with records that nobody deletes: what changes nothing that a client may see."""
+"""The settings of topics whose records nobody deletes: only those whose values a client cannot notice."""
 
 _PRODUCER_ID_BLOCK: Final = DrawnSetting((1000,), (1, 2))
 _INDEX_BYTES: Final = DrawnSetting((10 << 20,), (64, 1024))
@@ -136,12 +137,12 @@ _PAGE_ROWS: Final = DrawnSetting((1000,), (1, 3))
 
 
 def draw_storage_settings(draw: random.Random, wildness: float = 1.0) -> dict[str, str]:
-    """Environment variables. `wildness` between 0 and 1 scales how many settings are extreme."""
+    """Draw the environment variables of a storage node. `wildness` from 0 to 1 scales how many settings are extreme."""
     return _environment("ONCELOG_STORAGE_", STORAGE, draw, wildness)
 
 
 def draw_controller_settings(draw: random.Random, wildness: float = 1.0) -> dict[str, str]:
-    """The same for all controllers of a cluster."""
+    """Draw the environment variables of the controllers, the same for all controllers of a cluster."""
     return _environment("ONCELOG_CONTROLLER_", CONTROLLER, draw, wildness)
 
 
@@ -158,13 +159,13 @@ def draw_marker_sender_settings(draw: random.Random, wildness: float = 1.0) -> d
 
 
 def draw_topic_config(draw: random.Random, wildness: float = 1.0) -> dict[str, str]:
-    """Overrides for a new topic; what is ordinary is left out."""
+    """Draw overrides for a new topic's configuration; ordinary values are left out."""
     drawn = {name: _value(setting, draw, wildness) for name, setting in TOPIC.items()}
     return {name: value for name, value in drawn.items() if value not in _texts(TOPIC[name])}
 
 
 def extreme_count(environment: Mapping[str, str]) -> int:
-    """How many of these settings are none of the ordinary ones."""
+    """Return how many of these settings are not ordinary ones."""
     return sum(
         environment.get(prefix + name, _texts(setting)[0]) not in _texts(setting)
         for prefix, drawn_settings in _PREFIXED.items()
@@ -173,7 +174,8 @@ def extreme_count(environment: Mapping[str, str]) -> int:
 
 
 def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, int]:
-    """What production has no setting for, in the whole interpreter; returns what was drawn, by name."""
+    """Draw constants for which production has no setting, replace them in the whole interpreter,
+    and return them by name."""
     drawn = {}
     # A round of the scrub in a minute is of no use to a run of a minute.
     replace(replication, "_SCRUB_PAUSE_S", SCRUB_PAUSE_S)
@@ -193,7 +195,7 @@ def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, i
 
 
 def replace_last_epoch(last: int) -> None:
-    """A producer id is used up after so many epochs, not after 32,767: here and there, in every role and client."""
+    """Let a producer id end after `last` epochs instead of 32,767, here and in every role and client."""
     for module in (end_txn, fencing, txn_state, group_offsets, producer_state, sequences):
         replace(module, "PRODUCER_EPOCH_MAX", last)
     for module in (end_txn, init_producer_id, txn_state):

@@ -1,4 +1,4 @@
-"""What a fault of the network does to what passes from one host to another. A host always reaches itself."""
+"""The effect of a network fault on traffic from one host to another. A host always reaches itself."""
 
 from collections.abc import Collection
 from typing import Final
@@ -7,7 +7,7 @@ EVERYBODY: Final = None
 
 
 class Fault:
-    """Between hosts of two groups; `EVERYBODY` is every host."""
+    """A network fault between the hosts of two groups; `EVERYBODY` is every host."""
 
     def __init__(
         self,
@@ -28,9 +28,10 @@ class Fault:
         self._is_blocking = is_blocking
         self._delay = delay
         self.sends_again = sends_again
-        """Segments are lost meanwhile, and their senders try again now and then."""
+        """True if segments are lost during the fault, and their senders try again now and then."""
         self._only_forward = only_forward
-        """Only what is sent to the side that accepted the connection; new connections are made all the same."""
+        """True if only traffic to the side that accepted the connection is held; new
+        connections are made all the same."""
         self.text = " ".join(
             (_text(sources), "<->" if both_ways else "->", _text(targets), _text_of_delay(delay))
         ).strip()
@@ -71,7 +72,8 @@ class Fault:
         )
 
     def blocks(self, source: str, target: str, is_forward: bool) -> bool:
-        """What passes on a connection, `is_forward` from who made it to who accepted it."""
+        """True if the fault holds traffic from `source` to `target`; `is_forward` is the direction from
+        the dialer to the acceptor."""
         if not self._is_blocking or (self._only_forward and not is_forward):
             return False
         return self._is_between(source, target)

@@ -23,7 +23,8 @@ from oncelog_robustness.simulator.run import RunOptions, RunResult, run_seed
 from oncelog_robustness.simulator.warming import warm_up
 
 STANDS_STILL_AFTER: Final = 10
-"""Times of what a run may take of a processor, by the clock of the wall: it waits for something of the real world."""
+"""The wall time that a run may take, as a multiple of its limit of processor time; a longer run
+waits for the real world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class _Child:
 
 
 def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: int) -> Iterator[RunResult]:
-    """Results as they come, not in the order of the jobs. A run is killed that takes longer than `timeout_s`: of a
-    processor, for a run waits for nothing but that, and a machine may be busy with something else."""
+    """Yield results as they come, not in the order of the jobs. A run is killed that takes longer than `timeout_s` of
+    a processor. Wall time does not count, because the machine may be busy with something else."""
     warm_up()
     # A run must not write into what it shares with this process, or the kernel copies it page by page.
     gc.collect()
@@ -103,7 +104,7 @@ def _fork(job: Job, timeout_s: int) -> _Child:
 
 
 def _flush() -> None:
-    """What was printed and not written yet would be written by the child as well."""
+    """Write out what was printed, which the child would otherwise write as well."""
     sys.stdout.flush()
     sys.stderr.flush()
 
@@ -151,7 +152,7 @@ def _result(child: _Child) -> RunResult:
 
 
 def _end(child: _Child) -> tuple[int, float]:
-    """How it ended, and what it had of a processor."""
+    """Clean up after a child, and return its exit status and the seconds of a processor that it used."""
     os.close(child.pipe)
     _, status, usage = os.wait4(child.pid, 0)
     shutil.rmtree(child.folder, ignore_errors=True)
@@ -161,8 +162,9 @@ def _end(child: _Child) -> tuple[int, float]:
 
 
 def _folder(job: Job) -> tuple[Path, int]:
-    """An empty folder and the descriptor that keeps it ours. Error texts name it, and they cross the simulated network:
-    so a seed has the same one in every run, unless it is being run already."""
+    """Make an empty folder, and return it with the descriptor of the lock that reserves it. Error texts name
+    the folder, and they cross the simulated network. So a seed has the same one in every run, unless the
+    seed is being run already."""
     shm = Path("/dev/shm")
     base = shm if shm.is_dir() else Path(tempfile.gettempdir())
     for number in itertools.count():

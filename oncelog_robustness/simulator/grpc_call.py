@@ -1,4 +1,4 @@
-"""One call as its caller holds it: `read`, `write`, `await`, iteration, `cancel`, and the status at the end."""
+"""A gRPC call as its caller holds it: `read`, `write`, `await`, iteration, `cancel`, and the status at the end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
@@ -29,20 +29,20 @@ _FINISHED: Final = "RPC already finished."
 
 
 class ClientStream(StreamEnd):
-    """A call as its connection knows it. `SimCall` is what the caller holds."""
+    """A gRPC call as its connection knows it. `SimCall` is what the caller holds."""
 
     def __init__(self, channel: "SimChannel", path: str, timeout_s: float | None) -> None:
         super().__init__(channel.loop)
         self.channel = channel
         self.path = path
         self.request: bytes | None = None
-        """The whole request, of a call that has one."""
+        """The whole request, for a call that has one request."""
         self.metadata: Metadata = ()
         self.deadline = None if timeout_s is None else self._loop.time() + timeout_s
         self.connected: asyncio.Future[None] = self._loop.create_future()
         self.initial_metadata: Metadata = ()
         self.answered: asyncio.Future[None] = self._loop.create_future()
-        """The first word of the server came, or the call is over."""
+        """A future that is done when the server's first message came, or the call is over."""
         self.status: tuple[grpc.StatusCode, str, Metadata] | None = None
         self.is_cancelled_here = False
         self.has_closed_half = False
@@ -53,7 +53,7 @@ class ClientStream(StreamEnd):
 
     @property
     def is_done(self) -> bool:
-        """A status stands behind the messages that came before it."""
+        """True if the call has a status, and every message before the status was read."""
         return self.status is not None and not self.inbox
 
     def open(self, wire: Wire, stream_id: int) -> None:
@@ -105,7 +105,7 @@ class ClientStream(StreamEnd):
             self.answered.set_result(None)
 
     def give_up(self, code: grpc.StatusCode, details: str) -> None:
-        """End it here and tell the other side; what has come and was not read is lost."""
+        """End the call here and inform the other side; messages that were not read are lost."""
         if self.status is not None:
             return
         if self.wire is not None:
@@ -129,8 +129,8 @@ async def until_done(stream: ClientStream) -> None:
 
 
 class SimCall:
-    """What a caller holds: `read`, `write`, iteration, `cancel`, and the status. As gRPC's, it goes on when it
-    is dropped."""
+    """The object that a caller holds: `read`, `write`, iteration, `cancel`, and the status.
+    As in gRPC, the call goes on when this is dropped."""
 
     poller: "asyncio.Task[None] | None" = None
 
@@ -280,7 +280,7 @@ class SimCall:
 
 
 class SimUnaryCall(SimCall):
-    """A call with one answer: awaited."""
+    """A call with one response, for which the caller awaits the call."""
 
     _answer: bytes | None = None
 

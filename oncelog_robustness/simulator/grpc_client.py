@@ -25,7 +25,7 @@ _CONNECT_TIMEOUT_S: Final = 20.0
 
 
 class ClientWire(Wire):
-    """A connection of a channel. It is of use once the server has said that it is there."""
+    """A connection of a channel. It is ready for calls once the server has sent its settings."""
 
     def __init__(
         self, network: "SimNetwork", end: End, options: Options, channel: "SimChannel"
@@ -63,7 +63,7 @@ class ClientWire(Wire):
 
 
 class SimChannel(grpc.aio.Channel):  # type: ignore[misc]
-    """Connects at the first call, and again at the first call after the connection broke."""
+    """A channel that connects at the first call, and again at the first call after the connection broke."""
 
     def __init__(self, network: "SimNetwork", target: str, options: Any) -> None:
         self._network = network
@@ -121,7 +121,7 @@ class SimChannel(grpc.aio.Channel):  # type: ignore[misc]
             stream.wire.forget(stream)
 
     async def _connect(self) -> None:
-        """Ends when the server's settings came or nobody can be reached."""
+        """Connect, and return when the server's settings came or no server can be reached."""
         wire = None
         settled = self._settled = self.loop.create_future()
         try:
@@ -153,14 +153,14 @@ class SimChannel(grpc.aio.Channel):  # type: ignore[misc]
             self._settled.set_result(None)
 
     def left(self, wire: ClientWire) -> None:
-        """No new call goes this way."""
+        """Send no new call on this connection."""
         if self._ready is wire:
             self._ready = None
         if not wire.is_open:
             self._wires.pop(wire, None)
 
     def could_not_connect(self, wire: ClientWire, why: str) -> None:
-        """The connection ended; if it never was of use, that was the attempt."""
+        """Note that the connection ended; if it was never ready, the attempt to connect has failed."""
         if self._pending is wire and not self._settled.done():
             self._settled.set_result(None)
             self._fail(why)
@@ -227,7 +227,7 @@ def _maker(
 
 
 async def _write_all(call: "SimCall", requests: Any) -> None:
-    """Ends with the call, whose reader learns why."""
+    """Write all requests; end with the call, whose reader learns why."""
     try:
         if hasattr(requests, "__aiter__"):
             async for request in requests:

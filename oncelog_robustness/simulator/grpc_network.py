@@ -2,11 +2,12 @@
 
     install_grpc(network)
 
-What oncelog uses is there, with gRPC's own errors, statuses and words: calls of all four kinds, `wait_for_connection`,
-`read`, `write`, iteration, `cancel`, deadlines, generic and registered handlers, contexts, graceful stop, message
-limits, keepalive. A stream that is not read holds up its writer (`NetworkProfile.grpc_window_bytes`). What is not
-simulated raises: TLS, interceptors, connectivity states. Faults of the network act on it as on TCP, for it runs on the
-same connections. After a refused connection the next call tries again at once: pausing is the caller's business.
+Everything that oncelog uses is there, with gRPC's own errors, statuses and words: calls of all four kinds,
+`wait_for_connection`, `read`, `write`, iteration, `cancel`, deadlines, generic and registered handlers, contexts,
+graceful stop, message limits, keepalive. A stream that is not read holds up its writer
+(`NetworkProfile.grpc_window_bytes`). Features that are not simulated raise: TLS, interceptors, connectivity states.
+Faults of the network act on gRPC as on TCP, because both run on the same connections. After a refused connection the
+next call tries again at once: pausing is the caller's task.
 """
 
 from collections.abc import Sequence

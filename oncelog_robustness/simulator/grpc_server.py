@@ -38,14 +38,14 @@ _OVER: Final = "RPC already finished."
 
 
 class CallDetails(NamedTuple):
-    """What a `GenericRpcHandler` is asked with."""
+    """The method and metadata of a call, with which a `GenericRpcHandler` is chosen."""
 
     method: str
     invocation_metadata: Metadata
 
 
 class ServerCall(StreamEnd, grpc.aio.ServicerContext):  # type: ignore[misc]
-    """One call: its stream, and the context that its handler is given."""
+    """One call at the server: its stream, and the context that its handler receives."""
 
     def __init__(self, wire: "ServerWire", stream_id: int, extra: Any) -> None:
         super().__init__(asyncio.get_running_loop())
@@ -91,7 +91,7 @@ class ServerCall(StreamEnd, grpc.aio.ServicerContext):  # type: ignore[misc]
             self.cancel_by_peer()
 
     def cancel_by_peer(self) -> None:
-        """The caller, its deadline or the connection ended the call."""
+        """End the call because its caller, its deadline or the connection ended it."""
         self._finish()
         if self.task is not None:
             self.task.cancel()
@@ -285,7 +285,7 @@ class ServerWire(Wire):
 
 
 class SimServer(grpc.aio.Server):  # type: ignore[misc]
-    """Handlers are asked in the order in which they were added."""
+    """A server, which looks for a method's handler in the order in which handlers were added."""
 
     def __init__(self, network: "SimNetwork", options: Any, maximum_concurrent_rpcs: int | None):
         self._network = network
@@ -326,7 +326,7 @@ class SimServer(grpc.aio.Server):  # type: ignore[misc]
             listener.listen(self._accepted)
 
     async def stop(self, grace: float | None) -> None:
-        """No new calls; those in flight have `grace` seconds."""
+        """Accept no new calls, and end those in flight after `grace` seconds."""
         if not self._is_stopping:
             self._is_stopping = True
             for listener in self._listeners:

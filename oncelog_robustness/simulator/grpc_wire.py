@@ -1,7 +1,7 @@
-"""What two ends of a simulated gRPC connection say to each other: the frames of HTTP/2 that matter, not their bytes.
+"""The frames that two ends of a simulated gRPC connection exchange: those of HTTP/2 that matter, but not their bytes.
 
 Messages travel serialized; only the framing around them is a tuple instead of bytes. Each stream has a window in each
-direction, so a message that nobody reads holds up its writer, and each end pings a quiet connection.
+direction, so a message that is not read holds up its writer. Each end pings a quiet connection.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ Frame = tuple[int, int, bytes, Any]
 Metadata = tuple[tuple[str, Any], ...]
 
 _FRAME_BYTES: Final = 16
-"""What a frame is counted with besides its payload, so that empty ones are bounded, too."""
+"""The bytes that count for a frame besides its payload, so that empty frames are bounded, too."""
 
 
 class Options:
-    """Of a channel or a server: what is understood of gRPC's channel arguments."""
+    """The options of a channel or a server: the part of gRPC's channel arguments that is simulated."""
 
     def __init__(self, given: Any) -> None:
         options: Mapping[str, Any] = dict(given or ())
@@ -55,7 +55,7 @@ class Options:
 
 
 class Wire:
-    """One end of one connection: a `Receiver` of links."""
+    """One end of one gRPC connection, which is a `Receiver` of links."""
 
     def __init__(self, network: "SimNetwork", end: End, options: Options) -> None:
         self._end = end
@@ -68,7 +68,7 @@ class Wire:
 
     def start(self) -> None:
         if not self._end.is_open:
-            # It broke before the process took it up.
+            # The connection broke before the process took it up.
             self._loop.call_soon(self.lost, "recvmsg:Connection reset by peer")
             return
         self._watch(self.options.keepalive_s, self._is_quiet)
@@ -88,7 +88,7 @@ class Wire:
         )
 
     def close(self) -> None:
-        """What was sent still arrives."""
+        """Close the connection; frames that were sent still arrive."""
         self._stop_watching()
         self._end.close()
 
@@ -118,7 +118,7 @@ class Wire:
         raise NotImplementedError
 
     def lost(self, why: str) -> None:
-        """The connection is gone."""
+        """Handle the loss of the connection; subclasses implement this."""
         raise NotImplementedError
 
     def _lose(self, why: str) -> None:
@@ -163,9 +163,9 @@ class StreamEnd:
         self.stream_id = 0
         self.inbox: deque[bytes] = deque()
         self.has_all = False
-        """No message will come any more."""
+        """True if no message will come any more."""
         self.is_over = False
-        """The call has ended: nothing can be sent."""
+        """True if the call has ended, so that nothing can be sent."""
         self._read_bytes = 0
         self._unread_bytes = 0
         self._reader: asyncio.Future[None] | None = None
@@ -185,7 +185,7 @@ class StreamEnd:
             self._writer.set_result(None)
 
     async def next_message(self) -> bytes | None:
-        """None at the end."""
+        """Wait for the next message and return it; None at the end."""
         while not self.inbox:
             if self.has_all:
                 return None
@@ -202,7 +202,7 @@ class StreamEnd:
         return payload
 
     async def send_message(self, payload: bytes) -> bool:
-        """When there is room in the window. False when the call is over."""
+        """Send a message when there is room in the window. Returns False when the call is over."""
         wire = self.wire
         assert wire is not None
         while self._unread_bytes >= wire.window_bytes and not self.is_over:

@@ -1,4 +1,5 @@
-"""What a workload may do to a simulated cluster itself: kill a process at a step of its own, or be its operator."""
+"""The means by which a workload acts on a simulated cluster: it kills a process at a chosen
+step, or is its operator."""
 
 import random
 
@@ -16,7 +17,7 @@ _WITHOUT_STEP: float = 0.0
 
 
 class SimHands:
-    """The `Hands` of the workload `prepared`."""
+    """The `Hands` of the workload `prepared`, in the simulator."""
 
     def __init__(
         self, world: World, cluster: SimCluster, injector: SimInjector, lab: SimLab
@@ -29,7 +30,7 @@ class SimHands:
         self._draw: random.Random = world.streams.stream("hands of workloads")
 
     async def kill_one_of(self, role: str, lasts_ms: int) -> None:
-        """SIGKILL now; it comes back after `lasts_ms`."""
+        """Kill one process of the role, and start it again after `lasts_ms`."""
         target = self._draw.choice(self._cluster.names(role))
         fault = PlannedFault(self._lab.now_ms(), lasts_ms, FaultKind.KILL, target, _WITHOUT_STEP)
         self._lab.note_fault(fault)
@@ -42,7 +43,8 @@ class SimHands:
         self._world.loop.create_task(self._injector.end(fault), context=self._world.own_context)
 
     async def open_transaction(self, transactional_id: str) -> Identity | None:
-        """The identity of its open transaction; None: it has none, or nobody said."""
+        """Return the identity of the transactional id's open transaction; None if it has none, or
+        no coordinator answered."""
         request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
         for name in self._cluster.names("coordinator"):
             answer = await self._operator.ask_coordinator(name, "DescribeTransactions", request)
@@ -55,7 +57,8 @@ class SimHands:
     async def complete_prepared(
         self, transactional_id: str, transaction: Identity, *, is_commit: bool
     ) -> bool:
-        """Whether a coordinator has done it. False: it was refused, or nobody knows."""
+        """Ask a coordinator to complete the prepared transaction.
+        True if it has; False if all refused or nobody knows."""
         request = coordinator_pb2.CompletePreparedTransactionRequest(
             transactional_id=transactional_id,
             producer_id=transaction.producer_id,

@@ -1,4 +1,4 @@
-"""Carries planned faults out in a simulated world."""
+"""The fault injector of the simulator, which carries planned faults out in a simulated world."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,8 @@ _STEP_COMES_WITHIN_S: Final = 0.5
 
 
 class SimInjector:
-    """`FaultInjector` of the simulator: it can do everything but end a Redis, which no role runs with here."""
+    """The `FaultInjector` of the simulator.
+    It can do every kind but the end of a Redis, which no role runs with here."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class SimInjector:
     # -------------------------------------------------------------------------------------------------- faults
 
     def _begin(self, fault: PlannedFault) -> Callable[[], object] | None:
-        """What undoes it, or None when there is nothing to undo."""
+        """Begin the fault; return what undoes it, or None when there is nothing to undo."""
         match fault.kind:
             case FaultKind.KILL | FaultKind.POWER_CUT | FaultKind.KILL_ALL:
                 return self._kill(fault)
@@ -117,7 +118,7 @@ class SimInjector:
         unplugged: list[Callable[[], None]] = []
         for name in names:
             if fault.kind is FaultKind.KILL and fault.strength > _KILLED_IN_STEP:
-                # In the middle of whatever it does to its disk next; at the latest in a moment.
+                # The process dies during its next change of the disk, or at the latest in a moment.
                 self._disks.crash_after(
                     self._cluster.process(name), self._draw.randrange(_STEPS_MAX)
                 )
@@ -126,7 +127,7 @@ class SimInjector:
                 )
                 continue
             if fault.kind is FaultKind.POWER_CUT:
-                # Before it ends: nobody is told that it did.
+                # The host is unplugged before its process ends, so that no peer learns of the end.
                 unplugged.append(self._network.unplug(name))
             self._cluster.kill(name)
             if fault.kind is FaultKind.POWER_CUT:
@@ -175,7 +176,8 @@ class SimInjector:
         return lambda: self._disks.heal(fault.target)
 
     def _harm_database(self, fault: PlannedFault) -> Callable[[], object]:
-        """Of everybody or of one controller alone, refusing or silent; first an answer of a commit may be lost."""
+        """Begin an outage of the database for one controller or for all; for one, the answer
+        of a commit is lost first."""
         host = fault.target if fault.target in self._cluster.members else ""
         if host:
             self._database.lose_answers(host)

@@ -1,10 +1,10 @@
-"""Sees into every process of a simulated cluster: its replicas and shards at every step, and their logs at the end.
+"""The inspector of a simulated cluster: it sees replicas and shards at every step, and their logs at the end.
 
-It reads attributes and files, and changes nothing. Production code is listened to where something may have changed
-(`seams.replace`): the replica is then looked at when the step is over, in the same instant. What must hold at every
-moment is judged there and then, and raises, so that a replay stops where it broke; everything else is kept for the
-checkers. Of a stretch in which a replica only grew, its beginning and its end are kept, and every step of its last
-stable offset: whether a step was too early, only the logs at the end will tell.
+It reads attributes and files, and changes nothing. It hooks into production code where something may have changed
+(`seams.replace`), and looks at the replica when the step is over, in the same instant. An invariant that must hold at
+every moment is judged there and then, and raises, so that a replay stops where it broke. Everything else is kept for
+the checkers. When a replica only grew, the inspector keeps the beginning and the end of that time, and every step of
+its LSO: only the logs at the end tell whether a step was too early.
 
     inspector = Inspector(world, cluster)      before the cluster starts
     inspector.start()
@@ -51,34 +51,34 @@ from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.wiring import StorageRole
 
 SWEEP_S: Final = 0.5
-"""How often every replica is looked at, whether or not it reported anything."""
+"""Seconds between two looks at every replica, whether or not it reported a change."""
 
 
 class InvariantBroken(AssertionError):
-    """What must hold at every step does not; the observations say so as well."""
+    """An invariant that must hold at every step is broken; the observations show it as well."""
 
 
 @dataclass(slots=True)
 class _Replica:
-    """One replica in one process, as it was seen last."""
+    """One replica in one process, as it was last seen."""
 
     leader: HostedPartition
     facts: tuple[object, ...]
-    """What of it may change, to be compared."""
+    """The facts of the replica that may change, to be compared with the next look."""
     emptied_before: int
-    """How often it was dropped and made anew in this process."""
+    """The number of times that the replica was dropped and made again in this process."""
     state: ReplicaState
     index: int = -1
-    """Of `state` in the observations."""
+    """The index of `state` in the observations."""
     grew: bool = False
-    """Nothing but offsets that grew is new in `state`: a later one may take its place."""
+    """True if only offsets grew since the state before, so that a later state may replace this one."""
 
 
 class Inspector:
     def __init__(self, world: World, cluster: Inspected) -> None:
         self.observations = Observations()
         self.sample_count = 0
-        """How many states were judged; most of them are not kept."""
+        """The number of states that were judged; most of them are not kept."""
         self._world = world
         self._cluster = cluster
         self._replicas: dict[tuple[str, int, str, int], _Replica] = {}
@@ -87,13 +87,13 @@ class Inspector:
         self._owners = Owners()
         self._committed = Committed()
         self._synced: dict[tuple[int, str, int], tuple[str, int]] = {}
-        """Node id and partition: topic id, and how far it is both synced and committed."""
+        """The topic id, and how far the replica is both synced and committed, by node id and partition."""
         self._newest_epochs: dict[tuple[str, int], int] = {}
-        """Topic id and partition: the last leader epoch that any replica was seen in."""
+        """The last leader epoch that any replica was seen in, by topic id and partition number."""
         self._listen()
 
     def start(self) -> None:
-        """Look at everything from time to time."""
+        """Look at everything from time to time, from now on."""
         self._world.loop.call_later(SWEEP_S, self._sweep_on, context=self._world.own_context)
 
     # -------------------------------------------------------------------------------------------- listening
@@ -110,7 +110,7 @@ class Inspector:
 
     @staticmethod
     def _replace(target: type, name: str, wrapper: Callable[..., Any]) -> None:
-        """`wrapper(original, ...)` in the place of a method."""
+        """Replace a method by one that calls `wrapper(original, ...)`."""
         original = getattr(target, name)
 
         def wrapped(self: Any, *args: Any, **named: Any) -> Any:
@@ -195,7 +195,8 @@ class Inspector:
     def _before_open(
         self, original: Callable[..., Any], directory: LogDirectory, *args: Any
     ) -> None:
-        """A storage node starts: what its disk kept is there to be seen, before it is recovered or copied again."""
+        """Look at what a storage node's disk kept, when the node starts and before its logs are
+        recovered or copied again."""
         process = owner()
         if process is not None:
             self._world.own_context.copy().run(self._hold_to_promises, process, directory)
@@ -301,7 +302,7 @@ class Inspector:
     def _insist(self, sentence: str | None) -> None:
         if sentence is not None:
             self._world.trace("invariant-broken", sentence)
-            # By the world: nothing of the process that is being looked at may catch it.
+            # The world raises this, so that the inspected process cannot catch it.
             self._world.loop.call_soon(_raise, sentence, context=self._world.own_context)
 
     # ------------------------------------------------------------------------------------------ synced promises
@@ -323,7 +324,7 @@ class Inspector:
         newest = max(self._newest_epochs.get(partition, 0), state.leader_epoch)
         self._newest_epochs[partition] = newest
         if leader.replicas is None or state.leader_epoch < newest:
-            # One that was replaced and does not know it knows nothing of replicas that were moved since.
+            # A leader that was replaced without knowing it does not know which replicas were moved since.
             return
         # What the leader calls committed is on every in-sync replica, and each syncs before it tells its position.
         for node_id in leader.replicas.isr:
@@ -365,11 +366,11 @@ class Inspector:
     # --------------------------------------------------------------------------------------------------- the end
 
     def unsettled(self) -> str | None:
-        """What is still open, missing or behind, in a few words; None when nothing is."""
+        """Return what is still open, missing or behind, in a few words; None when nothing is."""
         return unsettled(self._cluster)
 
     async def finish(self) -> None:
-        """The last look, and every replica's log. What is not settled by now is stuck."""
+        """Look for the last time, and read every replica's log. A transaction that has not settled by now is stuck."""
         # What is under way in this instant comes first.
         await asyncio.sleep(0)
         self._sweep()
@@ -407,7 +408,7 @@ class Inspector:
 
 
 def _was_moved(image: MetadataImage, partition: Partition, node_id: int) -> bool:
-    """This node's copy is left over: it is none of the replicas any more, and waits for its removal."""
+    """True if this node is no replica of the partition any more, so that its copy waits for removal."""
     found = image.partition(partition)
     return found is not None and node_id not in found.replicas
 
@@ -427,9 +428,8 @@ def _only_grew(before: ReplicaState, state: ReplicaState) -> bool:
 
 
 def _is_more_stable(before: ReplicaState, state: ReplicaState) -> bool:
-    """The leader calls more decided than before. Its high watermark of this moment is the smallest at which it does so.
-    So this is the state that tells whether that was too early.
-    """
+    """True if the leader's LSO is higher than before. Its high watermark of this moment is the smallest with this
+    LSO. So this is the state that tells whether the step was too early."""
     return (state.last_stable_offset or 0) > (before.last_stable_offset or 0)
 
 

@@ -1,9 +1,9 @@
-"""Where the contracts of an older version come from: `tests/golden` keeps those of every release.
+"""The contracts of older versions, read from `tests/golden`, which keeps those of every release.
 
     older_contracts("last")                             # of the newest version that is kept
     older_contracts("this", without=("RequestOrigin",))  # today's, less a message
 
-What is left out by name stands for what a newer version has added: then today's code is the newer one.
+A name that is left out stands for something that a newer version has added: then today's code is the newer one.
 """
 
 import json
@@ -48,7 +48,8 @@ _MODULES: Final[tuple[Any, ...]] = (
 
 
 def older_contracts(version: str, without: Sequence[str] = ()) -> Contracts:
-    """`version` is `this`, `last`, one that is kept, or a folder with its files. Raises OncelogError."""
+    """Return the contracts of a version: `this`, `last`, one that is kept, or a folder with its files.
+    Raises OncelogError."""
     if version == TODAY:
         files, tags = _todays_files(), TODAYS_TAGS
     else:
@@ -104,7 +105,7 @@ def _kept_files(folder: Path) -> FileDescriptorSet:
 
 
 def _kept_tags(folder: Path) -> frozenset[int]:
-    """Those of its sample of each type of record. Without samples all of today's."""
+    """Return the tags in the version's samples of transaction records; without samples, all of today's tags."""
     path = folder / _RECORDS
     if not path.is_file():
         return TODAYS_TAGS
@@ -128,8 +129,8 @@ def _less_tag(tags: frozenset[int], name: str) -> frozenset[int]:
 
 
 def leave_out(files: FileDescriptorSet, name: str) -> None:
-    """A field (`RequestOrigin.request`), a method (`Storage.Fetch`), or a message: with it go the fields of its type
-    and the methods that take or answer it. Raises OncelogError for what is not there."""
+    """Remove a field (`RequestOrigin.request`), a method (`Storage.Fetch`), or a message, with the fields of its type
+    and the methods that take or answer it. Raises OncelogError for a name that is not there."""
     owner, _, last = name.rpartition(".")
     messages = dict(_messages(files))
     services = {service.name: service for file in files.file for service in file.service}
@@ -158,7 +159,7 @@ def leave_out(files: FileDescriptorSet, name: str) -> None:
 
 
 def _messages(files: FileDescriptorSet) -> Iterator[tuple[str, DescriptorProto]]:
-    """With those within others, by their names below the package."""
+    """Yield every message, nested ones too, by its name below the package."""
     waiting = [(one.name, one) for file in files.file for one in file.message_type]
     while waiting:
         name, message = waiting.pop()
@@ -167,7 +168,7 @@ def _messages(files: FileDescriptorSet) -> Iterator[tuple[str, DescriptorProto]]
 
 
 def _remove_field(message: DescriptorProto, index: int) -> None:
-    """And the oneof that it was alone in, as an `optional` field is."""
+    """Remove a field, and the oneof that only this field was in, as for an `optional` field."""
     field = message.field[index]
     at = field.oneof_index if field.HasField("oneof_index") else None
     del message.field[index]

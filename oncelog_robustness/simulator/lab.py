@@ -1,4 +1,4 @@
-"""A lab under simulation: every client is a simulated process on a host of its own."""
+"""The simulator's `Lab`: every client is a simulated process on a host of its own."""
 
 import asyncio
 import random
@@ -15,11 +15,11 @@ from oncelog_robustness.workloads.ending import EndingLab
 from oncelog_robustness.workloads.prepared import Hands
 
 CONDUCTOR = "conductor"
-"""The process of the workloads themselves: it starts clients and is never harmed, but it can be cut off."""
+"""The process of the workloads themselves. It starts clients and is never harmed, but it can be cut off."""
 
 
 class SimClient:
-    """A `ClientProcess`."""
+    """A `ClientProcess` in the simulator."""
 
     def __init__(self, name: str, process: SimProcess, lab: "SimLab") -> None:
         self.name = name
@@ -43,7 +43,7 @@ class SimClient:
         self._ended.set()
 
     def freeze(self) -> None:
-        """It stands still, as by SIGSTOP."""
+        """Stop the client as SIGSTOP does."""
         self._lab.world.trace("client-freeze", self.name)
         self._process.pause()
 
@@ -63,7 +63,7 @@ class SimClient:
 
 
 class SimLab(EndingLab):
-    """A `Lab`. `clients` is set before the workloads begin."""
+    """The `Lab` of the simulator. `clients` is set before the workloads begin."""
 
     def __init__(self, world: World, history: History, replicas: int) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class SimLab(EndingLab):
         self.hands: Hands | None = None
         self.random: random.Random = world.streams.stream("workloads")
         self.failures: list[str] = []
-        """Bugs of workloads and clients: what they did not foresee."""
+        """Unexpected errors of workloads and clients, which are bugs of theirs."""
         self._begun_at_s = world.loop.time()
         self._clients: dict[str, SimClient] = {}
 
@@ -111,7 +111,7 @@ class SimLab(EndingLab):
         return [client for client in self._clients.values() if client.is_running]
 
     def hosts(self) -> list[str]:
-        """Of every client that ever was, for the faults that cut the network."""
+        """Return the hosts of every client that ever was, for the faults that cut the network."""
         return [CONDUCTOR, *(f"client-{name}" for name in self._clients)]
 
     async def _run(
@@ -126,6 +126,6 @@ class SimLab(EndingLab):
 
 
 def failure_text(who: str, error: BaseException) -> str:
-    """The error and where it was raised, for a report."""
+    """Return the error and where it was raised, for a report."""
     lines = traceback.format_exception(error)
     return f"{who}: {type(error).__name__}: {error}\n{''.join(lines)}"

@@ -12,21 +12,22 @@ from oncelog_robustness.simulator import seams
 
 _SERVICES: Final = Path(__file__).parents[2] / "services"
 _MACHINE: Final = Path(machine.__file__)
-"""Has the class of decisions, and what makes one of an answer."""
+"""The file of the class of decisions, and of the functions that make one of an answer."""
 
 GUARDS: Final = frozenset(
     {"delivery_ignored", "resend_ignored", "stale_delivery_ignored", "stale_resend_ignored"}
 )
-"""What no shell of ours brings about: an outcome of a delivery, or a timer to repeat one, whose decision is complete.
+"""Labels that no shell of ours causes: an outcome of a delivery, or a timer to repeat one,
+whose decision is complete.
 
-One delivery of a decision is under way in a life of its machine and one outcome of it is submitted; the timer is set by
-a refusal alone, and nothing but the delivery that it asks for completes the decision. Machines are tested against such
-events all the same. A run that reaches one of these shows that this is no longer so, and is broken.
+A machine has one delivery of a decision under way in its life, and one outcome of it is submitted. Only a refusal
+sets the timer, and only the delivery that the timer asks for completes the decision. Machines are tested against such
+events all the same. A run that reaches one of these labels shows that this is no longer so, and is broken.
 """
 
 
 def count_labels(labels: dict[str, int], failures: list[str]) -> None:
-    """Each decision of each machine by the machine's kind and its label, over all processes, from now on."""
+    """Count each decision of each machine by the machine's kind and the label, over all processes, from now on."""
     original = Driver.__init__
 
     def counting(
@@ -53,14 +54,14 @@ def count_labels(labels: dict[str, int], failures: list[str]) -> None:
 
 
 def never_reached(runs: Iterable[Mapping[str, int]]) -> list[str]:
-    """Labels that a machine of a role can decide with, guards aside, and that no run decided with."""
+    """Return the labels that a machine of a role can decide with, guards aside, and that no run decided with."""
     reached = {key.rpartition(" ")[2] for labels in runs for key in labels}
     return sorted(known_labels() - GUARDS - reached)
 
 
 @cache
 def known_labels() -> frozenset[str]:
-    """Every text that code of a core hands over as a label: to a decision, or to what makes one."""
+    """Return every text that code of a core passes as a label: to a decision, or to a function that makes one."""
     paths = (_MACHINE, *sorted(_SERVICES.glob("*/core/*.py")))
     trees = [ast.parse(path.read_text()) for path in paths]
     shared = {
@@ -87,7 +88,7 @@ def _places_of_labels(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _place_of_label(node: ast.FunctionDef | ast.ClassDef) -> int | None:
-    """Where among the arguments of this function, or fields of this class, the label stands."""
+    """Return the place of the label among the function's arguments or the class's fields; None if it has none."""
     names: list[str] = []
     if isinstance(node, ast.FunctionDef):
         names = [one.arg for one in node.args.args if one.arg != "self"]

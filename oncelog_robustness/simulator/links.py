@@ -1,7 +1,7 @@
 """Connections between simulated processes, as kernels know them: two ends, and a pipe in each direction.
 
-A pipe keeps order, loses nothing, and takes time. What it carries are segments: bytes for TCP, frames for gRPC; here
-they are an `item`, its size and a checksum. An end belongs to a process; when that ends, its kernel closes the end.
+A pipe keeps order, loses nothing, and takes time. It carries segments: bytes for TCP, frames for gRPC; each is an
+`item`, its size and a checksum. An end belongs to a process; when the process ends, its kernel closes the end.
 
 ```
  End.send ──▶ Pipe.push ── latency, faults ──▶ Receiver.received(item)     in the receiving process
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from oncelog_robustness.simulator.network import SimNetwork
 
 _HELD: Final = float("inf")
-"""The arrival time of what a fault holds back."""
+"""The arrival time of a segment that a fault holds back."""
 
 
 def checksum(data: bytes) -> int:
-    """Of the bytes in whatever order: the entries of a protobuf map have another one in every process."""
+    """Return a checksum that ignores the order of the bytes: a protobuf map has its entries in
+    another order in every process."""
     # The lower half of Adler-32 is the sum of all bytes, at the speed of C.
     return zlib.adler32(data) & 0xFFFF
 
@@ -40,18 +41,18 @@ class Signal(Enum):
 
 
 class Receiver(Protocol):
-    """The user of an end. Everything is called in the context of the end's process."""
+    """The user of an end. Its methods are called in the context of the end's process."""
 
     def received(self, item: Any) -> None: ...
 
     def finished(self) -> None:
-        """The other side will send nothing more."""
+        """Handle the end of the stream: the other side will send nothing more."""
 
     def broken(self, error: OSError) -> None:
-        """The connection is gone; the end is closed."""
+        """Handle the loss of the connection, whose end is closed."""
 
     def has_room(self) -> None:
-        """What was unread is below the mark again that `End.notify_of_room` was given."""
+        """Continue to send, because at most as many bytes are unread as `End.notify_of_room` was given."""
 
 
 class End:
@@ -83,7 +84,7 @@ class End:
         self.process = process
         self.context = context
         self.receiver: Receiver | None = None
-        """Nothing is delivered before there is one."""
+        """The receiver of what arrives; nothing is delivered before there is one."""
         self.is_open = True
         self.is_reading = False
 
@@ -93,7 +94,7 @@ class End:
 
     @property
     def unread_bytes(self) -> int:
-        """Sent, and not yet taken by the other side."""
+        """Return how many bytes were sent and not yet read by the other side."""
         return self.outbound.unread
 
     def attach(self, receiver: Receiver) -> None:
@@ -107,13 +108,13 @@ class End:
                 self.inbound.look_for_reset()
 
     def finish(self) -> None:
-        """Nothing more will be sent; reading goes on."""
+        """Send nothing more; reading goes on."""
         if self.is_open and not self.outbound.is_finished:
             self.outbound.is_finished = True
             self.outbound.push(Signal.FIN, 0, 0)
 
     def close(self) -> None:
-        """As close(2): what was sent still arrives, then FIN; or RST when there is something unread."""
+        """Close the end as close(2) does: sent bytes still arrive, then FIN; or RST when something was not read."""
         if not self.is_open:
             return
         is_unread = self.inbound.has_arrived
@@ -126,21 +127,21 @@ class End:
         self.inbound.drain()
 
     def abort(self) -> None:
-        """Close with RST."""
+        """Close the end with RST."""
         if self.is_open:
             self._shut()
             self.outbound.push(Signal.RST, 0, 0)
             self.inbound.drain()
 
     def vanish(self) -> None:
-        """As in a power cut: nobody is told, and what was on its way from here is lost."""
+        """Close the end as a power cut does: the other side learns nothing, and sent bytes on their way are lost."""
         if self.is_open:
             self._shut()
             self.outbound.drop()
             self.inbound.drain()
 
     def break_down(self, error: OSError) -> None:
-        """The network ended the connection: the process is told."""
+        """Close the end because the network ended the connection, and inform the process."""
         if not self.is_open:
             return
         self._shut()
@@ -158,7 +159,7 @@ class End:
             self.inbound.go_on()
 
     def notify_of_room(self, unread_max: int) -> None:
-        """Call `has_room` when no more than `unread_max` bytes are unread."""
+        """Call the receiver's `has_room` when no more than `unread_max` bytes are unread."""
         self.outbound.room_mark = unread_max
         self.inbound.look_for_reset()
 
@@ -169,7 +170,7 @@ class End:
 
 
 class Pipe:
-    """One direction of a connection."""
+    """One direction of a connection, from one end to the other."""
 
     __slots__ = (
         "extra_delays",
@@ -199,7 +200,7 @@ class Pipe:
         self.source = source
         self.target = target
         self.is_forward = is_forward
-        """From who connected to who accepted."""
+        """True for the direction from the dialer to the acceptor."""
         self.queue: deque[tuple[float, Any, int, int]] = deque()
         self.unread = 0
         self.last_at = 0.0
@@ -207,9 +208,9 @@ class Pipe:
         self.is_finished = False
         self.has_reset = False
         self.is_cut = False
-        """Whatever is sent is lost: both ends are about to learn that the connection is gone."""
+        """True if whatever is sent is lost, because both ends are about to learn that the connection is gone."""
         self.is_haunting = False
-        """Its sender has given it up, and what it holds is still to arrive."""
+        """True if the sender has given the connection up, and segments of it are still to arrive."""
         self.is_blocked = False
         self.extra_delays: tuple[tuple[float, float], ...] = ()
         self.room_mark = -1
@@ -219,7 +220,7 @@ class Pipe:
 
     @property
     def has_arrived(self) -> bool:
-        """Something waits to be read."""
+        """True if a segment waits to be read."""
         return bool(self.queue) and self.queue[0][0] <= self.network.loop.time()
 
     def push(self, item: Any, size: int, checksum: int) -> None:
@@ -246,7 +247,8 @@ class Pipe:
             self.go_on()
 
     def take_back(self, size_max: int) -> bytes | None:
-        """The newest segment, if it is still on its way and has at most `size_max` bytes: to be sent together."""
+        """Take back the newest segment if it is still on its way and has at most `size_max` bytes, to send
+        it together with the next."""
         if not self.queue:
             return None
         at, item, size, _ = self.queue[-1]
@@ -257,7 +259,7 @@ class Pipe:
         return item
 
     def go_on(self) -> None:
-        """Arm the timer for the next arrival, if there is one."""
+        """Arm the timer for the next arrival, if one is left."""
         if not self.queue or self.timer is not None:
             return
         at = self.queue[0][0]
@@ -273,7 +275,7 @@ class Pipe:
             )
 
     def look_for_reset(self) -> None:
-        """A process that writes notices a reset even when it does not read."""
+        """Let a process that writes notice a reset, even when it does not read."""
         target = self.target
         if self.has_reset and self.queue and self.queue[-1][0] != _HELD and not target.is_reading:
             at = max(self.queue[-1][0], self.network.loop.time())
@@ -314,7 +316,7 @@ class Pipe:
             network.settle(self)
 
     def _arrived_at_nobody(self) -> None:
-        """Data for an end that is closed: its kernel answers with RST, once is enough."""
+        """Answer data for a closed end with RST, once, as its kernel does."""
         self.timer = None
         now = self.network.loop.time()
         is_data = False
@@ -334,7 +336,7 @@ class Pipe:
         self._notify_of_room()
 
     def _notify_of_room(self) -> None:
-        """The receiver's acknowledgement takes its time as well, and the way back may be cut."""
+        """Notify the sender of room. The acknowledgement takes its time as well, and the way back may be cut."""
         back = self.target.outbound
         self.is_room_owed = back.is_blocked
         if self.is_room_owed or not self.source.is_open:
@@ -351,7 +353,7 @@ class Pipe:
     # ------------------------------------------------------------------------------------------------- faults
 
     def hold(self) -> None:
-        """What has not arrived yet does not arrive before `release`."""
+        """Hold all segments that have not arrived yet until `release`."""
         if self.is_blocked:
             return
         self.is_blocked = True
@@ -360,7 +362,7 @@ class Pipe:
         self._disarm_unless_due(now)
 
     def release(self, late_s: float) -> None:
-        """What was held arrives `late_s` from now and a latency later, all at once."""
+        """Let all held segments arrive at once, `late_s` from now and a latency later."""
         if not self.is_blocked:
             return
         self.is_blocked = False
@@ -375,7 +377,7 @@ class Pipe:
             forth._notify_of_room()
 
     def postpone(self, at: float) -> None:
-        """Nothing that is on its way arrives before `at`."""
+        """Let no segment that is on its way arrive before `at`."""
         now = self.network.loop.time()
         self.queue = deque(
             one if one[0] <= now else (max(one[0], at), *one[1:]) for one in self.queue
@@ -385,7 +387,7 @@ class Pipe:
         self.go_on()
 
     def drop(self) -> None:
-        """What has not been read is lost."""
+        """Lose every segment that has not been read."""
         self.queue.clear()
         self.unread = 0
         if self.timer is not None:
@@ -398,7 +400,7 @@ class Pipe:
         self.drop()
 
     def drain(self) -> None:
-        """Nobody reads any more: what has arrived is thrown away, what is on its way finds a closed end."""
+        """Stop reading: segments that have arrived are thrown away, and those on their way will find a closed end."""
         now = self.network.loop.time()
         while self.queue and self.queue[0][0] <= now:
             self.queue.popleft()
@@ -408,7 +410,7 @@ class Pipe:
         self.go_on()
 
     def _disarm_unless_due(self, now: float) -> None:
-        # A timer that is due belongs to a paused process, which finds it when it goes on.
+        # A timer that is due belongs to a paused process, which handles it when it goes on.
         if self.timer is not None and self.timer.when() > now:
             self.timer.cancel()
             self.timer = None

@@ -3,10 +3,10 @@
     loop = SimLoop(executor_delay_s)
     loop.run_until_complete(main())
 
-What differs from a real loop, and only that: `time` is virtual; a callback runs only while its process does; work for
-a thread runs on the loop in one instant, a drawn moment after it was given, and is answered another moment later;
-tasks and futures hash by their number, so that a set of them has the same order in every run; and sockets are those of
-`network`.
+It differs from a real loop in these points only: `time` is virtual; a callback runs only while its process does;
+and sockets are those of `network`. Work for a thread runs on the loop in one instant, a drawn moment after it was
+given, and is answered another moment later. Tasks and futures hash by their number, so that a set of them has the
+same order in every run.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from typing import Any, Final
 from oncelog_robustness.simulator.process import OWNER, ProcessKilled, ProcessState
 
 TURN_S: Final = 1e-6
-"""What a turn of the loop takes, in seconds of the world."""
+"""The length of a turn of the loop, in seconds of the world."""
 TURNS_WITHOUT_PAUSE_MAX: Final = 200_000
-"""More turns of the loop without a pause mean that somebody spins."""
+"""The most turns of the loop without a pause; more mean that some task loops for ever."""
 
 _RESOLUTION_S: Final = 1e-9
 _CANCELLED_TIMERS_KEPT: Final = 100
@@ -34,7 +34,7 @@ _RESUME_ORDER: Final = {_ARRIVAL: 0, _TIMER: 1, _SOON: 2}
 
 
 class Stuck(AssertionError):
-    """Nothing will ever happen again, or time stands still."""
+    """The simulation cannot go on: nothing is left to happen, or time stands still."""
 
 
 _RUNNING, _PAUSED = ProcessState.RUNNING, ProcessState.PAUSED
@@ -46,7 +46,7 @@ _numbers: Final = itertools.count(1)
 
 
 class _Handle(asyncio.Handle):
-    """A million of these are made in a minute: the loop fills them in itself, and nothing is kept for a debug mode."""
+    """A handle that the loop itself fills in, without a debug mode, because a million of them are made in a minute."""
 
     __slots__ = ()
     _source_traceback = None
@@ -64,7 +64,7 @@ class _Handle(asyncio.Handle):
             self._callback = self._args = None
 
     def failed(self, error: BaseException) -> None:
-        """What asyncio does when a callback raises."""
+        """Report that the callback raised, as asyncio does."""
         source = format_helpers._format_callback_source(self._callback, self._args)
         self._loop.call_exception_handler(
             {"message": f"Exception in callback {source}", "exception": error, "handle": self}
@@ -105,7 +105,8 @@ class _TimerHandle(asyncio.TimerHandle):
 
 
 class _Numbered:
-    """Hashes by a number of its own: sets of it have one order, whatever the addresses in memory."""
+    """An object that hashes by a number of its own, so that sets of such objects have one order, whatever
+    the addresses in memory."""
 
     _number = 0
 
@@ -126,7 +127,7 @@ class SimFuture(_Numbered, asyncio.Future):  # type: ignore[type-arg]
 
 
 class _WorkFuture(SimFuture):
-    """Knows when it was cancelled."""
+    """The future of a thread's work, which knows when it was cancelled."""
 
     cancelled_at = -1.0
 
@@ -137,7 +138,7 @@ class _WorkFuture(SimFuture):
 
 
 class _Work:
-    """What a thread was given: run once, answered once."""
+    """The work that a thread was given: it runs once and is answered once."""
 
     __slots__ = ("args", "begins", "error", "func", "future", "is_done", "result")
 
@@ -153,7 +154,7 @@ class _Work:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """A thread that has begun goes on, though nobody waits any more; one that has not never begins."""
+        """Run the work. A thread that has begun goes on though nobody waits any more; one that has not never begins."""
         if self.is_done:
             return
         self.is_done = True
@@ -176,21 +177,21 @@ class _Work:
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """`network` must be set before anything opens or accepts a connection."""
+    """The simulation's event loop. `network` must be set before anything opens or accepts a connection."""
 
     def __init__(
         self,
         executor_delay_s: Callable[[Executor | None], float],
         executor_moment: Callable[[], float] = lambda: 1.0,
     ) -> None:
-        """`executor_moment` is between 0 and 1: when, of the time that it takes, a thread's work happens."""
+        """Make a loop. `executor_moment` draws, from 0 to 1, at which part of its time a thread's work happens."""
         super().__init__()
         self._scheduled: list[Any]
         self._ready: deque[Any]
         self._timer_cancelled_count: int
         self._stopping: bool
         self.now_s = 0.0
-        """What `time` answers, for those who ask at each segment and each line of the trace."""
+        """The time that `time` returns, for callers that need it at each segment and each line of the trace."""
         self._clock_resolution = _RESOLUTION_S
         self._turns = 0
         self._executor_delay_s = executor_delay_s
@@ -201,16 +202,18 @@ class SimLoop(asyncio.BaseEventLoop):
         self.network: Any = None
 
     def time(self) -> float:
-        """Seconds since the simulation began."""
+        """Return the seconds since the simulation began."""
         return self.now_s
 
     # Each future and task asks for it: a type without a function call is the cheapest "no" there is.
     get_debug = bool
 
     def _run_once(self) -> None:
-        """Turns as asyncio's, until the loop is to stop; where that would sleep, time jumps to the next timer.
+        """Run turns as asyncio does, until the loop must stop; where asyncio would sleep, time
+        jumps to the next timer.
 
-        All of them in one call: most turns have one callback, and a call for each would be a good part of it."""
+        One call runs all turns: most turns have one callback, and a call for each would cost a good part of the time.
+        """
         ready = self._ready
         while True:
             scheduled = self._scheduled
@@ -273,7 +276,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return scheduled
 
     def timer_cancelled(self) -> None:
-        """One that is scheduled; it is dropped when its time comes, or when there are too many."""
+        """Count a cancelled timer, which is dropped when its time comes, or when there are too many of them."""
         self._timer_cancelled_count += 1
 
     def create_future(self) -> "asyncio.Future[Any]":
@@ -315,7 +318,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context,
     ) -> asyncio.TimerHandle:
-        """Something reaches a process from outside: a paused one handles it before its timers."""
+        """Call back when something reaches a process from outside: a paused process handles it before its timers."""
         return self._push(_ARRIVAL, when, callback, args, context)
 
     def _push(
@@ -362,7 +365,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def requeue(self, handles: Iterable[asyncio.Handle]) -> None:
-        """What a paused process missed, in the order in which a real loop would take it up."""
+        """Queue the callbacks that a paused process missed, in the order in which a real loop would run them."""
         ordered = sorted(handles, key=lambda handle: _RESUME_ORDER[handle.kind])  # type: ignore[attr-defined]
         self._ready.extend(ordered)
 
@@ -371,10 +374,10 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
-        """`func` begins after what this executor was given before, and takes `executor_delay_s`.
+        """Run `func` after the executor's earlier work, for `executor_delay_s`.
 
-        All it does happens at one moment in between: it sees nothing of what happens from then on, and is not known to
-        be done before the end.
+        All of its effects happen at one moment in between: it sees nothing of later events, and is not known
+        to be done before the end.
         """
         if getattr(executor, "_shutdown", False):
             raise RuntimeError("cannot schedule new futures after shutdown")
@@ -401,12 +404,12 @@ class SimLoop(asyncio.BaseEventLoop):
         work.answer()
 
     def finish_work(self, executor: Executor) -> None:
-        """What `shutdown(wait=True)` waits for happens now."""
+        """Run the work for which `shutdown(wait=True)` waits now."""
         for work in self._executor_work.get(_executor_key(executor), ()):
             work.run()
 
     def call_exception_handler(self, context: Any) -> None:
-        """What goes wrong while the stack of a killed process is unwound is of no interest to anybody."""
+        """Report an error, except for those that come from unwinding the stack of a killed process."""
         if not isinstance(context.get("exception"), ProcessKilled):
             super().call_exception_handler(context)
 

@@ -1,7 +1,7 @@
-"""An operator under simulation: partitions get other replicas while everything goes on.
+"""An operator under simulation who moves replicas of partitions while everything goes on.
 
-What is asked is drawn when the fault begins; who is asked is every controller in turn, until one has done it. Nobody
-repeats a request that no controller took: operators do not either.
+The request is drawn when the fault begins. It is sent to every controller in turn, until one has done it. A request
+that no controller took is not repeated: operators do not do so either.
 """
 
 import random
@@ -31,7 +31,7 @@ class Mover:
         self._process = world.new_process("operator")
 
     def move(self, draw: random.Random) -> None:
-        """Begin to move a partition that a running node knows of; nothing when none runs."""
+        """Begin to move a partition that a running node knows of; do nothing when no node runs."""
         images = [role.image for _, role in self._cluster.running("storage")]
         image: MetadataImage | None = max(images, key=lambda one: one.metadata_offset, default=None)
         if image is None or not image.topics:

@@ -1,4 +1,4 @@
-"""The network between simulated processes: hosts with addresses, ordered byte streams, and what can befall them.
+"""The network between simulated processes: hosts with addresses, ordered byte streams, and their faults.
 
     network = SimNetwork(world)          # a profile other than CALM makes it slower and less regular
     world.loop.network = network         # asyncio's create_server and create_connection go here
@@ -8,20 +8,22 @@
 A host is the name in `SimProcess.host`; it has one address, 10.0.0.N, known by `address_of(host)`, and 127.0.0.1 means
 itself. Names of hosts resolve. Code that belongs to no process lives on the host "outside".
 
-Faults work by host, on every connection there is and every one that is made while they last. Each method returns what
-undoes it (a call without arguments, harmless when repeated); `heal_all` undoes them all.
+Faults work by host, on every connection there is and every one that is made while they last. Each method returns a
+function that undoes the fault, which takes no arguments and is harmless when repeated; `heal_all` undoes all faults.
 
-- `partition(a, b, one_way=False)`: nothing passes from `a` to `b` (and back). Nothing is lost, as TCP sends again: it
-  arrives after the end. Connecting needs both ways. Nobody learns of a death on the other side before the end.
-- `delay(host, added_s, jitter_s)`: what goes to and from the host takes that much longer.
+- `partition(a, b, one_way=False)`: nothing passes from `a` to `b` (and back). Nothing is lost, because TCP sends
+  again: segments arrive after the end. Connecting needs both ways. A death on the other side is not noticed before
+  the end.
+- `delay(host, added_s, jitter_s)`: traffic to and from the host takes that much longer.
 - `clog(host)`: as a partition from everybody, but at its end everything arrives at once.
-- `unplug(host)`: a power cut. The host's connections are gone and nobody is told; nothing reaches it before the end.
-  Before the host's processes are ended: their kernel would still say good-bye.
-- `reset(host)`: every connection of the host breaks for both ends; what is on its way is lost. Has no end.
-- `ghost(host, gather_s, late_s)`: for `gather_s` the network holds what is sent to the side that accepted a connection.
-  Then the connections break for the side that made them. What was held still arrives, up to `late_s` later, and is
-  processed as from a living connection: a repetition on a new connection races with it. The receiver learns up to
-  `late_s` after that what has become of its sender. Has no end.
+- `unplug(host)`: a power cut. The host's connections are gone and no peer is informed; nothing reaches the host
+  before the end. Call this before the host's processes are ended: their kernel would still close connections in
+  order.
+- `reset(host)`: every connection of the host breaks for both ends; segments on their way are lost. It has no end.
+- `ghost(host, gather_s, late_s)`: for `gather_s` the network holds traffic to the side that accepted a connection.
+  Then the connections break for the side that made them. The held segments still arrive, up to `late_s` later, and
+  are processed as from a living connection: a repetition on a new connection races with them. Up to `late_s` after
+  that the receiver learns that its sender is gone. It has no end.
 
 Everything is drawn from the streams `network.*`, and every opening, delivery and end adds to the trace.
 """
@@ -51,28 +53,28 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class NetworkProfile:
-    """How the network of a run behaves without any fault."""
+    """The behaviour of a run's network without any fault."""
 
     latency_s: tuple[float, float] = (0.000_1, 0.001)
-    """Of a segment, one way: shortest and longest."""
+    """The shortest and the longest latency of a segment, one way, in seconds."""
     tail_probability: float = 0.0
     tail_mean_s: float = 0.02
-    """Some segments take longer, by an exponential draw."""
+    """The mean of an additional latency that some segments get by an exponential draw, in seconds."""
     split_probability: float = 0.0
-    """Of a written piece of bytes to arrive as two."""
+    """The probability that a written piece of bytes arrives as two."""
     merge_probability: float = 0.0
-    """Of a written piece to arrive together with the one before."""
+    """The probability that a written piece arrives together with the one before."""
     kernel_buffer_bytes: int = 262_144
-    """Sent and not yet read, on a TCP connection; more waits in the sender's transport."""
+    """The most bytes sent and not yet read on a TCP connection; more wait in the sender's transport."""
     grpc_window_bytes: int = 1_048_576
-    """Sent and not yet read, on a gRPC stream."""
+    """The most bytes sent and not yet read on a gRPC stream."""
 
 
 CALM: Final = NetworkProfile()
 
 
 def drawn_profile(world: World, wildness: float) -> NetworkProfile:
-    """A profile of this seed: as CALM at wildness 0, at 1 as bad as it gets without a fault."""
+    """Draw this seed's profile: as CALM at wildness 0, at 1 as bad as the network gets without a fault."""
     draw = world.streams.stream("network.profile")
     slowest_s = 0.001 * (1 + 9 * wildness * draw.random())
     return NetworkProfile(
@@ -87,7 +89,7 @@ def drawn_profile(world: World, wildness: float) -> NetworkProfile:
 
 
 class _Sockets:
-    """What the kernel holds for one process."""
+    """The sockets that the kernel holds for one process."""
 
     def __init__(self) -> None:
         self.ends: dict[End, None] = {}
@@ -100,7 +102,7 @@ class SimNetwork:
         self.loop = world.loop
         self.profile = profile
         self.context = contextvars.Context()
-        """Of no process: what kernels do."""
+        """The context of the kernels, which belong to no process."""
         self._latency = world.streams.stream("network.latency")
         self._draw = self._latency.random
         self.dice = world.streams.stream("network.faults")
@@ -115,7 +117,7 @@ class SimNetwork:
         self._faults: dict[Fault, None] = {}
         self.waiting_attempts: dict[Attempt, None] = {}
         self.segments = 0
-        """Delivered so far."""
+        """The number of segments delivered so far."""
 
     # -------------------------------------------------------------------------------------------------- hosts
 
@@ -128,12 +130,12 @@ class SimNetwork:
         return address
 
     def host_here(self) -> str:
-        """Of the process whose code is running."""
+        """Return the host of the process whose code is running."""
         process = owner()
         return OUTSIDE if process is None else process.host
 
     def host_at(self, address: str) -> str | None:
-        """Whose address this is, as seen by the code that is running; a name of a host is one, too."""
+        """Return the host at an address, as seen by the code that is running; the name of a host is an address, too."""
         if address.startswith("127.") or address == "localhost":
             return self.host_here()
         host = self._hosts.get(address)
@@ -158,7 +160,7 @@ class SimNetwork:
     # ------------------------------------------------------------------------------------ listening, connecting
 
     def listener(self, address: str, port: int) -> Listener:
-        """A bound port of the running process's host. Raises OSError. `listen` makes it accept."""
+        """Bind a port of the running process's host. Raises OSError. Its `listen` makes it accept."""
         host = self.host_here()
         self._refuse_the_dead()
         if address not in _ANY and self.host_at(address) != host:
@@ -178,7 +180,7 @@ class SimNetwork:
         return _LOOPBACK if address == "localhost" else self.address_of(self.host_here())
 
     async def dial(self, address: str, port: int) -> End:
-        """An end that is connected and has no receiver yet. Raises OSError."""
+        """Connect, and return an end that has no receiver yet. Raises OSError."""
         self._refuse_the_dead()
         host = self.host_at(address)
         if host is None:
@@ -188,7 +190,8 @@ class SimNetwork:
 
     @staticmethod
     def _refuse_the_dead() -> None:
-        """A process that is killed in the middle of a step unwinds its stack, and must reach nobody on the way."""
+        """Raise for a process that is dead: one that was killed in a step unwinds its stack, and must
+        reach nobody on the way."""
         process = owner()
         if process is not None and process.state is ProcessState.DEAD:
             raise OSError(errno.EBADF, "Bad file descriptor")
@@ -203,7 +206,7 @@ class SimNetwork:
             sockets.listeners.pop(listener, None)
 
     def connect(self, dialer: End, acceptor: End) -> None:
-        """Two pipes between two ends; from now on faults act on them."""
+        """Make two pipes between two ends, on which faults act from now on."""
         self._pipe_count += 1
         for source, target in ((dialer, acceptor), (acceptor, dialer)):
             pipe = Pipe(self, self._pipe_count, source, target, source is dialer)
@@ -218,7 +221,7 @@ class SimNetwork:
 
     @property
     def open_connections(self) -> int:
-        """Of which anything is left."""
+        """Return the number of connections of which a pipe is left."""
         return len(self._pipes) // 2
 
     def sockets_of(self, process: SimProcess | None) -> _Sockets:
@@ -235,7 +238,7 @@ class SimNetwork:
             sockets.ends.pop(end, None)
 
     def settle(self, pipe: Pipe) -> None:
-        """Forget a connection of which nothing is left."""
+        """Forget a connection if neither of its pipes is in use any more."""
         one, other = pipe.source, pipe.target
         if one.is_open or other.is_open or one.outbound.queue or other.outbound.queue:
             return
@@ -256,7 +259,7 @@ class SimNetwork:
     # ------------------------------------------------------------------------------------------------ latency
 
     def latency_s(self, extra_delays: tuple[tuple[float, float], ...] = ()) -> float:
-        """Of one segment."""
+        """Draw the latency of one segment, in seconds."""
         profile = self.profile
         shortest, longest = profile.latency_s
         latency_s = shortest + (longest - shortest) * self._draw()
@@ -327,7 +330,8 @@ class SimNetwork:
         return undo
 
     def _refresh(self, *, sends_again: bool = False) -> None:
-        """Faults have changed. `sends_again`: what was held waits for the retransmission timer of its sender."""
+        """Apply the present faults to all pipes.
+        `sends_again`: held segments wait for their sender's retransmission timer."""
         for pipe in list(self._pipes):
             self._apply_faults(pipe, sends_again=sends_again)
         attempts, self.waiting_attempts = self.waiting_attempts, {}
@@ -344,7 +348,7 @@ class SimNetwork:
             pipe.release(self.dice.uniform(0, 0.5) if sends_again else 0.0)
 
     def _pipes_of(self, host: str) -> list[Pipe]:
-        """Both directions of each connection between this host and others."""
+        """Return both directions of each connection between this host and others."""
         return [
             pipe
             for pipe in self._pipes
@@ -369,7 +373,7 @@ class SimNetwork:
             self._break(pipe.target, after_s)
 
     def _break(self, end: End, after_s: float = 0.0) -> None:
-        """The end learns it from its kernel, a moment later."""
+        """Break the end; its kernel informs it a moment later."""
         error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
         at = self.loop.time() + after_s + self.latency_s()
         self.loop.call_on_arrival(at, end.break_down, error, context=end.context)
@@ -381,7 +385,7 @@ class SimNetwork:
         self.world.trace(f"net-{what}", pipe.number, source.host, target.host, target.address[1])
 
     def note_haunting(self, pipe: Pipe) -> None:
-        """Bytes of a connection arrive that their sender has given up."""
+        """Trace that bytes of a connection arrive which their sender has given up."""
         effects = self.world.effects
         effects[Effect.SEGMENT_AFTER_BREAK] += 1
         source, target = pipe.source, pipe.target

@@ -1,8 +1,8 @@
 """An operator under simulation, who does what no Kafka client can: ends transactions by force, drains and removes
 nodes, and changes the levels of features, rightly and wrongly, while everything goes on.
 
-What is asked is drawn when the fault begins, and asked once. A drain or a level has to be taken back. That is tried
-from the fault's end on, again and again until a controller has done it.
+The request is drawn when the fault begins, and sent once. A drain or a level must be taken back. From the fault's end
+on that is tried until a controller has done it.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from oncelog_robustness.simulator.world import World
 CALL_TIMEOUT_S: Final = 2.0
 PAUSE_S: Final = 0.5
 FEATURES: Final = {"transaction.version": 2, "group.version": 1}
-"""As they are before anybody changes them."""
+"""The levels of features before anybody changes them."""
 NOBODY: Final = 99
-"""A node that is not there."""
+"""The id of a node that does not exist."""
 LATE_S: Final = 5.0
-"""A request whose connection broke may be worked on that much later: what it did is taken back as well."""
+"""Seconds for which a request whose connection broke may still be worked on; what it did is then taken back as well."""
 
 
 class Operator:
@@ -43,7 +43,7 @@ class Operator:
         self._process = world.new_process("admin")
 
     def operate(self, draw: random.Random) -> Callable[[], object]:
-        """Begin; returns what ends it."""
+        """Begin one of the operator's works, and return what ends it."""
         is_over = asyncio.Event()
         work = draw.choice(
             (
@@ -61,13 +61,14 @@ class Operator:
     # ------------------------------------------------------------------------------------------- transactions
 
     async def _terminate(self, draw: random.Random, is_over: asyncio.Event) -> None:
-        """One that a coordinator tells of, in whatever state it is, or one that nobody knows."""
+        """End a transaction by force: one that a coordinator lists, in whatever state it is, or
+        one that does not exist."""
         dice, names = draw.random(), []
         for name in self._cluster.names("coordinator"):
             request = coordinator_pb2.ListTransactionsRequest(duration_filter_ms=-1)
             answer = await self.ask_coordinator(name, "ListTransactions", request)
             if answer is not None:
-                # One that is open rather than one that is not.
+                # Open transactions come first.
                 open_first = sorted(answer.transactions, key=lambda one: one.state != "Ongoing")
                 names += [one.transactional_id for one in open_first]
         wanted = names[int(dice * dice * len(names))] if names and dice < 0.95 else "of-nobody"
@@ -80,7 +81,7 @@ class Operator:
                 return
 
     async def ask_coordinator(self, name: str, method: str, request: Any) -> Any:
-        """None when it did not answer."""
+        """Call a coordinator and return its response; None when it did not answer."""
         return await self._call(name, TRANSACTION_COORDINATOR, method, request)
 
     # -------------------------------------------------------------------------------------------------- nodes
@@ -97,7 +98,7 @@ class Operator:
             await self._taken_back(is_over, lambda: self._of_controllers("DrainNode", back))
 
     async def _remove(self, draw: random.Random, is_over: asyncio.Event) -> None:
-        """One that does not run, if there is any. A node that starts again registers again."""
+        """Remove a node, one that does not run if there is any. A node that starts again registers again."""
         idle = [
             member.node_id
             for name, member in self._cluster.members.items()
@@ -111,7 +112,7 @@ class Operator:
             self._world.effects[Effect.OPERATED] += 1
 
     async def _mistake(self, draw: random.Random, is_over: asyncio.Event) -> None:
-        """A request about what there is not, or in the name of a node that there is not."""
+        """Send a request about something that does not exist, or in the name of a node that does not."""
         config = {"retention.ms": "1"}
         method, request = draw.choice(
             (
@@ -130,7 +131,7 @@ class Operator:
     # ----------------------------------------------------------------------------------------------- features
 
     async def _level(self, draw: random.Random, is_over: asyncio.Event) -> None:
-        """Now and then one that there is not, or the one that it has."""
+        """Change the level of a feature; now and then to one that does not exist, or to its present one."""
         feature = draw.choice(("transaction.version", "group.version", "no.such.version"))
         level = draw.randint(0, 3)
         self._world.trace("level", feature, level)
@@ -150,7 +151,8 @@ class Operator:
                 await asyncio.sleep(PAUSE_S)
 
     async def _of_controllers(self, method: str, request: Any) -> bool:
-        """Whether one of them, the active one, has done it or found it done."""
+        """Send a request to the controllers in turn.
+        True if one of them, the active one, has done it or found it done."""
         for name in self._cluster.names("controller"):
             answer = await self._call(name, CONTROLLER, method, request)
             if answer is not None and not answer.status.error_code:
@@ -158,7 +160,7 @@ class Operator:
         return False
 
     async def _call(self, name: str, service: str, method: str, request: Any) -> Any:
-        """None when it did not answer."""
+        """Call a method of a process and return the response; None when it did not answer."""
         address = f"{self._network.address_of(name)}:{RPC_PORT}"
         async with grpc.aio.insecure_channel(address) as channel:
             try:

@@ -1,6 +1,6 @@
 """Sets that keep the order of adding, for a library that iterates over its sets.
 
-aiokafka asks for topics, adds partitions and picks brokers in the order of a set, and that order differs between two
+aiokafka fetches topics, adds partitions and picks brokers in the order of a set, and that order differs between two
 processes: by the hash of strings, and by addresses in memory. In the simulator its modules get this set instead.
 """
 
@@ -25,7 +25,7 @@ _MODULES: Final = (
 
 
 class OrderedSet(MutableSet[T]):
-    """A `set`, and a `frozenset` for those that do not change theirs."""
+    """A `set` that keeps the order of adding; it also stands for a `frozenset`, whose users do not change it."""
 
     def __init__(self, elements: Iterable[T] = ()) -> None:
         self._elements = dict.fromkeys(elements)
@@ -83,7 +83,7 @@ class OrderedSet(MutableSet[T]):
 
 
 def install_ordered_sets() -> None:
-    """`set` and `frozenset` in aiokafka's modules mean the ordered one from now on."""
+    """Make `set` and `frozenset` mean the ordered set in aiokafka's modules, from now on."""
     for name in _MODULES:
         module: Any = importlib.import_module(name)
         # A global of the module comes before the builtin.

@@ -1,8 +1,8 @@
-"""A simulated process: what belongs to it stops with it.
+"""A simulated process: everything that belongs to it stops when it ends.
 
 Every callback of the loop runs in a context, and a context knows its process. So a killed process simply never runs
-again: no `finally`, no `except`, no last write, exactly as SIGKILL does it. A paused one keeps what became due, and
-finds it, in the order of a real event loop (what arrived, then timers, then tasks), when it goes on.
+again: no `finally`, no `except`, no last write, exactly as with SIGKILL. A paused process keeps the callbacks that
+became due. When it goes on, they run in the order of a real event loop: arrivals, then timers, then tasks.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ OWNER: "contextvars.ContextVar[SimProcess | None]" = contextvars.ContextVar("OWN
 
 
 class ProcessKilled(BaseException):
-    """Unwinds the stack of a process that was killed in the middle of a step; nothing it does on the way counts."""
+    """An exception that unwinds the stack of a process killed in the middle of a step;
+    nothing done on the way counts."""
 
 
 class ProcessState(Enum):
@@ -34,12 +35,12 @@ class SimProcess:
         self.name = name
         self.incarnation = incarnation
         self.host = host
-        """Its address in the network, and whose disk it uses; stays over restarts."""
+        """The host of the process: its address in the network, and its disk. It stays over restarts."""
         self.state = ProcessState.RUNNING
         self.clock_skew_ms = 0
-        """Its wall clock minus the true one. Monotonic clocks are never wrong."""
+        """The process's wall clock minus the true one, in milliseconds. Monotonic clocks are never wrong."""
         self.contracts: Contracts | None = None
-        """Of an older version, if it is of one; set before its code runs."""
+        """The contracts of the older version that the process has, if it has one; set before its code runs."""
         self.parked: list[asyncio.Handle] = []
         self._on_end: list[Callable[[], None]] = []
         self._kept: list[object] = []
@@ -48,7 +49,8 @@ class SimProcess:
         return f"<{self.name}#{self.incarnation} {self.state.value}>"
 
     def on_end(self, action: Callable[[], None]) -> None:
-        """Called once when the process is killed or has stopped: the kernel closing its sockets and files."""
+        """Register an action that is called once when the process is killed or has stopped, as a kernel
+        closes sockets and files."""
         self._on_end.append(action)
 
     def context(self) -> contextvars.Context:
@@ -62,11 +64,11 @@ class SimProcess:
         return loop.create_task(coroutine, name=f"{self.name}: {name}", context=self.context())
 
     def end(self) -> None:
-        """SIGKILL, or the end of a process that stopped by itself. Nothing of it runs after this call."""
+        """End the process by SIGKILL, or because it has stopped by itself. None of its code runs after this call."""
         if self.state is ProcessState.DEAD:
             return
         self.state = ProcessState.DEAD
-        # Its suspended coroutines must never be collected: that would run their `finally`.
+        # The suspended coroutines of a dead process must never be collected: that would run their `finally`.
         self._kept = [*self.parked, *_taken_tasks()]
         self.parked.clear()
         actions, self._on_end = self._on_end, []
@@ -74,12 +76,13 @@ class SimProcess:
             action()
 
     def pause(self) -> None:
-        """SIGSTOP. The kernel goes on: connections stay, what arrives waits."""
+        """Stop the process as SIGSTOP does. The kernel goes on: connections stay, and what arrives waits."""
         if self.state is ProcessState.RUNNING:
             self.state = ProcessState.PAUSED
 
     def resume(self) -> None:
-        """SIGCONT. What became due meanwhile runs now: arrivals, then timers, then the rest."""
+        """Let the process go on as SIGCONT does.
+        Callbacks that became due meanwhile run now: arrivals, then timers, then the rest."""
         if self.state is not ProcessState.PAUSED:
             return
         self.state = ProcessState.RUNNING
@@ -89,13 +92,13 @@ class SimProcess:
 
 
 def owner() -> SimProcess | None:
-    """Whose code is running."""
+    """Return the process whose code is running; None outside of all processes."""
     return OWNER.get()
 
 
 def _taken_tasks() -> "set[asyncio.Task[Any]]":
-    """Of everybody: a task does not tell whose it is. asyncio forgets them, so that the next end need not look at what
-    is kept already."""
+    """Return all tasks of all processes, because a task does not tell its process.
+    asyncio forgets these tasks, so that the next end need not look at them again."""
     try:
         found = asyncio.all_tasks()
     except RuntimeError:

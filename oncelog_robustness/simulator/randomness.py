@@ -1,10 +1,12 @@
-"""One seed, many streams: each source of chaos has its own, so a new fault does not reshuffle the old ones."""
+"""Random streams from one seed: each source of chaos has its own, so that a new fault does
+not reshuffle the old ones."""
 
 import random
 
 
 class Streams:
-    """`stream("network.delay")` is the same sequence for the same seed, whatever else is drawn."""
+    """The streams of one seed.
+    `stream("network.delay")` is the same sequence for the same seed, whatever else is drawn."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

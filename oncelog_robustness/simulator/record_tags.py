@@ -1,8 +1,8 @@
-"""Tagged fields of transactions' records, as a process of an older version writes and reads them: without those that
-it does not know.
+"""Tagged fields of transactions' records, as a process of an older version writes and reads
+them: without unknown ones.
 
-The other records that an older version reads are held by the golden tests (docs/upgrades.md): of the consumer
-protocol's records those tagged fields are Kafka's, and the metadata journal has none.
+The golden tests hold the other records that an older version reads (docs/upgrades.md): of the consumer protocol's
+records those tagged fields are Kafka's, and the metadata journal has none.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from oncelog_robustness.simulator import seams
 from oncelog_robustness.simulator.contracts import contracts_here
 
 KAFKAS_TAGS: Final = frozenset({0, 1, 2})
-"""Facts 5.1; every version of oncelog has them."""
+"""The tags of Kafka's own tagged fields (facts 5.1), which every version of oncelog has."""
 TODAYS_TAGS: Final = frozenset(
     value for name, value in vars(txn_records).items() if name.startswith("_TAG_")
 )
@@ -24,14 +24,14 @@ _encode_value = txn_records.encode_value
 
 
 def tags_of(value: bytes) -> frozenset[int]:
-    """The tags in the value of a record; of version 0, none."""
+    """Return the tags in the value of a record; a value of version 0 has none."""
     if value[:2] == b"\0\0":
         return frozenset()
     return frozenset(read_tags(value, _tags_at(value))[0])
 
 
 def with_tags(value: bytes, known: frozenset[int]) -> bytes:
-    """The value without the tagged fields of other tags."""
+    """Return the value without the tagged fields whose tags are not known."""
     if tags_of(value) <= known:
         return value
     at = _tags_at(value)
@@ -41,7 +41,8 @@ def with_tags(value: bytes, known: frozenset[int]) -> bytes:
 
 
 def install_record_tags() -> None:
-    """In the whole interpreter; a process of this version goes on as ever."""
+    """Hide unknown tags from processes of older versions, in the whole interpreter; a process of this
+    version is not affected."""
 
     def encode_value(txn: TxnMetadata, version: int) -> bytes:
         value, contracts = _encode_value(txn, version), contracts_here()

@@ -1,4 +1,4 @@
-"""What the simulator prints of its runs."""
+"""The output that the simulator prints about its runs."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ _COUNTED: Final = {
     "operation": "operations",
 }
 _OF_UPGRADES: Final = "older"
-"""Said only of runs with two versions: what passed a process of the older one."""
+"""The kind of the counts that only runs with two versions have: what passed a process of the older one."""
 
 
 def print_failure(result: RunResult, replay: str) -> None:
-    """Enough to know what broke, and the line that replays it."""
+    """Print enough to know what broke, and the line that replays the run."""
     console = Console(highlight=False)
     console.print(f"[bold red]seed {result.seed} of {result.scenario} is broken[/bold red]")
     for verdict in result.verdicts:
@@ -42,7 +42,7 @@ def print_failure(result: RunResult, replay: str) -> None:
 
 
 def print_unfinished(result: RunResult, replay: str) -> None:
-    """Nobody knows what it would have shown."""
+    """Print that a run did not finish, and the line that replays it; nobody knows what it would have shown."""
     console = Console(highlight=False)
     _print_line(console, f"[yellow]{_unfinished(result)}[/yellow]\n  replay: {replay}")
 
@@ -52,7 +52,7 @@ def _unfinished(result: RunResult) -> str:
 
 
 def print_one(result: RunResult, replay: str) -> None:
-    """The whole report of one run."""
+    """Print the whole report of one run."""
     console = Console(highlight=False)
     if result.unfinished:
         print_unfinished(result, replay)
@@ -85,7 +85,7 @@ def print_one(result: RunResult, replay: str) -> None:
 def print_summary(
     results: Sequence[RunResult], wall_s: float, replay_of: Callable[[RunResult], str]
 ) -> None:
-    """What many runs did, found, and never reached."""
+    """Print what many runs did, found, and never reached."""
     console = Console(highlight=False)
     console.print(_verdict_table(results))
     _print_counts(console, results)
@@ -111,7 +111,7 @@ def print_summary(
 
 
 def _print_line(console: Console, line: str) -> None:
-    """Whole, however narrow the terminal: somebody copies it, or greps for it."""
+    """Print a line unbroken, however narrow the terminal, because somebody may copy or grep it."""
     console.print(line, soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""One run: a seed, a scenario, a world; faults, healing, last reads, verdicts.
+"""One run of the simulator: a seed, a scenario, a world; faults, healing, last reads, verdicts.
 
 phase 1  a calm start, and the workloads' setup
 phase 2  faults as planned while the workloads work; invariants are watched
@@ -62,29 +62,30 @@ from oncelog_robustness.workloads.contract import Workload
 
 START_TIMEOUT_S: Final = 60.0
 _LATE_MS: Final = 10_000
-"""As production has it by default: a trace that took longer is kept."""
+"""The length from which a trace is kept as late, in milliseconds; the same as production's default."""
 CALM_MS: Final = 3_000
-"""Healed and still working, before the workloads are told to end."""
+"""The time after healing in which workloads still work before they are told to end, in milliseconds."""
 
 
 @dataclass(slots=True)
 class RunResult:
-    """What a run tells its starter; it crosses a pipe."""
+    """The result of a run, which crosses a pipe to the process that started it."""
 
     seed: int
     scenario: str
     digest: str = ""
     verdicts: list[Verdict] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    """What ended the run before its time, or a bug outside the cluster."""
+    """Errors that ended the run before its time, or that are bugs outside the cluster."""
     unfinished: str = ""
-    """Why the run was killed before it had a result, by its own clock. It is neither good nor broken."""
+    """The reason why the run was killed by its time limit before it had a result; empty if it was not.
+    Such a run is neither good nor broken."""
     simulated_s: float = 0.0
     real_s: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
-    """Lines of the trace by kind, faults by kind, operations by kind."""
+    """The numbers of lines of the trace, of faults and of operations, each by kind."""
     labels: dict[str, int] = field(default_factory=dict)
-    """Decisions of the machines by their label: which branches this run reached."""
+    """The number of the machines' decisions by label: which branches this run reached."""
     history_lines: list[str] = field(default_factory=list)
 
     @property
@@ -95,14 +96,14 @@ class RunResult:
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     folder: Path
-    """Of this run alone; the caller removes it."""
+    """The folder of this run alone; the caller removes it."""
     trace: TextIO | None = None
     log_level: int | None = None
     keeps_history: bool = False
 
 
 def run_seed(scenario: Scenario, seed: int, options: RunOptions) -> RunResult:
-    """Takes over this operating system process: call it in a fork, and let that end."""
+    """Run one seed in this operating system process, which is taken over: call this in a fork, and let that end."""
     result = RunResult(seed, scenario.name)
     real_clock = time.perf_counter
     real_began = real_clock()
@@ -115,7 +116,7 @@ def run_seed(scenario: Scenario, seed: int, options: RunOptions) -> RunResult:
         if not result.failures:
             result.failures.append(failure_text("simulation", error))
         if run is not None:
-            # It broke before its time; what was seen until then is evidence all the same.
+            # The run ended before its time, but the observations until then are evidence all the same.
             run.judge()
     result.digest = world.trace_log.digest
     result.simulated_s = world.loop.time()
@@ -281,7 +282,7 @@ class _Run:
                 self.result.failures.append(failure_text(task.get_name(), error))
 
     async def _settled(self) -> None:
-        """Every transaction decided and every marker written, as the cluster itself must get there."""
+        """Wait until the cluster itself has decided every transaction and written every marker."""
         if FaultKind.BIT_FLIP in self._storm_drawn.rates:
             # Nothing shows that a bit has turned over; the scrub's next rounds find it.
             await asyncio.sleep(3 * SCRUB_PAUSE_S)
@@ -293,7 +294,7 @@ class _Run:
             await asyncio.sleep(0.25)
 
     async def _all(self, what: str, timeout_s: float) -> None:
-        """A step of every workload, one after the other."""
+        """Take one step of every workload, one after the other."""
         for workload in self.workloads:
             async with asyncio.timeout(timeout_s):
                 step: Coroutine[Any, Any, None] = getattr(workload, what)(self.lab)
@@ -303,7 +304,7 @@ class _Run:
         return self._conductor.spawn(work, name)
 
     def judge(self) -> None:
-        """Ask every checker about what has been seen."""
+        """Judge everything that was seen by every checker."""
         result = self.result
         result.failures += self.lab.failures
         result.verdicts = judge(self.history, self.inspector.observations)
@@ -348,21 +349,21 @@ class _Run:
 
 
 def _record_spans(world: World) -> None:
-    """For all processes. Their traces stand in messages and records; what is recorded goes nowhere."""
+    """Record spans in all processes. Traces stand in messages and records; the spans are not exported."""
     clock = world.loop.time
     recorder = TraceRecorder(lambda _: None, 1.0, late_ms=_LATE_MS, monotonic_s=clock)
     seams.replace(spans, "recorder", recorder)
 
 
 def _workload(parameters: Mapping[str, Any]) -> Workload:
-    """`kind`, perhaps a `name`, and its own parameters."""
+    """Make a workload from `kind`, perhaps a `name`, and its own parameters."""
     given = dict(parameters)
     kind = str(given.pop("kind"))
     return make_workload(kind, str(given.pop("name", kind)), given)
 
 
 def _set_up_logging(world: World, level: int | None, failures: list[str]) -> None:
-    """Bugs that production code catches, logs and survives fail a run."""
+    """Set up logging so that a bug which production code catches, logs and survives fails the run."""
 
     def where() -> str:
         process = owner()
@@ -372,7 +373,7 @@ def _set_up_logging(world: World, level: int | None, failures: list[str]) -> Non
         def emit(self, record: logging.LogRecord) -> None:
             error = None if record.exc_info is None else record.exc_info[1]
             if record.name.startswith("aiokafka"):
-                # A client of somebody else's logs what it could not do; the history tells what came of it.
+                # Other people's clients log what they could not do; the history has the result.
                 return
             if error is not None and not isinstance(error, OSError):
                 failures.append(failure_text(f"{where()}: {record.getMessage()}", error))

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, and elsewhere a line now and then."""
+"""The progress of many runs: a bar on a terminal, and elsewhere a line now and then."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ _RUNS_A_LINE = 100
 
 @contextmanager
 def showing_progress(total: int, *, is_wanted: bool) -> Iterator[Callable[[RunResult], None]]:
-    """Call what it gives with each result."""
+    """Yield a function to be called with each result, which moves the progress on."""
     if not is_wanted or total == 1:
         yield lambda result: None
         return

@@ -1,5 +1,5 @@
-"""Everything of the real world that is replaced under simulation, in one place: clock and randomness here, files in
-`disk`, the network in `network` and `grpc_network`. Whatever is not replaced is the production code itself.
+"""The seams: everything of the real world that is replaced under simulation. Clock and randomness are replaced here,
+files in `disk`, the network in `network` and `grpc_network`. Everything else is the production code itself.
 
 A simulated world has its operating system process for itself and never gives the real one back: a run forks.
 """
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from oncelog_robustness.simulator.world import World
 
 EPOCH_MS = 1_800_000_000_000
-"""True wall time at the beginning of every run, milliseconds since 1970."""
+"""The true wall time at the beginning of every run, in milliseconds since 1970."""
 
 
 def replace(target: Any, name: str, replacement: object) -> None:
-    """Put `replacement` where production code looks for `target.name`. Raises AttributeError when there is no such."""
+    """Put `replacement` where production code looks for `target.name`.
+    Raises AttributeError when there is no such name."""
     getattr(target, name)
     setattr(target, name, replacement)
 
@@ -68,8 +69,8 @@ def _never_submits(*_args: object, **_kwargs: object) -> None:
 
 
 def replace_what_aiokafka_takes_from_c() -> None:
-    """The clock of its compiled batch builder, and sets: it iterates over them, in an order that is another in each
-    process."""
+    """Replace the clock of aiokafka's compiled batch builder, and its sets, over which it iterates in
+    another order in each process."""
     append = BatchBuilder.append
 
     def append_at_our_time(self: Any, *, timestamp: int | None, **record: Any) -> Any:
@@ -82,7 +83,8 @@ def replace_what_aiokafka_takes_from_c() -> None:
 
 
 def _rests_no_time(event: threading.Event, timeout: float | None = None) -> bool:
-    """Of a thread's work, which is one instant: the loop stands still meanwhile, so nothing would come of waiting."""
+    """Replace a wait in a thread's work, which is one instant: the loop stands still meanwhile, so
+    waiting would change nothing."""
     assert timeout is not None or event.is_set(), "this would wait for ever"
     return event.is_set()
 

@@ -1,4 +1,4 @@
-"""Whether a simulated cluster has come to rest: nothing is open, nobody is missing, no replica is behind."""
+"""The check that a simulated cluster has settled: nothing is open, no process is missing, no replica is behind."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
@@ -18,11 +18,11 @@ _SHARD_TOPICS: Final[Mapping[int, str]] = {
 
 
 class Inspected(Protocol):
-    """What of a cluster is needed here."""
+    """The part of a cluster that this check needs."""
 
     @property
     def members(self) -> Any:
-        """Name to a member with its `node_id`."""
+        """The members of the cluster by name, each with its `node_id`."""
         ...
 
     def names(self, role: str) -> list[str]: ...
@@ -31,7 +31,7 @@ class Inspected(Protocol):
 
 
 def unsettled(cluster: Inspected) -> str | None:
-    """What is still open, missing or behind, in a few words; None when nothing is."""
+    """Return what is still open, missing or behind, in a few words; None when nothing is."""
     for role in ("controller", "storage", "coordinator", "marker-sender", "listener"):
         running = [
             process for process, _ in cluster.running(role) if process.state is ProcessState.RUNNING

@@ -1,4 +1,5 @@
-"""asyncio's transports and servers over the simulated network, and a `socket` module for code that binds by itself.
+"""asyncio's transports and servers over the simulated network, and a `socket` module for code
+that binds its own port.
 
 `SimLoop` hands its `create_server` and `create_connection` to the network, so `asyncio.open_connection`,
 `asyncio.start_server` and every client that builds on them work as they are.
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 _HIGH_WATER_BYTES: Final = 65_536
 _MERGED_BYTES_MAX: Final = 65_536
 _USERS_OF_SOCKET: Final = ("oncelog_listener.role", "oncelog.rpc.node_settings")
-"""Modules that call `socket` themselves."""
+"""The modules that call `socket` themselves."""
 
 Address = tuple[str, int]
 
 
 def install_tcp(network: "SimNetwork") -> None:
-    """Put the simulated sockets where production code looks for them. `World.loop.network` is set by the caller."""
+    """Put the simulated sockets where production code looks for them. The caller sets `World.loop.network`."""
     stand_in = SimSocketModule(network)
     for name in _USERS_OF_SOCKET:
         seams.replace(importlib.import_module(name), "socket", stand_in)
@@ -41,7 +42,7 @@ _FRAME_HEAD: Final = bytes(9)
 
 
 class SimTransport(asyncio.Transport):
-    """One end of a connection, as asyncio shows it."""
+    """One end of a connection, as asyncio shows it to a protocol."""
 
     def __init__(self, network: "SimNetwork", end: End, protocol: asyncio.BaseProtocol) -> None:
         super().__init__()
@@ -59,11 +60,11 @@ class SimTransport(asyncio.Transport):
         self._is_reading = True
 
     def start(self) -> None:
-        """Tell the protocol, then read."""
+        """Inform the protocol of its connection, then read."""
         self._protocol.connection_made(self)
         self._end.receiver = self
         if not self._end.is_open:
-            # It broke before the process took it up.
+            # The connection broke before the process took it up.
             reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
             self._loop.call_soon(self._lose, reset)
         elif self._is_reading and not self._is_closing:
@@ -72,7 +73,7 @@ class SimTransport(asyncio.Transport):
     # -------------------------------------------------------------------------------------------- what arrives
 
     def received(self, item: object) -> None:
-        # Who watches a gRPC port over plain TCP is sent the head of a frame of HTTP/2.
+        # A client that opens a gRPC port over plain TCP receives the head of a frame of HTTP/2.
         data = item if isinstance(item, bytes) else _FRAME_HEAD
         try:
             self._protocol.data_received(data)
@@ -112,7 +113,7 @@ class SimTransport(asyncio.Transport):
             self._protocol.pause_writing()
 
     def _flush(self) -> None:
-        """Give the kernel what it takes."""
+        """Send as many buffered bytes as the kernel accepts."""
         end, room_bytes = self._end, self._network.profile.kernel_buffer_bytes
         while self._buffer:
             free_bytes = room_bytes - end.unread_bytes
@@ -242,7 +243,7 @@ class SimTransport(asyncio.Transport):
 
 
 class SimServer(asyncio.AbstractServer):
-    """What `create_server` returns."""
+    """The server that `create_server` returns."""
 
     def __init__(
         self,
@@ -346,7 +347,7 @@ async def create_connection(
 
 
 class SimSocket:
-    """As much of a socket as is used before asyncio takes it over, and of one that it shows."""
+    """The part of a socket's interface that is used before asyncio takes it over, or of a socket that asyncio shows."""
 
     family = socket.AF_INET
     type = socket.SOCK_STREAM
@@ -395,7 +396,7 @@ class SimSocket:
 
 
 class SimSocketModule:
-    """Stands in for the module `socket`: sockets and names are simulated, constants and errors are the real ones."""
+    """A replacement of the module `socket`: sockets and names are simulated, constants and errors are the real ones."""
 
     def __init__(self, network: "SimNetwork") -> None:
         self._network = network

@@ -1,4 +1,4 @@
-"""What happened, in order, as one digest: two runs of a seed must have the same."""
+"""The trace of a run: everything that happened, in order, as one digest. Two runs of a seed must have the same."""
 
 import hashlib
 from collections import Counter
@@ -8,24 +8,24 @@ _LINES_AT_A_TIME: Final = 1000
 
 
 class Trace:
-    """Every source of chaos and every crossing between two processes adds a line."""
+    """The lines of the trace. Every source of chaos and every crossing between two processes adds one."""
 
     def __init__(self, output: TextIO | None = None) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._output = output
         self._lines: list[str] = []
-        """Not in the digest yet."""
+        """Lines that are not in the digest yet."""
         self.counts: Counter[str] = Counter()
-        """Lines by kind: what this run reached."""
+        """The number of lines by kind: what this run reached."""
 
     def add(self, at_s: float, kind: str, *facts: object) -> None:
-        """`facts` print the same in every run: no addresses in memory, no sets."""
+        """Add a line. `facts` print the same in every run: no addresses in memory, no sets."""
         self._add(kind, f"{at_s:.6f} {kind} {' '.join(map(str, facts))}\n")
 
     def add_segment(
         self, at_s: float, pipe: int, is_forward: bool, size: int, checksum: int
     ) -> None:
-        """What most lines are about, as `add` would write it."""
+        """Add the line of a delivered segment, as `add` would write it; most lines are of this kind."""
         self._add("net", f"{at_s:.6f} net {pipe} {is_forward} {size} {checksum}\n")
 
     def _add(self, kind: str, line: str) -> None:

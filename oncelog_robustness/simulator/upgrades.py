@@ -1,9 +1,9 @@
-"""A rolling upgrade, or a rollback, while everything else goes on: processes end in order and come back as those of the
-other version (docs/upgrades.md).
+"""A rolling upgrade, or a rollback, while everything else goes on: processes end in order and come back as those of
+the other version (docs/upgrades.md).
 
-How is drawn from the seed: which of the two it is, how long each process rests, and whether somebody changes their mind
-half-way. Also whether all roles go at the same time, as under `helm upgrade`, or one process of any role after another.
-What the end of the storm finds undone stays undone: the rest of the run has both versions.
+The seed draws its course: which of the two it is, how long each process rests, and whether somebody changes their
+mind half-way. It also draws whether all roles go at the same time, as under `helm upgrade`, or one process of any
+role after another. When the storm ends, the upgrade stops where it is: the rest of the run has both versions.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _ROLLBACK_SHARE: Final = 0.4
 _ROLE_BY_ROLE_SHARE: Final = 0.5
 _TURNS_SHARE: Final = 0.4
 _BEGINS_WITHIN: Final = 0.3
-"""Of the storm's time."""
+"""The share of the storm's time within which the upgrade begins."""
 _REST_MAX_S: Final = 3.0
 
 
@@ -30,16 +30,16 @@ _REST_MAX_S: Final = 3.0
 class RollPlan:
     begins_older: bool
     after_s: float
-    """In the storm."""
+    """The time in the storm at which the upgrade begins, in seconds."""
     lanes: tuple[tuple[str, ...], ...]
-    """Side by side; within one, one process after another."""
+    """The lanes, which go side by side; within a lane one process follows another."""
     rest_s: float
     turns_after: int | None
-    """So many processes are replaced when somebody has those put back; None: nobody does."""
+    """The number of replaced processes after which somebody has them put back; None: nobody does."""
 
     @classmethod
     def drawn(cls, draw: random.Random, names: Mapping[str, Sequence[str]], storm_s: float) -> Self:
-        """`names` are those of each role."""
+        """Draw a plan; `names` are those of each role."""
         every = [name for role in ROLES for name in names[role]]
         begins_older = draw.random() >= _ROLLBACK_SHARE
         after_s = draw.uniform(0, _BEGINS_WITHIN * storm_s)
@@ -53,7 +53,8 @@ class RollPlan:
 
 
 class RollingUpgrade:
-    """`begin` before the cluster starts, `roll` with the storm, `stop` when everything is to heal."""
+    """The upgrade of a run.
+    Call `begin` before the cluster starts, `roll` with the storm, `stop` when everything must heal."""
 
     def __init__(self, world: World, cluster: SimCluster, older: Contracts, storm_ms: int) -> None:
         self._world = world
@@ -78,7 +79,7 @@ class RollingUpgrade:
         self._task.add_done_callback(lambda task: task.cancelled() or task.result())
 
     def stop(self) -> None:
-        """What it was about to start is somebody else's to start."""
+        """Stop the upgrade. A process that it was about to start is then started by the healing of the run."""
         if self._task is not None:
             self._task.cancel()
 
@@ -114,7 +115,7 @@ class RollingUpgrade:
             await asyncio.sleep(self.plan.rest_s)
 
     async def _replace(self, name: str, *, is_older: bool) -> None:
-        # Before it ends: every start from now on is of the other version, as with a pod's image.
+        # This comes before the end: every start from now on is of the other version, as with a pod's image.
         self._world.trace("replace", name, self._older.name if is_older else "this")
         if is_older:
             self._cluster.contracts[name] = self._older

@@ -1,7 +1,7 @@
-"""What every run needs and would load again: it is loaded once, before the runs fork from this process.
+"""The warm-up: code and schemas that every run needs are loaded once, before the runs fork from this process.
 
 Production code imports late and builds its messages' schemas at their first use, which is right for a process that
-lives for weeks. A run lives for two seconds, and a quarter of a second of them went there.
+lives for weeks. A run lives for two seconds, and loading took a quarter of a second of them.
 """
 
 import importlib
@@ -25,7 +25,7 @@ _MODULES: Final = (
     "oncelog_robustness.simulator.disk_calls",
     "sqlalchemy.dialects.sqlite.aiosqlite",
 )
-"""Imported by somebody while a run goes on."""
+"""The modules that production code or a library imports while a run goes on."""
 
 _SPOKEN_BY_AIOKAFKA: Final[Mapping[int, int]] = {
     versions.PRODUCE: 7,
@@ -45,11 +45,12 @@ _SPOKEN_BY_AIOKAFKA: Final[Mapping[int, int]] = {
     versions.END_TXN: 0,
     versions.TXN_OFFSET_COMMIT: 0,
 }
-"""A version that is missing here is loaded by the runs that speak it: slower, and nothing else."""
+"""The versions that aiokafka uses of each API.
+A missing version is loaded by the runs that use it: slower, and nothing else."""
 
 
 def warm_up() -> None:
-    """Load it all. Draws nothing and opens nothing."""
+    """Load everything. This draws nothing and opens nothing."""
     for name in _MODULES:
         importlib.import_module(name)
     for library in SIMULATED:

@@ -116,7 +116,7 @@ def main(
 
 
 def _refuse_both(bootstrap: str, history: Path | None, clean: str, faults: Faults) -> None:
-    """Raises OncelogError for options that contradict each other."""
+    """Raise OncelogError for options that contradict each other."""
     if history is not None and (bootstrap or clean or faults.is_given):
         raise OncelogError("--history is judged by itself: give no BOOTSTRAP, --clean or faults")
     if history is None and not bootstrap:
@@ -171,7 +171,7 @@ def _judge_file(path: Path, isolation: Isolation, folder: Path | None) -> int:
 
 
 def _say(console: Console, what: str, error: Exception) -> None:
-    # What stands in brackets in it is a list or a table, not a colour.
+    # Brackets in the error are a list or a table, and not a colour.
     text = f"[bold red]{what}:[/] {escape(str(error))}"
     console.print(text, highlight=False, soft_wrap=True)
 

@@ -1,7 +1,7 @@
-"""What a run leaves in a cluster goes: topics and groups whose names begin with the run's prefix, and no others.
+"""The cleaning after a run: topics and groups whose names begin with the run's prefix are deleted, and no others.
 
-Kafka has no request that deletes a transactional id. It forgets one after `transactional.id.expiration.ms`, seven days
-by default.
+Kafka has no request that deletes a transactional id. It forgets one after
+`transactional.id.expiration.ms`, seven days by default.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from oncelog_robustness.clients.wire import (
 BEGINNING: Final = "oncelog-verify-"
 LIST_GROUPS_VERSION: Final = 4
 GROUPS_TIMEOUT_S: Final = 20.0
-"""The members of a group that were killed are its members until their session ends."""
+"""Seconds to wait until a group is empty: killed members are in it until their session ends."""
 _RUN: Final = re.compile(r"[0-9a-f]{6}")
 _GONE: Final = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -39,7 +39,8 @@ def new_run() -> str:
 
 
 def prefix_of(run: str) -> str:
-    """Raises OncelogError for what is no id of a run: its prefix would be that of somebody's topics."""
+    """Return the prefix of a run's names.
+    Raises OncelogError for a text that is no id of a run, because its prefix might be that of other topics."""
     if not _RUN.fullmatch(run):
         raise OncelogError(
             f"--clean {run!r} is no id of a run: six of 0-9 and a-f, as a run prints it"
@@ -48,7 +49,8 @@ def prefix_of(run: str) -> str:
 
 
 async def clean(bootstrap: Sequence[str], prefix: str) -> str:
-    """What was removed, in words. Raises OncelogError with what could not be."""
+    """Delete the topics and groups with the prefix, and return what was removed, in words.
+    Raises OncelogError with what could not be."""
     assert re.fullmatch(f"{BEGINNING}{_RUN.pattern}-", prefix), prefix
     brokers = Brokers(bootstrap, "oncelog-verify")
     admin = WireAdmin(bootstrap, "oncelog-verify")
@@ -78,13 +80,14 @@ async def _metadata(brokers: Brokers, topics: tuple[Any, ...] | None) -> Any:
 
 
 async def _topics(brokers: Brokers) -> list[str]:
-    """The topics of the whole cluster: Kafka has no request for a prefix."""
+    """Return the topics of the whole cluster, because Kafka has no request for a prefix."""
     metadata = await _metadata(brokers, None)
     return [str(one.name) for one in metadata.topics]
 
 
 async def _groups(brokers: Brokers, prefix: str) -> list[str]:
-    """Each broker lists the groups that it coordinates."""
+    """Return the groups with the prefix, asking every broker, because each lists only the
+    groups that it coordinates."""
     types = types_of(versions.LIST_GROUPS, LIST_GROUPS_VERSION)
     found = []
     for one in (await _metadata(brokers, ())).brokers:
@@ -100,7 +103,8 @@ async def _groups(brokers: Brokers, prefix: str) -> list[str]:
 
 
 async def _delete_groups(brokers: Brokers, prefix: str) -> int:
-    """How many. A group with members is asked again until its last session has ended."""
+    """Delete the groups with the prefix and return how many.
+    A group with members is tried again until its last session has ended."""
     deleted: dict[str, None] = {}
     deadline = Deadline(GROUPS_TIMEOUT_S)
     while groups := await _groups(brokers, prefix):
@@ -126,5 +130,5 @@ async def _delete_group(brokers: Brokers, group: str) -> ErrorCode:
 
 
 def clean_now(bootstrap: Sequence[str], prefix: str) -> str:
-    """`clean`, for a thread without a loop."""
+    """Run `clean` in a thread without an event loop."""
     return asyncio.run(clean(bootstrap, prefix))

@@ -1,6 +1,7 @@
-"""Who answers at an address, and whether a run can begin there: asked before anything else, in one probe of each kind.
+"""The first look at a cluster: who answers at an address, and whether a run can begin there,
+in one probe of each kind.
 
-Whatever the cluster lacks or does not allow becomes one sentence that names it and what to do.
+Anything that the cluster lacks or does not allow becomes one sentence, which names it and says what to do.
 """
 
 import importlib.util
@@ -24,7 +25,7 @@ MODULES: Final[Mapping[str, str]] = {
     "confluent-kafka": "confluent_kafka",
     "oncelog": "oncelog",
 }
-"""Of each client library, what has to be installed."""
+"""The module that must be installed for each client library."""
 NEEDED: Final = (
     versions.METADATA,
     versions.LIST_OFFSETS,
@@ -43,7 +44,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a run may use."""
+    """The result of the first look: what a run may use."""
 
     brokers: int
     cluster_id: str
@@ -57,14 +58,15 @@ class Found:
 
     @property
     def topic_config(self) -> dict[str, str]:
-        """With three replicas one may be away; with fewer, those that are there must do."""
+        """Return the configuration of topics: all replicas but one must be in sync, and at least one."""
         return {"min.insync.replicas": str(max(1, self.replicas - 1))}
 
 
 async def look(
     bootstrap: Sequence[str], prefix: str, wanted: Sequence[str], on_step: Callable[[str], None]
 ) -> Found:
-    """Makes a topic and a group that begin with `prefix`, and leaves them. Raises OncelogError in one line."""
+    """Look at the cluster. This makes a topic and a group that begin with `prefix`, and leaves them.
+    Raises OncelogError in one line."""
     on_step("asking the brokers")
     brokers = Brokers(bootstrap, "oncelog-verify")
     try:
@@ -101,7 +103,7 @@ async def look(
 
 
 def installed(wanted: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of these client libraries, which are installed, and a sentence for each that is not."""
+    """Return which of these client libraries are installed, and a sentence for each that is not."""
     there = tuple(one for one in wanted if importlib.util.find_spec(MODULES[one]) is not None)
     missing = tuple(
         f"{one} takes no part: it is not installed (pip install 'oncelog[verify]')"
@@ -112,7 +114,7 @@ def installed(wanted: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 async def _ask(brokers: Brokers, address: str) -> tuple[int, str]:
-    """How many brokers there are, and the cluster's id."""
+    """Return the number of brokers and the cluster's id."""
     request = types_of(versions.API_VERSIONS).ApiVersionsRequest(
         client_software_name="oncelog-verify", client_software_version="1"
     )
@@ -171,7 +173,7 @@ def _reason(error: ClientError, grant: str) -> str:
 
 
 async def _fails(name: str, bootstrap: Sequence[str], topic: str, group: str) -> str:
-    """Why a library cannot commit a record and an offset, and read them; empty when it can."""
+    """Return why a library cannot commit a record and an offset, and read them; empty when it can."""
     partition = (topic, 0)
     clients = LIBRARIES[name](bootstrap)
     try:

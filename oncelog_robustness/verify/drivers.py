@@ -1,4 +1,4 @@
-"""Which driver the options ask for."""
+"""The choice of the driver that does the faults which the options ask for."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ LOG: Final = "faults.log"
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """As the options say it."""
+    """The faults that the command's options ask for."""
 
     commands: tuple[str, ...] = ()
     heal: str = ""
@@ -38,7 +38,7 @@ class Faults:
         return any((self.commands, self.pid_files, self.containers, self.pods))
 
     def refuse_bad(self) -> None:
-        """Raises OncelogError for what does not go together."""
+        """Raise OncelogError for options of faults that contradict each other."""
         chosen = {
             "--fault": self.commands,
             "--pid-file": self.pid_files,
@@ -56,7 +56,7 @@ class Faults:
             raise OncelogError("--namespace and --context say where --pods are: give that, too")
 
     def driver(self, folder: Path) -> Driver | None:
-        """None without faults. Raises OncelogError when one cannot be had here."""
+        """Return the driver of these faults; None without faults. Raises OncelogError when it cannot be had here."""
         shell = Shell(folder / LOG)
         if self.commands:
             return CommandDriver(self.commands, self.heal, shell)

@@ -1,6 +1,7 @@
-"""As much of EDN as histories have: maps, vectors, lists, sets, keywords, text, numbers, tags. Strict about the rest.
+"""A reader of the part of EDN that histories use: maps, vectors, lists, sets, keywords, text, numbers, tags.
+It is strict about the rest.
 
-A reader of our own, because the kept-up package for it, edn_format, reads 0.1 MB a second, and a history has many.
+This reader is our own, because the maintained package, edn_format, reads 0.1 MB a second, and a history has many.
 """
 
 import re
@@ -9,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 
 class Keyword(str):
-    """`:send`, without its colon."""
+    """A keyword such as `:send`, without its colon."""
 
     __slots__ = ()
 
 
 class EdnError(ValueError):
-    """Names the line."""
+    """A text that is not EDN; the message names the line."""
 
 
 class _Token(NamedTuple):
@@ -44,7 +45,7 @@ DEPTH_MAX: Final = 100
 
 
 def forms(text: str) -> Iterator[tuple[int, Any]]:
-    """Every form of a text and the line on which it begins. Sets are lists, tags are dropped."""
+    """Yield every form of a text, after the line on which it begins. Sets become lists, and tags are dropped."""
     reader = _Reader(text)
     while (token := reader.next()) is not None:
         if token.kind == "discard":
@@ -61,7 +62,7 @@ class _Reader:
         self._counted = 0
 
     def next(self) -> _Token | None:
-        """None at the end."""
+        """Return the next token; None at the end."""
         while self._at < len(self._text):
             found = _TOKEN.match(self._text, self._at)
             if found is None:
@@ -78,7 +79,7 @@ class _Reader:
         return token
 
     def line(self, at: int) -> int:
-        """Asked for ever later places."""
+        """Return the line of a place. Each call must have a later place than the one before."""
         if at >= self._counted:
             self._line += self._text.count("\n", self._counted, at)
             self._counted = at

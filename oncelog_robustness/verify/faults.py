@@ -1,7 +1,7 @@
-"""What breaks the brokers of a cluster that is not ours: a command, or signals to processes and containers.
+"""The faults of brokers in a cluster that is not ours: a command, or signals to processes and containers.
 
-A driver knows how its kinds of fault are done to one of its targets. Every fault of a driver is begun and ended by one
-thread: brokers are struck one after the other, and a fault is never ended while it is still being begun.
+A driver knows how to do its kinds of fault to one of its targets. One thread begins and ends every fault of a driver:
+brokers are struck one after the other, and a fault is never ended while it is still being begun.
 """
 
 import asyncio
@@ -30,36 +30,37 @@ LOOK_S: Final = 0.1
 class Driver(Protocol):
     @property
     def role(self) -> str:
-        """Whom it strikes, as reports call it."""
+        """The role of the driver's targets, as reports call it."""
         ...
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of its targets, as the user gave them."""
+        """The names of the driver's targets, as the user gave them."""
         ...
 
     @property
     def deck(self) -> Mapping[FaultKind, int]:
-        """How many cards of each kind."""
+        """Return how many cards of each kind of fault the deck has."""
         ...
 
     def begin(self, kind: FaultKind, name: str) -> str:
-        """What was done, in words. Raises OncelogError when it could not be done."""
+        """Begin a fault and return what was done, in words. Raises OncelogError when it could not be done."""
         ...
 
     def end(self, kind: FaultKind, name: str) -> None:
-        """Undo it. Raises OncelogError when the target does not come back."""
+        """Undo the fault. Raises OncelogError when the target does not come back."""
         ...
 
 
 class Shell:
-    """Runs commands of the user. What they print goes into one file, so that what they leave running holds no pipe."""
+    """The shell that runs the user's commands.
+    Their output goes into one file, so that programs which they leave running hold no pipe."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
 
     def run(self, command: str, more: Mapping[str, str] | None = None) -> None:
-        """Raises OncelogError for an exit code other than 0, and for one that takes too long."""
+        """Run a command. Raises OncelogError for an exit code other than 0, and for a command that takes too long."""
         with self._log.open("ab") as output:
             output.write(f"$ {command}\n".encode())
             output.flush()
@@ -86,7 +87,7 @@ class Shell:
 
 
 class CommandDriver:
-    """`--fault CMD`, each in turn, and `--heal CMD` after it."""
+    """The driver of `--fault CMD`, which runs the commands in turn, and `--heal CMD` after each."""
 
     role = COMMAND
     deck: Final = {FaultKind.OPERATE: 1}
@@ -106,12 +107,13 @@ class CommandDriver:
 
 
 class ProcessDriver:
-    """Processes of this machine, each by a file with its process id: frozen, and killed where they can be restarted."""
+    """The driver of processes of this machine, each named by a file with its process id.
+    They are frozen, and killed where they can be restarted."""
 
     role = BROKER
 
     def __init__(self, pid_files: Sequence[str], restart: str, shell: Shell) -> None:
-        """Raises OncelogError for a file that names no process that runs."""
+        """Make the driver. Raises OncelogError for a file that names no running process."""
         self.names = list(pid_files)
         self.deck = {FaultKind.PAUSE: 2, **({FaultKind.KILL: 3} if restart else {})}
         self._restart = restart
@@ -138,7 +140,7 @@ class ProcessDriver:
 
 
 def pid_in(name: str) -> int:
-    """The id of the process that a file names. Raises OncelogError when there is none."""
+    """Return the id of the process that a file names. Raises OncelogError when there is none."""
     try:
         pid = int(Path(name).read_text().split()[0])
     except (OSError, ValueError, IndexError) as error:
@@ -150,7 +152,7 @@ def pid_in(name: str) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie is dead, also while its parent has not asked for its exit code."""
+    """True if the process runs. A zombie is dead, also while its parent has not fetched its exit code."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -182,13 +184,13 @@ def _wait(is_so: Callable[[], bool], failure: str) -> None:
 
 
 class ContainerDriver:
-    """Containers of docker or podman, by their names."""
+    """The driver of containers of docker or podman, named by the user."""
 
     role = BROKER
     deck: Final = {FaultKind.KILL: 3, FaultKind.PAUSE: 2, FaultKind.RESTART: 1}
 
     def __init__(self, engine: Engine, names: Sequence[str]) -> None:
-        """Raises OncelogError for a container that is not there."""
+        """Make the driver. Raises OncelogError for a container that does not exist."""
         self.names = list(names)
         self._engine = engine
         for name in self.names:
@@ -201,12 +203,12 @@ class ContainerDriver:
         return f"{self._engine.command} {words[kind]} {name}"
 
     def end(self, kind: FaultKind, name: str) -> None:
-        """A restart policy may have started it already; to start what runs is no error."""
+        """Start or unfreeze the container. A restart policy may have started it already, which is no error."""
         self._engine.do("unpause" if kind is FaultKind.PAUSE else "start", name)
 
 
 class DriverInjector:
-    """A `ChaosInjector`: the driver's faults, if there is one, and our own clients' deaths."""
+    """A `ChaosInjector` with the driver's faults, if there is a driver, and the deaths of our own clients."""
 
     def __init__(self, driver: Driver | None, kill_client: Callable[[float], str]) -> None:
         self._driver = driver
@@ -241,10 +243,10 @@ class DriverInjector:
             await self.end(fault)
 
     async def look_for_dead(self) -> None:
-        """The cluster's own supervisor looks after it."""
+        """Do nothing: the cluster's own supervisor restarts its processes."""
 
     def close(self) -> None:
-        """Waits for the end of what was begun: no broker stays frozen."""
+        """Wait for the end of each fault that was begun, so that no broker stays frozen."""
         self._thread.shutdown()
 
     async def _call(self, work: Callable[[PlannedFault], None], fault: PlannedFault) -> None:
@@ -260,7 +262,7 @@ class DriverInjector:
             self.missed.add(name_of(fault))
 
     def _end(self, fault: PlannedFault) -> None:
-        """Also where the begin failed: half of it may have been done."""
+        """End the fault, also if its begin failed, because half of it may have been done."""
         assert self._driver is not None
         try:
             self._driver.end(fault.kind, self._name(fault))
@@ -268,13 +270,13 @@ class DriverInjector:
             self.findings.append(f"{name_of(fault)} could not be ended: {error}")
 
     def _name(self, fault: PlannedFault) -> str:
-        """Plans number targets from 1."""
+        """Return the target's name, as the user gave it; plans number targets from 1."""
         assert self._driver is not None
         return self._driver.names[int(fault.target.rpartition("-")[2]) - 1]
 
 
 def members_of(driver: Driver | None) -> dict[str, Sequence[str]]:
-    """Whom a plan may strike, by role."""
+    """Return the targets that a plan may strike, by role."""
     found: dict[str, Sequence[str]] = {CLIENTS: [CLIENTS]}
     if driver is not None:
         numbers = range(1, len(driver.names) + 1)

@@ -1,4 +1,4 @@
-"""Histories as files: kept by a run, compressed, and read again to be judged; or Jepsen's."""
+"""History files: a run's history, compressed, and the reading of histories, ours or Jepsen's, to judge them."""
 
 import contextlib
 import gzip
@@ -18,7 +18,7 @@ _GZIP: Final = b"\x1f\x8b"
 
 
 def keep_history(folder: Path) -> Path:
-    """What a run wrote line by line, compressed; the plain file goes."""
+    """Compress the history that a run wrote line by line, remove the plain file, and return the path."""
     plain, kept = folder / HISTORY, folder / KEPT
     with plain.open("rb") as source, gzip.open(kept, "wb", compresslevel=6) as target:
         while block := source.read(1 << 20):
@@ -30,9 +30,10 @@ def keep_history(folder: Path) -> Path:
 
 
 def read_history(path: Path, isolation: Isolation) -> Given:
-    """Ours by its first line, else Jepsen's, whose consumers read at `isolation`.
+    """Read a history: ours by its first line, else Jepsen's, whose consumers read at `isolation`.
 
-    Raises OncelogError naming the file, and the line where it is neither."""
+    Raises OncelogError naming the file, and the line where it is neither.
+    """
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if raw.startswith(_GZIP) else raw).decode()

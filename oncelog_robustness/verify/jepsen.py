@@ -1,4 +1,4 @@
-"""A history of Jepsen's Kafka workload (`jepsen.tests.kafka`), as one of ours.
+"""A reader for histories of Jepsen's Kafka workload (`jepsen.tests.kafka`), which become histories of ours.
 
 Its operations `:send`, `:poll` and `:txn` are vectors of `[:send k [offset v]]` and `[:poll {k [[offset v] …]}]`. A key
 stands for a partition, and a value is unique in it. Each operation becomes a transaction, and each poll a poll:
@@ -55,15 +55,16 @@ class _Operation(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a file says."""
+    """The content of a history's file, and notes about it."""
 
     history: History
     notes: tuple[str, ...]
-    """What of it could not be used."""
+    """The parts of the file that could not be used, a sentence each."""
 
 
 def read_jepsen(text: str, isolation: Isolation) -> Given:
-    """`isolation` is that of its consumers. Raises EdnError with the line of what is not understood."""
+    """Read a history of Jepsen's, whose consumers read at `isolation`.
+    Raises EdnError with the line of what cannot be read."""
     reading = _Reading(isolation)
     for operation in _operations(text):
         reading.take(operation)
@@ -71,7 +72,7 @@ def read_jepsen(text: str, isolation: Isolation) -> Given:
 
 
 def _operations(text: str) -> Iterator[_Operation]:
-    """Maps, one after the other or in one vector."""
+    """Yield the operations: maps, one after the other or in one vector."""
     for line, form in forms(text):
         for one in form if isinstance(form, list) else [form]:
             if not isinstance(one, dict) or not isinstance(one.get("type"), Keyword):
@@ -84,7 +85,7 @@ class _Reading:
     isolation: Isolation
     _begun: dict[Any, _Operation] = field(default_factory=dict)
     _lives: Counter[Any] = field(default_factory=Counter)
-    """How often a process was moved: each time another consumer, as far as its order goes."""
+    """The number of times that each process was repositioned: in matters of order it is then another consumer."""
     _transactions: list[Transaction] = field(default_factory=list)
     _polls: list[Poll] = field(default_factory=list)
     _ignored: Counter[str] = field(default_factory=Counter)
@@ -217,7 +218,7 @@ class _Reading:
 
 
 def _send(step: list[Any]) -> Send:
-    """`[:send k v]`, or with its offset `[:send k [offset v]]`."""
+    """Return the send of a step: `[:send k v]`, or with its offset `[:send k [offset v]]`."""
     _, key, value = step
     offset, value = value if isinstance(value, list) and len(value) == 2 else (None, value)
     return Send(_topic(key), 0, f"{key}/{value}", offset if isinstance(offset, int) else None)

@@ -1,4 +1,4 @@
-"""A history, held against every promise: the answers, and for each anomaly the few operations that prove it."""
+"""The judgement of a history on every promise: the answers, and for each anomaly the few operations that prove it."""
 
 import re
 from bisect import bisect_left
@@ -32,7 +32,8 @@ class Anomaly:
     checker: str
     sentence: str
     operations: tuple[AnyOperation, ...]
-    """Those that the sentence speaks of; of what they read only what it names, and its neighbours at the end."""
+    """The operations that the sentence is about.
+    Of their reads only the named ones are kept, and their neighbours in final reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Judgement:
 
     @property
     def answer(self) -> Answer:
-        """Ok needs an answer to each promise that is the core of all."""
+        """Return the answer to the whole: ok needs an answer to each core promise."""
         if self.anomalies:
             return Answer.BROKEN
         core = [one.answer for one in self.promises if one.promise.is_core]
@@ -50,7 +51,7 @@ class Judgement:
 
     @property
     def unanswered(self) -> list[str]:
-        """Names of the core's promises that could not be judged."""
+        """Return the names of the core promises that could not be judged."""
         return [
             one.promise.name
             for one in self.promises
@@ -59,7 +60,7 @@ class Judgement:
 
 
 def judged(history: History, verdicts: Sequence[Verdict] | None = None) -> Judgement:
-    """`verdicts`, when the checkers were asked already."""
+    """Judge the history. `verdicts` are given if the checkers have run already."""
     if verdicts is None:
         verdicts = judge(history, Observations(is_healed=True))
     answered = answers(verdicts)
@@ -82,7 +83,7 @@ def judged(history: History, verdicts: Sequence[Verdict] | None = None) -> Judge
 def _operations_by_value(
     history: History, values: Mapping[str, None]
 ) -> dict[str, list[AnyOperation]]:
-    """In the order in which they began."""
+    """Return the operations that send or read each value, in the order in which they began."""
     found: dict[str, list[AnyOperation]] = {value: [] for value in values}
     if not values:
         return found
@@ -102,7 +103,8 @@ def _values_of(operation: AnyOperation) -> Iterator[str]:
 def _proving(
     sentence: str, history: History, by_value: Mapping[str, Sequence[AnyOperation]]
 ) -> tuple[AnyOperation, ...]:
-    """Who wrote what it names, who read it first and last, and the last reads of where it should be."""
+    """Return the operations that prove the sentence: the writers of its values, their first and last
+    readers, and the final reads."""
     values = dict.fromkeys(_QUOTED.findall(sentence))
     found: dict[int, AnyOperation] = {}
     spots: dict[Partition, list[int]] = {}
@@ -151,7 +153,7 @@ def _only(reads: Sequence[Read], values: Mapping[str, None]) -> tuple[Read, ...]
 def _around(
     reads: Sequence[Read], values: Mapping[str, None], offsets: Sequence[int]
 ) -> tuple[Read, ...]:
-    """These values, and the neighbours of where they were put: so it is seen that one is not there."""
+    """Return the reads of these values and the neighbours of their offsets, which show that a value is missing."""
     at = [one.offset for one in reads]
     kept = {bisect_left(at, offset) + near for offset in offsets for near in (-1, 0, 1)}
     return tuple(one for number, one in enumerate(reads) if number in kept or one.value in values)

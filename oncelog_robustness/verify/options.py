@@ -1,4 +1,4 @@
-"""The options of verify: text, so that what is wrong with one is told in one line that names it."""
+"""The options of verify, all taken as text, so that an error is one line that names the wrong value."""
 
 import re
 from pathlib import Path
@@ -79,7 +79,7 @@ Clean = Annotated[
 
 
 def duration_s(option: str, text: str, least: float, most: float) -> float:
-    """Raises OncelogError, as the others here do."""
+    """Return the option's duration in seconds. Raises OncelogError, as the other functions here do."""
     found = _DURATION.fullmatch(text.strip())
     seconds = float(found[1]) * _UNITS[found[2]] if found else -1.0
     if not least <= seconds <= most:
@@ -96,7 +96,7 @@ def isolation_of(text: str) -> Isolation:
 
 
 def addresses_of(text: str) -> list[str]:
-    """Each `host:port`."""
+    """Return the addresses, each `host:port`. Raises OncelogError."""
     found = [one.strip() for one in text.split(",")]
     for one in found:
         host, _, port = one.rpartition(":")

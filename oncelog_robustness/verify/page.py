@@ -1,4 +1,5 @@
-"""The page: the verdict first, what it was asked, the proofs, then when and how long nothing could be committed."""
+"""The page of verify: first the verdict and the promises, then the proofs, then when and how long
+nothing could be committed."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ WORDS: Final = {
 
 
 def verify_page(content: dict[str, Any], measures: Measures) -> str:
-    """`content` is the report as JSON has it; the plots need more."""
+    """Return the page as HTML. `content` is the report as JSON has it; the plots also need the measures."""
     parts = [*_head(content), _tiles(content)]
     if content["anomalies"]:
         parts.append(_anomalies(content["anomalies"]))

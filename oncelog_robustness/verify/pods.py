@@ -1,4 +1,4 @@
-"""Pods of any Kubernetes, by a label: deleted at once, or with the grace that they have."""
+"""The driver of pods in any Kubernetes, chosen by a label: they are deleted at once, or with their own grace."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,8 @@ LOOK_S: Final = 1.0
 
 
 class PodDriver:
-    """The pods are looked for anew at each fault: one that was deleted comes back with another name, or its own."""
+    """The driver of pods.
+    It looks for the pods again at each fault, because a deleted pod comes back with another name, or its own."""
 
     role = BROKER
     deck: Final = {FaultKind.KILL: 3, FaultKind.RESTART: 1}
@@ -35,7 +36,7 @@ class PodDriver:
 
     @classmethod
     def of_label(cls, label: str, namespace: str, context: str) -> "PodDriver":
-        """Raises OncelogError when there is no Kubernetes."""
+        """Return a driver of the pods with this label. Raises OncelogError when there is no Kubernetes."""
         kubernetes = Kubernetes(namespace, "", context)
         return cls(lambda: kubernetes.pods(label), kubernetes.delete)
 
@@ -50,7 +51,7 @@ class PodDriver:
         return f"deleted {chosen.name}{' at once' if kind is FaultKind.KILL else ''}"
 
     def end(self, kind: FaultKind, name: str) -> None:
-        """As many are ready again as at the begin."""
+        """Wait until as many pods are ready as at the beginning. Raises OncelogError when that takes too long."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while sum(one.is_ready and not one.is_leaving for one in self._pods()) < self._count:
             if time.monotonic() > deadline:

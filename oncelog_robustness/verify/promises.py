@@ -1,4 +1,5 @@
-"""What Kafka's documentation promises of idempotence, transactions and read_committed, and which checkers answer it."""
+"""The promises of Kafka's documentation about idempotence, transactions and read_committed, and
+which checkers answer each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ class Promise:
     name: str
     text: str
     source: str
-    """Where Kafka promises it."""
+    """The place where Kafka makes the promise."""
     checkers: tuple[str, ...]
     is_core: bool = False
-    """Without an answer to it there is no verdict."""
+    """True if there is no verdict without an answer to this promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Answered:
 
     @property
     def answer(self) -> Answer:
-        """Broken when one checker says so; ok when one could judge."""
+        """Return the answer: broken when one checker says so; ok when one could judge."""
         answers = {one.answer for one in self.verdicts}
         return next((one for one in (Answer.BROKEN, Answer.OK) if one in answers), Answer.UNKNOWN)
 

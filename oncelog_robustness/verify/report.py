@@ -1,4 +1,4 @@
-"""What a run, or a history, has shown: as JSON for programs, as a page for people, as lines for a terminal."""
+"""The report of a run or a history: as JSON for programs, as a page for people, as lines for a terminal."""
 
 import json
 import re
@@ -33,18 +33,18 @@ WORDS: Final = {Answer.OK: "none found", Answer.BROKEN: "BROKEN", Answer.UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the history does not say itself."""
+    """The facts of a report that the history does not hold."""
 
     target: str
     run: str
-    """Its id; empty of a history that was given."""
+    """The id of the run; empty for a history that was given."""
     clients: tuple[str, ...]
     limits: tuple[str, ...]
-    """What could not be done, used or judged, a sentence each."""
+    """The things that could not be done, used or judged, a sentence each."""
     again: str
-    """The command that judges the kept history."""
+    """The command that judges the kept history again."""
     is_stopped: bool = False
-    """By a Ctrl-C, before its time was over."""
+    """True if Ctrl-C stopped the run before its time was over."""
     cleaned: str = ""
 
 
@@ -80,7 +80,7 @@ def headline(judgement: Judgement) -> str:
 
 
 def means(judgement: Judgement, history: History, measures: Measures) -> str:
-    """How much was tried, and what that is worth."""
+    """Return how much was tried, and what the verdict is worth."""
     sends = sum(len(one.sends) for one in history.all(Transaction)) + len(history.all(PlainSend))
     reads = sum(len(one.reads) for one in history.all(Poll))
     reads += sum(len(one.reads) for one in history.all(FinalRead))
@@ -134,7 +134,7 @@ def _anomaly(one: Anomaly) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    """Without the prefix that all names of a run have."""
+    """Return the text without the prefix that all names of a run have."""
     return _PREFIX.sub("", text)
 
 
@@ -152,7 +152,8 @@ def _fault(one: Recovery, measures: Measures) -> dict[str, Any]:
 
 
 def measures_of(history: History) -> Measures:
-    """Of a history that was given: its clients worked from the first operation to the last of a writer."""
+    """Return the measures of a history that was given: its clients worked from the first operation
+    to the last of a writer."""
     writers = [*history.all(Transaction), *history.all(PlainSend)]
     begun = [one.invoked_ms for one in writers]
     ended = [one.completed_ms for one in writers if one.completed_ms is not None]
@@ -168,7 +169,7 @@ def measures_of(history: History) -> Measures:
 
 
 def write_report(folder: Path, content: dict[str, Any], measures: Measures) -> Path:
-    """Both into the folder; returns the page."""
+    """Write the report as JSON and as a page into the folder, and return the path of the page."""
     (folder / JSON).write_text(json.dumps(content, indent=2) + "\n")
     page = folder / HTML
     page.write_text(verify_page(content, measures))

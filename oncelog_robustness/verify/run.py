@@ -1,4 +1,4 @@
-"""One run: look, work under faults, clean, judge, report."""
+"""One run of verify: look at the cluster, work under faults, clean, judge, report."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ STOPS: Final = (
 
 
 class Stopped(Exception):
-    """By a second Ctrl-C. Its text says what is left in the cluster."""
+    """A second Ctrl-C stopped the run. The message says what is left in the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Order:
     fault_every_s: float
     libraries: tuple[str, ...]
     seed: int
-    """0: one is drawn."""
+    """The seed of the run; 0: one is drawn."""
 
     @property
     def prefix(self) -> str:
@@ -66,7 +66,8 @@ class Order:
 
 
 def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
-    """The exit code. Raises OncelogError when it cannot begin, Stopped at a second Ctrl-C."""
+    """Verify a cluster and return the exit code.
+    Raises OncelogError when the run cannot begin, Stopped at a second Ctrl-C."""
     choose_login(read_client_config(order.client_config).login)
     driver = faults.driver(order.folder)
     found, missing = _looked(order, console)
@@ -97,7 +98,8 @@ def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
 
 
 def _looked(order: Order, console: Console) -> tuple[Found, tuple[str, ...]]:
-    """What is there, and why some clients are not. What it made is gone when it raises."""
+    """Look at the cluster; return the result and why some clients take no part.
+    If this raises, what it made is removed first."""
     wanted, missing = installed(order.libraries)
     if not wanted:
         raise OncelogError(". ".join(missing))
@@ -113,7 +115,7 @@ def _looked(order: Order, console: Console) -> tuple[Found, tuple[str, ...]]:
 
 
 def _clean_quietly(order: Order) -> None:
-    """What failed before says more."""
+    """Clean the cluster and ignore an error, because the error of what failed before says more."""
     try:
         asyncio.run(clean(order.bootstrap, order.prefix))
     except OncelogError:
@@ -152,7 +154,7 @@ def _run_options(order: Order, found: Found) -> RunOptions:
 async def _stoppable(
     run: ChaosRun, target: VerifyTarget, order: Order, console: Console
 ) -> tuple[RunResult, bool]:
-    """And whether it was stopped by a Ctrl-C."""
+    """Run, and return the result with whether a Ctrl-C stopped the run."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     signals = 0

@@ -1,4 +1,5 @@
-"""The cluster at an address, as a target of a run: what may be broken of it, and what is cleaned when it ends."""
+"""The target of a verify run: a cluster at an address, what may be broken in it, and what is
+cleaned when the run ends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -17,7 +18,7 @@ CLIENT_DECK: Final = {FaultKind.CLIENT_KILL: 1}
 
 
 class VerifyTarget:
-    """A `Target`. `cleaned` says how the end went; `is_hurried` leaves everything where it is."""
+    """The `Target` of verify. `cleaned` has the result of the cleaning; `is_hurried` leaves everything where it is."""
 
     def __init__(
         self,
@@ -28,7 +29,7 @@ class VerifyTarget:
         driver: Driver | None,
         left: str,
     ) -> None:
-        """`left` says how what could not be cleaned goes later."""
+        """Make the target. `left` says how names that cannot be cleaned now can be removed later."""
         self.bootstrap = ",".join(bootstrap)
         self.client_config = client_config
         named = f", cluster {found.cluster_id}" if found.cluster_id else ""
@@ -56,13 +57,13 @@ class VerifyTarget:
         return members_of(self._driver)
 
     def start(self, on_progress: OnProgress) -> None:
-        """It runs already, and was looked at."""
+        """Do nothing: the cluster runs already, and was looked at."""
 
     def injector(self, kill_client: Callable[[float], str]) -> DriverInjector:
         return DriverInjector(self._driver, kill_client)
 
     def observe(self, at_ms: int) -> Observations:
-        """Nobody looks inside."""
+        """Return no observations: the inside of the cluster is not seen."""
         return Observations(is_healed=True)
 
     def verdicts(self) -> Sequence[Verdict]:

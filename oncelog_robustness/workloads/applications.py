@@ -1,5 +1,6 @@
-"""An application: a transactional id of its own, the library that its number deals it, and incarnation after
-incarnation until the run is over. Each has the same id, so it fences its predecessor and ends what that one began."""
+"""An application: a transactional id of its own, the client library that its number selects, and incarnation
+after incarnation until the run is over. Each incarnation has the same id, so it fences its predecessor and
+ends what that one began."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -17,7 +18,7 @@ Body = Callable[[Transactor, OpenTransaction], Awaitable[None]]
 async def run_application(
     lab: Lab, name: str, number: int, given: Watched, incarnation: Incarnation
 ) -> None:
-    """`name` is its transactional id as well."""
+    """Run an application until the run is over; `name` is its transactional id as well."""
 
     async def work(process: ClientProcess) -> None:
         clients = lab.clients[number % len(lab.clients)]
@@ -36,7 +37,7 @@ async def run_writer(
     abort_share: float,
     pause_ms: int,
 ) -> None:
-    """An application that does nothing but one transaction after the other."""
+    """Run an application that makes one transaction after the other, and does nothing else."""
 
     async def incarnation(client: Transactor) -> None:
         await client.transact_on(partial(body, client), abort_share=abort_share, pause_ms=pause_ms)

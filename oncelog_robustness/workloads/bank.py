@@ -1,5 +1,5 @@
-"""Accounts on several partitions, and transfers between them: each a debit and a credit in one transaction. What it
-shows: money is neither made nor lost, whatever part of the transfers is committed."""
+"""The workload `bank`: accounts on several partitions, and transfers between them, each a debit and a credit in one
+transaction. It shows that money is neither made nor lost, whatever part of the transfers is committed."""
 
 from collections import Counter
 
@@ -38,7 +38,7 @@ class BankParameters(Watched):
     partitions: Partitions = 4
     tellers: ClientCount = 3
     transfers_max: Sends = 3
-    """In a transaction."""
+    """The most transfers in a transaction."""
     abort_share: Share = 0.2
     think_ms: Pause = 40
 
@@ -52,7 +52,7 @@ class Bank:
         self.partitions = partitions_of(name, parameters.partitions)
 
     def home(self, account: int) -> Partition:
-        """Each account stays in one partition, so that a transfer mostly spans two."""
+        """Return the partition of an account. Each account stays in one, so that a transfer mostly spans two."""
         return self.partitions[account % len(self.partitions)]
 
     async def setup(self, lab: Lab) -> None:

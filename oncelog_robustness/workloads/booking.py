@@ -1,4 +1,4 @@
-"""What an application does that books payments in a database and in a topic, step by step; and a tool that recovers.
+"""An application that books payments in a database and in a topic, step by step, and a tool that recovers.
 
     begin, send, prepare ─▶ write, commit in the database ─▶ end in the topic
     a successor          ─▶ init (fences) ─▶ take over the database's row (fences) ─▶ end what was left
@@ -76,26 +76,26 @@ class BookingParameters(Watched):
     partitions: Partitions = 3
     applications: ClientCount = 2
     sends_max: Sends = 4
-    """In a transaction."""
+    """The most sends in a transaction."""
     think_ms: Pause = 400
     blow_share: Share = 0.85
-    """Of the incarnations."""
+    """The share of the incarnations that get a blow."""
     nth_max: int = Field(default=3, ge=1, le=100)
-    """The blow comes in one of so many transactions."""
+    """The number of the transactions among which the one with the blow is drawn."""
     harms: _Harms = (*[Harm.KILL, Harm.FREEZE] * 5, *Harm)
-    """A blow is one of them; what stands there twice comes twice as often."""
+    """The harms that a blow may do; one that stands here twice comes twice as often."""
     steps: _Steps = tuple(Step)
     tool_share: Share = 0.12
-    """Of the incarnations: a tool comes instead, and ends what was left."""
+    """The share of the incarnations instead of which a tool comes and ends what was left."""
     tool_ms: Pause = 3_000
     freeze_ms: Pause = 12_000
     outage_ms: Pause = 4_000
-    """Of a process of the cluster that a blow kills."""
+    """The longest outage of a process of the cluster that a blow kills, in milliseconds."""
     operator_ms: Pause = 6_000
-    """Between two looks of the operator; 0: there is none."""
+    """The longest time between two looks of the operator, in milliseconds; 0: there is no operator."""
     abort_share: Share = 0.1
     late_share: Share = 0.06
-    """Of what travels to and from the database."""
+    """The share of calls to the database that arrive or are answered late."""
     lost_share: Share = 0.03
 
 
@@ -105,12 +105,12 @@ class Blow:
     moment: Moment
     harm: Harm
     nth: int
-    """Steps of a transaction: in which one."""
+    """The number of the transaction in which the blow comes, for steps of a transaction."""
 
 
 @dataclass(slots=True)
 class Orders:
-    """Between an incarnation and its starter."""
+    """The orders to an incarnation about its blow, and what its starter learns from it."""
 
     blow: Blow | None
     is_struck: asyncio.Event = field(default_factory=asyncio.Event)
@@ -118,7 +118,7 @@ class Orders:
     is_recovered: bool = False
 
     async def at(self, step: Step, moment: Moment, nth: int) -> None:
-        """The blow comes here, or it does not."""
+        """Report the blow if it comes at this step and moment, and wait for it, unless it comes under way."""
         blow = self.blow
         if blow is None or self.is_struck.is_set():
             return
@@ -128,7 +128,7 @@ class Orders:
                 await self.goes_on.wait()
 
     async def during(self, step: Step, call: Coroutine[Any, Any, ResultT], nth: int = 0) -> ResultT:
-        """The answer of `call`, with the blow before it, under way, or behind it."""
+        """Return the result of `call`, with the blow before, during or after it."""
         await self.at(step, Moment.BEFORE, nth)
         await self.at(step, Moment.UNDER_WAY, nth)
         answer = await call
@@ -138,18 +138,18 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an application works."""
+    """The surroundings in which an application works."""
 
     lab: Lab
     given: BookingParameters
     partitions: Sequence[Partition]
     database: PaymentsDatabase
     application: str
-    """Its transactional id, and the name of its row."""
+    """The application's transactional id, which is also the name of its row in the database."""
 
 
 class Recoverer:
-    """A tool that ends what an application has left. It asks for a time-out, which a kept transaction does not have."""
+    """A tool that ends what an application has left. It requests a time-out, which a kept transaction does not have."""
 
     def __init__(self, place: Place, orders: Orders, process: ClientProcess) -> None:
         self._place = place
@@ -169,7 +169,7 @@ class Recoverer:
         taken = await self._orders.during(Step.TAKE_OVER, place.database.take_over(name))
         if left is None:
             return
-        # Somebody looks at it before he says yes.
+        # A person takes time to look at the transaction before deciding.
         await place.lab.sleep(place.lab.random.randint(0, given.tool_ms))
         is_commit = taken.stored == str(left)
         end = calls.end(name, me, is_commit=is_commit, version=TV2_END)
@@ -177,7 +177,8 @@ class Recoverer:
 
 
 class Incarnation:
-    """It books payments until it fails, or the run is over. `is_last`: it only ends what was left."""
+    """One incarnation, which books payments until it fails, or the run is over.
+    `is_last`: it only ends what was left."""
 
     def __init__(self, place: Place, orders: Orders, process: ClientProcess) -> None:
         self._lab = place.lab
@@ -194,7 +195,7 @@ class Incarnation:
         self._values = 0
 
     async def live(self, *, is_last: bool) -> None:
-        """Whatever goes wrong, it exits as it is, and leaves the rest to its successor."""
+        """Live until an error or the end of the run; on an error exit as it is, and leave the rest to the successor."""
         try:
             await self._step(Step.INIT, self._producer.init_transactions())
             await self._recover()
@@ -212,13 +213,14 @@ class Incarnation:
         return await self._orders.during(step, call, self._nth)
 
     async def _recover(self) -> None:
-        """The producer comes first: then nobody else can end what this one decides by what it reads here."""
+        """End what the predecessor left.
+        The producer is initialised first, so that nobody else can end what this reads as undecided."""
         taken = await self._step(Step.TAKE_OVER, self._database.take_over(self._name))
         self._generation = taken.generation
         await self._step(Step.RECOVER, self._producer.complete(taken.stored))
 
     async def _pay(self) -> bool:
-        """One transaction. False: this incarnation is of no more use."""
+        """Make one transaction. Returns False when this incarnation can do nothing more."""
         await self._step(Step.BEGIN, self._producer.begin())
         opened = OpenTransaction(
             self._lab,
@@ -266,7 +268,7 @@ class Incarnation:
             opened.settle(Outcome.INFO, repr(error))
             if self._lab.random.random() < 0.5:
                 return False
-            # As at its start: the row tells, once it is taken over.
+            # As at the start, the row tells the outcome once it is taken over.
             await self._recover()
             return True
         try:

@@ -1,4 +1,4 @@
-"""The `kind` of a workload in a scenario file, and what it makes."""
+"""The catalog of workloads: the `kind` in a scenario file, and the workload that it makes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Kind:
     parameters: type[Parameters]
     make: Callable[[str, Any], Workload]
     deletes_records: bool = False
-    """Of the topic that has the workload's name."""
+    """True if the workload deletes records of the topic that has its name."""
     is_simulated_only: bool = False
 
 
@@ -54,8 +54,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def make_workload(kind: str, name: str, parameters: Mapping[str, object]) -> Workload:
-    """`name` begins its topics, groups and transactional ids. Raises ValueError for an unknown kind, and for a
-    parameter that is unknown or out of bounds."""
+    """Make a workload. `name` begins its topics, groups and transactional ids.
+    Raises ValueError for an unknown kind, and for a parameter that is unknown or out of bounds."""
     found = KINDS.get(kind)
     if found is None:
         raise ValueError(f"no workload {kind!r}; there are {', '.join(KINDS)}")
@@ -63,7 +63,8 @@ def make_workload(kind: str, name: str, parameters: Mapping[str, object]) -> Wor
 
 
 def facts_about(workloads: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What checkers must know of what these do, each as a scenario has it: a `kind`, and perhaps a `name`."""
+    """Return the facts that checkers must know about these workloads, each given as in a scenario, by
+    `kind` and perhaps `name`."""
     topics = [
         str(one.get("name", one["kind"]))
         for one in workloads

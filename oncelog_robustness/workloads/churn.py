@@ -1,9 +1,10 @@
-"""Topics appear, grow and vanish, and records are deleted, under transactions that span them and a topic that stays.
-What it shows: what vanishes takes nothing else with it, and no transaction hangs on a partition that is gone.
+"""The workload `churn`: topics appear, grow and vanish, and records are deleted, under transactions that span them
+and a topic that stays. It shows that a deleted topic takes nothing else with it, and that no transaction hangs on
+a partition that is gone.
 
-Which topic there is when follows from the time alone, so that writers know it without being told; they are wrong for
-as long as a creation or deletion takes, and that is the point. A name is never used again. So the target must not
-create topics by itself (`auto.create.topics.enable`): clients that ask for a topic which is gone would bring it back.
+The time alone decides which topics exist, so that writers know it without messages. Writers are wrong for as long as
+a creation or deletion takes, and that is the point. A name is never used again. So the target must not create topics
+by itself (`auto.create.topics.enable`): clients that ask for a deleted topic would bring it back.
 """
 
 from pydantic import Field
@@ -35,16 +36,16 @@ from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, T
 class ChurnParameters(Watched):
     writers: ClientCount = 3
     partitions: Partitions = 2
-    """Of each topic at its beginning; the passing ones get one more at half-time."""
+    """The partitions of each topic at its beginning; the passing topics get one more at half-time."""
     topic_period_ms: int = Field(default=2_000, ge=200, le=600_000)
-    """A topic appears every so often."""
+    """The time between the creations of two topics, in milliseconds."""
     topic_life_ms: int = Field(default=5_000, ge=200, le=600_000)
     sends_max: Sends = 6
-    """In a transaction."""
+    """The most sends in a transaction."""
     passing_share: Share = 0.4
-    """Of the sends: to topics that will be deleted."""
+    """The share of the sends that go to topics which will be deleted."""
     delete_pause_ms: Pause = 1_500
-    """The longest time between two deletions of records."""
+    """The longest time between two deletions of records, in milliseconds."""
     abort_share: Share = 0.15
     think_ms: Pause = 40
 
@@ -63,7 +64,7 @@ class Churn:
         return f"{self.name}-passing-{number}"
 
     def due(self, now_ms: int) -> tuple[int, int, int]:
-        """How many topics should have been created, grown and deleted by now."""
+        """Return how many topics should have been created, grown and deleted by now."""
         given = self.parameters
         steps = (0, given.topic_life_ms // 2, given.topic_life_ms)
         created, grown, deleted = (
@@ -111,7 +112,8 @@ class Churn:
             await admin.close()
 
     async def _step(self, lab: Lab, admin: Admin, due: tuple[int, int, int]) -> bool:
-        """One of the changes that are due, the oldest topic's first. An unanswered one is tried again."""
+        """Make one of the changes that are due, the oldest topic's first.
+        A change without a response is tried again."""
         created, grown, deleted = due
         partitions = self.parameters.partitions
         if self._deleted < deleted and self._deleted < self._created:

@@ -1,8 +1,9 @@
-"""Keys are updated and deleted by transactions in a compacted topic of tiny segments, while it is cleaned all the time.
-What it shows: whatever cleaning takes away, the newest committed value of each key stays, and nothing aborted appears.
+"""The workload `compaction`: transactions update and delete keys in a compacted topic of tiny segments, which is
+cleaned all the time. It shows that the newest committed value of each key stays, whatever cleaning removes, and that
+no aborted record appears.
 
-A key belongs to one writer and one partition, so its newest value is the last one that its writer committed. Tombstones
-outlive a run (`delete.retention.ms` is a day), which tells a deleted key from a lost one.
+A key belongs to one writer and one partition, so its newest value is the last one that its writer committed.
+Tombstones outlive a run (`delete.retention.ms` is a day), which tells a deleted key from a lost one.
 """
 
 from collections.abc import Mapping
@@ -43,11 +44,11 @@ class CompactionParameters(Watched):
     writers: ClientCount = 3
     partitions: Partitions = 2
     keys: int = Field(default=5, ge=1, le=10_000)
-    """Of each writer."""
+    """The number of keys of each writer."""
     sends_max: Sends = 8
-    """In a transaction."""
+    """The most sends in a transaction."""
     tombstone_share: Share = 0.15
-    """Of the transactions: the last thing that it sends."""
+    """The share of the transactions whose last send is a tombstone."""
     abort_share: Share = 0.2
     think_ms: Pause = 30
 

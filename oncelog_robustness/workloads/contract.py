@@ -1,8 +1,8 @@
-"""What a workload is: clients with a plan, and an account of what they did. It judges nothing; checkers do.
+"""The contract of a workload: clients with a plan, and a history of what they did. It judges nothing; checkers do.
 
     setup   once, while nothing is broken: topics, first records
-    start   until `lab.is_over`: clients work, errors are their daily bread, every operation goes into the history
-    check   after healing: the last reads, into the history as well
+    start   until `lab.is_over`: clients work, meet errors, and record every operation in the history
+    check   after healing: the last reads are recorded as well
 
 The same workload runs in the simulator, against `oncelog cluster`, and against Apache Kafka.
 """
@@ -17,54 +17,54 @@ from oncelog_robustness.history import AnyOperation
 
 
 class ClientProcess(Protocol):
-    """A client as a process of its own: it can die in the middle of everything. It exits when its code returns, and
-    then nothing of it runs any more either, closed or not."""
+    """A client as a process of its own, which can die in the middle of everything.
+    It exits when its code returns, and then nothing of it goes on, closed or not."""
 
     name: str
-    """With its incarnation: `writer-2#3`."""
+    """The client's name with its incarnation, such as `writer-2#3`."""
 
     @property
     def is_running(self) -> bool: ...
 
     def kill(self) -> None:
-        """As by SIGKILL: nothing of it runs any more, and nothing is recorded but its last words."""
+        """Kill the client as SIGKILL does: nothing of it goes on, and nothing is recorded but its last words."""
         ...
 
     def last_word(self, key: str, operation: AnyOperation) -> None:
-        """Called by the process itself: `operation` stands in the history if the process ends before `settle(key)`.
+        """Record `operation` if the process ends before `settle(key)`; the process itself calls this.
 
-        So what it began is told of, whatever becomes of it. A second word for a key replaces the first one.
+        So the history has every operation that it began. A second last word for a key replaces the first one.
         """
         ...
 
     def settle(self, key: str, operation: AnyOperation) -> None:
-        """Called by the process itself: `operation` goes into the history instead of the last word, in one step."""
+        """Record `operation` instead of the last word of this key, in one step; the process itself calls this."""
         ...
 
     async def ended(self) -> None:
-        """Returns when its code returned, was killed, or raised (which fails the run). To give up waiting (a timeout)
-        does the process no harm."""
+        """Wait until the client's code returned, was killed, or raised (which fails the run).
+        To give up waiting (a timeout) does the process no harm."""
         ...
 
 
 class Lab(Protocol):
-    """Where a workload runs."""
+    """The surroundings in which a workload runs."""
 
     clients: Sequence[Clients]
-    """Every library that takes part; a workload deals its clients out over them."""
+    """The client libraries that take part; a workload distributes its clients over them."""
     random: random.Random
     replicas: int
-    """For the topics it makes."""
+    """The number of replicas of the topics that workloads make."""
     topic_config: Mapping[str, str]
-    """Of every topic, beside what a workload wants."""
+    """The configuration that every topic gets beside what its workload wants."""
 
     @property
     def is_over(self) -> bool:
-        """Work may not go on: end what is begun and return."""
+        """True if work may not go on: clients then end what they have begun and return."""
         ...
 
     def now_ms(self) -> int:
-        """Since the run began."""
+        """Return the milliseconds since the run began."""
         ...
 
     def record(self, operation: AnyOperation) -> None: ...
@@ -74,13 +74,15 @@ class Lab(Protocol):
     ) -> ClientProcess:
         """Run `work` as the next incarnation of client `name`.
 
-        Outside the simulator it is a process of the operating system, forked here: `work` sees what there was before,
-        keeps what it changes to itself, draws from a `random` of its own, and tells others by `record` alone.
+        Outside the simulator the client is a process of the operating system, forked here. `work` sees the
+        state before the fork and keeps its changes to itself. It draws from a `random` of its own, and tells
+        others by `record` alone.
         """
         ...
 
     async def sleep(self, ms: int) -> None:
-        """`ms`; less when the run becomes over meanwhile. Begun after that, in `check`, it lasts its whole time."""
+        """Sleep for `ms`, or less when the run becomes over meanwhile.
+        A sleep that begins after that, in `check`, lasts its whole time."""
         ...
 
 
@@ -95,7 +97,7 @@ class Workload(Protocol):
 
 
 async def until_over(lab: Lab, works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """All of `works` together; the first bug among them ends the run."""
+    """Run all of `works` together; the first exception among them ends the run."""
     async with asyncio.TaskGroup() as group:
         for work in works:
             group.create_task(work)

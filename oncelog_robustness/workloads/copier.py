@@ -1,9 +1,10 @@
-"""Consume, transform, produce: groups copy an input topic into outputs, the offsets in the same transaction, while
-members die, join and leave. What it shows: each committed input is once in each output, and the group's offsets say so.
+"""The workload `copier` (consume, transform, produce): groups copy an input topic into outputs, with the offsets in
+the same transaction, while members die, join and leave. It shows that each committed input is once in each output,
+and that the group's offsets agree.
 
-Each library has a group of its own. Where the producer tells the group's coordinator its generation (KIP-447), the
-group has several members, each with its transactional id. Where it does not, members are not fenced from one another
-and exactly once takes a group of one, whose transactional id does the fencing.
+Each library has a group of its own. Where the producer sends its generation to the group coordinator (KIP-447), the
+group has several members, each with its transactional id. Where it does not, members are not fenced from one another.
+Then exactly once takes a group of one, whose transactional id does the fencing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ from oncelog_robustness.workloads.reading import (
 from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, Transactor
 
 IDLE_POLLS: Final = 20
-"""In a row, before a member asks whether there is anything left."""
+"""The number of polls in a row without a record after which a member checks whether anything is left."""
 
 
 class CopierParameters(Watched):
@@ -51,26 +52,28 @@ class CopierParameters(Watched):
     output_partitions: Partitions = 2
     plain_writers: ClientCount = 1
     writers: ClientCount = 1
-    """With transactions."""
+    """The number of writers that use transactions."""
     writes_max: Sends = 5
-    """In a transaction, or under way at once."""
+    """The most records in a transaction, or under way at once."""
     write_pause_ms: Pause = 100
     members: ClientCount = 3
-    """Of a group whose generation fences."""
+    """The number of members of a group whose generation fences."""
     batch_max: Sends = 50
-    """Copies in a transaction."""
+    """The most copies in a transaction."""
     abort_share: Share = 0.1
     consumer_protocol: bool = False
-    """Members speak the new protocol (KIP-848) whatever their library does."""
+    """True if members speak the new protocol (KIP-848), whatever their library does."""
     static_share: Share = 0.0
-    """With it, of the members: who comes back under its name finds what it had."""
+    """The share of static members, with the new protocol: one that comes back under its name gets
+    the partitions that it had."""
     finish_limit_ms: Timeout = 180_000
-    """After healing, for a group to read its input to the end: sessions and transactions of the dead time out first."""
+    """The time after healing for a group to read its input to the end: sessions and transactions of
+    dead members time out first."""
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Of one library."""
+    """The group of one library."""
 
     name: str
     output: str
@@ -170,7 +173,7 @@ class Copier:
     async def _finish(
         self, lab: Lab, admin: Admin, group: _Group, goal: Mapping[Partition, int]
     ) -> None:
-        """Every member comes back, to end what its dead namesakes began, and nobody is killed until all is read."""
+        """Bring every member back, to end what its dead predecessors began, and kill no member until all is read."""
         client, began_ms = f"{self.name}-check", lab.now_ms()
         running: list[ClientProcess] = []
         while True:
@@ -202,7 +205,8 @@ class Copier:
 
 
 def _goal(inputs: Sequence[FinalRead]) -> dict[Partition, int]:
-    """The least offset that means a partition was read: behind its last record, since markers need not be passed."""
+    """Return the least offset of each partition that means it was read: behind the last record, because
+    markers need not be passed."""
     stable = [one for one in inputs if one.isolation is Isolation.READ_COMMITTED]
     return {
         (one.topic, one.partition): one.reads[-1].offset + 1 if one.reads else -1 for one in stable
@@ -228,7 +232,7 @@ class _Member:
         self._client = client
         self._lab = client.lab
         self._goal = goal
-        """None: until the run is over. Else until the group has committed as much."""
+        """The offsets that the group must commit before the member ends; None: it works until the run is over."""
 
     async def live(self) -> None:
         await self._client.open()
@@ -237,7 +241,7 @@ class _Member:
             await consumer.subscribe([self._topic])
             reader = WrittenReader(self._lab, self._client.process.name, consumer)
             is_usable = await self._copy_on(reader)
-            # It leaves the group, so that what was read in vain is read again from the committed offsets.
+            # The member leaves the group, so that its reads are repeated from the committed offsets.
             await reader.close()
             if not is_usable:
                 return
@@ -265,7 +269,8 @@ class _Member:
         return any(found[one] < wanted for one, wanted in self._goal.items())
 
     async def _copy_on(self, reader: WrittenReader) -> bool:
-        """Until a transaction is not committed, or there is nothing left. False: this producer is of no use."""
+        """Copy until a transaction is not committed, or nothing is left.
+        Returns False when this producer can do nothing more."""
         draw, idle = self._lab.random, 0
         while self._goal is not None or not self._lab.is_over:
             reads = await reader.poll()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 
 class EndingLab:
-    """This part of a `Lab`: whether the run is over, and sleeping until it is."""
+    """The part of a `Lab` that knows whether the run is over, and sleeps until it is."""
 
     topic_config: Mapping[str, str] = {}
 

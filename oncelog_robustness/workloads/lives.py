@@ -1,4 +1,4 @@
-"""Clients that die and come back, and retries of those that wait for something."""
+"""The lives of clients: dying and coming back, and trying again while they wait for something."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -10,7 +10,7 @@ from oncelog_robustness.history import Fault
 from oncelog_robustness.workloads.contract import ClientProcess, Lab
 
 GRACE_MS: Final = 120_000
-"""How long a client may take to end what it has begun when the run is over."""
+"""The time that a client may take to end what it has begun when the run is over, in milliseconds."""
 
 STEP_MS: Final = 1_000
 
@@ -19,7 +19,7 @@ ResultT = TypeVar("ResultT")
 
 
 async def live_on(lab: Lab, name: str, work: Work, *, life_ms: int, rest_ms: int) -> None:
-    """Incarnation after incarnation of one client until the run is over; each killed after a drawn time."""
+    """Run one client, incarnation after incarnation, until the run is over; each is killed after a drawn time."""
     while not lab.is_over:
         process = lab.spawn(name, work)
         await outlive(lab, process, drawn_life_ms(lab, life_ms))
@@ -27,12 +27,13 @@ async def live_on(lab: Lab, name: str, work: Work, *, life_ms: int, rest_ms: int
 
 
 def drawn_life_ms(lab: Lab, mean_ms: int) -> int | None:
-    """None: it is not killed."""
+    """Draw how long a client lives, in milliseconds; None: it is not killed."""
     return int(lab.random.expovariate(1 / mean_ms)) if mean_ms > 0 else None
 
 
 async def outlive(lab: Lab, process: ClientProcess, life_ms: int | None) -> None:
-    """Until it has ended: by itself, or killed after `life_ms`, or when it does not see that all is over."""
+    """Wait until the client has ended: by itself, or killed after `life_ms`, or killed because it
+    did not end with the run."""
     began_ms = lab.now_ms()
     over_ms: int | None = None
     while True:
@@ -78,7 +79,7 @@ async def _ended_within(process: ClientProcess, ms: int) -> bool:
 async def retried(
     lab: Lab, limit_ms: int, call: Callable[[], Awaitable[ResultT]], pause_ms: int = 200
 ) -> ResultT:
-    """The first answer that is no error. After `limit_ms` the error is raised."""
+    """Repeat `call` until it raises no error, and return its result. After `limit_ms` the error is raised."""
     deadline_ms = lab.now_ms() + limit_ms
     while True:
         try:

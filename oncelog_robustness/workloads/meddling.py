@@ -1,10 +1,10 @@
-"""Transactions, and others that meddle with them: clients that look at everything, and ask in the name of producers
-that they are not or are no more. They write when their transaction is over, change what a topic is, and play a sink's
-attempts in every wrong order. What it shows: who has no right to it changes nothing, and what is late is written
-nowhere.
+"""The workload `meddling`: transactions, and other clients that meddle with them. Meddlers look at everything, and
+send requests in the name of producers that they are not or are no more. They write when their transaction is over,
+change a topic's configuration, and play a sink's attempts in every wrong order. It shows that a client without the
+right changes nothing, and that a late write is written nowhere.
 
-Ids, sinks and attempts of meddlers are their own; of the writers they only use what cannot be meant: an identity that
-never was, or is over.
+Meddlers have ids, sinks and attempts of their own. Of the writers they only use identities that
+never existed, or are over.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,7 +48,7 @@ CONFIGS: Final = (
     ("no.such.config", "1"),
     ("retention.ms", "soon"),
 )
-"""Nothing that changes what readers see."""
+"""Configurations that a meddler sets; none changes what readers see."""
 
 
 class MeddlingParameters(Watched):
@@ -56,11 +56,11 @@ class MeddlingParameters(Watched):
     writers: ClientCount = 2
     meddlers: ClientCount = 2
     sends_max: Sends = 4
-    """In a transaction."""
+    """The most sends in a transaction."""
     abort_share: Share = 0.2
     think_ms: Pause = 1_000
     meddle_ms: Pause = 500
-    """Between two things that a meddler does."""
+    """The longest time between two things that a meddler does, in milliseconds."""
 
 
 class Meddling:
@@ -70,7 +70,7 @@ class Meddling:
         self.partitions = partitions_of(name, parameters.partitions)
 
     def writer(self, number: int) -> str:
-        """Its transactional id."""
+        """Return the transactional id of a writer."""
         return f"{self.name}-writer-{number}"
 
     async def setup(self, lab: Lab) -> None:
@@ -119,7 +119,7 @@ class Meddling:
 
 
 class _Meddler:
-    """One incarnation."""
+    """One incarnation of a meddler."""
 
     def __init__(self, workload: Meddling, lab: Lab, process: ClientProcess) -> None:
         self._lab = lab
@@ -136,7 +136,7 @@ class _Meddler:
         self._brokers.close()
 
     async def step(self) -> None:
-        """Whatever comes of it."""
+        """Do one drawn thing, whatever the response is."""
         draw, calls = self._lab.random, self._calls
         sink = f"{self._topic}-sink"
         steps: Sequence[Callable[[], Awaitable[object]]] = (
@@ -160,12 +160,13 @@ class _Meddler:
         return self._lab.random.choice(self._partitions)
 
     def _own_id(self) -> str:
-        """That nobody ever had or will have."""
+        """Return a transactional id that no other client ever had or will have."""
         self._ids += 1
         return f"{self._process.name}-{self._ids}"
 
     async def _be_somebody_else(self) -> None:
-        """In the name of a writer: as a producer that there is not, or as one of an epoch that is over."""
+        """Send a request in the name of a writer: as a producer that does not exist, or as one
+        of an epoch that is over."""
         draw, calls = self._lab.random, self._calls
         victim = draw.choice(self._victims)
         its = await calls.described(victim)
@@ -182,8 +183,9 @@ class _Meddler:
         await draw.choice(steps)()
 
     async def _open_as(self, victim: str, me: Identity) -> None:
-        """Refused, and yet it may end what the victim has open: an epoch is compared only when nothing is open
-        (`prepareInitProducerIdTransit` of Kafka). So checkers are told, as of a producer whom nobody answered."""
+        """Open as a producer of the victim. The request is refused, and yet it may end what the victim has open: an
+        epoch is compared only when nothing is open (`prepareInitProducerIdTransit` of Kafka). So the history has it
+        as a producer without a response."""
         fact = ProducerReady(transactional_id=victim, protocol="TV1")
         client, now_ms = self._process.name, self._lab.now_ms()
         self._lab.record(note(fact, client=client, invoked_ms=now_ms, completed_ms=None))
@@ -196,14 +198,15 @@ class _Meddler:
             await self._end(mine, me, is_commit, self._lab.random.choice((TV1_END, TV2_END)))
 
     async def _end(self, mine: str, me: Identity, is_commit: bool, version: int) -> Identity:
-        """Who it is now; refused, as before."""
+        """End a transaction and return the new identity, or the same one if the request is refused."""
         try:
             return await self._calls.end(mine, me, is_commit=is_commit, version=version)
         except KafkaError:
             return me
 
     async def _end_twice(self) -> None:
-        """The second end comes with what the first one told, while markers are on their way."""
+        """End a transaction twice: the second request has the identity that the first one returned, while
+        markers are on their way."""
         mine = self._own_id()
         me = await self._calls.init(mine, self._timeout_ms)
         await self._calls.add(mine, me, self._partition())
@@ -211,7 +214,7 @@ class _Meddler:
             me = await self._end(mine, me, self._lab.random.random() < 0.5, TV2_END)
 
     async def _write_late(self) -> None:
-        """Its transaction is decided, and then it writes for the first time: no leader may take that (KIP-890)."""
+        """Write for the first time after the transaction is decided: no leader may accept that (KIP-890)."""
         mine, partition = self._own_id(), self._partition()
         me = await self._calls.init(mine, self._timeout_ms)
         await self._calls.add(mine, me, partition)

@@ -1,6 +1,7 @@
-"""One incarnation of one member that minds no order, in each of the two protocols of groups.
+"""One incarnation of one member that keeps to no order, in each of the two protocols of groups.
 
-Every step is drawn: the right one, or one that a coordinator must refuse. Whatever it is answered, the member goes on.
+Every step is drawn: the right one, or one that a coordinator must refuse. The member goes on,
+whatever the response is.
 """
 
 import asyncio
@@ -27,22 +28,23 @@ from oncelog_robustness.workloads.contract import Lab
 
 REBALANCE_MS: Final = 1_500
 NOBODY: Final = "nobody"
-"""No member's id."""
+"""A member id that no member has."""
 PROTOCOLS: Final = ("range", "roundrobin", "sticky")
 UNANSWERED: Final = (Lost, Unreachable, KafkaError)
 
 Commits = Callable[[GroupCalls, Membership, bool], Awaitable[None]]
-"""Commits an offset in the name of a member and tells the history. True: nobody ever was or will be that member."""
+"""A function that commits an offset in the name of a member and records it.
+True: nobody ever was or will be that member."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRun:
-    """What a member of either protocol has."""
+    """The parameters of a member's life, in either protocol."""
 
     lab: Lab
     calls: GroupCalls
     member_id: str
-    """That it would like to have, or has if it may choose."""
+    """The member id that the client would like to have, or has if it may choose."""
     instance_id: str | None
     topics: tuple[str, ...]
     session_ms: int
@@ -57,11 +59,11 @@ class MemberRun:
         await self.lab.sleep(self.lab.random.randint(0, self.pause_ms))
 
     async def be_silent(self) -> None:
-        """Longer than a session."""
+        """Send nothing for longer than a session."""
         await self.lab.sleep(self.session_ms * 2)
 
     def wrong(self, me: Membership) -> Membership:
-        """Somebody who is no member, or was one in a generation that is over."""
+        """Draw a membership that is wrong: of no member, or of a generation that is over."""
         return self.lab.random.choice(
             (
                 me._replace(generation=me.generation - 1),
@@ -73,7 +75,7 @@ class MemberRun:
 
 
 class ClassicMemberRun:
-    """JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+    """A member of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
     def __init__(self, run: MemberRun) -> None:
         self._run = run
@@ -99,7 +101,8 @@ class ClassicMemberRun:
         self._calls.brokers.close()
 
     def _drawn_protocols(self) -> dict[str, bytes]:
-        """What it subscribes to, by assignors that it likes; most like the first one most."""
+        """Draw the member's subscription under each assignor that it supports; most members
+        prefer the first assignor."""
         run = self._run
         topics = list(run.topics) if run.strikes(0.7) else []
         metadata = ConsumerProtocolMemberMetadata(0, topics, b"").encode()
@@ -111,7 +114,7 @@ class ClassicMemberRun:
 
     def _refused(self, error: KafkaError) -> None:
         if error.error_code is ErrorCode.MEMBER_ID_REQUIRED:
-            # Some never come back with the id that they were given.
+            # Some members never come back with the id that they received.
             self._member_id = "" if self._run.strikes(self._run.wrong_share) else error.message
             return
         if not error.error_code.is_retriable:
@@ -126,7 +129,7 @@ class ClassicMemberRun:
         self._joined = joined
         self._member_id = joined.member_id
         if run.strikes(run.wrong_share):
-            # It has joined and never asks for its assignment.
+            # The member has joined and never requests its assignment.
             return
         await self._sync(joined)
 
@@ -164,7 +167,7 @@ class ClassicMemberRun:
             await run.be_silent()
 
     async def _wrong_step(self, joined: Joined, somebody: Membership) -> None:
-        """Answered or not, it says nothing about this member."""
+        """Send a wrong request; its response, or its lack, says nothing about this member."""
         run = self._run
         steps: Sequence[Callable[[], Awaitable[object]]] = (
             lambda: self._calls.heartbeat(somebody),
@@ -179,7 +182,7 @@ class ClassicMemberRun:
 
 
 class ConsumerMemberRun:
-    """ConsumerGroupHeartbeat."""
+    """A member of the consumer protocol: ConsumerGroupHeartbeat."""
 
     def __init__(self, run: MemberRun) -> None:
         self._run = run
@@ -214,7 +217,7 @@ class ConsumerMemberRun:
             return
         step = draw.random()
         if step < 0.5:
-            # Now and then it keeps what it should give up, for longer than it may.
+            # Now and then the member keeps partitions that it should give up, for longer than it may.
             if not run.strikes(run.wrong_share):
                 self._owned = self._assigned
             await self._say(Said(self._epoch, owned=self._owned))

@@ -1,9 +1,10 @@
-"""Members of groups that mind no order: they join and forget to come back, claim generations that are over, and keep
-what they should give up. They fall silent, die, and return under their names; transactions commit offsets of the same
-groups, and an operator deletes offsets and groups under them. What it shows: an offset is what was committed last, and
-never what was refused, aborted or deleted; and a group takes every member that joins when all that is over.
+"""The workload `members`: members of groups that keep to no order. They join and forget to come back, claim
+generations that are over, and keep partitions that they should give up. They fall silent, die, and return under their
+names. Transactions commit offsets of the same groups, and an operator deletes offsets and groups under them. It shows
+that an offset is what was committed last, and never what was refused, aborted or deleted. It also shows that a group
+takes every member that joins when all that is over.
 
-Offsets are numbers that no other commit has. A deletion is told as a commit of -1.
+Offsets are numbers that no other commit has. The history has a deletion as a commit of -1.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -50,7 +51,8 @@ from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, T
 OFFSET_MAX: Final = 2**50
 DELETED: Final = -1
 TAKEN_LIMIT_MS: Final = 60_000
-"""After healing, for a newcomer to be given every partition: sessions and rebalances of the dead time out first."""
+"""The time after healing until a newcomer must have every partition: sessions and rebalances of
+dead members time out first."""
 
 
 class MembersParameters(Watched):
@@ -58,22 +60,22 @@ class MembersParameters(Watched):
     classic_groups: ClientCount = 1
     consumer_groups: ClientCount = 1
     either_groups: ClientCount = 1
-    """Whose members speak the one protocol or the other: the first to come to an empty group decides."""
+    """The number of groups whose members speak either protocol: the first to come to an empty group decides."""
     empty_groups: ClientCount = 1
-    """Nothing but names for offsets."""
+    """The number of groups without members, which only hold offsets."""
     members: ClientCount = 3
-    """Of each group."""
+    """The number of members of each group."""
     static_share: Share = 0.5
-    """Of the members: with an instance id."""
+    """The share of the members that have an instance id."""
     wrong_share: Share = 0.25
-    """Of the steps of a member: such as a coordinator must refuse."""
+    """The share of a member's steps that a coordinator must refuse."""
     committers: ClientCount = 2
-    """With transactions, into any of the groups."""
+    """The number of clients that commit offsets of any of the groups in transactions."""
     abort_share: Share = 0.3
     session_ms: Timeout = 6_000
     pause_ms: Pause = 600
     think_ms: Pause = 2_000
-    """Between two transactions, and between two deletions."""
+    """The longest time between two transactions, and between two deletions, in milliseconds."""
 
 
 class Members:
@@ -170,7 +172,7 @@ class Members:
     # ------------------------------------------------------------------------------------------------ operator
 
     async def _operate(self, lab: Lab, process: ClientProcess) -> None:
-        """Looks at groups, and deletes offsets and groups, whether or not anybody lives there."""
+        """Look at groups, and delete offsets and groups, whether or not they have members."""
         admin = await lab.clients[0].admin(process.name)
         brokers = Brokers(lab.clients[0].bootstrap, process.name)
         offsets = _Offsets(lab, process, self.partitions)
@@ -196,7 +198,7 @@ class Members:
         await admin.close()
 
     async def _forget_topic(self, lab: Lab, admin: Admin, brokers: Brokers) -> None:
-        """A topic passes, and what was committed of it goes with it. Nobody else knows of it."""
+        """Delete a topic, with which its committed offsets go. No other client knows this topic."""
         topic = f"{self.name}-passing-{lab.random.randrange(2**32)}"
         await admin.create_topic(topic, 1, lab.replicas, {})
         try:
@@ -207,7 +209,7 @@ class Members:
             await admin.delete_topic(topic)
 
     async def _is_taken(self, lab: Lab, group: str) -> None:
-        """A newcomer asks until every partition is its own, or the time is up; the history is told which."""
+        """Join as a newcomer until every partition is its own, or the time is up, and record which it was."""
         client, began_ms = f"{self.name}-check", lab.now_ms()
         brokers = Brokers(lab.clients[0].bootstrap, client)
         calls = GroupCalls(brokers, group)
@@ -235,10 +237,11 @@ class Members:
 
 
 class _Offsets:
-    """Commits and deletions of one client, one at a time, into the history before they are asked for.
+    """The commits and deletions of one client, one at a time; each is in the history before it is requested.
 
-    A listener repeats what it was not answered: the first copy may have been done when the second is refused, because
-    the member was put out meanwhile. So a refusal proves something only where no copy can be right, or none is made.
+    A listener repeats a request without a response. The first copy may have been carried out when the second
+    is refused, because the member was removed meanwhile. So a refusal proves something only where no copy can
+    be right, or none is made.
     """
 
     def __init__(self, lab: Lab, process: ClientProcess, partitions: Sequence[Partition]) -> None:
@@ -269,7 +272,8 @@ class _Offsets:
         *,
         is_sure: bool,
     ) -> None:
-        """Raises what was answered, when it is told. `is_sure`: a refusal says that nothing was done."""
+        """Send the request of a commit and record how it ended.
+        `is_sure`: a refusal proves that nothing was done. Raises its error."""
         operation = OffsetsCommitted(
             client=self._process.name,
             invoked_ms=self._lab.now_ms(),

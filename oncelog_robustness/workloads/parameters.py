@@ -1,4 +1,4 @@
-"""Parameters of workloads come from scenario files and from seeds: each has a default and its bounds."""
+"""Parameters of workloads, which come from scenario files and from seeds: each has a default and its bounds."""
 
 from typing import Annotated
 
@@ -10,25 +10,26 @@ Partitions = Annotated[int, Field(ge=1, le=64)]
 Replicas = Annotated[int, Field(ge=0, le=9)]
 Sends = Annotated[int, Field(ge=1, le=1_000)]
 Pause = Annotated[int, Field(ge=0, le=60_000)]
-"""The longest one, in milliseconds; each is drawn."""
+"""The longest pause, in milliseconds; each pause is drawn."""
 Lifetime = Annotated[int, Field(ge=0, le=3_600_000)]
-"""The mean, in milliseconds, after which a client is killed; 0: never."""
+"""The mean time after which a client is killed, in milliseconds; 0: never."""
 Timeout = Annotated[int, Field(ge=500, le=900_000)]
 
 
 class Parameters(BaseModel):
-    """Refuses what it does not know and what is out of bounds, with pydantic's ValidationError."""
+    """The base of a workload's parameters.
+    Unknown names and values out of bounds are refused with pydantic's ValidationError."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Watched(Parameters):
-    """Of a workload whose clients die now and then, and whose topics have readers all the time."""
+    """The parameters of a workload whose clients die now and then, and whose topics have readers all the time."""
 
     readers: ClientCount = 1
-    """Of each isolation level."""
+    """The number of readers of each isolation level."""
     seek_share: Share = 0.05
-    """Of the polls of readers."""
+    """The share of a reader's polls after which it seeks elsewhere."""
     poll_pause_ms: Pause = 50
     life_ms: Lifetime = 8_000
     rest_ms: Pause = 2_000

@@ -1,11 +1,11 @@
-"""The other side of a two-phase commit: a small transactional database, for the workload `prepared`.
+"""The database of the workload `prepared`: a small transactional one, the other side of a two-phase commit.
 
-It has a row for each payment, and one for each application. An application's row holds the text of the transaction that
-was booked last, and a generation. A next incarnation raises the generation before it reads. A commit needs the
-generation that its writer was given, so what a predecessor still has under way is refused (ADR 0043).
+It has a row for each payment, and one for each application. An application's row holds the text of the transaction
+that was booked last, and a generation. A next incarnation raises the generation before it reads. A commit needs the
+generation that its writer received, so that a commit of a predecessor is refused (ADR 0043).
 
-A call is one instant of the database. Before it the request travels, and after it the answer does. Either may be
-late or lost, and a request that is on its way arrives though its client has died.
+A call is one instant of the database. Before it the request travels, and after it the answer does. Either may be late
+or lost, and a request that is on its way arrives though its client has died.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from oncelog_robustness.clients.contract import ClientError
 ANSWER_TIMEOUT_S: Final = 2.0
 _TRAVEL_S: Final = (0.000_3, 0.01)
 _LATE_S: Final = (0.01, 4.0)
-"""Longer than its client waits."""
+"""The range of a late journey, in seconds; about half of it is longer than the client waits."""
 
 ResultT = TypeVar("ResultT")
 
 
 class Overtaken(ClientError):
-    """Refused for good: somebody has taken over since, and this writer's generation is of the past."""
+    """The call was refused for good: another incarnation has taken over since, and this writer's generation is over."""
 
 
 class NotAnswered(ClientError):
-    """The database may have done it, or may do it yet."""
+    """No answer came: the database may have carried the call out, or may do so yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
     generation: int
     stored: str
-    """The transaction that was booked last, `42:7`; empty: none was."""
+    """The text of the transaction that was booked last, such as `42:7`; empty: none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _Row:
 
 @dataclass(slots=True)
 class PaymentsDatabase:
-    """It lives in the conductor's process, which never dies: make it, and call `open`, there."""
+    """The database. It lives in the conductor's process, which never dies: make it there."""
 
     draw: random.Random
     now_ms: Callable[[], int]
@@ -68,7 +68,8 @@ class PaymentsDatabase:
     _context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     async def take_over(self, application: str) -> TakenOver:
-        """Raise the generation, then read: one transaction. Raises NotAnswered; asked again it raises once more."""
+        """Raise the application's generation and read its row, in one transaction.
+        Raises NotAnswered; a repetition raises the generation again."""
 
         def work() -> TakenOver:
             row = self._row(application)
@@ -78,13 +79,14 @@ class PaymentsDatabase:
         return await self._ask(work)
 
     async def write(self, application: str, generation: int) -> None:
-        """What a transaction writes is seen by nobody before its commit; only a row that has changed stops it here."""
+        """Write in an open transaction, which nobody sees before its commit.
+        It is refused only if the row's generation has changed."""
         await self._ask(lambda: self._check(application, generation))
 
     async def commit(
         self, application: str, generation: int, stored: str, payments: Sequence[str]
     ) -> None:
-        """All payments and the text, or nothing. Raises Overtaken or NotAnswered."""
+        """Commit all payments and the text, or nothing. Raises Overtaken or NotAnswered."""
 
         def work() -> None:
             self._check(application, generation)
@@ -131,7 +133,8 @@ class PaymentsDatabase:
         return self.draw.random() < self.lost_share
 
     def _later(self, call: Callable[[], object]) -> None:
-        """In the database's context: a client that dies takes nothing with it that is under way."""
+        """Make the call after the time of a journey, in the database's context.
+        So a client that dies stops nothing that is under way."""
         is_late = self.draw.random() < self.late_share
         delay_s = self.draw.uniform(*(_LATE_S if is_late else _TRAVEL_S))
         asyncio.get_running_loop().call_later(delay_s, call, context=self._context)

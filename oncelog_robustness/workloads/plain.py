@@ -1,4 +1,5 @@
-"""Idempotent producers outside transactions: what is acknowledged stands once, the rest at most once, all in order."""
+"""The workload `plain`: idempotent producers outside transactions.
+An acknowledged record stands in the log once, any other at most once, and all in order."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,14 +20,14 @@ from oncelog_robustness.workloads.reading import (
 )
 
 TIMEOUT_MS: Final = 60_000
-"""Of transactions, which there are none of."""
+"""The transaction timeout, which these producers must give but never use, in milliseconds."""
 
 
 class PlainParameters(Watched):
     writers: ClientCount = 3
     partitions: Partitions = 3
     burst_max: Sends = 10
-    """Sends under way at once."""
+    """The most sends under way at once."""
     think_ms: Pause = 50
 
 
@@ -56,19 +57,19 @@ class Plain:
 
 
 class Bursts(NamedTuple):
-    """What a writer sends, and how."""
+    """The bursts of a writer: its partitions, the most sends at once, and the pause."""
 
     partitions: Sequence[Partition]
     sends_max: int
-    """Under way at once."""
+    """The most sends under way at once."""
     pause_ms: int
-    """The longest one between two bursts."""
+    """The longest pause between two bursts, in milliseconds."""
 
 
 async def run_plain_writer(
     lab: Lab, name: str, number: int, given: Watched, bursts: Bursts
 ) -> None:
-    """Life after life, with the library that its number deals it."""
+    """Run a writer, life after life, with the client library that its number selects."""
 
     async def work(process: ClientProcess) -> None:
         clients = lab.clients[number % len(lab.clients)]
@@ -82,7 +83,7 @@ async def run_plain_writer(
 
 
 class _Writer:
-    """One incarnation."""
+    """One incarnation of a writer."""
 
     def __init__(self, lab: Lab, process: ClientProcess, producer: Producer) -> None:
         self._lab = lab
@@ -91,7 +92,8 @@ class _Writer:
         self._sent = 0
 
     async def write_on(self, bursts: Bursts) -> None:
-        """Until the run is over or something is not acknowledged: its sequences may be lost, so it exits."""
+        """Write until the run is over or a send is not acknowledged: its sequences may be lost then,
+        so this incarnation exits."""
         draw = self._lab.random
         while not self._lab.is_over:
             count = draw.randint(1, bursts.sends_max)

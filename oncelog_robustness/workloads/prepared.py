@@ -1,10 +1,11 @@
-"""Applications book payments in a database and in a topic, both or neither: prepared transactions (KIP-939, ADR 0043).
+"""The workload `prepared`: applications book payments in a database and in a topic, both or neither, by prepared
+transactions (KIP-939, ADR 0043).
 
 `booking` has the steps. At one of them a blow kills or freezes the application, or kills a process of the cluster. A
-frozen one goes on later, when a successor has taken over. An operator decides open transactions meanwhile, by what the
-database says.
+frozen application goes on later, when a successor has taken over. Meanwhile an operator decides open transactions by
+what the database holds.
 
-Only the simulator plays it: its database lives in the memory of one process.
+Only the simulator runs this workload, because the database lives in the memory of one process.
 """
 
 import asyncio
@@ -42,15 +43,15 @@ from oncelog_robustness.workloads.reading import (
 
 FEATURE: Final = {"two.phase.commit.version": 1}
 _UNDER_WAY_MS: Final = 30
-"""At most so long after a call began."""
+"""The longest time after the begin of a call at which a blow comes under way, in milliseconds."""
 _LAST_WAIT_MS: Final = 60_000
-"""For a client that should end by itself when all is over."""
+"""The time that a client gets to end by itself when the run is over, in milliseconds."""
 _NAMES: Final = 3
-"""An application's incarnations have so many names in turn: one lives on beside two successors."""
+"""The number of names that an application's incarnations have in turn: one may live on beside two successors."""
 
 
 class Hands(Protocol):
-    """What it does to the cluster."""
+    """The means by which this workload acts on the cluster."""
 
     async def kill_one_of(self, role: str, lasts_ms: int) -> None: ...
 
@@ -63,7 +64,7 @@ class Hands(Protocol):
 
 class FreezableProcess(ClientProcess, Protocol):
     def freeze(self) -> None:
-        """It stands still, as by SIGSTOP."""
+        """Stop the process as SIGSTOP does."""
         ...
 
     def thaw(self) -> None: ...
@@ -88,7 +89,7 @@ class Prepared:
         return self._database
 
     def application(self, number: int) -> str:
-        """Its transactional id, and the name of its row."""
+        """Return the transactional id of an application, which is also the name of its row."""
         return f"{self.name}-app-{number}"
 
     async def setup(self, lab: Lab) -> None:
@@ -123,7 +124,8 @@ class Prepared:
         lab.record(note(booked, client=client, invoked_ms=invoked_ms, completed_ms=lab.now_ms()))
 
     async def _operate(self, lab: Lab) -> None:
-        """Decides what is open by what the database says, and takes the row over before it looks, as a successor."""
+        """Decide open transactions by what the database holds.
+        As a successor does, the operator takes the row over before it reads."""
         hands = hands_of(lab)
         while not lab.is_over:
             await lab.sleep(lab.random.randint(0, self.parameters.operator_ms))
@@ -154,7 +156,7 @@ async def _allow_two_phase_commit(lab: Lab) -> None:
 
 
 class _Application:
-    """Incarnation after incarnation, until the run is over; then one more, which ends what was left."""
+    """An application: incarnation after incarnation until the run is over, then one more, which ends what was left."""
 
     def __init__(self, lab: Lab, workload: Prepared, number: int) -> None:
         self._lab = lab
@@ -210,7 +212,7 @@ class _Application:
     async def _outlive(
         self, process: FreezableProcess, orders: Orders, group: asyncio.TaskGroup
     ) -> None:
-        """Until its successor may come: it has ended, was killed, or stands still."""
+        """Wait until the next incarnation may come: this one has ended, was killed, or stands still."""
         lab, blow = self._lab, orders.blow
         struck = asyncio.ensure_future(orders.is_struck.wait())
         ended = asyncio.ensure_future(process.ended())
@@ -234,7 +236,7 @@ class _Application:
         await ended
 
     async def _haunt(self, process: FreezableProcess, orders: Orders) -> None:
-        """It goes on, as if nothing had happened, and ends like all others."""
+        """Let the frozen process go on, as if nothing had happened, and wait for its end."""
         await self._lab.sleep(self._lab.random.randint(0, self._given.freeze_ms))
         process.thaw()
         orders.goes_on.set()

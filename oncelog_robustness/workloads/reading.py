@@ -1,4 +1,4 @@
-"""Readers that write down what they were handed and where they began; the last reads of a run."""
+"""Readers that record what they received and where they began, and the last reads of a run."""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
@@ -20,22 +20,23 @@ from oncelog_robustness.workloads.parameters import Watched
 
 POLL_MS: Final = 100
 FINAL_READ_LIMIT_MS: Final = 60_000
-"""For one partition, with a new consumer whenever one fails."""
+"""The time limit for the last read of one partition, in milliseconds; when a consumer fails, another one reads on."""
 DECIDED_LIMIT_MS: Final = 60_000
-"""After healing, for every transaction to be decided; where clients leave some open, their timeout comes on top."""
+"""The time after healing for every transaction to be decided, in milliseconds.
+The timeout of transactions that clients leave open is added."""
 RETRY_TIMEOUT_MS: Final = 120_000
-"""For the requests of `setup` and `check`."""
+"""The time limit for the requests of `setup` and `check`, in milliseconds."""
 
 
 class WrittenReader:
-    """A consumer with an account of all it was handed."""
+    """A consumer that records everything it receives."""
 
     def __init__(self, lab: Lab, client: str, consumer: Consumer) -> None:
         self._lab = lab
         self._client = client
         self.consumer = consumer
         self.next: dict[Partition, int] = {}
-        """Where it reads on, as far as its own reads tell."""
+        """The offset to read next in each partition, by the reads of this consumer."""
 
     async def assign(self, positions: Mapping[Partition, int]) -> None:
         invoked_ms = self._lab.now_ms()
@@ -82,7 +83,7 @@ class WrittenReader:
 def watchers(
     lab: Lab, name: str, partitions: Sequence[Partition], given: Watched
 ) -> list[Coroutine[Any, Any, None]]:
-    """Readers of each isolation level, dealt out over the libraries, until the run is over."""
+    """Return readers of each isolation level, distributed over the libraries, which read until the run is over."""
 
     def watcher(number: int, isolation: Isolation) -> Coroutine[Any, Any, None]:
         clients = lab.clients[number % len(lab.clients)]
@@ -105,7 +106,7 @@ async def read_on(
     partitions: Sequence[Partition],
     given: Watched,
 ) -> None:
-    """One life of a reader: from the beginning or from somewhere, on and on, now and then back or ahead."""
+    """Live one life of a reader: read from the start or from a drawn offset, and now and then seek back or ahead."""
     try:
         starts, ends = await bounds_of(clients, process.name, partitions, isolation)
         consumer = await clients.consumer(process.name, isolation, None)
@@ -152,7 +153,7 @@ async def fetch_offsets(
     *,
     is_final: bool = False,
 ) -> dict[Partition, int]:
-    """What a group has committed, -1 for nothing, into the history."""
+    """Fetch the group's committed offsets, -1 for none, record and return them."""
     invoked_ms = lab.now_ms()
     found = await admin.committed(group, partitions)
     offsets = tuple((topic, number, at) for (topic, number), at in found.items())
@@ -175,10 +176,11 @@ async def make_topic(
     config: Mapping[str, str] | None = None,
     replicas: int = 0,
 ) -> None:
-    """With `replicas`, 0: as many as are usual here.
+    """Make a topic, with `replicas` or, for 0, as many as are usual here.
 
-    With segments of a drawn size, half the time so small that they are full all the time. Nothing of it is ever
-    too old or too much, whatever the target's defaults say: what vanishes would be taken for lost."""
+    Half the time its segments have a drawn size so small that they are full all the time. Retention removes nothing,
+    whatever the target's defaults are: a removed record would be taken for lost.
+    """
     wanted = {
         "retention.ms": "-1",
         "retention.bytes": "-1",
@@ -209,7 +211,8 @@ def partitions_of(topic: str, count: int) -> list[Partition]:
 async def await_decided(
     lab: Lab, admin: Admin, partitions: Sequence[Partition], limit_ms: int
 ) -> bool:
-    """Until no transaction is open: the last stable offset is the high watermark. False after `limit_ms`."""
+    """Wait until no transaction is open: the last stable offset is the high watermark.
+    Returns False after `limit_ms`."""
     deadline_ms = lab.now_ms() + limit_ms
     while True:
         try:
@@ -227,7 +230,8 @@ async def await_decided(
 async def final_reads(
     lab: Lab, client: str, partitions: Sequence[Partition], decided_limit_ms: int
 ) -> list[FinalRead]:
-    """Every partition from its start to its end at both isolation levels, by each library in turn."""
+    """Read every partition from its start to its end at both isolation levels, with each library in
+    turn, and record the reads."""
     admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin(client))
     await await_decided(lab, admin, partitions, decided_limit_ms)
     found: list[FinalRead] = []

@@ -1,14 +1,14 @@
-"""Runs workloads against a real target: real time, real sockets, and clients that can be killed.
+"""The lab for a real target: it runs workloads in real time, on real sockets, with clients that can be killed.
 
     lab = RunLab([AiokafkaClients(bootstrap)], seed=7, duration_ms=10_000)
     run(lab, [workload])
     lab.history
 
-All clients live in this process, and yet `kill` is as sudden as SIGKILL: each client's code runs in a context that
-knows its `ClientTask`, and of a dead one the loop runs no callback any more: no `except`, no `finally`, no last
-request. Its sockets close, as the kernel would close them. What this cannot kill is a thread: librdkafka's go on
-until their handle is collected, so a confluent-kafka client dies only as far as its Python code goes. For a client
-whose death must be complete, start it as a process of the operating system.
+All clients live in this process, and yet `kill` is as sudden as SIGKILL. Each client's code runs in a context that
+knows its `ClientTask`, and the loop runs no callback of a dead client any more. There is no `except`, no `finally`,
+no last request, and its sockets close, as the kernel would close them. This cannot kill a thread: librdkafka's
+threads go on until their handle is collected, so a confluent-kafka client dies only as far as its Python code goes.
+For a client whose death must be complete, start it as a process of the operating system.
 """
 
 import asyncio
@@ -30,12 +30,13 @@ _OWNER: "contextvars.ContextVar[ClientTask | None]" = contextvars.ContextVar("_O
 
 
 def run(lab: "RunLab", workloads: Sequence[Workload]) -> None:
-    """One after the other: everybody's setup, all of them together, everybody's check. Raises what they raised."""
+    """Run workloads in three steps: the setup of each, all of them together, the check of each.
+    Raises what they raised."""
     run_on_killing_loop(lab.run(workloads))
 
 
 def run_on_killing_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Like `asyncio.run`, on a loop on which a `RunLab` can kill."""
+    """Run `main` as `asyncio.run` does, on a loop on which a `RunLab` can kill."""
     loop = KillingLoop()
     try:
         loop.run_until_complete(main)
@@ -46,7 +47,7 @@ def run_on_killing_loop(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _cancel_all() -> None:
-    """But for the tasks of dead clients, which would never end."""
+    """Cancel all tasks but those of dead clients, which would never end."""
     current = asyncio.current_task()
     left = [one for one in asyncio.all_tasks() if one is not current and not _is_dead(one)]
     for task in left:
@@ -55,7 +56,7 @@ async def _cancel_all() -> None:
 
 
 class ClientTask:
-    """A `ClientProcess`."""
+    """A `ClientProcess` that is a task of this process."""
 
     def __init__(self, name: str, record: Callable[[AnyOperation], None]) -> None:
         self.name = name
@@ -99,7 +100,7 @@ class ClientTask:
         for task in asyncio.all_tasks():
             if isinstance(task, _OwnedTask) and task.owner is self and task is not current:
                 _never_finalize(task)
-        # Outside this process's context: inside it nothing runs any more, the closing of its sockets included.
+        # This runs outside the client's context, because nothing inside it runs any more, not even this closing.
         contextvars.Context().run(self._close_sockets)
         self._ended.set()
 
@@ -118,7 +119,7 @@ class ClientTask:
 
 
 class RunLab(EndingLab):
-    """A `Lab` in real time. `duration_ms` is how long `start` may work; `end` ends it before."""
+    """A `Lab` in real time. `duration_ms` is how long `start` may work; a call of `end` ends it before."""
 
     def __init__(
         self, clients: Sequence[Clients], seed: int, duration_ms: int, replicas: int = 1
@@ -212,13 +213,13 @@ def _is_dead(task: "asyncio.Task[Any]") -> bool:
 
 
 def _never_finalize(task: "asyncio.Task[Any]") -> None:
-    """Collecting a suspended coroutine runs its `finally`, which a killed process does not."""
+    """Keep the task for ever: collecting a suspended coroutine runs its `finally`, which a killed process does not."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
 
 
 class KillingLoop(asyncio.SelectorEventLoop):
-    """asyncio's own, but for the callbacks of dead clients."""
+    """asyncio's event loop, which skips the callbacks of dead clients."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -244,7 +245,8 @@ class KillingLoop(asyncio.SelectorEventLoop):
         return handle
 
     def call_exception_handler(self, context: Any) -> None:
-        """aiokafka tells each of its waiters why it ended, and of a fenced producer some have nobody who waits."""
+        """Ignore errors of aiokafka that are never awaited: for a fenced producer it also gives the error to
+        futures without a waiter."""
         is_left = context.get("message") == "Future exception was never retrieved"
         if not (is_left and isinstance(context.get("exception"), ClientLibraryError)):
             super().call_exception_handler(context)

@@ -1,11 +1,11 @@
-"""The Spark sink's attempts without Spark: several drivers of one query open, write, seal, commit and abort batches.
-They die in the middle, repeat batches that were committed, and leave tasks behind that go on as zombies. They are
-slower than their attempt may be. Now and then they begin again with a new checkpoint, as another query that adopts the
-sink.
+"""The workload `sink`: attempts of the Spark sink without Spark. Several drivers of one query open, write, seal,
+commit and abort batches. They die in the middle, repeat batches that were committed, and leave tasks behind that go
+on as zombies. They are slower than their attempt may be. Now and then they begin again with a new checkpoint, as
+another query that adopts the sink.
 
-What it shows: each batch is in the topic once and whole, by one attempt and one try of each task, or not at all. All of
-it is the sink's own code, `oncelog.spark.attempt` and the blocking client; only rows of Arrow are left out. The private
-calls are oncelog's, so this runs against no other broker.
+It shows that each batch is in the topic once and whole, by one attempt and one try of each task, or not at all. All
+of it is the sink's own code, `oncelog.spark.attempt` and the blocking client; only rows of Arrow are left out. The
+private calls are oncelog's, so this runs against no other broker.
 """
 
 import asyncio
@@ -63,39 +63,40 @@ from oncelog_robustness.workloads.reading import (
 )
 
 SURE_WITHIN_MS: Final = 1_000
-"""The coordinator knows who decided the last twenty batches. An answer that another attempt did proves nothing when it
-comes so late that twenty more may have been decided."""
+"""The longest answer, in milliseconds, that proves something when it says that another attempt did the batch.
+The coordinator knows who decided the last twenty batches. A later answer may come after twenty more."""
 
 HASTY_MS_MAX: Final = 3_000
-"""Of a timeout so short that it may pass while a step of its attempt is being written; each power of ten alike."""
+"""The longest of the timeouts so short that they may pass while a step of the attempt is being written, in
+milliseconds. Each power of ten is drawn alike."""
 
 
 class SinkParameters(Watched):
     partitions: Partitions = 3
     drivers: ClientCount = 2
-    """Of one query, each as if it were the only one."""
+    """The number of drivers of the one query, each of which works as if it were the only one."""
     tasks: int = Field(default=3, ge=1, le=32)
     rows_max: Sends = 5
-    """In a task."""
+    """The most rows in a task."""
     second_try_share: Share = 0.2
-    """Of the tasks: run twice at once, as a speculative task is."""
+    """The share of the tasks that run twice at once, as a speculative task does."""
     zombie_share: Share = 0.15
-    """Of the tasks: left behind, to go on whenever they like."""
+    """The share of the tasks that are left behind, to go on whenever they like."""
     zombie_pause_ms: Pause = 2_000
     give_up_share: Share = 0.1
-    """Of the attempts: aborted when all is sealed."""
+    """The share of the attempts that are aborted when all is sealed."""
     repeat_share: Share = 0.2
-    """Of the batches: one that was committed already, and of the commits: asked twice."""
+    """The share of the batches that were committed already, and of the commits that are requested twice."""
     think_ms: Pause = 600
     attempt_timeout_ms: Timeout = 10_000
     hasty_share: Share = 0.25
-    """Of the attempts: with a timeout so short that it may pass at any step of theirs."""
+    """The share of the attempts with a timeout so short that it may pass at any of their steps."""
     new_query_share: Share = 0.06
-    """Of the batches: the first one of a query that nobody knows, and that takes the sink over."""
+    """The share of the batches that are the first of a new query, which takes the sink over."""
 
 
 class _Turn(NamedTuple):
-    """Which batch a driver is to write: of the query that owns the sink, or the first one of a new query."""
+    """The batch that a driver must write: of the query that owns the sink, or the first one of a new query."""
 
     query: str
     batch: int
@@ -138,7 +139,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """One try of one task: what it wrote, and what it told its driver."""
+    """One try of one task: its branch, and the outcome that it gave its driver."""
 
     branch: str
     outcome: BranchOutcome
@@ -170,16 +171,16 @@ class _Driver:
         self._tries = 0
         self._queries = 0
         self.run = 0
-        """Of the query: Spark gives each start another run id."""
+        """The number of the query's run: Spark gives each start another run id."""
 
     def _cluster(self) -> Cluster:
         return Cluster(self._bootstrap, self._settings)
 
     async def run_batch(self) -> None:
-        """Raises OncelogError where Spark would fail the query."""
+        """Run one batch. Raises OncelogError where Spark would fail the query."""
         with self._cluster() as cluster:
             attempt = AttemptName(self._sink, self._lab.random.randbytes(NONCE_BYTES))
-            # Opened first: nobody knows a sink before its first attempt.
+            # The attempt is opened first, because the sink exists only from its first attempt on.
             await blocking(open_attempt, cluster, attempt, self._timeout_ms())
             turn = await self._turn(cluster)
             began_ms = self._lab.now_ms()
@@ -215,7 +216,7 @@ class _Driver:
         return _Turn(described.query_id or self._sink, batch, adopts=False)
 
     async def _run_tasks(self, attempt: AttemptName, turn: _Turn) -> Sequence[tuple[int, _Try]]:
-        """A try of each task that is to win. Raises OncelogError when a task has none."""
+        """Run the tasks and return the try of each that must win. Raises OncelogError when a task has none."""
         draw, given = self._lab.random, self._given
         running: list[tuple[int, asyncio.Task[_Try | None]]] = []
         for task in range(given.tasks):
@@ -311,7 +312,7 @@ class _Driver:
     async def _try(
         self, attempt: AttemptName, identity: TaskIdentity, pause_ms: int, adopts: bool
     ) -> _Try | None:
-        """None when it failed: a task of Spark's raises, and its driver is told."""
+        """Run one try of a task; return None when it failed, as a task of Spark raises, and its driver learns of it."""
         name = str(identity.task_attempt_id)
         draw = self._lab.random
         try:
@@ -361,7 +362,7 @@ class _Driver:
         branch: JoinedBranch,
         rows: int,
     ) -> None:
-        """Into the account first, then into the log."""
+        """Record the values in the history first, then write them to the log."""
         partitions = self._given.partitions
         prefix = f"{self._process.name}/{identity.batch_id}/{identity.task_attempt_id}"
         values = tuple(
@@ -398,6 +399,6 @@ class _Driver:
 
 
 def _describe(cluster: Cluster, sink: str) -> Any:
-    """Which query owns the sink, and its last committed batch, as DescribeSinkResponse tells."""
+    """Return which query owns the sink, and its last committed batch, as DescribeSinkResponse has them."""
     request = PRIVATE_CALLS[KEY_OF_METHOD["DescribeSink"]].request(sink=sink)
     return cluster.private_call("DescribeSink", request)

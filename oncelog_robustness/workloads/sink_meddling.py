@@ -1,6 +1,6 @@
 """Attempts of a Spark sink in every wrong order: opened twice, joined by strangers, sealed again, committed without
-their tasks or with those of others. Nothing is written, so there is nothing to lose; what a coordinator makes of it is
-watched from inside."""
+their tasks or with those of others. No record is written, so none can be lost; the inspector watches from inside what
+a coordinator does with them."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from oncelog_robustness.workloads.contract import Lab
 QUERY: Final = "query"
 TIMEOUT_MS: Final = 5_000
 BATCHES: Final = 3
-"""From which it draws, ahead of the last one that was committed."""
+"""The number of batch ids, from 0 on, from which a join now and then draws one."""
 
 
 class _Branch(NamedTuple):
@@ -28,13 +28,13 @@ class _Branch(NamedTuple):
 
 
 class SinkMeddler:
-    """One incarnation of a client. It meddles with `sink`, which all its kind share."""
+    """One incarnation of a client that meddles with `sink`, which all meddlers share."""
 
     def __init__(self, lab: Lab, client: str, sink: str, producer: str) -> None:
         self._lab = lab
         self._sink = sink
         self._producer = producer
-        """A transactional id that is no sink's."""
+        """A transactional id that belongs to no sink."""
         self._bootstrap = parse_addresses(",".join(lab.clients[0].bootstrap))
         self._settings = ClientSettings(
             login=chosen_login(), client_id=client, request_timeout_ms=5_000, call_timeout_ms=10_000
@@ -44,7 +44,7 @@ class SinkMeddler:
         self._batch = 0
 
     async def step(self) -> None:
-        """Whatever comes of it."""
+        """Make one drawn call, whatever the response is."""
         steps = (self._open, self._join, self._join, self._seal, self._commit, self._commit)
         work = self._lab.random.choice((*steps, self._abort, self._batch_on, self._batch_on))
         try:
@@ -54,7 +54,7 @@ class SinkMeddler:
             return
 
     async def _batch_on(self, cluster: Cluster) -> None:
-        """One after the other, as it should be, so that the rest has something to go wrong with."""
+        """Make the calls of a batch in the right order, so that the wrong calls have something to go wrong with."""
         draw = self._lab.random
         nonce = draw.randbytes(NONCE_BYTES)
         await self._opened(cluster, self._sink, nonce)
@@ -75,14 +75,14 @@ class SinkMeddler:
         return await blocking(cluster.private_call, method, request)
 
     def _name(self) -> str:
-        """Its own sink rather than one that is none."""
+        """Draw a sink's name: mostly the meddlers' own sink, sometimes one that does not exist."""
         dice = self._lab.random.random()
         if dice < 0.06:
             return self._producer
         return f"{self._sink}-none" if dice < 0.12 else self._sink
 
     def _nonce(self) -> bytes:
-        """Known rather than new, and now and then none at all."""
+        """Draw a nonce: mostly a known one, sometimes a new one, and now and then one of the wrong length."""
         draw = self._lab.random
         dice = draw.random()
         if self._nonces and dice < 0.8:
@@ -131,7 +131,7 @@ class SinkMeddler:
         return branch
 
     def _drawn(self) -> list[_Branch]:
-        """Of the last attempt rather than of all."""
+        """Draw branches, mostly of the last attempt."""
         draw = self._lab.random
         last = [one for one in self._branches if one.nonce in self._nonces[-1:]]
         known = last if last and draw.random() < 0.7 else self._branches

@@ -1,9 +1,10 @@
-"""Tokens walk round the partitions of a topic: each hop is a transaction that takes a token from one partition and puts
-it into the next, with the offset of what it took. What it shows: no token is ever lost or doubled.
+"""The workload `token_ring`: tokens move round the partitions of a topic. Each hop is a transaction that takes
+a token from one partition and puts it into the next, with the offset of what it took. It shows that no token
+is ever lost or doubled.
 
-One mover a partition, with a transactional id of its own, and no group members: the id does the fencing, so this is
-exactly once for every client library. A successor begins at the offset that is committed once it has fenced its
-predecessor.
+Each partition has one mover, with a transactional id of its own, and no group members: the id does the
+fencing, so this is exactly once for every client library. A successor begins at the offset that is committed
+once it has fenced its predecessor.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ class TokenRingParameters(Watched):
     places: Partitions = 4
     tokens: Sends = 1
     abort_share: Share = 0.1
-    """Of the hops: taken back, then tried again."""
+    """The share of the hops that are aborted, then tried again."""
     think_ms: Pause = 30
 
 
@@ -120,7 +121,8 @@ class _Mover:
             return
 
     async def _move_on(self, reader: WrittenReader) -> bool:
-        """Until something is not committed, and what was read must be read again. False: this mover must exit."""
+        """Move tokens until a transaction is not committed, and its reads must be repeated.
+        Returns False when this mover must exit."""
         given, draw = self._ring.parameters, self._lab.random
         while not self._lab.is_over:
             reads = await reader.poll()

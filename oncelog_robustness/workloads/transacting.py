@@ -1,4 +1,5 @@
-"""One transaction, from its begin to its end, with every answer a client can get, and the account of it."""
+"""One transaction of a client, from begin to end, with every response that it can get, and
+the record in the history."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -42,16 +43,18 @@ class Planned(NamedTuple):
 
 class Ended(NamedTuple):
     is_committed: bool
-    """As far as this client knows."""
+    """True if the transaction is committed, as far as this client knows."""
     is_usable: bool
-    """False: nobody can tell what this producer would do next. Its successor, with the same id, begins afresh."""
+    """True if the producer can go on.
+    Otherwise nobody knows what it would do next; its successor, with the same id, begins anew."""
 
 
 _USELESS: Final = Ended(is_committed=False, is_usable=False)
 
 
 class OpenTransaction:
-    """What a producer has begun. From `update_last_word` on it is in the history, whatever becomes of the process."""
+    """A transaction that a producer has begun.
+    From `update_last_word` on it is in the history, whatever becomes of the process."""
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class OpenTransaction:
         self._is_taken = False
 
     async def send_all(self, planned: Sequence[Planned]) -> None:
-        """All under way at once, in this order. Raises the worst of what they were answered."""
+        """Send all records at once, in this order, and wait. Raises the gravest of their errors."""
         first = len(self.sends)
         self.sends += [Send(*one.partition, one.value, None, one.key) for one in planned]
         self.update_last_word()
@@ -94,7 +97,8 @@ class OpenTransaction:
             raise min(errors, key=_gravity)
 
     async def delete_key(self, partition: Partition, key: str) -> None:
-        """A tombstone, after something was sent whose fate it shares. It is no send of the account, but noted."""
+        """Send a tombstone, after a record of the same transaction.
+        The history has it as a fact about that record, and not as a send."""
         fact = KeyDeleted(
             topic=partition[0],
             partition=partition[1],
@@ -120,7 +124,8 @@ class OpenTransaction:
     async def send_offsets(
         self, group: str, offsets: Mapping[Partition, int], member: Consumer | None
     ) -> None:
-        """`member` is the consumer that read them, None when the group has no members."""
+        """Add offsets to the transaction.
+        `member` is the consumer that read them, None when the group has no members."""
         self.offsets = GroupOffsets(
             group, tuple((topic, number, at) for (topic, number), at in offsets.items())
         )
@@ -130,12 +135,13 @@ class OpenTransaction:
         self.update_last_word()
 
     def update_last_word(self) -> None:
-        """What the history says if the process dies now. Nobody can commit what nobody asked to commit."""
+        """Set what the history says if the process dies now.
+        A transaction whose commit was not requested cannot be committed."""
         outcome = Outcome.INFO if self._ending is Ending.COMMIT else Outcome.FAIL
         self._process.last_word(_WORD, self._as_history(outcome, "the process ended", None))
 
     def refused(self, error: ClientError) -> None:
-        """By whatever it asked for before its own abort, which others may have forestalled."""
+        """Note that a call before the client's own abort was refused; others may have ended the transaction."""
         self._is_taken = isinstance(error, Fenced | EndedByOthers)
 
     def asks(self, ending: Ending) -> None:
@@ -167,7 +173,7 @@ class OpenTransaction:
 
 
 def _gravity(error: BaseException) -> int:
-    """What is no answer of a broker is a bug and comes first."""
+    """Return how grave an error is, 0 the gravest: an exception that is no response of a broker is a bug."""
     order = (Fenced, EndedByOthers, Unanswered, Refused)
     return next((at for at, kind in enumerate(order, start=1) if isinstance(error, kind)), 0)
 
@@ -197,12 +203,12 @@ class Transactor:
         return self._producer
 
     def unique(self) -> str:
-        """No other value of the run is the same."""
+        """Return a value that no other send of the run has."""
         self._values += 1
         return f"{self.process.name}/{self._values}"
 
     async def open(self) -> None:
-        """A producer, which fences its predecessor; the history knows since when."""
+        """Make a producer, which fences its predecessor, and record since when it is ready."""
         producer = await self.clients.producer(
             self.process.name, self.transactional_id, self._timeout_ms
         )
@@ -216,7 +222,7 @@ class Transactor:
         try:
             await producer.init_transactions()
         except ClientError:
-            # Even after a refusal: an earlier copy of what was asked may be on its way.
+            # This holds even after a refusal, because an earlier copy of the request may be on its way.
             self.process.settle(_OPENING, ready(completed_ms=None))
             raise
         self.process.settle(_OPENING, ready(completed_ms=self.lab.now_ms()))
@@ -232,7 +238,7 @@ class Transactor:
         abort_share: float,
         pause_ms: int,
     ) -> None:
-        """A whole life of it: transaction after transaction until the run is over or this producer is of no use."""
+        """Make transaction after transaction until the run is over or this producer can do nothing more."""
         draw = self.lab.random
         try:
             await self.open()
@@ -251,7 +257,7 @@ class Transactor:
         body: Callable[[OpenTransaction], Awaitable[None]],
         ending: Ending = Ending.COMMIT,
     ) -> Ended:
-        """Begin, `body`, and `ending`, or an abort if something of it was refused."""
+        """Make one transaction: begin, `body`, and `ending`, or an abort if a call of it was refused."""
         producer = self.producer
         try:
             await producer.begin()
@@ -281,7 +287,7 @@ class Transactor:
 async def until_committed(
     lab: Lab, name: str, body: Callable[[Transactor, OpenTransaction], Awaitable[None]]
 ) -> None:
-    """For a setup: one transaction by a client of its own, again and again until it is committed."""
+    """Commit one transaction for a setup, by a client of its own, which tries again until it is committed."""
 
     async def live(process: ClientProcess) -> None:
         while True:
@@ -331,7 +337,7 @@ async def _commit(opened: OpenTransaction, producer: Producer) -> Ended:
 
 
 async def _aborts(producer: Producer) -> bool:
-    """After a refused commit: the application goes on with the same producer if this works."""
+    """Abort after a refused commit. True if this works, so that the application goes on with the same producer."""
     try:
         await producer.abort()
     except ClientError:

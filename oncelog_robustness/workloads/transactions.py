@@ -1,5 +1,6 @@
-"""Writers put unique values into several partitions by transactions that end in every possible way; readers of both
-isolation levels watch. What it shows: all or none, once, in order, to everybody."""
+"""The workload `transactions`: writers put unique values into several partitions by transactions that end in every
+possible way, while readers of both isolation levels watch. It shows that a transaction is seen whole or not at all,
+once and in order, by all readers."""
 
 from collections.abc import Sequence
 
@@ -32,18 +33,19 @@ class TransactionsParameters(Watched):
     writers: ClientCount = 4
     topics: Partitions = 2
     partitions: Partitions = 3
-    """Of each topic."""
+    """The number of partitions of each topic."""
     replicas: Replicas = 0
-    """0: as many as are usual. With one alone a partition has no leader while that is gone."""
+    """The replicas of each topic; 0: as many as are usual.
+    A partition with one replica has no leader while that is gone."""
     sends_max: Sends = 6
-    """In a transaction."""
+    """The most sends in a transaction."""
     abort_share: Share = 0.2
     abandon_share: Share = 0.02
-    """Of the transactions: left open by a client that exits, for its successor to end."""
+    """The share of the transactions that a client leaves open when it exits, for its successor to end."""
     stall_share: Share = 0.01
-    """Of the transactions: the client sleeps until its transaction has timed out, and then goes on."""
+    """The share of the transactions in which the client sleeps until the time-out is over, and then goes on."""
     reading_share: Share = 0.3
-    """Of the transactions: the writer reads between begin and end."""
+    """The share of the transactions in which the writer reads between begin and end."""
     think_ms: Pause = 50
 
 
@@ -81,7 +83,7 @@ class Transactions:
 
 
 class _Writer:
-    """One incarnation."""
+    """One incarnation of a writer."""
 
     def __init__(
         self, client: Transactor, given: TransactionsParameters, partitions: Sequence[Partition]
@@ -99,7 +101,7 @@ class _Writer:
             while not self._lab.is_over:
                 ended = await self._client.transact(self._body, self._ending())
                 if not ended.is_usable:
-                    # It exits as it is: closing nothing, ending nothing.
+                    # The client exits as it is, without closing or ending anything.
                     return
                 await self._lab.sleep(self._random.randint(0, self._given.think_ms))
             await self._client.close()
@@ -132,7 +134,7 @@ class _Writer:
         return Planned(self._random.choice(self._partitions), self._client.unique())
 
     async def _own_reader(self) -> WrittenReader:
-        """From the ends on: what others commit meanwhile."""
+        """Return a reader that begins at the ends of the partitions, and so reads what others commit meanwhile."""
         if self._reader is None:
             clients, name = self._client.clients, self._client.process.name
             isolation = Isolation.READ_COMMITTED

@@ -1,4 +1,5 @@
-"""Several applications with one transactional id. What it shows: who was fenced writes nothing that anybody sees.
+"""The workloads of zombies: several applications with one transactional id.
+They show that nobody sees what a fenced producer writes.
 
 zombies   an application is replaced while it works, and goes on: in the middle of a transaction, or after a sleep
 hijack    live applications take the id from one another for ever, each as if it were the only one
@@ -31,25 +32,25 @@ from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, T
 class ContendersParameters(Watched):
     partitions: Partitions = 3
     sends_max: Sends = 6
-    """In a transaction."""
+    """The most sends in a transaction."""
     abort_share: Share = 0.1
     dawdle_ms: Pause = 400
-    """The longest sleep between two sends of a transaction."""
+    """The longest sleep between two sends of a transaction, in milliseconds."""
     think_ms: Pause = 50
 
 
 class ZombiesParameters(ContendersParameters):
     pairs: ClientCount = 2
     reign_ms: Pause = 3_000
-    """At most as long an application works before another one takes its place."""
+    """The longest time that an application works before another one takes its place, in milliseconds."""
     haunt_ms: Pause = 6_000
-    """At most as long it goes on afterwards."""
+    """The longest time that a replaced application goes on, in milliseconds."""
 
 
 class HijackParameters(ContendersParameters):
     ids: ClientCount = 1
     contenders: int = Field(default=2, ge=2, le=16)
-    """For each id."""
+    """The number of applications that contend for each id."""
 
 
 class _Contenders:
@@ -98,7 +99,7 @@ class Zombies(_Contenders):
         await until_over(lab, works)
 
     async def _succeed(self, lab: Lab, pair: int) -> None:
-        """One application after the other, each beginning while the one before still works."""
+        """Run one application after the other, each beginning while the one before still works."""
         given, draw, number = self.parameters, lab.random, 0
         transactional_id = f"{self.name}-{pair}"
         old: ClientProcess | None = None

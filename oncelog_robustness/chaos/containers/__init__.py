@@ -3,6 +3,6 @@
     python -m oncelog_robustness.chaos --containers
 
 A machine is a group of containers that is lost, and cut off, together. Postgres and Redis are on none of them. The
-cluster belongs to the run: it is started, and it is removed with its volumes and its network, whatever happens. What
-a run that was killed left behind, the next one removes.
+cluster belongs to the run: it is started, and it is removed with its volumes and its network, whatever happens. The
+next run removes what a killed run left behind.
 """

@@ -1,4 +1,4 @@
-"""Docker or podman, by their commands: what both say alike."""
+"""Docker or podman, driven by the commands that both understand alike."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from oncelog.errors import OncelogError
 CALL_TIMEOUT_S: Final = 120.0
 NAMES: Final = ("docker", "podman")
 ENGINE: Final = "ENGINE"
-"""The variable that names one, as for `make images`."""
+"""The environment variable that names the engine, as for `make images`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
     code: int
     text: str
-    """What it wrote on stdout, or on stderr when it failed."""
+    """The command's stdout, or its stderr when it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class Engine:
         environment: Mapping[str, str] | None = None,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> Said:
-        """Raises OncelogError when it does not end in time; a failure is an answer."""
+        """Run a command and return how it ended; a failure is an answer.
+        Raises OncelogError when it does not end in time."""
         try:
             done = subprocess.run(
                 [self.command, *arguments],
@@ -64,7 +65,7 @@ class Engine:
         environment: Mapping[str, str] | None = None,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> str:
-        """What it said. Raises OncelogError with its last line when it fails."""
+        """Run a command and return its stdout. Raises OncelogError with the last line of its output when it fails."""
         said = self.ask(*arguments, environment=environment, timeout_s=timeout_s)
         if said.code:
             last = (said.text.strip().splitlines() or [f"exit code {said.code}"])[-1]
@@ -75,7 +76,7 @@ class Engine:
         return self.ask("image", "inspect", image).code == 0
 
     def look(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """What it knows of containers; of one that is not there, nothing."""
+        """Return what the engine knows of these containers; one that does not exist is left out."""
         said = self.ask("inspect", "--type", "container", *names)
         if said.code == 0:
             return list(json.loads(said.text))
@@ -83,7 +84,7 @@ class Engine:
 
 
 def find_engine(wanted: str = "") -> Engine:
-    """The first that answers. Raises OncelogError with how to get one."""
+    """Return the first engine that answers. Raises OncelogError that says how to get one."""
     wanted = wanted or os.environ.get(ENGINE, "")
     found = []
     for name in (wanted,) if wanted else NAMES:

@@ -36,7 +36,7 @@ READY_S: Final = 300.0
 PROBE_S: Final = 2.0
 CONNECT_S: Final = 1.0
 DRAIN_S: Final = 45
-"""As in docker/compose.yaml: a drain takes 20 s at most, then checkpoints 10 s."""
+"""Seconds that a container gets to stop, as in docker/compose.yaml: 20 at most for the drain, 10 for checkpoints."""
 ANSWER_S: Final = 15.0
 LAST_LINES: Final = 30
 _LOOK_S: Final = 0.1
@@ -45,7 +45,8 @@ _NO_PROXY: Final = build_opener(ProxyHandler({}))
 
 
 class Fleet:
-    """Use it with `with`: what it made is gone afterwards. There is one on a machine at a time."""
+    """The containers of one cluster; use it with `with`, which removes them all.
+    A machine can have one fleet at a time."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Fleet:
         on_progress: OnProgress | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment`: more settings, of every process of a role."""
+        """Plan the containers. `environment` holds more settings for every process of a role."""
         self.engine = engine
         self.images = images
         self.on_progress = on_progress or (lambda *_: None)
@@ -69,7 +70,7 @@ class Fleet:
     # ---------------------------------------------------------------------------------------------- all of them
 
     def start(self) -> None:
-        """Returns when all are ready. Raises OncelogError, with nothing left behind."""
+        """Start all containers and return when they are ready. Raises OncelogError, with nothing left behind."""
         self._take_lock()
         try:
             missing = [one for one in self.images.needed if not self.engine.has_image(one)]
@@ -100,10 +101,10 @@ class Fleet:
                 self._lock = None
 
     def remove(self) -> None:
-        """Everything that ever was one's. What a killed run left as well."""
+        """Remove every container, volume and network of any fleet, also those that a killed run left."""
         engine, label = self.engine, f"label={LABEL}"
         if found := engine.do("ps", "-aq", "--filter", label).split():
-            # Paused ones cannot be killed by some versions; a failure of this says nothing.
+            # Some versions cannot kill a paused container. If this fails, it does not matter.
             engine.ask("unpause", *found)
             engine.do("rm", "-f", "-v", *found)
         if found := engine.do("volume", "ls", "-q", "--filter", label).split():
@@ -146,12 +147,12 @@ class Fleet:
         return [one for one in self.containers if one.machine == machine]
 
     def others(self, containers: Sequence[Container]) -> list[str]:
-        """The addresses of everybody else, and of this machine, from where clients come."""
+        """Return the addresses of all other containers, and of this machine, from which clients connect."""
         others = [one.address for one in self.containers if one not in containers]
         return [str(next(IPv4Network(self._subnet).hosts())), *others]
 
     def create(self, one: Container) -> None:
-        """Makes it and starts it."""
+        """Create the container and start it."""
         self.on_progress(one.name, "starting")
         environment = {**one.environment, **(self._environment if one.machine else {})}
         arguments = [
@@ -161,7 +162,7 @@ class Fleet:
             *("--user", one.user, "--stop-timeout", str(DRAIN_S), "--pull", "never"),
         ]
         if self.engine.is_podman:
-            # Another one after each start, and its peers would look for the old one for a while.
+            # podman draws a new MAC address at each start, and peers would use the old one for a while.
             arguments += ["--mac-address", mac_of(one.address), "--no-healthcheck"]
         for folder in one.tmpfs:
             arguments += ["--tmpfs", folder]
@@ -170,7 +171,7 @@ class Fleet:
             if self.engine.ask("volume", "inspect", volume).code:
                 self.engine.do("volume", "create", "--label", f"{LABEL}=yes", volume)
             arguments += ["--volume", f"{volume}:{one.volume}"]
-        # Without its value: an argument is seen by everybody on the machine.
+        # The value is left out, because everybody on the machine sees the arguments of a command.
         for name in environment:
             arguments += ["--env", name]
         image = one.image or self.images.of_role(one.role)
@@ -189,20 +190,22 @@ class Fleet:
         self.engine.do("unpause", full_name(name))
 
     def terminate(self, name: str) -> int:
-        """SIGTERM, and SIGKILL after the time of a drain. Its exit code."""
+        """Send SIGTERM, and SIGKILL when the time of a drain is over; return the exit code."""
         self.engine.do("stop", "--time", str(DRAIN_S), full_name(name), timeout_s=2 * DRAIN_S)
         found = self.engine.look([full_name(name)])
         return int(found[0]["State"]["ExitCode"]) if found else -1
 
     def replace(self, name: str) -> int:
-        """Drains it and puts another container in its place, with its address and data. The exit code of the first."""
+        """Drain the container and put another in its place, with its address and data; return
+        the exit code of the first."""
         code = self.terminate(name)
         self.engine.do("rm", full_name(name))
         self.create(self._by_name[name])
         return code
 
     def states(self) -> dict[str, str]:
-        """By name: `running`, `paused`, `exited`, or what else the engine says."""
+        """Return the state of each container by its name: `running`, `paused`, `exited`, or
+        another word of the engine."""
         found = self.engine.look([full_name(one.name) for one in self.containers])
         return {
             one["Name"].removeprefix("/").removeprefix(f"{PREFIX}-"): str(one["State"]["Status"])
@@ -224,7 +227,8 @@ class Fleet:
         return False
 
     def await_ready(self, names: Sequence[str], timeout_s: float = READY_S) -> None:
-        """Raises OncelogError with the last words of the first that does not come."""
+        """Wait until these containers are ready.
+        Raises OncelogError with the last log lines of the first that does not become so."""
         deadline = time.monotonic() + timeout_s
         for name in names:
             while not self.is_ready(self._by_name[name]):
@@ -249,7 +253,7 @@ class Fleet:
         return f"http://{self.of_role(GATEWAY.role)[0].address}:{HTTP_PORT}"
 
     def ask_gateway(self, path: str) -> object:
-        """Raises OncelogError when it does not answer."""
+        """Return the gateway's response to a GET of `path`. Raises OncelogError when the gateway does not answer."""
         try:
             with _NO_PROXY.open(self.gateway + path, timeout=ANSWER_S) as answer:
                 return json.load(answer)
@@ -259,7 +263,7 @@ class Fleet:
     # ---------------------------------------------------------------------------------------------- its network
 
     def in_network_of(self, name: str, script: str) -> None:
-        """Runs shell commands that may change the network of a container, beside it."""
+        """Run shell commands beside the container, in its network, which they may change."""
         self.engine.do(
             *("run", "--rm", "--label", f"{LABEL}=yes", "--pull", "never"),
             *("--network", f"container:{full_name(name)}", "--user", "0", "--entrypoint", "sh"),
@@ -274,5 +278,5 @@ def full_name(name: str) -> str:
 
 
 def mac_of(address: str) -> str:
-    """A local one that goes with the address."""
+    """Return a locally administered MAC address that is derived from the IP address."""
     return ":".join(("02", "4f", *(f"{int(part):02x}" for part in address.split("."))))

@@ -1,4 +1,4 @@
-"""Faults given to containers. What each kind means here, where it is not what its name says:
+"""Faults given to containers. These kinds mean something else here than their names say:
 
 - KILL is SIGKILL to the container's first process; the container is started again, as a restart policy would, with its
   volume and its address. RESTART is `stop`: SIGTERM and a drain; then a start.
@@ -38,12 +38,12 @@ ResultT = TypeVar("ResultT")
 
 
 class ContainerInjector:
-    """A `ChaosInjector` on a fleet."""
+    """A `ChaosInjector` that gives faults to the containers of a fleet."""
 
     def __init__(
         self, fleet: Fleet, kinds: frozenset[FaultKind], kill_client: Callable[[float], str]
     ) -> None:
-        """`kinds` are those that can be had here."""
+        """Make an injector that carries out only faults of these `kinds`."""
         self._fleet = fleet
         self._kinds = kinds
         self._kill_client = kill_client
@@ -79,7 +79,7 @@ class ContainerInjector:
         await self._call(self._bring_back, self._fleet.containers, "the end of all faults")
 
     async def look_for_dead(self) -> None:
-        """Who ended although no fault was upon it has something to tell; it is started again."""
+        """Report each container that ended although no fault was given to it, and start it again."""
         try:
             await self._call(self._look)
         except OncelogError:
@@ -129,12 +129,13 @@ class ContainerInjector:
         return [self._one(fault)]
 
     def _one(self, fault: PlannedFault) -> Container:
-        """A role of one is its own name in a plan."""
+        """Return the container that the fault targets; a role of one container is named by its role alone in a plan."""
         first = fault.target.partition("+")[0]
         return next(one for one in self._fleet.containers if first in (one.name, one.role))
 
     def _kill(self, fault: PlannedFault) -> None:
-        """Whom another fault has killed already, or freezes, is left to it."""
+        """Kill the containers of the fault that run; those that another fault has killed or
+        frozen are left to that fault."""
         states = self._fleet.states()
         struck = [one.name for one in self._struck(fault) if states.get(one.name) == RUNNING]
         if not struck:
@@ -156,7 +157,7 @@ class ContainerInjector:
         struck = self._struck(fault)
         peers = self._fleet.others(struck) if role_of(fault.target) == MACHINES else []
         second = fault.target.partition("+")[2]
-        # Clients come from anywhere: who is cut off from them is cut off from everybody.
+        # Clients come from anywhere, so a container cut off from them is cut off from everybody.
         if second and second != CLIENTS:
             peers = [self._fleet.container(second).address]
         self._in_networks(struck, f"{heal_script()}; {cut_script(fault, peers)}")
@@ -165,7 +166,8 @@ class ContainerInjector:
             self._in_networks(struck, heal_script())
 
     def _in_networks(self, containers: Sequence[Container], script: str) -> None:
-        """One that does not run has no network; when it starts again it gets a new one."""
+        """Run the script in each container's network; a container that does not run has none, and gets
+        a new one when it starts."""
         states = self._fleet.states()
         alive = [one for one in containers if states.get(one.name) in (RUNNING, PAUSED)]
         with ThreadPoolExecutor(max(1, len(alive))) as threads:
@@ -190,7 +192,7 @@ class ContainerInjector:
             self.facts[name] = "; ".join(part for part in (self.facts.get(name), took) if part)
 
     def _bring_back(self, containers: Sequence[Container], after: str) -> None:
-        """Together: one may wait for another."""
+        """Start these containers at the same time, because one may wait for another."""
         if not containers:
             return
         with ThreadPoolExecutor(len(containers)) as threads:
@@ -198,7 +200,8 @@ class ContainerInjector:
                 done.result()
 
     def _start(self, one: Container, after: str) -> None:
-        """Again and again, as a restart policy does: it may need somebody whom another fault has taken away."""
+        """Try to start the container until it is ready, as a restart policy does: another fault may have
+        stopped one that it needs."""
         deadline = time.monotonic() + COME_BACK_S
         while not self._is_closing.is_set():
             try:
@@ -222,14 +225,14 @@ class ContainerInjector:
         return self._fleet.states().get(one.name, "gone")
 
     def _is_struck_meanwhile(self, one: Container, after: str) -> bool:
-        """By another fault, whose end will look after it."""
+        """True if another fault that is under way strikes this container too; that fault's end will start it again."""
         return any(
             name != after and one.name in {other.name for other in self._struck(fault)}
             for name, fault in list(self._under_way.items())
         )
 
     def _look(self) -> None:
-        # Before and after: a fault may begin while the engine is asked.
+        # Struck roles are read before and after, because a fault may begin while the engine answers.
         struck = self._roles_struck()
         states = self._fleet.states()
         struck |= self._roles_struck()

@@ -1,4 +1,4 @@
-"""Which containers there are, on which machine, with which address and settings. Pure."""
+"""The plan of the containers: which there are, on which machine, with which address and settings. Pure."""
 
 import ipaddress
 import os
@@ -39,7 +39,7 @@ COUNTS: Final[Mapping[RolePlan, int]] = {
     GATEWAY: 1,
 }
 _BY_ITSELF: Final = 0
-"""The machine of what processes stand on: no fault of a machine strikes it."""
+"""The number of the machine of Postgres and Redis, which no fault of a machine strikes."""
 _DATABASE: Final = "postgresql+psycopg://oncelog:{password}@{address}:5432/oncelog"
 _REDIS_CONFIG: Final = "\n".join(
     ("bind * -::*", 'save ""', "appendonly no", "maxmemory 256mb", "requirepass {password}\n")
@@ -51,7 +51,7 @@ _REDIS_START: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Where they come from: the variables are those of docker/compose.yaml."""
+    """The names of the images that containers run; the variables that set them are those of docker/compose.yaml."""
 
     prefix: str = "oncelog"
     tag: str = ""
@@ -87,13 +87,13 @@ class Container:
     machine: int
     address: str
     ports: tuple[int, ...]
-    """Where it answers when it runs."""
+    """The ports on which the container answers when it is ready."""
     environment: Mapping[str, str]
     image: str = ""
-    """Of what is not ours; a role's depends on its version."""
+    """The image of a container that is not oncelog's own; empty for a role, whose image depends on its version."""
     user: str = "10001:10001"
     volume: str = ""
-    """Where it keeps what lasts; empty: nowhere."""
+    """The path at which the container's volume is mounted; empty when nothing of it is kept."""
     tmpfs: tuple[str, ...] = ("/tmp",)
     command: tuple[str, ...] = field(default=())
 
@@ -109,7 +109,8 @@ def given_subnet() -> str:
 def plan_containers(
     subnet: str, images: Images, passwords: Mapping[str, str]
 ) -> tuple[Container, ...]:
-    """In the order in which they start. Raises OncelogError for a subnet that is none."""
+    """Return the containers in the order in which they start.
+    Raises OncelogError if `subnet` is no network, or too small."""
     try:
         hosts = list(ipaddress.IPv4Network(subnet).hosts())
     except ValueError as error:
@@ -125,7 +126,7 @@ def plan_containers(
 
     postgres = _postgres(address(_BY_ITSELF), images, passwords[POSTGRES])
     redis = _redis(address(_BY_ITSELF), images, passwords[REDIS])
-    # A gateway that stands beside a storage node alone makes the machines about equal.
+    # The gateway goes to the machine with only a storage node, which makes the machines about equal.
     machines = {one: MACHINE_COUNT if one[0] is GATEWAY else one[1] + 1 for one in members}
     addresses = {one: address(machines[one]) for one in members}
     controllers = ",".join(
@@ -162,7 +163,7 @@ def plan_containers(
 def _settings(
     controllers: str, postgres: str, redis: str, passwords: Mapping[str, str]
 ) -> Mapping[RolePlan, Mapping[str, str]]:
-    """What every process of a role is told."""
+    """Return, for each role, the environment variables that every process of it gets."""
     redis_url = f"redis://:{passwords[REDIS]}@{redis}:{REDIS_PORT}/0"
     own = {
         CONTROLLER: {

@@ -1,4 +1,4 @@
-"""A cluster of containers of our own, as a target."""
+"""A chaos target that is a cluster of our own containers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -20,7 +20,7 @@ from oncelog_server.cluster.plan import CONTROLLER, POSTGRES, REDIS, ROLES, STOR
 
 SETTLE_S: Final = 90.0
 _NODES: Final = sum(COUNTS.values()) - COUNTS[CONTROLLER]
-"""As REST counts them."""
+"""The number of nodes that REST counts: all processes of roles but the controllers."""
 
 
 class ContainerTarget:
@@ -34,7 +34,7 @@ class ContainerTarget:
         kinds: Sequence[FaultKind],
         settings: Mapping[str, str],
     ) -> None:
-        """`kinds`: only these, if there are any."""
+        """Make a target of containers that are not started yet. `kinds`: the only faults to give; empty: all."""
         self.name = f"oncelog, a cluster of containers of {engine.command}"
         self.roles = tuple(CONTAINER_DECKS)
         self.limits: Sequence[str] = ()
@@ -92,12 +92,12 @@ class ContainerTarget:
         return ContainerInjector(self._fleet, self._kinds, kill_client)
 
     def observe(self, at_ms: int) -> Observations:
-        """No files are read here; what the gateway says has to be asked while it is there."""
+        """Read from the gateway, while it runs, whether the cluster has settled. Files are not read here."""
         self._settled = settled(self.ask_gateway, _NODES, SETTLE_S)
         return Observations(is_healed=True)
 
     def ask_gateway(self, path: str) -> Any:
-        """What REST answers. Raises OncelogError when it does not."""
+        """Return the REST response to a GET of `path`. Raises OncelogError when the gateway does not answer."""
         return self._fleet.ask_gateway(path)
 
     def verdicts(self) -> Sequence[Verdict]:

@@ -1,4 +1,4 @@
-"""The page: what was found first, then when, then how bad, then all the rest."""
+"""The page of a report: first the findings, then when they happened, how bad they were, and all the rest."""
 
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -15,7 +15,7 @@ HERE: Final = Path(__file__).parent
 
 
 def build_page(content: dict[str, Any], measures: Measures) -> str:
-    """`content` is the report as JSON has it; the plots need more."""
+    """Return the page as HTML. `content` is the report as JSON has it; the plots also need the measures."""
     body = "".join(
         [
             *_head(content),
@@ -51,7 +51,7 @@ def build_page(content: dict[str, Any], measures: Measures) -> str:
 
 
 def document(title: str, body: str) -> str:
-    """A whole page that needs no other file."""
+    """Return a whole HTML page that needs no other file."""
     style, script = (HERE / "style.css").read_text(), (HERE / "script.js").read_text()
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -95,7 +95,7 @@ def _tiles(content: dict[str, Any]) -> Iterator[str]:
 
 
 def tiles_of(tiles: Iterable[tuple[str, str]]) -> str:
-    """Each a value and what it means."""
+    """Return the tiles of the page, each with a value and what it means."""
     inside = "".join(
         tag("div", f"<b>{escape(value)}</b><span>{escape(meaning)}</span>", class_="tile")
         for value, meaning in tiles
@@ -116,7 +116,7 @@ def card(title: str, text: str, inside: str) -> str:
 
 
 def _verdicts(verdicts: list[dict[str, Any]]) -> str:
-    """What is broken with its proofs, what is not as a list, what nobody can tell with its reasons."""
+    """Return the verdicts as HTML: broken ones with proofs, sound ones as a list, unknown ones with reasons."""
     inside = [_broken(verdicts)]
     sound = [
         tag("li", f"<span>{escape(one['checker'])}</span><b>{one['judged']:,}</b>")

@@ -1,4 +1,4 @@
-"""The four plots: availability under faults, commit latency, LSO lag, recovery."""
+"""The four plots of a report: availability under faults, commit latency, LSO lag, recovery."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ def family_class(kind: str) -> str:
 
 
 def availability(measures: Measures) -> str:
-    """Commits a second above, a lane of faults for each role below."""
+    """Draw commits a second, with a lane of faults for each role below."""
     scale = _time(measures)
     roles = [one.role for one in measures.roles]
     bottom = _RATE_HEIGHT + 12 + _LANE * len(roles)
@@ -111,7 +111,7 @@ def fault_tip(one: Recovery, from_ms: int) -> str:
 
 
 def latency(measures: Measures) -> str:
-    """Each commit of the pulse, on a logarithmic scale; the median of each stretch as a line."""
+    """Draw each commit of the pulse on a logarithmic scale, with the median of each stretch as a line."""
     scale, bottom = _time(measures), _PLOT_HEIGHT - 24
     latencies = [one.latency_ms for one in measures.commits]
     values = Scale(1, max(10, *latencies, 10) * 1.5, bottom, 10, is_log=True)
@@ -160,7 +160,7 @@ def lag(measures: Measures) -> str:
 
 
 def _stretches(samples: Sequence[Lag], points: Sequence[Point]) -> list[list[Point]]:
-    """Cut where nobody answered for a while: what was not seen is not drawn."""
+    """Cut the points into stretches at times without samples: what was not seen is not drawn."""
     found: list[list[Point]] = []
     last_ms = -_SILENCE_MS
     for one, point in zip(samples, points, strict=True):
@@ -172,7 +172,7 @@ def _stretches(samples: Sequence[Lag], points: Sequence[Point]) -> list[list[Poi
 
 
 def recovery(measures: Measures) -> str:
-    """Each fault a dot in its role's row; the median as a tick."""
+    """Draw each recovery as a dot in its role's row, and the median of the role as a tick."""
     known = [one.ms for one in measures.recoveries if one.ms is not None]
     bottom = 12 + _LANE * len(measures.roles)
     scale = Scale(1, max([10, *known]) * 1.5, LEFT, WIDTH - RIGHT, is_log=True)
@@ -189,7 +189,7 @@ def recovery(measures: Measures) -> str:
             parts.append(line(x, y + 3, x, y + _LANE - 3, "median"))
         own = [one for one in measures.recoveries if one.role == role.role and one.ms is not None]
         for place, one in enumerate(own):
-            # Apart from each other a little, so that equal ones are seen as many.
+            # Dots are moved apart a little, so that equal ones are seen as many.
             offset = (place % 3 - 1) * 4
             tip = fault_tip(one, measures.from_ms)
             css = f"fault {family_class(one.fault.kind)}"

@@ -1,4 +1,4 @@
-"""As much of plotting as the page needs: scales, axes, and elements that say what they are when pointed at."""
+"""The elements of SVG that the page's plots need: scales, axes, and shapes with tooltips."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,14 +11,14 @@ RIGHT: Final = 18
 WIDTH: Final = 1100
 TICKS_MAX: Final = 6
 SECONDS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 14400)
-"""Steps of a time axis."""
+"""Steps of a time axis, in seconds."""
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to pixels."""
+    """A linear or logarithmic map from values to pixels."""
 
     low: float
     high: float
@@ -34,7 +34,8 @@ class Scale:
         return math.log10(max(value, self.low, 1e-9)) if self.is_log else value
 
     def ticks(self, of: Sequence[float] = (1, 2, 5, 10)) -> list[float]:
-        """Of a power of ten unless other steps are given, of which one must be great enough."""
+        """Return the values at ticks: the powers of ten of a logarithmic scale, otherwise multiples of a step that
+        starts with one of `of`."""
         if self.is_log:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             return [10.0**at for at in range(first, last + 1) if self.low <= 10.0**at <= self.high]
@@ -44,7 +45,8 @@ class Scale:
 
 
 def nice_step(least: float, of: Sequence[float]) -> float:
-    """The first of these steps that is not below `least`, times a power of ten where they begin at 1."""
+    """Return the first step of `of` that is not below `least`; steps that begin at 1 are
+    tried in every power of ten."""
     power = 10.0 ** math.floor(math.log10(max(least, 1e-9))) if of[0] == 1 else 1.0
     return next((power * one for one in of if power * one >= least * (1 - 1e-9)), power * of[-1])
 
@@ -54,7 +56,7 @@ def time_scale(duration_s: float) -> Scale:
 
 
 def tag(name: str, content: str = "", tip: str = "", **attributes: object) -> str:
-    """`class_` for class, `_` for a dash. `tip` is shown when it is pointed at."""
+    """Return an element. `class_` stands for class, and `_` for a dash; `tip` is shown when a pointer is over it."""
     written = "".join(
         f' {key.strip("_").replace("_", "-")}="{_attribute(value)}"'
         for key, value in attributes.items()
@@ -91,7 +93,7 @@ def path(points: Iterable[Point], class_: str) -> str:
 
 
 def area(points: Sequence[Point], base_px: float, class_: str) -> str:
-    """Between the points and a base line."""
+    """Return the filled area between the points and a base line."""
     if not points:
         return ""
     closed = [(points[0][0], base_px), *points, (points[-1][0], base_px)]
@@ -99,7 +101,7 @@ def area(points: Sequence[Point], base_px: float, class_: str) -> str:
 
 
 def steps(points: Sequence[Point]) -> Iterator[Point]:
-    """Each value holds until the next."""
+    """Yield the points of a step line, on which each value holds until the next."""
     for number, (x, y) in enumerate(points):
         if number:
             yield x, points[number - 1][1]
@@ -126,7 +128,7 @@ def time_axis(scale: Scale, top: float, bottom: float) -> Iterator[str]:
 
 
 def value_axis(scale: Scale, unit: str, label: str, *, is_time: bool = False) -> Iterator[str]:
-    """To the left, with lines across."""
+    """Yield the labels of the vertical axis at the left, with lines across the plot."""
     for at in scale.ticks():
         y = scale(at)
         yield line(LEFT, y, WIDTH - RIGHT, y, "grid")

@@ -23,14 +23,15 @@ CALL_TIMEOUT_S: Final = 15.0
 EXEC_TIMEOUT_S: Final = 30.0
 _NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
-"""An eviction that a PodDisruptionBudget does not allow now."""
+"""The HTTP status of an eviction that a PodDisruptionBudget does not allow now."""
 
 
 class Kubernetes:
-    """One namespace and one release in it. Called from many threads."""
+    """The client of one namespace and one release in it. Many threads may call it at once."""
 
     def __init__(self, namespace: str, release: str, context: str) -> None:
-        """Inside a pod its service account, else the kubeconfig. An empty namespace is the one of either."""
+        """Connect by the pod's service account, or outside a pod by the kubeconfig.
+        An empty `namespace` means that of the account or of the kubeconfig."""
         self._configuration = client.Configuration()
         self.is_inside = False
         try:
@@ -46,7 +47,7 @@ class Kubernetes:
         self._local = threading.local()
 
     def _configure(self, context: str) -> str:
-        """The namespace that is meant when none is given."""
+        """Load the access to the API and return the namespace that is meant when none is given."""
         if not context:
             try:
                 config.load_incluster_config(client_configuration=self._configuration)
@@ -64,7 +65,7 @@ class Kubernetes:
     # -------------------------------------------------------------------------------------------------- pods
 
     def pods(self, selector: str = "") -> list[Pod]:
-        """Those with this label; without one, of the release."""
+        """Return the pods that match the label selector; without one, those of the release."""
         selector = selector or f"{INSTANCE}={self.release}"
         content = self._get(
             "list the pods",
@@ -75,7 +76,8 @@ class Kubernetes:
         return [pod_from(one) for one in content["items"]]
 
     def delete(self, pod: Pod, grace_s: int | None = None) -> None:
-        """None: the pod's own grace. 0: the API forgets it at once. A pod that is gone is no error."""
+        """Delete the pod. `grace_s` None: with its own grace; 0: the API forgets it at once.
+        A pod that is gone is no error."""
         body = client.V1DeleteOptions(
             grace_period_seconds=grace_s, preconditions=client.V1Preconditions(uid=pod.uid)
         )
@@ -85,7 +87,7 @@ class Kubernetes:
             )
 
     def evict(self, pod: Pod) -> bool:
-        """False: its PodDisruptionBudget does not allow it now."""
+        """Evict the pod; return False if its PodDisruptionBudget does not allow that now."""
         body = client.V1Eviction(
             metadata=client.V1ObjectMeta(name=pod.name, namespace=self.namespace)
         )
@@ -127,7 +129,7 @@ class Kubernetes:
                 return Said(code=_exit_code(shell), text=shell.read_all())
 
     def last_words(self, pod: Pod, container: str, lines: int) -> str:
-        """The end of the log of the process that was there before."""
+        """Return the last lines of the log of the container's previous process."""
         with _failures_named(f"read the log of {pod.name}"):
             answer = self._core.read_namespaced_pod_log(
                 pod.name,
@@ -141,7 +143,7 @@ class Kubernetes:
             return str(answer.data.decode(errors="replace"))
 
     def add_container(self, pod: Pod, patch: Mapping[str, Any]) -> None:
-        """An ephemeral one."""
+        """Add an ephemeral container to the pod, as the patch describes it."""
         with _failures_named(f"add a container to {pod.name}"):
             self._core.patch_namespaced_pod_ephemeralcontainers(
                 pod.name, self.namespace, dict(patch), _request_timeout=CALL_TIMEOUT_S
@@ -150,7 +152,7 @@ class Kubernetes:
     # ------------------------------------------------------------------------------------------- controllers, nodes
 
     def workload(self, role: str) -> tuple[str, dict[str, Any]]:
-        """The kind and the object that makes the pods of a role."""
+        """Return the kind and the object of the workload that makes the pods of a role."""
         for kind in ("StatefulSet", "Deployment"):
             found = self._get(f"list each {kind}", self._lister(kind, role))["items"]
             if found:
@@ -166,7 +168,7 @@ class Kubernetes:
         return lambda: listing(self.namespace, label_selector=selector, **self._raw)
 
     def restart_rollout(self, kind: str, name: str, at: str) -> None:
-        """As `kubectl rollout restart`."""
+        """Restart the pods one after another, as `kubectl rollout restart` does."""
         annotations = {"kubectl.kubernetes.io/restartedAt": at}
         patch = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
         patching = {
@@ -189,7 +191,7 @@ class Kubernetes:
             )
 
     def allows(self, verb: Verb) -> bool:
-        """Asks the API whether this account may do it here."""
+        """Ask the API whether this account may do it in this namespace."""
         resource, _, part = verb.resource.partition("/")
         attributes = client.V1ResourceAttributes(
             group=verb.group,
@@ -235,7 +237,8 @@ class Kubernetes:
 
 
 def _exit_code(shell: Any) -> int:
-    """Before its output is taken, which throws this away. -1: the container went before it was told."""
+    """Return the exit code of the shell, or -1 if the container went before it reported one.
+    Call it before the output is read, which drops the code."""
     try:
         return int(shell.returncode)
     except (TypeError, KeyError, ValueError, IndexError):
@@ -243,7 +246,7 @@ def _exit_code(shell: Any) -> int:
 
 
 class Refused(OncelogError):
-    """The API answered, and said no."""
+    """The API answered with a refusal."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -263,7 +266,7 @@ def _failures_named(what: str, allowed: Sequence[int] = ()) -> Iterator[None]:
 
 
 def _reason(error: ApiException) -> str:
-    """The API's own sentence."""
+    """Return the reason in the API's own words."""
     try:
         return str(json.loads(error.body)["message"])
     except (TypeError, ValueError, KeyError):

@@ -1,5 +1,5 @@
-"""What a healed cluster says of itself through REST, asked inside the gateway's pod: nothing of it need be reachable
-from here. Files of nodes are not read: `make chaos` on processes judges those."""
+"""The checks of a healed cluster through REST. The requests are made inside the gateway's pod, so it need not be
+reachable from here. The files of nodes are not read; `make chaos` on processes judges those."""
 
 import json
 import time
@@ -25,7 +25,8 @@ if token := os.environ.get("ONCELOG_GATEWAY_ADMIN_TOKEN_FILE"):
     request.add_header("Authorization", "Bearer " + pathlib.Path(token).read_text().strip())
 print(urllib.request.urlopen(request, timeout=15).read().decode())
 """
-"""With the token of the gateway's own pod, where it asks for one: none leaves the pod."""
+"""A script for the gateway's pod that requests REST with the pod's own token, if it has one; the
+token never leaves the pod."""
 QUESTIONS: Final = (
     "/v1/cluster",
     "/v1/partitions?troubled=true&limit=1000",
@@ -36,7 +37,8 @@ QUESTIONS: Final = (
 
 
 def ask_gateway(kubernetes: "Kubernetes", path: str) -> Any:
-    """Raises OncelogError when no gateway is there to be asked, or it does not answer."""
+    """Return the REST response to a GET of `path`.
+    Raises OncelogError when no gateway is there, or it does not answer."""
     gateways = [one for one in kubernetes.pods() if one.role == "gateway" and one.is_ready]
     if not gateways:
         raise OncelogError("no pod of the gateway is ready")
@@ -50,7 +52,7 @@ def ask_gateway(kubernetes: "Kubernetes", path: str) -> Any:
 
 
 def unsettled(answers: Sequence[Any], node_count: int) -> list[str]:
-    """What is not as it is to be when nothing is broken any more. `answers` are those to QUESTIONS, in order.
+    """Return what is not as it must be in a healed cluster. `answers` are the responses to QUESTIONS, in order.
 
     A transaction may be open, for there may be clients beside those of the run; not for longer than its timeout.
     """
@@ -91,7 +93,8 @@ def unsettled(answers: Sequence[Any], node_count: int) -> list[str]:
 
 
 def settled(ask: Callable[[str], Any], node_count: int, timeout_s: float) -> Verdict:
-    """Asks until all is well, or until `timeout_s`: then what is not is the proof."""
+    """Ask until the cluster has settled.
+    After `timeout_s` seconds the verdict is broken, with what has not settled as its proof."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

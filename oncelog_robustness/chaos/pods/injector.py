@@ -1,15 +1,15 @@
-"""Faults given to pods. What each kind means here, where it is not what its name says:
+"""Faults given to pods. These kinds mean something else here than their names say:
 
 - KILL deletes the pod without grace, or ends its processes by SIGKILL from within. The second needs a pod that shares
   its process namespace (the chart's `chaos.enabled`): nothing can kill the first process of its own namespace. A pod
   gets it once: Kubernetes makes a container wait longer each time it ends, and that wait is not ours to measure.
-- PAUSE is SIGSTOP to every process of the pod, and needs the same. The longest one is shorter than what liveness probes
-  bear.
+- PAUSE is SIGSTOP to every process of the pod, and needs the same namespace. The longest pause is shorter than
+  liveness probes allow.
 - RESTART deletes the pod with its own grace: it drains. ROLLING_RESTART is `kubectl rollout restart`.
-- A partition drops packets in the pod's network, the kubelet's probes as well. Connections survive when TCP retransmits
-  for longer. RESET answers every packet of a second with a TCP reset.
+- A partition drops packets in the pod's network, the kubelet's probes as well. Connections survive when TCP
+  retransmits for longer. RESET answers every packet of a second with a TCP reset.
 - DISK_FULL fills the volume of a node with a file, where the volume is a small file system of its own.
-- What is gone comes back by its controller: a fault ends when every pod of the role is Ready again.
+- A lost pod comes back by its controller: a fault ends when every pod of the role is Ready again.
 """
 
 import asyncio
@@ -51,13 +51,13 @@ _DOWN: Final = frozenset(
         FaultKind.REDIS_OUTAGE,
     )
 )
-"""Kinds after which another process is there, unless the old one was only paused."""
+"""The kinds of faults after which another process runs in the pod, unless the old one was only paused."""
 
 ResultT = TypeVar("ResultT")
 
 
 class PodInjector:
-    """A `ChaosInjector` on the pods of a release."""
+    """A `ChaosInjector` that gives faults to the pods of a release."""
 
     def __init__(
         self,
@@ -68,7 +68,8 @@ class PodInjector:
         tools_image: str,
         kill_client: Callable[[float], str],
     ) -> None:
-        """`kinds` are those that can be had here, `counts` how many pods each role has when all is well."""
+        """Make an injector.
+        `kinds` are the faults that it can give; `counts` says how many pods each role has when all is well."""
         self._kubernetes = kubernetes
         self._machines = machines
         self._kinds = kinds
@@ -115,7 +116,7 @@ class PodInjector:
         await self._call(self._await_roles, tuple(self._counts), "the end of all faults")
 
     async def look_for_dead(self) -> None:
-        """Who ended although no fault was given to it has something to tell; its controller starts it again."""
+        """Report each pod that ended although no fault was given to it; its controller starts it again."""
         try:
             await self._call(self._look)
         except OncelogError:
@@ -123,7 +124,7 @@ class PodInjector:
             return
 
     def close(self) -> None:
-        """Nothing waits for a pod after this; a machine that was taken away comes back."""
+        """Stop waiting for pods, and make each machine that was taken away schedulable again."""
         self._is_closing.set()
         self._threads.shutdown(cancel_futures=True)
         self._machines.take_back_all()
@@ -167,7 +168,7 @@ class PodInjector:
                 self._kill(fault, pod)
             case FaultKind.DATABASE_OUTAGE | FaultKind.REDIS_OUTAGE:
                 if fault.strength >= 0.5 and FaultKind.PAUSE in self._kinds:
-                    # First, for a signal whose answer is lost may have stopped it, and it has to go on in the end.
+                    # This is noted first, because a signal without a response may have stopped the pod.
                     self.facts[name_of(fault)] = PAUSED
                     self._signal(pod, "STOP")
                 else:
@@ -218,7 +219,7 @@ class PodInjector:
     def _cut(self, fault: PlannedFault) -> None:
         first, _, second = fault.target.partition("+")
         pod = self._find(first)
-        # Clients come from anywhere: who is cut off from them is cut off from everybody.
+        # Clients come from anywhere, so a pod cut off from them is cut off from everybody.
         peers = [self._find(second).ip] if second and second != CLIENTS else []
         self._strike(fault, [pod])
         self._need_helper(pod)
@@ -274,7 +275,7 @@ class PodInjector:
             self.facts[name] = f"{before}; Ready {time.monotonic() - began:.1f} s after its time"
 
     def _undo(self, fault: PlannedFault, pod: Pod) -> None:
-        """Nothing where the pod is gone, and its trouble with it."""
+        """Undo the fault in the pod. Do nothing if the pod is gone, because the fault went with it."""
         now = self._by_uid(pod)
         if now is None or now.is_leaving:
             return
@@ -291,7 +292,7 @@ class PodInjector:
                 raise
 
     def _await_gone(self, pods: Sequence[Pod]) -> None:
-        """Until what was killed is seen to be away: the API may call a pod Ready for a while that is not."""
+        """Wait until the killed pods are seen to be away: the API may call a dead pod Ready for a while."""
         deadline = time.monotonic() + COME_BACK_S
         while not self._is_closing.is_set() and time.monotonic() < deadline:
             now = {one.uid: one for one in self._kubernetes.pods()}
@@ -328,7 +329,8 @@ class PodInjector:
         return named(self._kubernetes.pods())
 
     def _find(self, name: str) -> Pod:
-        """One that another fault has taken away is waited for."""
+        """Return the pod of this name, and wait for it if another fault has taken it away.
+        Raises OncelogError when it does not become Ready."""
         deadline = time.monotonic() + FIND_S
         while True:
             # A role of one pod is its own name in a plan.
@@ -344,7 +346,8 @@ class PodInjector:
         return next((one for one in self._kubernetes.pods() if one.uid == pod.uid), None)
 
     def _struck_pods(self) -> dict[str, Pod]:
-        """By uid. Pods of Jobs and tests come and go by themselves."""
+        """Return the pods of roles that faults may strike, by uid.
+        Pods of Jobs and tests are left out, since they come and go by themselves."""
         return {one.uid: one for one in self._kubernetes.pods() if one.role in self._counts}
 
     def _roles_struck(self) -> set[str]:
@@ -355,7 +358,7 @@ class PodInjector:
 
     def _look(self) -> None:
         with self._looking:
-            # Before and after: a fault may begin while the API is asked.
+            # Struck roles are read before and after, because a fault may begin while the API answers.
             struck = self._roles_struck()
             now = self._struck_pods()
             struck |= self._roles_struck()
@@ -377,7 +380,7 @@ class PodInjector:
         return f"{text}; its last words:\n{words}"
 
     def _rebase(self, roles: set[str]) -> None:
-        """What these pods are like now is no finding: a fault made them so."""
+        """Take the present state of these roles' pods as the base of later findings: a fault made them so."""
         with self._looking:
             now = self._struck_pods()
             kept = {uid: one for uid, one in self._known.items() if one.role not in roles}
@@ -385,7 +388,7 @@ class PodInjector:
 
 
 def is_rolled_out(thing: dict[str, object]) -> bool:
-    """A StatefulSet or a Deployment, as the API's JSON has it."""
+    """True if a StatefulSet or a Deployment, as the API's JSON has it, has rolled out completely."""
     spec, status, metadata = (dict(thing[key]) for key in ("spec", "status", "metadata"))  # type: ignore[call-overload]
     wanted = spec.get("replicas", 1)
     if status.get("observedGeneration", 0) < metadata["generation"]:

@@ -1,4 +1,4 @@
-"""Taking machines away, as far as the API goes: a machine that was drained, and one that died with its pods."""
+"""Taking machines away through the API: one that is drained, and one that is lost with its pods."""
 
 import threading
 import time
@@ -19,7 +19,8 @@ RETRY_S: Final = 0.5
 
 
 class Machines:
-    """Those on which the release had pods when the run began; in a plan `machines-1`, `machines-2`, by their names."""
+    """The machines on which the release had pods when the run began.
+    A plan calls them `machines-1`, `machines-2`, in the order of their names."""
 
     def __init__(
         self, kubernetes: "Kubernetes", names: Sequence[str], roles: Sequence[str]
@@ -31,7 +32,7 @@ class Machines:
         self._lock = threading.Lock()
 
     def strike(self, fault: PlannedFault) -> str:
-        """What was done."""
+        """Drain the machine, or delete its pods, and return what was done."""
         machine = self._names[int(fault.target.rpartition("-")[2]) - 1]
         if self._kubernetes.is_cordoned(machine):
             raise OncelogError(f"{machine} is cordoned already, by somebody else")
@@ -49,7 +50,7 @@ class Machines:
         return f"{machine}, {counted(len(pods), 'pod')} evicted in {time.monotonic() - began:.1f} s"
 
     def _on(self, machine: str) -> list[Pod]:
-        """Of the release's roles: a Job of ours, or a test, is none of them."""
+        """Return the pods on the machine that belong to the release's roles; those of Jobs and tests do not."""
         return [
             one
             for one in self._kubernetes.pods()
@@ -57,7 +58,7 @@ class Machines:
         ]
 
     def _evict(self, pod: Pod) -> None:
-        """Its PodDisruptionBudget lets it go when the one before is back."""
+        """Evict the pod, and try again while its PodDisruptionBudget waits for the pod before it to be back."""
         deadline = time.monotonic() + EVICT_S
         while not self._kubernetes.evict(pod):
             if time.monotonic() > deadline:
@@ -73,7 +74,7 @@ class Machines:
             self._kubernetes.cordon(machine, is_on=False)
 
     def take_back_all(self) -> None:
-        """Also when a run is given up in the middle: nobody else would."""
+        """Make all machines schedulable again, also when a run is given up in the middle."""
         with self._lock:
             away, self._away = list(self._away.values()), {}
         for machine in away:

@@ -1,4 +1,4 @@
-"""What each fault needs to be allowed. The chart's Role and ClusterRole have these rules; a test compares them."""
+"""The permissions that each fault needs. The chart's Role and ClusterRole have these rules; a test compares them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from oncelog_robustness.fault_plan import NETWORK, OF_MACHINES, FaultKind
 class Verb:
     group: str
     resource: str
-    """With its part behind a slash, `pods/exec`."""
+    """The resource of the API, with its subresource behind a slash, such as `pods/exec`."""
     verb: str
 
 
@@ -20,9 +20,10 @@ def _verbs(group: str, resource: str, *verbs: str) -> frozenset[Verb]:
 
 
 EXEC: Final = _verbs("", "pods/exec", "get", "create")
-"""A connection that becomes a websocket is a `get`, to newer servers a `create` as well."""
+"""The permission to run a command in a pod.
+Opening its websocket is a `get`, and for newer servers a `create` as well."""
 TO_LOOK: Final = _verbs("", "pods", "get", "list") | _verbs("", "pods/log", "get") | EXEC
-"""Every run needs these: who is there, why it ended, and what the gateway says."""
+"""The permissions that every run needs, to see the pods, why one ended, and what the gateway answers."""
 _DELETE: Final = _verbs("", "pods", "delete")
 _CUT: Final = _verbs("", "pods/ephemeralcontainers", "patch")
 _ROLL: Final = frozenset(
@@ -31,7 +32,7 @@ _ROLL: Final = frozenset(
     for verb in _verbs("apps", kind, "get", "list", "patch")
 )
 OF_NODES: Final = _verbs("", "nodes", "list", "get", "patch")
-"""Nodes are in no namespace, so these stand in a ClusterRole."""
+"""The permissions on nodes. Nodes are in no namespace, so these stand in a ClusterRole."""
 _EVICT: Final = _verbs("", "pods/eviction", "create")
 
 NEEDED: Final[Mapping[FaultKind, frozenset[Verb]]] = {
@@ -48,14 +49,14 @@ NEEDED: Final[Mapping[FaultKind, frozenset[Verb]]] = {
     FaultKind.MACHINE_LOST: _DELETE | OF_NODES,
     FaultKind.CLIENT_KILL: frozenset(),
 }
-"""Kinds that are not here cannot be had of pods."""
+"""The permissions that each kind of fault needs. Kinds that are missing here cannot be given to pods."""
 
 
 def needed(kinds: Iterable[FaultKind]) -> frozenset[Verb]:
-    """By a run with these faults."""
+    """Return the permissions that a run with these faults needs."""
     return TO_LOOK.union(*(NEEDED[kind] for kind in kinds))
 
 
 IN_A_NAMESPACE: Final = needed(kind for kind in NEEDED if kind not in OF_MACHINES)
 WITH_MACHINES: Final = needed(NEEDED) - OF_NODES
-"""Beside `OF_NODES`."""
+"""The permissions that all faults need in the namespace, without `OF_NODES`."""

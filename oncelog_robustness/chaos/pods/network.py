@@ -1,8 +1,9 @@
-"""Cutting a pod off, from inside its network: an ephemeral container with NET_ADMIN and iptables. It is added when
-it is first needed, sleeps, and stays as long as its pod does.
+"""Cutting a pod off, from inside its network: an ephemeral container with NET_ADMIN and iptables.
+The container is added when it is first needed, sleeps, and stays as long as its pod does.
 
-Not by a NetworkPolicy: policies only allow, and what one allows no other takes back. So a pod that the chart's policies
-let be called stays reachable whatever is added. Most networks also let connections live on that were there before.
+A NetworkPolicy would not do: policies only allow, and no policy takes back what another allows. So a pod
+that the chart's policies let be called stays reachable whatever is added. Most networks also keep
+connections that existed before.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ PROBE_DELAY: Final = (
 
 
 def helper_patch(image: str, target: str) -> dict[str, Any]:
-    """For `pods/ephemeralcontainers`."""
+    """Return the patch for `pods/ephemeralcontainers` that adds the helper to a pod."""
     container = {
         "name": HELPER,
         "image": image,
@@ -40,7 +41,8 @@ def helper_patch(image: str, target: str) -> dict[str, Any]:
 
 
 def cut_script(fault: PlannedFault, peers: Sequence[str]) -> str:
-    """Shell commands that begin it in the target's pod. `peers` are addresses; none: everybody."""
+    """Return the shell commands that begin the fault in the target's pod.
+    `peers` are the addresses to cut off; none: all."""
     if fault.kind is FaultKind.DELAY:
         shortest, longest = DELAY_MS
         delay_ms = shortest + int(fault.strength * (longest - shortest))
@@ -61,7 +63,7 @@ def cut_script(fault: PlannedFault, peers: Sequence[str]) -> str:
 
 
 def heal_script() -> str:
-    """Undoes whatever is there; the same for every kind, and done twice it does nothing."""
+    """Return the shell commands that undo any of these faults; running them twice does no harm."""
     lines = ["tc qdisc del dev eth0 root 2>/dev/null"]
     for way, chain, device in (("IN", "INPUT", "-i"), ("OUT", "OUTPUT", "-o")):
         name = f"{_CHAIN}-{way}"

@@ -1,4 +1,4 @@
-"""Can a pod be given a container that may change its network? Asked by doing it, before the run begins."""
+"""A probe, made before the run begins: can a pod be given a container that may change its network?"""
 
 import time
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class HelperProbe:
         self._patch = patch
 
     def fails(self, script: str) -> str:
-        """Why; empty when it works."""
+        """Run the script in the helper, which is added first. Return why that fails, or "" when it works."""
         try:
             if not self._is_there():
                 self._kubernetes.add_container(self._pod, self._patch)

@@ -1,4 +1,4 @@
-"""What the API says about a pod, and what of it nobody has done on purpose. Pure: from the API's own JSON to values."""
+"""The state of pods as the API tells it, and the changes in it that no fault caused. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ OUT_OF_MEMORY: Final = "OOMKilled"
 COMPONENT: Final = "app.kubernetes.io/component"
 INSTANCE: Final = "app.kubernetes.io/instance"
 PARTS_OF_ORDINALS: Final = frozenset(("controller", "storage", "coordinator", "listener"))
-"""Roles whose pods have a number in their names that stays."""
+"""Roles whose pods keep a number in their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Container:
     restarts: int
     is_ready: bool
     waits_for: str
-    """Why it does not run, in Kubernetes' word; empty when it runs."""
+    """The reason why the container does not run, in Kubernetes' word; empty when it runs."""
     ended: str
-    """How it ended the last time: reason and exit code; empty when it never has."""
+    """The container's last end, as reason and exit code; empty if it never ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +28,29 @@ class Pod:
     uid: str
     role: str
     machine: str
-    """Empty until it has one."""
+    """The name of the node under the pod; empty until the pod has one."""
     ip: str
     machine_ip: str
     born: str
     is_ready: bool
     is_leaving: bool
-    """Its deletion has begun."""
+    """True if the pod's deletion has begun."""
     reason: str
-    """Of its end, such as Evicted."""
+    """The reason of the pod's end, such as Evicted."""
     shares_processes: bool
     keeps_data: bool
-    """Has a volume that outlives it."""
+    """True if the pod has a volume that outlives it."""
     image: str
-    """Of its first container."""
+    """The image of the pod's first container."""
     containers: tuple[Container, ...]
     environment: Mapping[str, str]
-    """Of its first container: what stands there as a value."""
+    """The environment variables of the pod's first container that are set to plain values."""
     helpers: frozenset[str]
-    """Ephemeral containers that run."""
+    """The names of the pod's ephemeral containers that run."""
 
     @property
     def container(self) -> str:
-        """The one that is the role's process."""
+        """Return the name of the container that runs the role's process."""
         return self.containers[0].name if self.containers else ""
 
     @property
@@ -59,21 +59,21 @@ class Pod:
 
     @property
     def number(self) -> int | None:
-        """Of a pod that keeps its name."""
+        """Return the number of a pod that keeps its name; None for all others."""
         last = self.name.rpartition("-")[2]
         return int(last) if self.role in PARTS_OF_ORDINALS and last.isdigit() else None
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a command in a container wrote, and its exit code."""
+    """The output and the exit code of a command in a container."""
 
     text: str
     code: int
 
 
 def pod_from(content: Mapping[str, Any]) -> Pod:
-    """`content` is a Pod as the API's JSON has it."""
+    """Return the pod that `content`, the API's JSON, describes."""
     metadata, spec = content["metadata"], content["spec"]
     status = content.get("status", {})
     known = {one["name"]: one for one in status.get("containerStatuses", [])}
@@ -118,7 +118,8 @@ def _container(name: str, status: Mapping[str, Any]) -> Container:
 
 
 def named(pods: Iterable[Pod]) -> dict[str, Pod]:
-    """By the names that a plan has: role and number. A role without numbers counts from 1, the oldest first."""
+    """Return the pods by the names that a plan has: role and number.
+    Pods without a number are counted from 1, the oldest first."""
     found: dict[str, Pod] = {}
     without: dict[str, list[Pod]] = {}
     for pod in sorted(pods, key=lambda one: (one.born, one.name)):
@@ -135,16 +136,17 @@ def named(pods: Iterable[Pod]) -> dict[str, Pod]:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A process that ended, or a pod that went, and no fault had been given to it."""
+    """The loss of a process that ended, or of a pod that went, although no fault was given to it."""
 
     pod: Pod
     container: str
-    """Whose last words are to be read; empty: it went with its pod."""
+    """The container whose last log lines are worth reading; empty if it went with its pod."""
     text: str
 
 
 def losses(before: Mapping[str, Pod], after: Mapping[str, Pod], struck: set[str]) -> Iterator[Loss]:
-    """By uid. Of roles that are struck only what no fault brings about: memory that ran out."""
+    """Yield the losses between two looks at the pods, each by uid.
+    For roles in `struck` only those that no fault causes count: out of memory."""
     for uid, earlier in before.items():
         later = after.get(uid)
         if later is not None:

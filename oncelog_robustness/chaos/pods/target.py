@@ -1,4 +1,4 @@
-"""A release of the chart in a namespace, as a target. It is there already: nothing of it is started or ended here."""
+"""A release of the chart in a namespace, as a chaos target. It runs already, and chaos neither starts nor stops it."""
 
 import re
 import time
@@ -29,17 +29,18 @@ SETTLE_S: Final = 90.0
 WELL_S: Final = 300.0
 LOOK_S: Final = 1.0
 VOLUME_BYTES_MAX: Final = 4 * 1024**3
-"""A larger file system is not filled: it may be the machine's own, and filling it would take minutes."""
+"""The size in bytes of the largest file system that is filled.
+A larger one may be the machine's own, and filling it would take minutes."""
 KAFKA_PORT: Final = 9092
 ADVERTISED: Final = "ONCELOG_LISTENER_EXTERNAL_ADVERTISED"
 KEEP: Final = (STORAGE.role, POSTGRES)
-"""Roles with data that no other pod of theirs has in any case."""
+"""The roles whose pods hold data that no other pod of the role need have."""
 STRUCK: Final = (*(role.role for role in ROLES), POSTGRES, REDIS)
 
 
 class PodTarget:
-    """Use it as every `Target`; `bootstrap` is where clients of this run find the listeners, empty: looked for.
-    `client_config` is how they log in, a client.properties of Kafka."""
+    """A `Target` of pods. `bootstrap` is where clients of this run find the listeners; empty: it is looked for.
+    `client_config` is the client.properties with which they log in."""
 
     decks = POD_DECKS
 
@@ -66,7 +67,8 @@ class PodTarget:
         self._nodes = 0
 
     def start(self, on_progress: OnProgress) -> None:
-        """Raises OncelogError when there is no such release, it is not well, or this account may not even look."""
+        """Look at the release.
+        Raises OncelogError when it does not exist, is not well, or this account may not look at it."""
         on_progress(self._kubernetes.namespace, "looking")
         may = {verb: self._kubernetes.allows(verb) for verb in all_verbs()}
         refused = sorted(verb for verb in TO_LOOK if not may[verb])
@@ -92,7 +94,7 @@ class PodTarget:
         on_progress(self._kubernetes.namespace, "ready")
 
     def _await_well(self) -> list[Pod]:
-        """Its pods. An installation, or an upgrade that asked for this run, may be under way."""
+        """Wait until the release is well and return its pods. An installation or an upgrade may be under way."""
         deadline = time.monotonic() + WELL_S
         while True:
             pods = [one for one in self._kubernetes.pods() if one.role in STRUCK]
@@ -138,7 +140,7 @@ class PodTarget:
     def _possible(
         self, pods: Sequence[Pod], may: Mapping[Verb, bool]
     ) -> tuple[frozenset[FaultKind], Sequence[str]]:
-        """The kinds of faults that can be had here, and why the others cannot."""
+        """Return the kinds of faults that can be given here, and why the others cannot."""
         reasons: dict[FaultKind, str] = {}
         for kind, verbs in NEEDED.items():
             refused = sorted(verb for verb in verbs if not may[verb])
@@ -155,7 +157,7 @@ class PodTarget:
         if reason := self._cannot_fill(pods):
             reasons.setdefault(FaultKind.DISK_FULL, reason)
         if not self._on_machines:
-            # Others may have their pods there.
+            # Other users may have pods on these machines.
             reasons.update(dict.fromkeys(OF_MACHINES, "machines are struck with --machines"))
         if len(self._machines) < 2:
             alone = "there is one machine, and nowhere else to go"
@@ -170,7 +172,7 @@ class PodTarget:
         return frozenset(kind for kind in NEEDED if kind in dealt and kind not in reasons), limits
 
     def _helper(self, pods: Sequence[Pod]) -> HelperProbe:
-        """In a pod whose restart nobody would notice: a gateway."""
+        """Return a probe in a gateway's pod, whose restart nobody would notice."""
         pod = next(one for one in pods if one.role == "gateway")
         patch = helper_patch(self._tools_image, pod.container)
         return HelperProbe(self._kubernetes, pod, HELPER, patch)
@@ -205,19 +207,20 @@ class PodTarget:
         )
 
     def observe(self, at_ms: int) -> Observations:
-        """No files are seen from here."""
+        """Return no observations: the files of pods are not read."""
         return Observations(is_healed=True)
 
     def verdicts(self) -> Sequence[Verdict]:
-        """What the gateway says when all is over."""
+        """Return the verdict on what the gateway reports when the run is over."""
         return (settled(self.ask_gateway, self._nodes, SETTLE_S),)
 
     def ask_gateway(self, path: str) -> Any:
-        """What REST answers. Raises OncelogError when no gateway can be asked, or it does not answer."""
+        """Return the REST response to a GET of `path`.
+        Raises OncelogError when no gateway is there, or it does not answer."""
         return ask_gateway(self._kubernetes, path)
 
     def close(self) -> None:
-        """It is not ours to end."""
+        """Do nothing: the run did not start this release and does not stop it."""
 
 
 def all_verbs() -> frozenset[Verb]:
@@ -232,7 +235,8 @@ def listed_verbs(verbs: Iterable[Verb]) -> str:
 
 
 def tools_image_of(pods: Sequence[Pod]) -> str:
-    """Beside those of the roles, where the chart takes it from as well."""
+    """Return the image of the tools, which lies beside those of the roles, where the chart takes it from as well.
+    Raises OncelogError."""
     pod = next(one for one in pods if one.role == STORAGE.role)
     path, found, tag = pod.image.rpartition("/storage")
     if not found:
@@ -243,7 +247,8 @@ def tools_image_of(pods: Sequence[Pod]) -> str:
 
 
 def bootstrap_of(pods: Sequence[Pod], kubernetes: "Kubernetes") -> str:
-    """Inside, the pods' own addresses would change with each deletion: the Service's name does not."""
+    """Return the bootstrap address.
+    Inside the cluster it is the Service's name, since addresses of pods change with each deletion."""
     listeners = [one for one in pods if one.role == "listener"]
     if kubernetes.is_inside:
         service = re.sub(r"-listener-\d+$", "-listener", listeners[0].name)
@@ -258,7 +263,8 @@ def bootstrap_of(pods: Sequence[Pod], kubernetes: "Kubernetes") -> str:
 
 
 def outside_addresses(listeners: Iterable[Pod]) -> list[str]:
-    """What each listener tells its clients: `301=$(MACHINE_IP):30094,302=…` in its environment."""
+    """Return the address that each listener advertises outside, read from its environment:
+    `301=$(MACHINE_IP):30094,302=…`."""
     found = []
     for pod in sorted(listeners, key=lambda one: one.name):
         for entry in pod.environment.get(ADVERTISED, "").split(","):
@@ -269,7 +275,7 @@ def outside_addresses(listeners: Iterable[Pod]) -> list[str]:
 
 
 def why_not_fill(size_and_target: str) -> str:
-    """Of a line of `df`: empty when the volume may be filled."""
+    """Return why the volume on this line of `df` may not be filled; empty when it may."""
     size, _, target = size_and_target.strip().partition(" ")
     if not size.isdigit():
         return f"the size of {DATA} cannot be seen: {size_and_target.strip()}"
