@@ -402,6 +402,8 @@ class Shards(ShardTerms[TransactionTerm]):
 def _is_delayed(answer: Any) -> bool:
     """True if the request was refused for its connection (`core.request_origin`). It then waits for no transaction's
     completion."""
+    if isinstance(answer, ErrorAnswer) and answer.is_completing:
+        return False
     return isinstance(answer, ErrorAnswer | IdentityAnswer) and answer.delayed_by is not None
 
 

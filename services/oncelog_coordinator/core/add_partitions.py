@@ -99,7 +99,9 @@ def _completing(txn: TxnMetadata, event: AddPartitions) -> Decision[TxnRecord]:
         txn.origin is not None and event.origin is not None and event.origin[:2] == txn.origin[:2]
     )
     refused = ErrorAnswer(
-        ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.origin if is_next else None
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        delayed_by=txn.origin if is_next else None,
+        is_completing=True,
     )
     return answered(event, refused, "add_while_completing")
 

@@ -203,6 +203,8 @@ class ErrorAnswer:
     delayed_by: RequestOrigin | None = None
     """The newest successful request, which may be newer than the refused one; None: not refused for that
     (`core.request_origin`)."""
+    is_completing: bool = False
+    """True: refused until the transaction before is complete. `delayed_by` then names that transaction's end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,13 @@ async def test_endtxn_is_answered_while_markers_are_still_under_way(cluster):
         await client.until_state("CompleteCommit")
 
 
-async def test_concurrent_transactions_waits_for_the_completion(cluster):
+@pytest.mark.parametrize("connection", [None, 7])
+async def test_concurrent_transactions_waits_for_the_completion(cluster, connection):
+    """With the origins of one connection, as a listener sends them, the next transaction waits here as well: its
+    client would sleep for 20 ms or more."""
     cluster.marker_sender.gate = asyncio.Event()
     async with started(cluster, concurrent_wait_ms=10_000) as client:
+        client.connection = connection
         identity = await client.ended()
         waiting = asyncio.ensure_future(client.add(identity, ("orders", 2)))
         fresh = asyncio.ensure_future(client.init("other"))

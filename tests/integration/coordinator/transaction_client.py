@@ -38,9 +38,21 @@ async def started(cluster, feed=None, **settings):
 
 
 class Client:
+    """`connection` is the one that its requests come on, as a listener numbers them; None: they name no origin."""
+
     def __init__(self, role):
         self.role = role
         self.servicer = role.servicer
+        self.connection = None
+        self._requests = 0
+
+    def _origin(self):
+        if self.connection is None:
+            return None
+        self._requests += 1
+        return types_pb2.RequestOrigin(
+            listener=1, connection=self.connection, request=self._requests
+        )
 
     async def init(self, name="pay", timeout_ms=60_000, **fields):
         fields = {"producer_id": -1, "producer_epoch": -1} | fields
@@ -56,6 +68,7 @@ class Client:
             producer_epoch=identity[1],
             verify_only=verify_only,
             client_transaction_version=version,
+            origin=self._origin(),
             partitions=[
                 types_pb2.TopicPartition(topic=topic, partition=partition)
                 for topic, partition in partitions or [("orders", 0)]
@@ -74,6 +87,7 @@ class Client:
                 producer_epoch=identity[1],
                 committed=commit,
                 client_transaction_version=version,
+                origin=self._origin(),
             ),
             None,
         )
