@@ -89,7 +89,8 @@ class TransactionTerm(ShardTerm):
         self._before: TxnMetadata | None = None
         self._traces = TransactionTraces(shard, coordinator_epoch)
         self.attempt_traces = AttemptTraces(shard, coordinator_epoch)
-        self._completions: dict[str, asyncio.Future[None]] = {}
+        self._completions: dict[str, list[asyncio.Future[None]]] = {}
+        """The callers that wait for a completion, by transactional id."""
         self.markers: MarkerClient | None = None
         """The marker client of the shard, set while the shard is loaded."""
 
@@ -103,9 +104,9 @@ class TransactionTerm(ShardTerm):
         if self._events is not None:
             self._events.publish(event, decision, self._before)
         if self._completions and isinstance(event, MarkersDelivered) and decision.records:
-            completion = self._completions.pop(event.decision_key.name, None)
-            if completion is not None and not completion.done():
-                completion.set_result(None)
+            for waiting in self._completions.pop(event.decision_key.name, ()):
+                if not waiting.done():
+                    waiting.set_result(None)
 
     def verified(self, request: plain.VerifyRequest) -> None:
         if self._events is not None:
@@ -168,12 +169,17 @@ class TransactionTerm(ShardTerm):
     async def completion(self, transactional_id: str, deadline: float) -> None:
         """Return when this prepared transaction is complete. Raises TimeoutError at `deadline` of the loop's clock,
         in seconds."""
-        completion = self._completions.get(transactional_id)
-        if completion is None:
-            completion = asyncio.get_running_loop().create_future()
-            self._completions[transactional_id] = completion
-        async with asyncio.timeout_at(deadline):
-            await asyncio.shield(completion)
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._completions.setdefault(transactional_id, []).append(waiting)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await waiting
+        finally:
+            known = self._completions.get(transactional_id)
+            if known is not None and waiting in known:
+                known.remove(waiting)
+                if not known:
+                    del self._completions[transactional_id]
 
 
 NO_REQUEST: Final = 0

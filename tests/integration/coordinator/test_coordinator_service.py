@@ -61,6 +61,18 @@ async def test_concurrent_transactions_waits_for_the_completion(cluster, connect
         assert await client.state() == "Ongoing"
 
 
+async def test_a_completion_and_the_next_transaction_are_one_append(cluster):
+    cluster.marker_sender.gate = asyncio.Event()
+    async with started(cluster, concurrent_wait_ms=10_000) as client:
+        identity = await client.ended()
+        waiting = asyncio.ensure_future(client.add(identity))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        cluster.marker_sender.gate.set()
+        assert (await waiting).error_code == 0
+    assert cluster.storage.order == ["append"] * 3 + ["markers", "append"]
+
+
 async def test_a_new_producer_waits_for_the_abort_of_the_open_one():
     async with started(Cluster(), concurrent_wait_ms=10_000) as client:
         old = identity_of(await client.init())
