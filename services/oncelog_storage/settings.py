@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class FlushPolicy(StrEnum):
-    """When an acknowledged record is on the disk itself, not only with the operating system."""
+    """The time at which an acknowledged record is on the disk itself, not only with the operating system."""
 
     OS = "os"
     """Written before the answer, synced by the operating system and by checkpoints: survives a kill of the process, not
