@@ -160,8 +160,9 @@ class Election:
                 await self._step_down_if_blind()
 
     async def _step_down_if_blind(self) -> None:
-        """Stand by if the database was away for too long: perhaps only from here, and another controller is active by
-        now.
+        """Stand by if the database was away for too long.
+
+        Perhaps only this controller cannot reach the database, and another one is active by now.
         """
         holds = self._controller_epoch is not None
         if holds and time.monotonic() - self._viewed_at > self._silence_s:

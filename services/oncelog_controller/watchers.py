@@ -52,7 +52,7 @@ class Watchers:
         self._wake()
 
     def take(self, committed: Committed) -> None:
-        """Take one decision's records, in order of commit."""
+        """Add one decision's committed records to the stream. Decisions come in the order of their commit."""
         previous = self._image.metadata_offset
         first = committed.metadata_offset - len(committed.records) + 1
         assert first == previous + 1, (first, previous)

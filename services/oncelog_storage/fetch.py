@@ -127,7 +127,7 @@ class FetchHandler:
     async def _fetch_in_turns(
         self, request: pb.FetchRequest, deadline: float, response_type: type[ResponseT]
     ) -> ResponseT:
-        """Fetch as `fetch` does, for requests with many partitions, or with records that the disk must be read for.
+        """Fetch as `fetch` does, for requests with many partitions, or with records that must be read from the disk.
 
         Partitions grow while others are read, so they are watched before they are read.
         """

@@ -1,4 +1,4 @@
-"""Files: a bounded set of open ones, and writes that are whole or not there."""
+"""Files of a storage node: a bounded set of open ones, and writes that are whole or not there."""
 
 import errno
 import mmap
@@ -45,7 +45,7 @@ class NotInMemory(Exception):
 _NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
 """The flag of a read that must not wait for the disk; 0 if the system has none, and then every read may wait."""
 _NO_WAIT_UNKNOWN: Final = (errno.EOPNOTSUPP, errno.EINVAL)
-"""The errors of a filesystem that does not know this flag."""
+"""The error numbers of a filesystem that does not know `RWF_NOWAIT`."""
 _PIECE_BYTES: Final = 1 << 20
 
 _SHORTAGES: Final = {
@@ -53,7 +53,7 @@ _SHORTAGES: Final = {
     errno.ENFILE: "raise the machine's limit of open files (fs.file-max)",
     errno.ENOMEM: "give it more memory",
 }
-"""The errors of a shortage, with the way out of each."""
+"""The error numbers of a shortage of descriptors or memory, with the way out of each."""
 
 
 def is_passing_shortage(error: OSError) -> bool:

@@ -84,7 +84,7 @@ class CheckpointFile(dict[Partition, int]):
         """True if the file is always synced and cannot be derived. A node does not start with a damaged one."""
 
     def read(self) -> None:
-        """Read the file. Raises StorageFailed for a damaged file, OSError."""
+        """Read the numbers from the file. Raises StorageFailed for a damaged file, OSError."""
         self.clear()
         try:
             self.update(decode_checkpoint(self.path.read_text()))
@@ -97,7 +97,7 @@ class CheckpointFile(dict[Partition, int]):
             ) from None
 
     def replace(self, numbers: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Replace all numbers. Return the numbers from before."""
+        """Replace all numbers of this checkpoint file. Return the numbers from before."""
         before = dict(self)
         self.clear()
         self.update(numbers)

@@ -1,7 +1,7 @@
 """A Produce request from its bytes to its response: check, verify, append, wait for the commit.
 
-`core.producing` decides each stage. Here are the threads for long checks, the coordinator's answers, the writes and
-the waiting; and what is measured, traced and told of it.
+`core.producing` decides each stage. This module has the threads for long checks, asks the coordinator, writes and
+waits. It also records times, spans and events.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class ProduceTimes:
         self.produce = {acks: Histogram() for acks in ("-1", "0", "1")}
         """The time from the request to its response by acks: append, verification and replication."""
         self.verification = Histogram()
-        """The part of it that the transaction coordinator took."""
+        """The part of a request's time that the transaction coordinator took."""
         self.replication = {acks: Histogram() for acks in (-1, 1)}
         """The time from the append until the records are as safe as acks wants."""
 

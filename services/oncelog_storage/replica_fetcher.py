@@ -90,7 +90,7 @@ class ReplicaFetcher:
                 continue
 
     async def _fetch_once(self) -> bool:
-        """Do one round of fetching. False: it failed, which ends the session."""
+        """Do one round of fetching. False: the round failed, which ends the session."""
         request = self._request()
         try:
             response = await self._call(request)

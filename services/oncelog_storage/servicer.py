@@ -247,7 +247,7 @@ class StorageServicer:
     def _describe_record(
         self, request: pb.DescribeRecordRequest, response: pb.DescribeRecordResponse
     ) -> None:
-        """Fill the response in one step, which begins as `_list_offset` does. Raises KafkaError."""
+        """Fill the response about one record in one step, which checks the leadership first. Raises KafkaError."""
         leader = self._hosted.get(request.partition.topic, request.partition.partition)
         describe_record(leader, request.offset, response)
 

@@ -48,10 +48,9 @@ class Verifier:
         return self._turns.setdefault(transactional_id, asyncio.Lock())
 
     def verified_at_once(self, request: plain.VerifyRequest) -> int | None:
-        """Return when the transaction began, in ms, if a coordinator of this process knows that it has these
-        partitions.
+        """Return when the transaction began, in ms, if a coordinator of this process has these partitions in it.
 
-        None: the caller must call `ask`, which waits, or says why the transaction has not.
+        None: the caller must call `ask`, which waits, or says why the transaction does not have them.
         """
         name = request.transactional_id
         before = self._turns.get(name)

@@ -10,7 +10,7 @@ from typing import Final
 from oncelog.errors import ErrorCode
 
 OTHER_HISTORY: Final = ErrorCode.KAFKA_STORAGE_ERROR
-"""The error code for a node of another history. It is retriable, because a deposed controller may be wrong about it."""
+"""The error code for a node of another history. It may be wrong: a deposed controller lacks its successor's records."""
 
 
 @dataclass(frozen=True, slots=True)

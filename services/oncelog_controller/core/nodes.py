@@ -72,8 +72,8 @@ def requester_fault(
 ) -> tuple[ErrorCode, str]:
     """Return what `node_fault` does, or NOT_CONTROLLER if the node has followed another history.
 
-    The node retries that as with a controller that is not active, for a deposed one says it too. The heartbeat of such
-    a node is refused, and the node ends.
+    The node retries it as with a controller that is not active, for a deposed controller may be wrong. The heartbeat
+    of such a node is refused, and the node ends.
     """
     if not image.has(event.seen):
         return ErrorCode.NOT_CONTROLLER, not_in_this_journal(f"node {event.node_id}", event.seen)

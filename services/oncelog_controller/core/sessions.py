@@ -97,7 +97,7 @@ class Sessions:
         return min((one.expires_at_ms for one in self._sessions.values()), default=NEVER_MS)
 
     def due(self, now: Millis) -> tuple[tuple[int, int], ...]:
-        """Return (node id, node epoch) of every session that is over. It is named again until it is forgotten."""
+        """Return (node id, node epoch) of every session that is over. A session counts until it is forgotten."""
         return tuple(
             (node_id, session.node_epoch)
             for node_id, session in sorted(self._sessions.items())

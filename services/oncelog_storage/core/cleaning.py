@@ -204,7 +204,7 @@ class BatchCleaner:
 
 def _spliced(body: memoryview, keep: Sequence[bool]) -> bytes:
     """Return the records that stay, byte for byte. Their deltas count from the batch's base offset and timestamp, which
-    stay.
+    do not change.
     """
     parts: list[memoryview] = []
     at = 0

@@ -40,7 +40,7 @@ class Behind(NamedTuple):
         return f"{records} in {counted(self.file_count, 'file')} behind it"
 
     def with_file(self, other: "Behind") -> "Behind":
-        """Return the sum of this and what can be read in another file."""
+        """Return these records plus those that can be read in another file."""
         return Behind(*(sum(pair) for pair in zip(self, other, strict=True)))
 
 

@@ -116,9 +116,9 @@ class Fetching(Generic[HostedT]):
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that must be appended before another look can be enough. It is 1 for read_committed.
+        """Bytes that must be appended before another look can be enough.
 
-        There a moving LSO may uncover any number of bytes.
+        It is 1 for read_committed, where a moving LSO may uncover any number of bytes.
         """
         return 1 if self._is_committed_only else self._request.min_bytes - self.total_bytes
 

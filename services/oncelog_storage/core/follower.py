@@ -144,7 +144,7 @@ class FollowedLog:
         part.log_start_offset = log.log_start_offset
 
     def step(self, part: PartitionAnswer) -> Step | None:
-        """Return the step for an answer. The leader must still be the same."""
+        """Return this follower's step for an answer. The leader must still be the same."""
         return step_of(self._partition.state, self._leadership.leader_epoch, part)
 
     def appended(self, part: PartitionAnswer) -> bool:
@@ -171,7 +171,7 @@ class Replica(Protocol):
         ...
 
     def fill(self, part: PartitionTold) -> None:
-        """Write the position of the log into a part of a request."""
+        """Write the position of this replica's log into a partition of a request."""
         ...
 
 

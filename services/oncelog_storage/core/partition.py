@@ -62,7 +62,7 @@ class Partition:
         self.is_truncating = False
         """True if the log is about to be cut, or begins again."""
         self.is_flushing = False
-        """True if a sync is under way, or wanted."""
+        """True if a sync of the log is under way or wanted."""
         self._replica_watchers: tuple[Callable[[], None], ...] = ()
         log.producers.high_watermark_moved(self.high_watermark)
 

@@ -65,7 +65,7 @@ class MarkerRequest(NamedTuple):
 
 
 class MarkerToWrite(NamedTuple):
-    """A marker to be written into this partition."""
+    """A marker to be written into a partition's log."""
 
     producer_id: int
     producer_epoch: int

@@ -135,7 +135,7 @@ class Wanted(Enum):
     NOTHING = "nothing"
     COMMITTED = "committed"
     WRITTEN = "written"
-    """The batch is synced by this node."""
+    """This node has done its part for the batch: it is written, and synced if the flush policy asks for that."""
 
 
 class Question(NamedTuple, Generic[HostedT]):

@@ -30,7 +30,7 @@ class ReadPlaces(Generic[SegmentT]):
     ) -> None:
         """Note that a read of this segment ended at `next_offset` and `end_position`.
 
-        Only so many sealed segments keep their indexes in memory.
+        At most `LOADED_SEGMENTS_MAX` sealed segments keep their indexes in memory.
         """
         if is_newest:
             self._tail = (segment, next_offset, end_position)

@@ -62,7 +62,7 @@ class Read(NamedTuple):
     position: int
     end_offset: int
     reason: str = ""
-    """The fault of the batch behind them; "" for none."""
+    """The fault of the batch behind the sound ones; "" for none."""
     may_cut: bool = False
     """True if a start cuts the damage off by itself."""
 
@@ -79,9 +79,9 @@ class Damage(NamedTuple):
     segment_index: int
     """The index of the segment that would be the last one; -1 for none."""
     position: int
-    """The position in bytes where that segment would end."""
+    """The position in bytes where the last segment would end."""
     found: Behind
-    """The readable records behind that position, which would be set aside."""
+    """The readable records behind the new end, which would be set aside."""
 
 
 def missing_folder(partition: Partition, recovery_point: int) -> Damage:

@@ -38,7 +38,7 @@ class Role(NamedTuple):
     leaves_fetcher: bool = False
     """True if fetching stops first: the partition is fetched from no node, or from the next leader."""
     begins_leader_epoch: bool = False
-    """True with LEAD if the log must first write down the leader epoch."""
+    """True if the log must write the new leader epoch down before the step LEAD."""
 
 
 class DamageRole(NamedTuple):
@@ -48,7 +48,7 @@ class DamageRole(NamedTuple):
     isr: list[int] | None = None
     """The ISR without this node, to be proposed; None for no proposal."""
     was_refused: bool = False
-    """True if such a proposal was made before, under other metadata, and refused."""
+    """True if an earlier proposal to leave the ISR was refused, under other metadata."""
     copies_again: bool = False
 
 

@@ -81,7 +81,7 @@ class Looked(NamedTuple):
     position: int
     """The position where the next read begins, in bytes."""
     expected_offset: int
-    """The lowest offset to expect at that position."""
+    """The lowest offset to expect where the next read begins."""
     finding: Finding | None = None
     needed_bytes: int = 0
     """The length of a batch that the read cut, and which must be read again as a whole. 0: this look is done."""

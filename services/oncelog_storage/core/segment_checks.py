@@ -23,7 +23,7 @@ NO_POWER_LOST: Final = 2**63 - 1
 """The offset from which a power cut may have taken bytes, when there was no power cut."""
 _VERSION: Final = "1"
 _HEAD_LINES: Final = 4
-"""The number of lines before those of the segments."""
+"""The number of lines in `segments-checkpoint` before those of the segments."""
 
 
 class SegmentCheck(NamedTuple):

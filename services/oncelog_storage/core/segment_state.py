@@ -66,7 +66,7 @@ class SegmentState(ABC):
 
     @abstractmethod
     def _load_indexes(self) -> SegmentIndexes:
-        """Load the indexes from where they are kept."""
+        """Load the segment's indexes from its files."""
 
     @property
     def changed_ms(self) -> int:
@@ -121,8 +121,8 @@ class SegmentState(ABC):
     def index_largest_timestamp(self) -> None:
         """Put the largest timestamp into the time index.
 
-        There it is found when the batches are not read again. As in Kafka, that is done when no more batches come; and
-        with each checkpoint.
+        Readers find it there without the batches. As in Kafka, this is called when no more batches come. oncelog also
+        calls it with each checkpoint.
         """
         if self._max_timestamp >= 0:
             self._loaded().time.maybe_append(self._max_timestamp, self._max_timestamp_offset)
